@@ -1,0 +1,88 @@
+# The same targets a person and CI run. `make help` lists them.
+GO      ?= go
+BIN     := $(shell $(GO) env GOPATH)/bin
+GOLANGCI_LINT_VERSION := v2.15.0
+FUZZTIME  ?= 20s
+BENCHTIME ?= 1s
+COUNT     ?= 50
+
+# go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
+# which would hide ours. All of our code stays instrumented.
+RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
+
+# Found, not listed, so that none is forgotten: packages with tests in virtual time, and packages with tests against real
+# Apache ZooKeeper (ring 3).
+tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '"$(1)"' .)))
+VIRTUAL  = $(call tests_with,testing/synctest)
+REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
+
+.PHONY: help
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: test
+test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothing else
+	$(GO) test ./...
+
+.PHONY: race
+race: ## the same under the race detector
+	$(GO) test $(RACE) ./...
+
+.PHONY: integration
+integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
+	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
+	ZKR_REAL=1 $(GO) test -p 1 -count=1 $(REAL)
+
+.PHONY: soak-virtual
+soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector
+	$(GO) test -count=$(COUNT) -timeout 60m $(VIRTUAL)
+	$(GO) test $(RACE) -count=$(COUNT) -timeout 120m $(VIRTUAL)
+
+.PHONY: build
+build: ## everything, for this system
+	$(GO) build ./...
+
+.PHONY: cross
+cross: ## everything, tests included, for each system we support
+	@set -e; for os in linux darwin windows; do \
+		echo "GOOS=$$os go build ./... && go vet ./..."; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
+	done
+
+.PHONY: tools
+tools: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## the linter, built from source at its pinned version (once)
+
+$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
+	GOBIN=$(BIN)/.zkr $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv $(BIN)/.zkr/golangci-lint $@ && rmdir $(BIN)/.zkr
+
+.PHONY: lint
+lint: tools ## golangci-lint, gofumpt included (golangci-lint carries it)
+	$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (20s) each
+	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+			echo "fuzz $$target in $$(dirname $$file)"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## every benchmark, without tests
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...
+
+.PHONY: cover
+cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out's summary
+	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...
+	$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: demo
+demo: ## the tour that checks itself
+	$(GO) run ./cmd/zkr demo
+
+.PHONY: ci
+ci: ## everything CI does, on a Debian machine as root
+	.ci/run
