@@ -1,0 +1,112 @@
+package wire
+
+// MultiOp is one operation of a multi: its code and the request that this code has when it stands alone. Check, create, create2,
+// createContainer, delete and setData may stand in one.
+type MultiOp struct {
+	Op      Op
+	Request Message
+}
+
+// MultiRequest is the body of multi: operations that happen together or not at all.
+type MultiRequest struct{ Ops []MultiOp }
+
+func appendMultiHeader(b []byte, op Op, done bool, code Code) []byte {
+	return AppendInt32(AppendBool(AppendInt32(b, int32(op)), done), int32(code))
+}
+
+// Append implements Appender.
+func (m *MultiRequest) Append(b []byte) []byte {
+	for _, op := range m.Ops {
+		b = op.Request.Append(appendMultiHeader(b, op.Op, false, -1))
+	}
+	return appendMultiHeader(b, -1, true, -1)
+}
+
+// Decode implements Message.
+func (m *MultiRequest) Decode(d *Decoder) {
+	for d.Err() == nil {
+		op, done := Op(d.Int32()), d.Bool()
+		d.Int32()
+		if done || d.Err() != nil {
+			return
+		}
+		request := newMultiRequest(op)
+		if request == nil {
+			d.fail("%v inside a multi", op)
+			return
+		}
+		request.Decode(d)
+		m.Ops = append(m.Ops, MultiOp{op, request})
+	}
+}
+
+func newMultiRequest(op Op) Message {
+	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		return new(CreateRequest)
+	case OpDelete, OpCheck:
+		return new(VersionRequest)
+	case OpSetData:
+		return new(SetDataRequest)
+	}
+	return nil
+}
+
+// MultiResult is the outcome of one operation of a multi. Op is OpError if the multi failed; then Err is this operation's own
+// code, OK for those before the one that failed and RuntimeInconsistency for those behind it.
+type MultiResult struct {
+	Op   Op
+	Err  Code
+	Path string // of create and its kin
+	Stat Stat   // of create2, createContainer and setData
+}
+
+// MultiResponse is the body of the answer to a multi, a failed one too.
+type MultiResponse struct{ Results []MultiResult }
+
+// Append implements Appender.
+func (m *MultiResponse) Append(b []byte) []byte {
+	for i := range m.Results {
+		r := &m.Results[i]
+		b = appendMultiHeader(b, r.Op, false, r.Err)
+		switch r.Op {
+		case OpCreate:
+			b = AppendString(b, r.Path)
+		case OpCreate2, OpCreateContainer:
+			b = r.Stat.Append(AppendString(b, r.Path))
+		case OpSetData:
+			b = r.Stat.Append(b)
+		case OpError:
+			b = AppendInt32(b, int32(r.Err))
+		}
+	}
+	return appendMultiHeader(b, -1, true, -1)
+}
+
+// Decode implements Message.
+func (m *MultiResponse) Decode(d *Decoder) {
+	for d.Err() == nil {
+		op, done := Op(d.Int32()), d.Bool()
+		code := Code(d.Int32())
+		if done || d.Err() != nil {
+			return
+		}
+		r := MultiResult{Op: op, Err: code}
+		switch op {
+		case OpCreate:
+			r.Path = d.String()
+		case OpCreate2, OpCreateContainer:
+			r.Path = d.String()
+			r.Stat.Decode(d)
+		case OpSetData:
+			r.Stat.Decode(d)
+		case OpError:
+			r.Err = Code(d.Int32())
+		case OpDelete, OpCheck:
+		default:
+			d.fail("%v among the results of a multi", op)
+			return
+		}
+		m.Results = append(m.Results, r)
+	}
+}

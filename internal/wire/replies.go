@@ -1,0 +1,98 @@
+package wire
+
+// PathResponse is the body of the answers to create and sync.
+type PathResponse struct{ Path string }
+
+// Append implements Appender.
+func (m *PathResponse) Append(b []byte) []byte { return AppendString(b, m.Path) }
+
+// Decode implements Message.
+func (m *PathResponse) Decode(d *Decoder) { m.Path = d.String() }
+
+// CreateResponse is the body of the answers to create2 and createContainer.
+type CreateResponse struct {
+	Path string
+	Stat Stat
+}
+
+// Append implements Appender.
+func (m *CreateResponse) Append(b []byte) []byte { return m.Stat.Append(AppendString(b, m.Path)) }
+
+// Decode implements Message.
+func (m *CreateResponse) Decode(d *Decoder) {
+	m.Path = d.String()
+	m.Stat.Decode(d)
+}
+
+// The answers to exists, setData and setACL are a bare Stat.
+
+// DataResponse is the body of the answer to getData.
+type DataResponse struct {
+	Data []byte
+	Stat Stat
+}
+
+// Append implements Appender.
+func (m *DataResponse) Append(b []byte) []byte { return m.Stat.Append(AppendBuffer(b, m.Data)) }
+
+// Decode implements Message.
+func (m *DataResponse) Decode(d *Decoder) {
+	m.Data = d.Buffer()
+	m.Stat.Decode(d)
+}
+
+// ChildrenResponse is the body of the answer to getChildren, and with HasStat to getChildren2.
+type ChildrenResponse struct {
+	Children []string
+	Stat     Stat
+	HasStat  bool // set it before decoding
+}
+
+// Append implements Appender.
+func (m *ChildrenResponse) Append(b []byte) []byte {
+	b = AppendStrings(b, m.Children)
+	if m.HasStat {
+		b = m.Stat.Append(b)
+	}
+	return b
+}
+
+// Decode implements Message.
+func (m *ChildrenResponse) Decode(d *Decoder) {
+	m.Children = d.Strings()
+	if m.HasStat {
+		m.Stat.Decode(d)
+	}
+}
+
+// ACLResponse is the body of the answer to getACL.
+type ACLResponse struct {
+	ACL  []ACL
+	Stat Stat
+}
+
+// Append implements Appender.
+func (m *ACLResponse) Append(b []byte) []byte { return m.Stat.Append(appendACLs(b, m.ACL)) }
+
+// Decode implements Message.
+func (m *ACLResponse) Decode(d *Decoder) {
+	m.ACL = decodeACLs(d)
+	m.Stat.Decode(d)
+}
+
+// WatcherEvent is the body of a notification.
+type WatcherEvent struct {
+	Type  EventType
+	State int32
+	Path  string
+}
+
+// Append implements Appender.
+func (m *WatcherEvent) Append(b []byte) []byte {
+	return AppendString(AppendInt32(AppendInt32(b, int32(m.Type)), m.State), m.Path)
+}
+
+// Decode implements Message.
+func (m *WatcherEvent) Decode(d *Decoder) {
+	m.Type, m.State, m.Path = EventType(d.Int32()), d.Int32(), d.String()
+}
