@@ -1,0 +1,59 @@
+package framework
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// call bridges one blocking call of the wire client to ctx and to the life of
+// the session: it returns as soon as there is a result, ctx ends, or the session
+// is over, and in the last two cases the wire call runs on by itself until the
+// connection answers or is dropped. What it then yields is given to late, on its
+// own goroutine: whoever makes something owns it, however late.
+//
+// A result of a session that is over by now is not given: it may have been
+// valid, but nothing may be concluded from it any more.
+func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, cause(ctx)
+	}
+	results := make(chan result)
+	given := make(chan struct{}) // closed: the caller takes no result any more
+	began := time.Now()
+	go func() {
+		value, err := wire(s.conn)
+		if s.core.cfg.observer.Request != nil {
+			s.core.cfg.observer.Request(op, time.Since(began), err)
+		}
+		select {
+		case results <- result{value, err}:
+		case <-given:
+			if late != nil {
+				late(value, err)
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		if err := s.Err(); err != nil {
+			if late != nil {
+				late(r.value, r.err)
+			}
+			return none, err
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		close(given)
+		return none, cause(ctx)
+	case <-s.over:
+		close(given)
+		return none, s.Err()
+	}
+}

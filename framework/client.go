@@ -1,0 +1,289 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Client is a view of a managed connection to an ensemble: all its paths stand
+// below its chroot and namespace. It is safe for concurrent use.
+type Client struct {
+	core *core
+	root prefix
+}
+
+// core is what all views of one client share. One goroutine, run, owns the
+// sessions: it opens them one after the other and makes every transition.
+type core struct {
+	cfg     config
+	servers []string
+	pace    pace
+	closing chan struct{}  // closed: Close was called
+	done    chan struct{}  // closed: run has returned
+	tasks   sync.WaitGroup // whatever else was started and ends by itself
+
+	closeOnce sync.Once
+
+	mu        sync.Mutex // guards what follows
+	state     State
+	session   *session      // the live one, while Connected or Suspended
+	changed   chan struct{} // closed and replaced at each transition
+	lastErr   error         // why there is no connection, for error texts
+	refused   error         // the ensemble rejects our credentials
+	listeners map[*listener]struct{}
+	attached  map[any]any
+	plainDirs bool  // the ensemble knows no containers
+	closeErr  error // of Close
+}
+
+// New makes a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
+// validates its arguments, starts to connect, and returns without waiting: no
+// server needs to be up. A chroot must exist before it is used, as with any
+// client, except that the recipes make it with their own parents.
+//
+// The client belongs to the caller, who must Close it.
+func New(servers string, opts ...Option) (*Client, error) {
+	addrs, chroot, err := parseServers(servers)
+	if err != nil {
+		return nil, fmt.Errorf("framework: %w", err)
+	}
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, fmt.Errorf("framework: %w", err)
+	}
+	if cfg.dial == nil {
+		cfg.dial = dialTCP
+	}
+	c := &core{
+		cfg:       cfg,
+		servers:   shuffled(addrs),
+		pace:      pace{round: len(addrs)},
+		closing:   make(chan struct{}),
+		done:      make(chan struct{}),
+		changed:   make(chan struct{}),
+		listeners: make(map[*listener]struct{}),
+		attached:  make(map[any]any),
+	}
+	go c.run()
+	return &Client{core: c, root: prefix(chroot)}, nil
+}
+
+// run opens one session after the other until the client is closed.
+func (c *core) run() {
+	defer close(c.done)
+	for {
+		s, err := openSession(c)
+		if err != nil { // the wire client has no reason left to refuse
+			c.cfg.log.Error("cannot open a session", zap.Error(err))
+			return
+		}
+		s.run()
+		if c.isClosing() {
+			s.end(ErrClosed)
+			c.transition(closed, s, nil)
+			c.setCloseErr(s.shutDown())
+			return
+		}
+		s.sever()
+		c.transition(lost, s, s.Err())
+		c.tasks.Go(s.tearDown)
+	}
+}
+
+func (c *core) isClosing() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// transition makes h of session s known. Only run's goroutine calls it, so
+// changes are told in the order in which they happen. The state is set before
+// anybody is told.
+func (c *core) transition(h happening, s *session, why error) {
+	c.mu.Lock()
+	change := StateChange{From: c.state, To: next(c.state, h), Session: s.sessionID(), Err: why, At: time.Now()}
+	switch h {
+	case connected:
+		c.session, c.lastErr = s, nil
+	case lost, closed:
+		c.session = nil
+	}
+	if change.From != change.To {
+		c.state = change.To
+		close(c.changed)
+		c.changed = make(chan struct{})
+		for l := range c.listeners {
+			l.changes.put(change)
+		}
+	}
+	c.mu.Unlock()
+	if change.From == change.To {
+		return
+	}
+	c.cfg.log.Info("state", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
+		zap.String("session", sessionText(change.Session)), zap.Error(why))
+	if c.cfg.observer.StateChanged != nil {
+		c.cfg.observer.StateChanged(change)
+	}
+}
+
+func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
+
+// note remembers why there is no connection.
+func (c *core) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastErr = err
+}
+
+func (c *core) setCloseErr(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeErr = err
+}
+
+// abandoned tells that a connection is given up by our own decision.
+func (c *core) abandoned(s *session, why string) {
+	err := fmt.Errorf("connection abandoned: %s", why)
+	c.note(err)
+	c.cfg.log.Warn("connection abandoned", zap.String("why", why), zap.String("session", sessionText(s.sessionID())))
+	if c.cfg.observer.Abandoned != nil {
+		c.cfg.observer.Abandoned(s.sessionID(), err)
+	}
+}
+
+// State is the present state.
+func (c *Client) State() State {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	return c.core.state
+}
+
+// WaitConnected waits until the state is Connected. It is bounded by ctx alone.
+func (c *Client) WaitConnected(ctx context.Context) error {
+	_, err := c.core.await(ctx, nil, nil)
+	if err != nil {
+		return fmt.Errorf("wait for the connection: %w", err)
+	}
+	return nil
+}
+
+// Listen calls fn with the present state, then with every change, in order and
+// none left out, on a goroutine of its own, until stop is called or Closed was
+// delivered. A slow fn delays only itself; one that panics is logged and goes
+// on. stop does not wait for a call that is under way.
+func (c *Client) Listen(fn func(StateChange)) (stop func()) {
+	k := c.core
+	l := &listener{changes: newMailbox[StateChange](), stopped: make(chan struct{}), fn: fn, log: k.cfg.log}
+	k.mu.Lock()
+	present := StateChange{From: k.state, To: k.state, At: time.Now()}
+	if k.session != nil {
+		present.Session = k.session.sessionID()
+	}
+	l.changes.put(present)
+	if k.state != Closed {
+		k.listeners[l] = struct{}{}
+	}
+	k.mu.Unlock()
+	go func() {
+		l.run()
+		k.mu.Lock()
+		delete(k.listeners, l)
+		k.mu.Unlock()
+	}()
+	return sync.OnceFunc(func() { close(l.stopped) })
+}
+
+// Session is the live session, while Connected or Suspended. Otherwise the
+// error is ErrNoSession, or ErrClosed.
+func (c *Client) Session() (*Session, error) {
+	if c.core.isClosing() {
+		return nil, ErrClosed
+	}
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	if c.core.session == nil {
+		return nil, ErrNoSession
+	}
+	return &Session{c.core.session, c}, nil
+}
+
+// AwaitSession waits until the state is Connected and gives the session. It is
+// bounded by ctx and, while no server answers, by one budget of the retry
+// policy.
+func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
+	s, err := c.core.await(ctx, nil, c.core.cfg.retry())
+	if err != nil {
+		return nil, fmt.Errorf("wait for a session: %w", err)
+	}
+	return &Session{s, c}, nil
+}
+
+// Namespace is a view of the same client whose paths all stand below name, a
+// relative path such as "app" or "app/locks", in this view. Closing any view
+// closes the client.
+func (c *Client) Namespace(name string) (*Client, error) {
+	if err := ValidatePath("/" + name); err != nil || name == "" {
+		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)
+	}
+	return &Client{core: c.core, root: c.root + prefix("/"+name)}, nil
+}
+
+// Resolve is the path of the ensemble that path is in this view.
+func (c *Client) Resolve(path string) string { return c.root.fix(path) }
+
+// Attach gives what was attached under key, and attaches what make returns if
+// there was nothing. It lives as long as the client, all views of which share
+// it. make must not call the client.
+func (c *Client) Attach(key any, make func() any) any {
+	c.core.mu.Lock()
+	defer c.core.mu.Unlock()
+	value, ok := c.core.attached[key]
+	if !ok {
+		value = make()
+		c.core.attached[key] = value
+	}
+	return value
+}
+
+// Logger is the client's logger.
+func (c *Client) Logger() *zap.Logger { return c.core.cfg.log }
+
+// Observer is what WithObserver set. It must not be changed.
+func (c *Client) Observer() *Observer { return &c.core.cfg.observer }
+
+// Done is closed when Close is called.
+func (c *Client) Done() <-chan struct{} { return c.core.closing }
+
+// Close ends the client: leases are lost first, everything that waits fails
+// with ErrClosed, and the session is closed, which removes its ephemeral znodes
+// at once. It takes at most a few seconds, also while no server answers; then
+// the error says that the session could not be closed and is left to expire.
+// Calling it again waits for the first call and gives the same result.
+func (c *Client) Close() error {
+	k := c.core
+	k.closeOnce.Do(func() { close(k.closing) })
+	<-k.done
+	idle := make(chan struct{})
+	go func() {
+		k.tasks.Wait()
+		close(idle)
+	}()
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case <-idle:
+	case <-patience.C:
+		k.cfg.log.Warn("closed while background work had not ended")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.closeErr
+}

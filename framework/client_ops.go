@@ -1,0 +1,81 @@
+package framework
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The operations of a Client are made in whichever session there is. Each waits
+// for a connection, is tried again on connection loss, and is bounded by ctx and
+// by one budget of the retry policy. Errors name the operation and the path and
+// wrap the wire client's own (zk.ErrNoNode, ...), ErrClosed, or ctx's error and
+// cause; MaybeApplied tells of a write that failed whether it may have been
+// executed. Each costs one request, unless it is said otherwise.
+
+// Create creates a znode and returns its path, which for a sequential one ends
+// in the sequence number. flags are the wire client's (zk.FlagEphemeral, ...);
+// without acl the client's own applies. A container falls back to a persistent
+// znode on an ensemble that has none.
+//
+// After an unknown outcome a sequential create is not repeated; another is, and
+// if it then finds that the znode exists the error is zk.ErrNodeExists with
+// MaybeApplied.
+func (c *Client) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
+	return c.scope().create(ctx, path, data, flags, acl)
+}
+
+// Get reads a znode.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	return c.scope().get(ctx, path)
+}
+
+// Set writes a znode's data if it has the given version, or -1 for any. A retry
+// after an unknown outcome that meets zk.ErrBadVersion has MaybeApplied.
+func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
+	return c.scope().set(ctx, path, data, version)
+}
+
+// Delete removes a znode if it has the given version, or -1 for any. A retry
+// after an unknown outcome that finds nothing has succeeded.
+func (c *Client) Delete(ctx context.Context, path string, version int32) error {
+	return c.scope().delete(ctx, path, version)
+}
+
+// Exists reports whether a znode exists, with its stat if it does.
+func (c *Client) Exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
+	return c.scope().exists(ctx, path)
+}
+
+// Children lists the names of a znode's children, in no order, with its stat.
+func (c *Client) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
+	return c.scope().children(ctx, path)
+}
+
+// Sync makes later reads of this session see all that was done before it.
+func (c *Client) Sync(ctx context.Context, path string) error { return c.scope().sync(ctx, path) }
+
+// GetACL reads a znode's ACL.
+func (c *Client) GetACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, error) {
+	return c.scope().getACL(ctx, path)
+}
+
+// SetACL replaces a znode's ACL if it has the given ACL version, or -1 for any.
+func (c *Client) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
+	return c.scope().setACL(ctx, path, acl, version)
+}
+
+// Multi executes all ops (*zk.CreateRequest, *zk.DeleteRequest,
+// *zk.SetDataRequest, *zk.CheckVersionRequest; containers are not among them) or
+// none. It is never repeated after an unknown outcome. When an op fails the
+// error is that op's, and the responses tell which it was.
+func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return c.scope().multi(ctx, ops)
+}
+
+// MakePath makes path, and whatever is missing above it, as containers, so that
+// they vanish some time after their last child has. It costs one request if path
+// exists, and two more for each level that is missing.
+func (c *Client) MakePath(ctx context.Context, path string) error {
+	return c.scope().makePath(ctx, path)
+}

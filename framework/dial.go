@@ -1,0 +1,149 @@
+package framework
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// route is the wire client's list of servers for one session. It leaves names
+// unresolved, so that the dialer resolves them at every attempt, and leaves the
+// pace to the dialer, which can be interrupted.
+type route struct {
+	session *session
+	servers []string
+	next    int
+}
+
+func (r *route) Init([]string) error { return nil }
+func (r *route) Len() int            { return len(r.servers) }
+func (r *route) Connected()          {}
+
+// Next goes round. It reports the start of a new round only once the session is
+// severed: that makes the wire client stop and look whether it is being closed;
+// before that it would fail requests that only wait for a connection.
+func (r *route) Next() (server string, retryStart bool) {
+	server = r.servers[r.next%len(r.servers)]
+	r.next++
+	return server, r.session.severed()
+}
+
+func shuffled(addrs []string) []string {
+	addrs = slices.Clone(addrs)
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	return addrs
+}
+
+var errSevered = errors.New("the session is over")
+
+// dial opens a connection of the session, at the client's pace.
+func (s *session) dial(network, address string, _ time.Duration) (net.Conn, error) {
+	if !s.core.pace.wait(s.cut) {
+		return nil, errSevered
+	}
+	s.mu.Lock()
+	limit := s.timeout / 3
+	s.mu.Unlock()
+	conn, err := s.core.open(network, address, limit)
+	if err != nil {
+		err = fmt.Errorf("connect to %s: %w", address, err)
+		s.core.note(err)
+		s.core.cfg.log.Debug("cannot connect", zap.Error(err))
+		return nil, err
+	}
+	l := newLink(conn, s, limit)
+	s.mu.Lock()
+	s.dialed = l
+	severed := s.severedYet
+	s.mu.Unlock()
+	if severed {
+		_ = l.Close()
+		return nil, errSevered
+	}
+	return l, nil
+}
+
+// open dials one server, with TLS where it is asked for, within limit.
+func (c *core) open(network, address string, limit time.Duration) (net.Conn, error) {
+	conn, err := c.cfg.dial(network, address, limit)
+	if err != nil || c.cfg.tls == nil {
+		return conn, err
+	}
+	cfg := c.cfg.tls.Clone()
+	if cfg.ServerName == "" {
+		cfg.ServerName, _, _ = net.SplitHostPort(address)
+	}
+	secured := tls.Client(conn, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return secured, nil
+}
+
+func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout(network, address, timeout)
+}
+
+// pace spaces the attempts to connect: each server of the list is tried at once,
+// then there is a jittered pause before each further attempt, growing to about a
+// second, until a server has proved to be in touch with its leader. Servers that
+// accept and drop are therefore not called in a tight loop.
+type pace struct {
+	round int // servers in the list
+
+	mu    sync.Mutex // guards what follows
+	tries int        // since the last proof
+	back  backoff.BackOff
+}
+
+// wait waits its turn, and reports false when stop is closed first.
+func (p *pace) wait(stop <-chan struct{}) bool {
+	p.mu.Lock()
+	var pause time.Duration
+	if p.tries++; p.tries > p.round {
+		if p.back == nil {
+			p.back = retry.Exponential(100*time.Millisecond, time.Second, math.MaxInt)()
+		}
+		pause = p.back.NextBackOff()
+	}
+	p.mu.Unlock()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-stop:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (p *pace) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries, p.back = 0, nil
+}
+
+// wireLog is the wire client's logger. What it has to say in trouble is said
+// better by the states; it is kept for debugging.
+type wireLog struct{ log *zap.Logger }
+
+func (w wireLog) Printf(format string, args ...any) {
+	if w.log.Core().Enabled(zap.DebugLevel) {
+		w.log.Debug("wire client: " + fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,97 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	// ErrClosed ends everything that waits once the client is closed.
+	ErrClosed = errors.New("client closed")
+	// ErrSessionLost says that the session is over, or can no longer be proven
+	// alive: its ephemeral znodes and watches are gone or will be.
+	ErrSessionLost = errors.New("session lost")
+	// ErrNoSession says that there is no live session at the moment.
+	ErrNoSession = errors.New("no session")
+)
+
+// opError is the error of every operation: what was being done, and to what.
+type opError struct {
+	op, path string
+	err      error
+	maybe    bool // the ensemble may have executed it all the same
+}
+
+func (e *opError) Error() string { return e.op + " " + e.path + ": " + e.err.Error() }
+func (e *opError) Unwrap() error { return e.err }
+
+// MaybeApplied reports whether the operation that failed with err may have been
+// executed by the ensemble all the same: its request was sent and no answer
+// came, or an earlier try of it may be what the last one ran into. It is false
+// for reads, and for what is known not to have been executed.
+func MaybeApplied(err error) bool {
+	var e *opError
+	return errors.As(err, &e) && e.maybe
+}
+
+// cause is ctx's error, joined with its cause where that says more.
+func cause(ctx context.Context) error {
+	err, why := ctx.Err(), context.Cause(ctx)
+	if why == nil || errors.Is(err, why) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, why)
+}
+
+// Codes of the protocol that the wire client has no error value for.
+const (
+	codeConnectionLoss   = -4
+	codeUnimplemented    = -6
+	codeOperationTimeout = -7
+	codeRequestTimeout   = -122
+	codeThrottled        = -127
+)
+
+// wireCode gives the code in an error that the wire client does not know: the
+// text is all that it leaves.
+func wireCode(err error) (int, bool) {
+	text, ok := strings.CutPrefix(err.Error(), "unknown error: ")
+	if !ok {
+		return 0, false
+	}
+	code, convErr := strconv.Atoi(text)
+	return code, convErr == nil
+}
+
+// verdict is what an error of the wire client means for the operation.
+type verdict int
+
+const (
+	final     verdict = iota // the ensemble's answer: no retry changes it
+	unsent                   // not executed, may be tried again
+	ambiguous                // may have been executed, may be tried again if that does no harm
+	expired                  // the session is over
+)
+
+func judge(err error) verdict {
+	switch {
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing):
+		return ambiguous
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionMoved):
+		return unsent
+	case errors.Is(err, zk.ErrSessionExpired):
+		return expired
+	}
+	switch code, _ := wireCode(err); code {
+	case codeConnectionLoss, codeOperationTimeout, codeRequestTimeout:
+		return ambiguous
+	case codeThrottled:
+		return unsent
+	}
+	return final
+}

@@ -1,0 +1,280 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// hub keeps at most one wire watch per path and kind. The wire client cannot
+// take a watch back, so whoever leaves leaves it armed, for the next to share.
+//
+// A watch that has not fired says that nothing has changed since it was armed:
+// what was read with it is still true, and who joins it later needs no request.
+// On a reconnect all watches are taken for fired, because their re-registration
+// may fail in silence; who still wants to know arms anew.
+type hub struct {
+	mu    sync.Mutex // guards armed
+	armed map[watchKey]*watch
+}
+
+type watchKey struct {
+	kind watchKind
+	path string // on the wire
+}
+
+type watchKind int
+
+const (
+	watchData     watchKind = iota // of a znode that exists: changed or deleted
+	watchMissing                   // of one that does not: created
+	watchChildren                  // of one that exists: children come or gone, or deleted
+)
+
+// watch is a wire watch, from when it begins to be armed.
+type watch struct {
+	ready chan struct{} // closed: armed, or err says why not
+	fired chan struct{} // closed: it may no longer be true what was read
+	node  node          // what was read when it was armed
+	err   error
+}
+
+// event fires what a change at path concerns. It runs on the goroutine that
+// reads the connection.
+func (h *hub) event(what zk.EventType, path string) {
+	var kinds []watchKind
+	switch what {
+	case zk.EventNodeCreated:
+		kinds = []watchKind{watchMissing}
+	case zk.EventNodeDataChanged:
+		kinds = []watchKind{watchData}
+	case zk.EventNodeChildrenChanged:
+		kinds = []watchKind{watchChildren}
+	case zk.EventNodeDeleted:
+		kinds = []watchKind{watchData, watchChildren}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, kind := range kinds {
+		h.fireLocked(watchKey{kind, path})
+	}
+}
+
+// reset fires everything.
+func (h *hub) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.armed {
+		h.fireLocked(key)
+	}
+}
+
+func (h *hub) fireLocked(key watchKey) {
+	if w, ok := h.armed[key]; ok {
+		delete(h.armed, key)
+		close(w.fired)
+	}
+}
+
+// join gives the watch for key, and reports whether it is new: then the caller
+// arms it. It is registered before its request is sent, so that no event that
+// follows the answer can be missed.
+func (h *hub) join(key watchKey) (w *watch, isNew bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w, ok := h.armed[key]; ok {
+		return w, false
+	}
+	w = &watch{ready: make(chan struct{}), fired: make(chan struct{})}
+	if h.armed == nil {
+		h.armed = make(map[watchKey]*watch)
+	}
+	h.armed[key] = w
+	return w, true
+}
+
+// drop forgets a watch that could not be armed.
+func (h *hub) drop(key watchKey, w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.armed[key] == w {
+		h.fireLocked(key)
+	}
+}
+
+// watch arms or joins the watch of a kind on path. An error is that of the read
+// which arms it, and leaves no watch.
+func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, error) {
+	if err := ValidatePath(path); err != nil {
+		return nil, &opError{op: opNameWatch, path: path, err: err}
+	}
+	key := watchKey{kind, w.root.fix(path)}
+	var armed *watch
+	err := w.do(ctx, opNameWatch, path, repeatable, func(a attempt) error {
+		var isNew bool
+		if armed, isNew = a.session.hub.join(key); isNew {
+			go a.session.arm(key, armed)
+		}
+		select {
+		case <-armed.ready:
+			return armed.err
+		case <-ctx.Done():
+			return cause(ctx)
+		case <-a.session.over:
+			return a.session.Err()
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return armed, nil
+}
+
+// arm makes the request that arms a watch. It belongs to all who join, so no
+// single caller's context bounds it: the connection does.
+func (s *session) arm(key watchKey, w *watch) {
+	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
+		switch key.kind {
+		case watchData:
+			n.data, n.stat, _, err = conn.GetW(key.path)
+		case watchChildren:
+			n.children, n.stat, _, err = conn.ChildrenW(key.path)
+		case watchMissing:
+			n.found, n.stat, _, err = conn.ExistsW(key.path)
+		}
+		return n, err
+	}, nil)
+	if w.err != nil {
+		s.hub.drop(key, w)
+	} else if key.kind == watchChildren {
+		s.sweep(key.path, w.node.children)
+	}
+	close(w.ready)
+}
+
+// Watch tells when the znode at path is changed or deleted: the channel is
+// closed then, and also when the session reconnects or is over, so look again.
+// A znode that does not exist is zk.ErrNoNode and leaves no watch behind. The
+// wire watch is shared by all of the session that ask for it, costs one request
+// if there is none yet, and none otherwise; there is nothing to stop.
+func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, error) {
+	w, err := s.scope().watch(ctx, watchData, path)
+	if err != nil {
+		return nil, err
+	}
+	return w.fired, nil
+}
+
+// WatchChildren is Watch for children that come or go.
+func (s *Session) WatchChildren(ctx context.Context, path string) (<-chan struct{}, error) {
+	w, err := s.scope().watch(ctx, watchChildren, path)
+	if err != nil {
+		return nil, err
+	}
+	return w.fired, nil
+}
+
+// Data is a state of a watched znode.
+type Data struct {
+	Exists bool
+	Data   []byte   // must not be changed: it may be shared
+	Stat   *zk.Stat // nil unless Exists
+	// Err is set in the last value before the channel is closed by anything but
+	// the end of ctx: ErrClosed, zk.ErrNoAuth.
+	Err error
+}
+
+// Children is a state of a watched znode's children.
+type Children struct {
+	Exists bool
+	Names  []string // in no order; must not be changed: they may be shared
+	Stat   *zk.Stat // nil unless Exists
+	Err    error    // as in Data
+}
+
+// WatchData follows the data of the znode at path, which need not exist. The
+// channel has the present value at once; each newer one replaces one that was
+// not received yet, and the last is never missed. It lives across reconnects and
+// sessions until ctx ends, and is closed then. It costs one request per change,
+// two when the znode comes into being.
+func (c *Client) WatchData(ctx context.Context, path string) (<-chan Data, error) {
+	return follow(ctx, c.scope(), watchData, path, func(n node, err error) Data {
+		return Data{Exists: n.found, Data: n.data, Stat: n.stat, Err: err}
+	})
+}
+
+// WatchChildren follows the names of the children of the znode at path, with the
+// same promises as WatchData.
+func (c *Client) WatchChildren(ctx context.Context, path string) (<-chan Children, error) {
+	return follow(ctx, c.scope(), watchChildren, path, func(n node, err error) Children {
+		return Children{Exists: n.found, Names: n.children, Stat: n.stat, Err: err}
+	})
+}
+
+// follow delivers states of a znode until ctx ends. The first is read before it
+// returns, so that an error of the call is an error of the path.
+func follow[T any](ctx context.Context, w scope, kind watchKind, path string, form func(node, error) T) (<-chan T, error) {
+	n, fired, err := w.look(ctx, kind, path)
+	if err != nil {
+		return nil, err
+	}
+	values := make(chan T, 1)
+	values <- form(n, nil)
+	go func() {
+		defer close(values)
+		for {
+			select {
+			case <-fired:
+			case <-ctx.Done():
+				return
+			}
+			// There may be no server for longer than the policy's budget lasts; a
+			// follower has no end but its context.
+			w.budget = endless()
+			n, fired, err = w.look(ctx, kind, path)
+			if ctx.Err() != nil {
+				return
+			}
+			// Only this goroutine sends: after the old value is out there is room.
+			select {
+			case <-values:
+			default:
+			}
+			values <- form(n, err)
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return values, nil
+}
+
+var endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)
+
+// look reads a znode with a watch that fires when that is no longer true,
+// whether the znode exists or not.
+func (w scope) look(ctx context.Context, kind watchKind, path string) (node, <-chan struct{}, error) {
+	for {
+		seen, err := w.watch(ctx, kind, path)
+		if err == nil {
+			n := seen.node
+			n.found = true
+			return n, seen.fired, nil
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return node{}, nil, err
+		}
+		if seen, err = w.watch(ctx, watchMissing, path); err != nil {
+			return node{}, nil, err
+		}
+		if !seen.node.found {
+			return node{}, seen.fired, nil
+		}
+	}
+}

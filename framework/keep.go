@@ -1,0 +1,186 @@
+package framework
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// hold is a lease's interest in the session.
+type hold struct {
+	lost func(error)
+}
+
+// hold registers lost to be called, once, when what is held may no longer be
+// assumed held: a stop margin before the deadline, or when the session is over.
+func (s *session) hold(lost func(error)) (release func(), err error) {
+	h := &hold{lost}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.doubtLocked(time.Now()); err != nil {
+		return nil, err
+	}
+	if s.holds == nil {
+		s.holds = make(map[*hold]struct{})
+	}
+	s.holds[h] = struct{}{}
+	s.keepLocked()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, ok := s.holds[h]; ok {
+			delete(s.holds, h)
+			s.kept--
+		}
+	}, nil
+}
+
+// keep makes the heartbeat quick until release is called.
+func (s *session) keep() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keepLocked()
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.kept--
+	})
+}
+
+// doubt is doubtLocked now.
+func (s *session) doubt() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubtLocked(time.Now())
+}
+
+// keepLocked wakes run when the quick heartbeat begins to be needed.
+func (s *session) keepLocked() {
+	if s.kept++; s.kept == 1 {
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// loseHolds tells every hold. Those who come later are refused by doubt.
+func (s *session) loseHolds(why error) {
+	s.mu.Lock()
+	holds := s.holds
+	s.holds = nil
+	s.kept -= len(holds)
+	s.mu.Unlock()
+	for h := range holds {
+		h.lost(why)
+	}
+}
+
+// doubtLocked is the reason why nothing may be assumed held at now, nil if
+// there is none.
+func (s *session) doubtLocked(now time.Time) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.core.isClosing():
+		return ErrClosed
+	case s.core.cfg.errorPolicy == ErrorPolicyStrict && !s.up:
+		return fmt.Errorf("%w: suspended", ErrSessionLost)
+	case s.proven.IsZero() || s.timeout-elapsed(s.proven, now) <= s.margin:
+		return errUnproven
+	}
+	return nil
+}
+
+var errUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
+
+// look does what is due at now, and returns how long nothing more will be:
+// giving up the holds at the stop margin, the session at its deadline, a
+// connection whose heartbeat is not answered, and sending the next heartbeat.
+//
+// Heartbeats are paced from the answer of the one before, so that two of them
+// lie F = T/3 apart when they are sent every T/6, and the second proves the
+// first: a lease then always has T/2 ahead of it in quiet times. While nothing
+// is kept one every T/3 does, with T/3 ahead. Either way a connection is left
+// at T/2 after its last answered heartbeat, while there is time for another.
+func (s *session) look(now time.Time) time.Duration {
+	const idle = time.Hour
+	s.mu.Lock()
+	if s.err != nil || s.proven.IsZero() {
+		s.mu.Unlock()
+		return idle
+	}
+	left := s.timeout - elapsed(s.proven, now)
+	if left <= 0 {
+		s.mu.Unlock()
+		s.sever()
+		s.end(errUnproven)
+		return idle
+	}
+	next := left
+	unproven := left <= s.margin && len(s.holds) > 0
+	if left > s.margin {
+		next = left - s.margin
+	}
+	every, patience := s.timeout/3, s.timeout/6
+	if s.kept > 0 {
+		every, patience = patience, every
+	}
+	stalled := false
+	switch {
+	case !s.up:
+	case s.beat.sent.IsZero():
+		due := s.beat.last.Add(every).Sub(now)
+		if due <= 0 {
+			s.beat.sent, s.beat.of = now, s.link
+			go s.sendBeat(s.link)
+			due = patience
+		}
+		next = min(next, due)
+	default:
+		due := s.beat.sent.Add(patience).Sub(now)
+		if stalled = due <= 0; stalled {
+			due = patience
+		}
+		next = min(next, due)
+	}
+	link := s.link
+	s.mu.Unlock()
+	if unproven {
+		s.loseHolds(errUnproven)
+	}
+	if stalled {
+		s.core.abandoned(s, "no proof of the leader in time")
+		s.mu.Lock()
+		s.up = false // sink follows; until then nothing more is due
+		s.mu.Unlock()
+		_ = link.Close()
+	}
+	return next
+}
+
+// sendBeat makes one round trip to the leader. It is the proof that counts the
+// answer; here only its coming matters.
+func (s *session) sendBeat(of *link) {
+	var err error
+	if s.core.cfg.proof == ProofWrite {
+		_, err = s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+	} else {
+		_, err = s.conn.Sync("/")
+	}
+	s.events.put(event{kind: beaten, err: err, of: of})
+}
+
+func (s *session) beaten(e event) {
+	if e.err != nil {
+		return // the connection ended, or is about to be given up
+	}
+	s.core.pace.reset()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.beat.of == e.of {
+		s.beat = beat{last: time.Now()}
+	}
+}

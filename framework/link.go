@@ -1,0 +1,185 @@
+package framework
+
+import (
+	"bufio"
+	"encoding/binary"
+	"net"
+	"time"
+)
+
+// link is one connection of a session, seen from inside: it is the wire
+// client's net.Conn, and the only place that sees all bytes. It
+//
+//   - enforces identity: a session's later connections must name it, and after
+//     its death nothing is sent any more. The wire client would otherwise open
+//     another session by itself and execute in it what was queued in this one;
+//   - reads the negotiated time-out, id and password out of the connect answer,
+//     which the wire client keeps to itself;
+//   - notes what was sent and answered when, for the proof of contact;
+//   - never reports a failed write: the wire client then answers the request
+//     twice, and wedges for good. The connection is closed instead, which its
+//     reading side notices.
+//
+// The wire client writes one frame per Write, from one goroutine at a time, and
+// reads from one.
+type link struct {
+	net.Conn
+	session *session
+	read    *bufio.Reader
+	mute    *time.Timer // closes the connection unless the connect is answered in time
+	sentAt  time.Time   // when the connect request left; set before any answer can be read
+	opened  bool        // the connect request has left
+	in      inbound
+}
+
+// Byte offsets in frames, their length field included.
+const (
+	frameXid          = 4  // of a request or an answer
+	frameOp           = 8  // of a request
+	frameErr          = 16 // of an answer, after the zxid
+	frameAnswerHead   = 20
+	createPath        = 12 // of a create: the length of its path
+	connectSessionID  = 20 // of a connect request
+	connectAnswerHead = 44 // length, version, time-out, id, password with its length
+)
+
+func newLink(conn net.Conn, s *session, limit time.Duration) *link {
+	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
+	l.mute = time.AfterFunc(limit, func() {
+		s.core.abandoned(s, "no answer to the connect request")
+		_ = conn.Close()
+	})
+	return l
+}
+
+func (l *link) Close() error {
+	l.mute.Stop()
+	return l.Conn.Close()
+}
+
+func (l *link) Write(p []byte) (int, error) {
+	if !l.leaving(p) {
+		_ = l.Close()
+		return len(p), nil
+	}
+	if _, err := l.Conn.Write(p); err != nil {
+		_ = l.Close()
+	}
+	return len(p), nil
+}
+
+// leaving looks at a frame before it leaves, and reports whether it may.
+func (l *link) leaving(frame []byte) bool {
+	now := time.Now()
+	if !l.opened {
+		l.opened, l.sentAt = true, now
+		id := int64(0)
+		if len(frame) >= connectSessionID+8 {
+			id = int64(binary.BigEndian.Uint64(frame[connectSessionID:]))
+		}
+		return l.session.mayConnect(id)
+	}
+	if len(frame) < frameOp+4 {
+		return !l.session.severed()
+	}
+	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
+	op := int32(binary.BigEndian.Uint32(frame[frameOp:]))
+	var path []byte
+	if op == opCreate && len(frame) >= createPath+4 {
+		n := int(binary.BigEndian.Uint32(frame[createPath:]))
+		if rest := frame[createPath+4:]; n >= 0 && n <= len(rest) {
+			path = rest[:n]
+		}
+	}
+	return l.session.sending(l, xid, op, path, now)
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.read.Read(p)
+	l.in.feed(p[:n], l.arrived)
+	return n, err
+}
+
+// arrived looks at the head of a frame before the wire client gets it.
+func (l *link) arrived(head []byte, first bool) {
+	now := time.Now()
+	if first {
+		l.mute.Stop()
+		answer, ok := parseConnectAnswer(head)
+		if !ok || !l.session.answered(l, answer, l.sentAt) {
+			_ = l.Close()
+		}
+		return
+	}
+	if len(head) < frameAnswerHead {
+		return
+	}
+	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
+	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
+	l.session.heard(l, xid, failed, now)
+}
+
+// connectAnswer is what a server says of the session.
+type connectAnswer struct {
+	timeout  time.Duration
+	id       int64 // 0: the session that was asked for is gone
+	password []byte
+}
+
+func parseConnectAnswer(head []byte) (connectAnswer, bool) {
+	if len(head) < connectAnswerHead {
+		return connectAnswer{}, false
+	}
+	return connectAnswer{
+		timeout:  time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond,
+		id:       int64(binary.BigEndian.Uint64(head[12:])),
+		password: append([]byte(nil), head[24:40]...),
+	}, true
+}
+
+// inbound cuts the stream of answers into frames, and keeps their heads.
+type inbound struct {
+	head  [connectAnswerHead]byte
+	have  int  // bytes of head
+	body  int  // bytes of the frame after what head has, still to come
+	later bool // the first frame, the connect answer, has been seen
+	seen  bool // this frame's head was given away
+}
+
+// feed takes the next bytes and calls arrived for each head that is complete.
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) {
+	for len(p) > 0 {
+		if want := in.want(); in.have < want {
+			n := copy(in.head[in.have:want], p)
+			in.have += n
+			p = p[n:]
+			if in.have < 4 || in.have < in.want() {
+				continue
+			}
+		}
+		if !in.seen {
+			in.seen = true
+			in.body = 4 + in.size() - in.have
+			arrived(in.head[:in.have], !in.later)
+		}
+		n := min(len(p), in.body)
+		p, in.body = p[n:], in.body-n
+		if in.body <= 0 {
+			in.have, in.seen, in.later = 0, false, true
+		}
+	}
+}
+
+func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }
+
+// want is how many bytes make the head of the present frame, as far as known.
+func (in *inbound) want() int {
+	if in.have < 4 {
+		return 4
+	}
+	limit := frameAnswerHead
+	if !in.later {
+		limit = connectAnswerHead
+	}
+	return max(4, min(limit, 4+in.size()))
+}

@@ -1,0 +1,78 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+	full, err := w.fixOps(ops)
+	if err != nil {
+		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
+	}
+	var responses []zk.MultiResponse
+	err = w.do(ctx, opNameMulti, multiPath(ops), onceOnly, func(a attempt) error {
+		var err error
+		responses, err = call(ctx, a.session, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+			return conn.Multi(full...)
+		}, nil)
+		return err
+	})
+	for i := range responses {
+		responses[i].String = w.root.unfix(responses[i].String)
+	}
+	return responses, err
+}
+
+// fixOps copies the ops with the paths of the wire: the caller's stay as they
+// are, so that they can be used again.
+func (w scope) fixOps(ops []any) ([]any, error) {
+	full := make([]any, len(ops))
+	for i, op := range ops {
+		var path *string
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			copied := *op
+			if len(copied.Acl) == 0 {
+				copied.Acl = w.core.cfg.acl
+			}
+			full[i], path = &copied, &copied.Path
+		case *zk.DeleteRequest:
+			copied := *op
+			full[i], path = &copied, &copied.Path
+		case *zk.SetDataRequest:
+			copied := *op
+			full[i], path = &copied, &copied.Path
+		case *zk.CheckVersionRequest:
+			copied := *op
+			full[i], path = &copied, &copied.Path
+		default:
+			return nil, fmt.Errorf("operation %d: %T is none that a multi can have", i, op)
+		}
+		if err := ValidatePath(*path); err != nil {
+			return nil, fmt.Errorf("operation %d: %w", i, err)
+		}
+		*path = w.root.fix(*path)
+	}
+	return full, nil
+}
+
+// multiPath names a multi by its first path.
+func multiPath(ops []any) string {
+	if len(ops) == 0 {
+		return "/"
+	}
+	switch op := ops[0].(type) {
+	case *zk.CreateRequest:
+		return op.Path
+	case *zk.DeleteRequest:
+		return op.Path
+	case *zk.SetDataRequest:
+		return op.Path
+	case *zk.CheckVersionRequest:
+		return op.Path
+	}
+	return "/"
+}

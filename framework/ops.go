@@ -1,0 +1,198 @@
+package framework
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+)
+
+// scope is where operations are made: in whichever session there is, or in one.
+type scope struct {
+	core   *core
+	root   prefix
+	in     *session        // nil: any
+	budget backoff.BackOff // of the operation that this one is a part of; nil: its own
+}
+
+func (c *Client) scope() scope { return scope{core: c.core, root: c.root} }
+
+// request makes one kind of request, in a form that can be repeated.
+func request[T any](ctx context.Context, w scope, op, path string, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
+	settle func(attempt, T, error) (T, error),
+) (T, error) {
+	var value T
+	if err := ValidatePath(path); err != nil {
+		return value, &opError{op: op, path: path, err: err}
+	}
+	full := w.root.fix(path)
+	err := w.do(ctx, op, path, again, func(a attempt) error {
+		var err error
+		value, err = call(ctx, a.session, op, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
+		if settle != nil {
+			value, err = settle(a, value, err)
+		}
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return value, nil
+}
+
+// node is what a read of a znode yields.
+type node struct {
+	data     []byte
+	children []string
+	acl      []zk.ACL
+	stat     *zk.Stat
+	found    bool
+}
+
+func (w scope) create(ctx context.Context, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
+	if len(acl) == 0 {
+		acl = w.core.cfg.acl
+	}
+	again := repeatable
+	if flags&zk.FlagSequence != 0 && flags < zk.FlagContainer || flags == zk.FlagPersistentSequentialWithTTL {
+		again = onceOnly
+	}
+	full, err := request(ctx, w, opNameCreate, path, again, func(conn *zk.Conn, full string) (string, error) {
+		if flags == zk.FlagContainer {
+			return w.core.createContainer(conn, full, data, acl)
+		}
+		return conn.Create(full, data, flags, acl)
+	}, nil)
+	if err != nil {
+		return "", err
+	}
+	return w.root.unfix(full), nil
+}
+
+// createContainer makes a container, or a plain znode where the ensemble knows
+// no containers (before 3.5.3, or with extended types off).
+func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	c.mu.Lock()
+	plain := c.plainDirs
+	c.mu.Unlock()
+	if !plain {
+		path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
+		if err == nil {
+			return path, nil
+		}
+		if code, _ := wireCode(err); code != codeUnimplemented {
+			return "", err
+		}
+		c.mu.Lock()
+		c.plainDirs = true
+		c.mu.Unlock()
+		c.cfg.log.Info("the ensemble has no container znodes: lock directories will stay")
+	}
+	return conn.Create(full, data, zk.FlagPersistent, acl)
+}
+
+func (w scope) delete(ctx context.Context, path string, version int32) error {
+	_, err := request(ctx, w, opNameDelete, path, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
+		return struct{}{}, conn.Delete(full, version)
+	}, func(a attempt, v struct{}, err error) (struct{}, error) {
+		if a.unsure && errors.Is(err, zk.ErrNoNode) {
+			err = nil // an earlier try, whose answer was lost, did it
+		}
+		return v, err
+	})
+	return err
+}
+
+func (w scope) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	n, err := request(ctx, w, opNameGet, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+		n.data, n.stat, err = conn.Get(full)
+		return n, err
+	}, nil)
+	return n.data, n.stat, err
+}
+
+func (w scope) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
+	return request(ctx, w, opNameSet, path, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+		return conn.Set(full, data, version)
+	}, nil)
+}
+
+func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
+	n, err := request(ctx, w, opNameExists, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+		n.found, n.stat, err = conn.Exists(full)
+		return n, err
+	}, nil)
+	if !n.found {
+		return false, nil, err
+	}
+	return true, n.stat, err
+}
+
+func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
+	n, err := request(ctx, w, opNameList, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+		n.children, n.stat, err = conn.Children(full)
+		return n, err
+	}, func(a attempt, n node, err error) (node, error) {
+		a.session.sweep(w.root.fix(path), n.children)
+		return n, err
+	})
+	return n.children, n.stat, err
+}
+
+func (w scope) sync(ctx context.Context, path string) error {
+	_, err := request(ctx, w, opNameSync, path, repeatable, func(conn *zk.Conn, full string) (string, error) {
+		return conn.Sync(full)
+	}, nil)
+	return err
+}
+
+func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, error) {
+	n, err := request(ctx, w, opNameGetACL, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+		n.acl, n.stat, err = conn.GetACL(full)
+		return n, err
+	}, nil)
+	return n.acl, n.stat, err
+}
+
+func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
+	return request(ctx, w, opNameSetACL, path, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+		return conn.SetACL(full, acl, version)
+	}, nil)
+}
+
+// makePath makes path and what is missing above it. It begins at the lower end:
+// an ancestor that exists need not even be readable.
+func (w scope) makePath(ctx context.Context, path string) error {
+	if err := ValidatePath(path); err != nil {
+		return &opError{op: opNameCreate, path: path, err: err}
+	}
+	full := w.root.fix(path)
+	return w.do(ctx, opNameCreate, path, repeatable, func(a attempt) error {
+		return w.core.makeDir(ctx, a.session, full)
+	})
+}
+
+func (c *core) makeDir(ctx context.Context, s *session, full string) error {
+	if full == "/" {
+		return nil
+	}
+	for {
+		_, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (string, error) {
+			return c.createContainer(conn, full, nil, c.cfg.acl)
+		}, nil)
+		switch {
+		case errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		// The parent is missing, or was reaped in between; ctx and the session
+		// bound this, and a container is not reaped before it was used once.
+		parent, _ := split(full)
+		if err := c.makeDir(ctx, s, parent); err != nil {
+			return err
+		}
+	}
+}

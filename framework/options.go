@@ -1,0 +1,203 @@
+package framework
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// Dialer opens a connection to a server of the list, "host:port" as it was
+// given to New. It must return within timeout.
+type Dialer func(network, address string, timeout time.Duration) (net.Conn, error)
+
+// Proof selects what the heartbeat of a client proves.
+type Proof int
+
+const (
+	// ProofSync: the heartbeat is a sync, which reaches the leader. A leader that
+	// has lost its quorum and does not know it yet still answers it.
+	ProofSync Proof = iota
+	// ProofWrite: the heartbeat is a multi of one check on the root, which needs
+	// the quorum and one log write per heartbeat.
+	ProofWrite
+)
+
+// ErrorPolicy selects what a disconnect means for leases.
+type ErrorPolicy int
+
+const (
+	// ErrorPolicyStandard: a lease outlives a disconnect, until its deadline.
+	ErrorPolicyStandard ErrorPolicy = iota
+	// ErrorPolicyStrict: a lease ends as soon as the state is Suspended.
+	ErrorPolicyStrict
+)
+
+// Option configures a client. A bad value is an error of New.
+type Option func(*config)
+
+type config struct {
+	sessionTimeout time.Duration
+	stopMargin     time.Duration
+	stopMarginSet  bool
+	serverTick     time.Duration
+	proof          Proof
+	errorPolicy    ErrorPolicy
+	retry          retry.Policy
+	log            *zap.Logger
+	acl            []zk.ACL
+	auths          []auth
+	dial           Dialer
+	tls            *tls.Config
+	observer       Observer
+}
+
+type auth struct {
+	scheme string
+	data   []byte
+}
+
+// DefaultSessionTimeout is asked for unless WithSessionTimeout says otherwise.
+const DefaultSessionTimeout = 10 * time.Second
+
+// newConfig is the one place that applies defaults and options, and validates.
+func newConfig(opts []Option) (config, error) {
+	cfg := config{
+		sessionTimeout: DefaultSessionTimeout,
+		retry:          retry.Exponential(50*time.Millisecond, 2*time.Second, 20),
+		log:            zap.NewNop(),
+		acl:            zk.WorldACL(zk.PermAll),
+	}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	return cfg, cfg.validate()
+}
+
+func (cfg *config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if t := cfg.sessionTimeout; t < time.Millisecond || t.Milliseconds() > math.MaxInt32 {
+		bad("session time-out %v: must be from 1ms to %v", t, math.MaxInt32*time.Millisecond)
+	}
+	if m := cfg.stopMargin; cfg.stopMarginSet && (m < 0 || m > cfg.sessionTimeout/3) {
+		bad("stop margin %v: must be from 0 to a third of the session time-out %v", m, cfg.sessionTimeout)
+	}
+	if tick := cfg.serverTick; tick < 0 || tick > cfg.sessionTimeout/2 {
+		bad("server tick %v: must be from 0 to half of the session time-out %v", tick, cfg.sessionTimeout)
+	}
+	if cfg.retry == nil {
+		bad("retry policy: nil")
+	}
+	if cfg.log == nil {
+		bad("logger: nil")
+	}
+	if len(cfg.acl) == 0 {
+		bad("ACL: empty, nobody could use what is created")
+	}
+	if cfg.proof != ProofSync && cfg.proof != ProofWrite {
+		bad("proof %d: unknown", cfg.proof)
+	}
+	if cfg.errorPolicy != ErrorPolicyStandard && cfg.errorPolicy != ErrorPolicyStrict {
+		bad("error policy %d: unknown", cfg.errorPolicy)
+	}
+	for _, a := range cfg.auths {
+		if a.scheme == "" {
+			bad("auth: no scheme")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// margin is the stop margin for a negotiated time-out, which the server may
+// have made shorter than what was asked for.
+func (cfg *config) margin(timeout time.Duration) time.Duration {
+	if cfg.stopMarginSet {
+		return min(cfg.stopMargin, timeout/3)
+	}
+	return timeout / 10
+}
+
+// WithSessionTimeout sets the session time-out to ask for; the server clamps
+// it, to 2 to 20 of its ticks by default. Default 10s.
+func WithSessionTimeout(d time.Duration) Option {
+	return func(c *config) { c.sessionTimeout = d }
+}
+
+// WithRetry sets the policy that bounds each operation, and each step of a
+// recipe, while it meets connection loss or no server at all. Each operation
+// has one budget of its own, however many requests it takes. Default
+// retry.Exponential(50ms, 2s, 20).
+func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
+
+// WithLogger sets the logger. Default: none.
+func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithACL sets the ACL of everything that is created and not given one of its
+// own, parents included. Default: all permissions for everybody.
+func WithACL(acl ...zk.ACL) Option { return func(c *config) { c.acl = acl } }
+
+// WithAuth adds credentials, for instance ("digest", []byte("user:password")).
+// They are presented before anything else is sent in a session. May be repeated.
+func WithAuth(scheme string, data []byte) Option {
+	return func(c *config) { c.auths = append(c.auths, auth{scheme, data}) }
+}
+
+// WithDialer replaces the dialer, and with it the resolution of names. Default:
+// TCP, each name resolved again at every attempt.
+func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
+
+// WithTLS speaks TLS over each connection. Where cfg has no ServerName the name
+// in the server list is used. cfg is cloned. Default: none.
+func WithTLS(cfg *tls.Config) Option { return func(c *config) { c.tls = cfg } }
+
+// WithStopMargin sets how long before its deadline a lease is declared lost, so
+// that work has time to stop. At most a third of the session time-out. Default
+// a tenth of it.
+func WithStopMargin(d time.Duration) Option {
+	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
+}
+
+// WithServerTick names the servers' tickTime. It is needed only where their
+// minSessionTimeout was set below two ticks and the session time-out is less
+// than that. Default 0: not needed.
+func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
+
+// WithProof selects what the heartbeat proves. Default ProofSync.
+func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
+
+// WithErrorPolicy selects what a disconnect means for leases. Default
+// ErrorPolicyStandard.
+func WithErrorPolicy(p ErrorPolicy) Option { return func(c *config) { c.errorPolicy = p } }
+
+// WithObserver sets functions to be called at events, for metrics.
+func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
+
+// Observer is told of events. Each function is optional, is called from many
+// goroutines, and must return quickly without calling the client.
+type Observer struct {
+	// StateChanged is called before the listeners are.
+	StateChanged func(StateChange)
+	// Request is called for each request that ended: its name ("create", "list",
+	// ...), how long it took, and the error of the wire.
+	Request func(op string, took time.Duration, err error)
+	// Retried is called when an operation is tried again after err.
+	Retried func(op string, err error)
+	// Abandoned is called when a connection is given up by the client: a mute
+	// server, a stalled leader, a wedged wire client.
+	Abandoned func(session int64, why error)
+
+	// Granted, Released and Lost follow the leases of the recipes by the path of
+	// the lock; Overran is called when work went on past its lease's deadline.
+	Granted  func(path string, waited time.Duration)
+	Released func(path string, held time.Duration)
+	Lost     func(path string, err error)
+	Overran  func(path string, by time.Duration)
+}

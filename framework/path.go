@@ -1,0 +1,142 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ValidatePath reports, as an error that names it, what keeps path from being
+// the absolute path of a znode. The rules are the server's own.
+func ValidatePath(path string) error {
+	if why := pathFault(path); why != "" {
+		return fmt.Errorf("path %q: %s", path, why)
+	}
+	return nil
+}
+
+func pathFault(path string) string {
+	switch {
+	case path == "":
+		return "empty"
+	case path[0] != '/':
+		return "not absolute: it must begin with a slash"
+	case path == "/":
+		return ""
+	case strings.HasSuffix(path, "/"):
+		return "ends with a slash"
+	case !utf8.ValidString(path):
+		return "not valid UTF-8"
+	}
+	for _, name := range strings.Split(path[1:], "/") {
+		switch name {
+		case "":
+			return "has an empty name in it"
+		case ".", "..":
+			return "relative names are not allowed"
+		}
+	}
+	for _, r := range path {
+		if r == 0 || r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff {
+			return fmt.Sprintf("character %U is not allowed", r)
+		}
+	}
+	return ""
+}
+
+// parseServers splits "h1:2181,h2:2181/chroot" into addresses with a port each
+// and the chroot, which is empty or an absolute path other than the root.
+func parseServers(servers string) (addrs []string, chroot string, err error) {
+	list := servers
+	if i := strings.IndexByte(servers, '/'); i >= 0 {
+		list, chroot = servers[:i], servers[i:]
+	}
+	for _, field := range strings.Split(list, ",") {
+		field = strings.TrimSpace(field)
+		if field == "" {
+			continue
+		}
+		addr, err := parseAddress(field)
+		if err != nil {
+			return nil, "", fmt.Errorf("servers %q: %w", servers, err)
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) == 0 {
+		return nil, "", fmt.Errorf("servers %q: no server in the list", servers)
+	}
+	if chroot = strings.TrimSpace(chroot); chroot == "/" {
+		chroot = ""
+	}
+	if chroot != "" {
+		if err := ValidatePath(chroot); err != nil {
+			return nil, "", fmt.Errorf("servers %q: chroot: %w", servers, err)
+		}
+	}
+	return addrs, chroot, nil
+}
+
+func parseAddress(field string) (string, error) {
+	host, port, err := net.SplitHostPort(field)
+	if err != nil {
+		if strings.Count(field, ":") != 0 && !strings.HasPrefix(field, "[") {
+			return "", fmt.Errorf("server %q: %w", field, err)
+		}
+		host, port = strings.Trim(field, "[]"), strconv.Itoa(zk.DefaultPort)
+	}
+	if host == "" {
+		return "", fmt.Errorf("server %q: %w", field, errors.New("no host name"))
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("server %q: port %q is not a number from 1 to 65535", field, port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// prefix is what stands before every path of a view: the chroot and the
+// namespaces, without a slash at the end.
+type prefix string
+
+// fix makes a view's path one of the wire; unfix takes it back.
+func (p prefix) fix(path string) string {
+	switch {
+	case p == "":
+		return path
+	case path == "/":
+		return string(p)
+	}
+	return string(p) + path
+}
+
+func (p prefix) unfix(path string) string {
+	rest, ok := strings.CutPrefix(path, string(p))
+	switch {
+	case !ok || rest != "" && rest[0] != '/':
+		return path
+	case rest == "":
+		return "/"
+	}
+	return rest
+}
+
+// join is the path of a child.
+func join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+// split is join's inverse.
+func split(path string) (dir, name string) {
+	i := strings.LastIndexByte(path, '/')
+	if i == 0 {
+		return "/", path[1:]
+	}
+	return path[:i], path[i+1:]
+}

@@ -1,0 +1,115 @@
+package framework
+
+import "time"
+
+// What proves that the ensemble still counts on this session.
+//
+// Goal: an instant D such that no member can have expired the session before D,
+// from what was seen on the wire alone, with no trust in anybody's clock but in
+// its rate.
+//
+// The obvious answer, "the last answered ping plus the time-out", is wrong. A
+// follower answers pings and reads by itself for up to syncLimit ticks after it
+// was cut off from the leader, and that can be longer than the session's
+// time-out; meanwhile the leader, which hears nothing of the session, expires it
+// and lets the next in line pass.
+//
+// What is true of the server: the leader expires a session no sooner than its
+// time-out T after the last touch that reached *it*. A follower collects touches
+// and hands them to the leader each half tick. Connects are validated at the
+// leader. A sync or a write makes the round trip to the leader, on the same
+// first-in-first-out channel that carries the touches. Hence a contact C proves
+// its own send time when
+//
+//   - C is a connect that was answered with a session, or
+//   - C was answered, and a request R that makes the round trip, sent no sooner
+//     than F after C's *answer*, was answered without error on the same
+//     connection: by then the follower had handed C's touch on.
+//
+// F is T/3, which is more than half a tick wherever T is two ticks or more, as
+// the server demands by default; see WithServerTick where that was changed.
+// The deadline is the latest proven send time plus T.
+
+// contact is a request that was answered.
+type contact struct {
+	sent, answered time.Time
+}
+
+// sending is a request that was not answered yet.
+type sending struct {
+	at        time.Time
+	roundTrip bool // is executed or confirmed by the leader
+}
+
+// proof follows one connection. It is pure: the times are given to it.
+type proof struct {
+	wait     time.Duration // F
+	grain    time.Duration // contacts closer together than this are not told apart
+	sendings map[int32]sending
+	contacts []contact // answered, oldest first, none older than needed
+}
+
+func newProof(timeout, tick time.Duration) *proof {
+	return &proof{
+		wait:     max(timeout/3, tick),
+		grain:    timeout / 64,
+		sendings: make(map[int32]sending),
+	}
+}
+
+// send notes that a request leaves now.
+func (p *proof) send(xid int32, op int32, at time.Time) {
+	p.sendings[xid] = sending{at: at, roundTrip: makesRoundTrip(op)}
+}
+
+// answer notes the answer to xid. When it proves a contact it returns the send
+// time of the latest one that it proves.
+func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, ok bool) {
+	r, known := p.sendings[xid]
+	if !known {
+		return time.Time{}, false
+	}
+	delete(p.sendings, xid)
+	if r.roundTrip && !failed {
+		n := 0
+		for n < len(p.contacts) && r.at.Sub(p.contacts[n].answered) >= p.wait {
+			n++
+		}
+		if n > 0 {
+			proven, ok = p.contacts[n-1].sent, true
+			p.contacts = append(p.contacts[:0], p.contacts[n-1:]...)
+		}
+	}
+	if n := len(p.contacts); n == 0 || r.at.Sub(p.contacts[n-1].sent) >= p.grain {
+		p.contacts = append(p.contacts, contact{sent: r.at, answered: at})
+	}
+	return proven, ok
+}
+
+// Operation codes of the protocol, as far as the wrapper must tell them apart.
+const (
+	opCreate          = 1
+	opDelete          = 2
+	opSetData         = 5
+	opSetACL          = 7
+	opSync            = 9
+	opMulti           = 14
+	opCreateContainer = 19
+	opCreateTTL       = 21
+	opCloseSession    = -11
+)
+
+func makesRoundTrip(op int32) bool {
+	switch op {
+	case opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreateContainer, opCreateTTL:
+		return true
+	}
+	return false
+}
+
+// elapsed is the time from one reading of the clock to another, by the
+// monotonic or the wall clock, whichever says more: the monotonic one stands
+// still while a machine is suspended, and the wall clock may be set back.
+func elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}

@@ -1,0 +1,331 @@
+package framework
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+)
+
+// A protected create carries a random id in the znode's name, by which it is
+// found again when its answer is lost. One whose outcome stays unknown, or whose
+// caller has left, is condemned: its id is remembered for the session, and any
+// list that shows it has it removed, for it may arrive late on the same member.
+
+// Created is the outcome of CreateAndList.
+type Created struct {
+	// Path is the znode's, in the session's namespace.
+	Path string
+	// Children lists the directory after the create, with Path's own name among
+	// them, and Stat is the directory's stat in that very list. Both are nil when
+	// the list that went out with the create did not show it: list again.
+	Children []string
+	Stat     *zk.Stat
+}
+
+// listing is an answer to a list of a directory.
+type listing struct {
+	names []string
+	stat  *zk.Stat
+}
+
+// creation is an answer to a create.
+type creation struct {
+	path string
+	err  error
+}
+
+// CreateAndList creates dir/_c_<uuid>-name in protected mode, and lists dir. The
+// list follows the create on the wire without waiting for its answer: requests of
+// a session are executed in order, so a list that shows the new znode was made
+// after it. It costs one round trip and two requests.
+//
+// An answer that is lost is made up for: the znode is looked for, by its id, in
+// this session, and its owner checked; if it is not there it is created anew
+// under another id, within one budget of the retry policy.
+//
+// On any error nothing of it stays behind in a session that lives: what may
+// still appear is hunted down in the background. zk.ErrNoNode: dir is missing.
+func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
+	w := s.scope()
+	if err := ValidatePath(join(dir, name)); err != nil {
+		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
+	}
+	if len(acl) == 0 {
+		acl = w.core.cfg.acl
+	}
+	var made Created
+	err := w.do(ctx, opNameCreate, dir, repeatable, func(a attempt) error {
+		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
+		path := join(p.dir, "_c_"+p.id+"-"+name)
+		var err error
+		made, err = p.create(ctx, path, data, flags, acl, a.budget)
+		return err
+	})
+	if err != nil {
+		return Created{}, err
+	}
+	made.Path = w.root.unfix(made.Path)
+	return made, nil
+}
+
+// protected is one try of a protected create.
+type protected struct {
+	session *session
+	dir, id string
+}
+
+func (p *protected) create(ctx context.Context, path string, data []byte, flags int32, acl []zk.ACL, budget backoff.BackOff) (Created, error) {
+	s := p.session
+	left := s.awaitFrame(path)
+	lists := make(chan listing, 1)
+	listCtx, stopList := context.WithCancel(ctx)
+	defer stopList()
+	go func() {
+		select {
+		case <-left:
+		case <-listCtx.Done():
+			return
+		}
+		l, err := call(listCtx, s, opNameList, func(conn *zk.Conn) (l listing, err error) {
+			l.names, l.stat, err = conn.Children(p.dir)
+			return l, err
+		}, nil)
+		if err != nil {
+			l = listing{}
+		}
+		lists <- l
+	}()
+	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (creation, error) {
+		made, err := conn.Create(path, data, flags, acl)
+		return creation{made, err}, err
+	}, func(late creation, _ error) { p.disown(late) })
+	s.forgetFrame(path)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || s.Err() != nil:
+		return Created{}, err // the late answer is disowned
+	case judge(err) == ambiguous:
+		return p.recover(ctx, flags, err, budget)
+	default:
+		return Created{}, err
+	}
+	made := Created{Path: answer.path}
+	select {
+	case l := <-lists:
+		s.sweep(p.dir, l.names)
+		if _, own := split(made.Path); contains(l.names, own) {
+			made.Children, made.Stat = l.names, l.stat
+		}
+		return made, nil
+	case <-ctx.Done():
+		s.discard(made.Path)
+		return Created{}, cause(ctx)
+	case <-s.over:
+		return Created{}, s.Err()
+	}
+}
+
+// disown takes the late answer to a create whose caller has left.
+func (p *protected) disown(late creation) {
+	switch {
+	case late.err == nil:
+		p.session.discard(late.path)
+	case judge(late.err) == ambiguous:
+		p.session.condemn(p.dir, p.id)
+	}
+}
+
+// recover looks for the znode of a create whose answer was lost with err. It
+// gives err back, to be tried again, when the znode is not there.
+func (p *protected) recover(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
+	s := p.session
+	l, path, findErr := p.find(ctx, budget)
+	if findErr != nil || path == "" {
+		s.condemn(p.dir, p.id)
+		if findErr != nil {
+			return Created{}, findErr
+		}
+		return Created{}, err
+	}
+	if flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer {
+		stat, err := call(ctx, s, opNameExists, func(conn *zk.Conn) (*zk.Stat, error) {
+			found, stat, err := conn.Exists(path)
+			if err == nil && !found {
+				err = zk.ErrNoNode
+			}
+			return stat, err
+		}, nil)
+		if err == nil && stat.EphemeralOwner != s.sessionID() {
+			err = fmt.Errorf("%w: the znode found again is not this session's", ErrSessionLost)
+		}
+		if err != nil {
+			s.condemn(p.dir, p.id)
+			return Created{}, err
+		}
+	}
+	return Created{Path: path, Children: l.names, Stat: l.stat}, nil
+}
+
+// find looks for the znode by its id, in the session, once it is connected
+// again. Where the directory is missing there is nothing to find.
+func (p *protected) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
+	s := p.session
+	w := scope{core: s.core, in: s, budget: budget}
+	if err := w.sync(ctx, p.dir); err != nil {
+		return listing{}, "", err
+	}
+	names, stat, err := w.children(ctx, p.dir)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return listing{}, "", err
+	}
+	for _, name := range names {
+		if strings.Contains(name, p.id) {
+			return listing{names, stat}, join(p.dir, name), nil
+		}
+	}
+	return listing{}, "", nil
+}
+
+// condemn remembers an id that was given up, and hunts for it: at once, and
+// again until a late arrival has become unlikely. Whoever lists the directory in
+// this session helps.
+func (s *session) condemn(dir, id string) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	if s.condemned == nil {
+		s.condemned = make(map[string]map[string]struct{})
+	}
+	if s.condemned[dir] == nil {
+		s.condemned[dir] = make(map[string]struct{})
+	}
+	s.condemned[dir][id] = struct{}{}
+	again := s.timeout / 3
+	s.core.tasks.Go(func() { // begun before the session is over: Close waits for it
+		p := protected{session: s, dir: dir, id: id}
+		for range 4 {
+			_, path, err := p.find(context.Background(), nil)
+			if err == nil && path != "" {
+				return // the sweep of the list has seen it too
+			}
+			if !s.rest(again) {
+				return
+			}
+		}
+	})
+	s.mu.Unlock()
+}
+
+// sweep removes what a list shows of the condemned.
+func (s *session) sweep(dir string, names []string) {
+	s.mu.Lock()
+	var found []string
+	for id := range s.condemned[dir] {
+		for _, name := range names {
+			if strings.Contains(name, id) {
+				found = append(found, name)
+				delete(s.condemned[dir], id)
+			}
+		}
+	}
+	if len(s.condemned[dir]) == 0 {
+		delete(s.condemned, dir)
+	}
+	s.mu.Unlock()
+	for _, name := range found {
+		s.discard(join(dir, name))
+	}
+}
+
+// discard removes a znode in the background, while the session lives.
+func (s *session) discard(full string) {
+	s.mu.Lock()
+	_, already := s.discarding[full]
+	if already || s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	if s.discarding == nil {
+		s.discarding = make(map[string]struct{})
+	}
+	s.discarding[full] = struct{}{}
+	s.core.tasks.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.discarding, full)
+		}()
+		w := scope{core: s.core, in: s}
+		for {
+			err := w.delete(context.Background(), full, -1)
+			if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {
+				return
+			}
+			if judge(errors.Unwrap(err)) == final {
+				s.core.cfg.log.Error("a znode of ours cannot be removed", zap.String("path", full), zap.Error(err))
+				return
+			}
+			if !s.rest(time.Second) { // the budget of the policy is used up: begin another
+				return
+			}
+		}
+	})
+	s.mu.Unlock()
+}
+
+// rest waits for d, and reports false when the session is over first.
+func (s *session) rest(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.over:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// awaitFrame gives a channel that is closed when the create of path leaves.
+func (s *session) awaitFrame(path string) <-chan struct{} {
+	left := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.awaited == nil {
+		s.awaited = make(map[string]chan struct{})
+	}
+	s.awaited[path] = left
+	return left
+}
+
+func (s *session) forgetFrame(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.awaited, path)
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// newID is a random UUID in the form that Curator uses.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,167 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+)
+
+// await waits for a session that is Connected: for in, or for any if in is nil.
+// While none is, each pause of budget is waited out once; a nil budget is
+// endless.
+func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
+	var pause <-chan time.Time
+	for {
+		c.mu.Lock()
+		s, state, changed, refused, last := c.session, c.state, c.changed, c.refused, c.lastErr
+		c.mu.Unlock()
+		switch {
+		case c.isClosing():
+			return nil, ErrClosed
+		case in != nil && in.Err() != nil:
+			return nil, in.Err()
+		case ctx.Err() != nil:
+			return nil, withLast(cause(ctx), last)
+		case state == Connected && (in == nil || in == s) && s.Err() == nil:
+			return s, nil
+		case refused != nil:
+			return nil, refused
+		}
+		if pause == nil && budget != nil {
+			d := budget.NextBackOff()
+			if d == backoff.Stop {
+				return nil, withLast(zk.ErrNoServer, last)
+			}
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			pause = timer.C
+		}
+		select {
+		case <-changed:
+		case <-pause:
+			pause = nil
+		case <-in.ended():
+		case <-ctx.Done():
+		case <-c.closing:
+		}
+	}
+}
+
+// withLast adds why there is no connection to err.
+func withLast(err, last error) error {
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", err, last)
+}
+
+// attempt is one try of an operation in a session. n counts from 0; unsure is
+// true when an earlier try may have been executed.
+type attempt struct {
+	session *session
+	n       int
+	unsure  bool
+	budget  backoff.BackOff // what is left for this try and all further ones
+}
+
+// idempotence says what may be done after a try whose outcome is unknown.
+type idempotence bool
+
+const (
+	repeatable idempotence = true  // trying again does no harm
+	onceOnly   idempotence = false // it would be done twice
+)
+
+// do runs try until it succeeds, fails for good, or the budget of the retry
+// policy is used up: one budget for the whole operation, however deep it nests.
+func (w scope) do(ctx context.Context, op, path string, again idempotence, try func(attempt) error) error {
+	c, in, budget := w.core, w.in, w.budget
+	if budget == nil {
+		budget = c.cfg.retry()
+	}
+	a := attempt{budget: budget}
+	fail := func(err error) error { return &opError{op: op, path: path, err: err, maybe: a.unsure} }
+	for ; ; a.n++ {
+		s, err := c.await(ctx, in, budget)
+		if err != nil {
+			return fail(err)
+		}
+		a.session = s
+		if err = try(a); err == nil {
+			return nil
+		}
+		what := judge(err)
+		if ended := s.Err(); ended != nil || ctx.Err() != nil {
+			// The bridge left the request to itself: nobody knows what became of it.
+			what = ambiguous
+		} else if what == expired {
+			s.expire()
+		}
+		if isWrite(op) && what == ambiguous {
+			a.unsure = true
+		}
+		switch {
+		case what == final, a.unsure && again == onceOnly:
+			return fail(err)
+		case what == expired && in != nil, in != nil && in.Err() != nil:
+			return fail(in.Err())
+		case ctx.Err() != nil:
+			return fail(cause(ctx))
+		case c.isClosing():
+			return fail(ErrClosed)
+		}
+		pause := budget.NextBackOff()
+		if pause == backoff.Stop {
+			return fail(err)
+		}
+		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", path), zap.Error(err))
+		if c.cfg.observer.Retried != nil {
+			c.cfg.observer.Retried(op, err)
+		}
+		timer := time.NewTimer(pause)
+		select { // await judges what it was
+		case <-timer.C:
+		case <-in.ended():
+		case <-ctx.Done():
+		case <-c.closing:
+		}
+		timer.Stop()
+	}
+}
+
+// ended is closed when the session is over; never for no session in particular.
+func (s *session) ended() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.over
+}
+
+// isWrite reports whether an operation changes anything: only then it matters
+// whether a try was executed.
+func isWrite(op string) bool {
+	switch op {
+	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch:
+		return false
+	}
+	return true
+}
+
+// Names of the operations, in errors and for the observer.
+const (
+	opNameCreate = "create"
+	opNameDelete = "delete"
+	opNameSet    = "set"
+	opNameMulti  = "multi"
+	opNameSetACL = "set ACL"
+	opNameGet    = "get"
+	opNameExists = "exists"
+	opNameList   = "list"
+	opNameSync   = "sync"
+	opNameGetACL = "get ACL"
+	opNameWatch  = "watch"
+)

@@ -1,0 +1,138 @@
+package framework
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Session is one session of a client, with operations that are made in it or
+// not at all. It is a view, with the namespace of the client that it came from;
+// several values may stand for one session: compare their IDs.
+//
+// Its operations are those of Client, tried again within the session; once it is
+// over they fail with ErrSessionLost, or ErrClosed if the client was closed.
+type Session struct {
+	core   *session
+	client *Client
+}
+
+func (s *Session) scope() scope {
+	return scope{core: s.core.core, root: s.client.root, in: s.core}
+}
+
+// ID is the session's id.
+func (s *Session) ID() int64 { return s.core.sessionID() }
+
+// Timeout is the session time-out as negotiated with the ensemble.
+func (s *Session) Timeout() time.Duration {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	return s.core.timeout
+}
+
+// Done is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.core.over }
+
+// Err is nil until the session is over; then it wraps ErrSessionLost, or is
+// ErrClosed.
+func (s *Session) Err() error { return s.core.Err() }
+
+// Deadline is the instant before which the ensemble cannot have expired the
+// session, as far as is proven. It moves on while heartbeats are answered.
+func (s *Session) Deadline() time.Time {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	return s.core.proven.Add(s.core.timeout)
+}
+
+// Proven reports whether what is held in the session may be assumed held: it is
+// not over, and its deadline is further away than the stop margin, by the wall
+// clock and by the monotonic one.
+func (s *Session) Proven() bool { return s.core.doubt() == nil }
+
+// Prove returns nil once the session is Proven, making round trips to the leader
+// until it is, an error when ctx ends or the session does.
+func (s *Session) Prove(ctx context.Context) error {
+	for {
+		if s.Proven() {
+			return nil
+		}
+		if err := s.Sync(ctx, "/"); err != nil {
+			return err
+		}
+		if s.Proven() {
+			return nil
+		}
+		// The round trip has shown that the leader is there; now earlier contact
+		// must grow old enough to be proven by the next.
+		timer := time.NewTimer(s.Timeout() / 6)
+		select {
+		case <-timer.C:
+		case <-s.Done():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// Keep makes the heartbeat quick enough for a lease, until release is called:
+// for those who wait in line.
+func (s *Session) Keep() (release func()) { return s.core.keep() }
+
+// Hold registers lost to be called when what is held in the session may no
+// longer be assumed held: at the stop margin before the deadline, when the
+// session is over, when the client closes, or at a disconnect under
+// ErrorPolicyStrict. It is called at most once, must not block, and is not called
+// after release has returned, unless it was under way. The session is kept (see
+// Keep) until then. If it is so already, Hold fails with the reason.
+func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.core.hold(lost) }
+
+// Create is Client.Create in this session.
+func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
+	return s.scope().create(ctx, path, data, flags, acl)
+}
+
+// Get is Client.Get in this session.
+func (s *Session) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	return s.scope().get(ctx, path)
+}
+
+// Set is Client.Set in this session.
+func (s *Session) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
+	return s.scope().set(ctx, path, data, version)
+}
+
+// Delete is Client.Delete in this session.
+func (s *Session) Delete(ctx context.Context, path string, version int32) error {
+	return s.scope().delete(ctx, path, version)
+}
+
+// Exists is Client.Exists in this session.
+func (s *Session) Exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
+	return s.scope().exists(ctx, path)
+}
+
+// Children is Client.Children in this session.
+func (s *Session) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
+	return s.scope().children(ctx, path)
+}
+
+// Sync is Client.Sync in this session.
+func (s *Session) Sync(ctx context.Context, path string) error { return s.scope().sync(ctx, path) }
+
+// Multi is Client.Multi in this session.
+func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return s.scope().multi(ctx, ops)
+}
+
+// MakePath is Client.MakePath in this session.
+func (s *Session) MakePath(ctx context.Context, path string) error {
+	return s.scope().makePath(ctx, path)
+}
+
+// Discard removes a znode in the background, for as long as the session lives:
+// an ephemeral one is gone with the session anyway. It returns at once; what
+// keeps the znode from being removed for good (zk.ErrNoAuth) is logged.
+func (s *Session) Discard(path string) { s.core.discard(s.client.root.fix(path)) }

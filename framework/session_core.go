@@ -1,0 +1,356 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+)
+
+// session is one session, and the one wire connection object that serves it.
+//
+// It has two ends. It is over when nobody may use it any more (over is closed,
+// err says why, every hold has been told), and it is severed when nothing may be
+// sent for it any more. A session that is lost is severed first; one that the
+// client closes is over first, so that the request that closes it still goes out.
+type session struct {
+	core   *core
+	conn   *zk.Conn
+	gone   chan struct{} // closed: the wire client's goroutines have ended
+	events *mailbox[event]
+	kick   chan struct{} // a token: look at the clock again
+	hub    hub
+
+	over chan struct{} // closed: over
+	cut  chan struct{} // closed: severed
+
+	mu         sync.Mutex // guards what follows
+	err        error      // why it is over
+	severedYet bool
+	id         int64 // 0 until a server has answered
+	password   []byte
+	timeout    time.Duration // as negotiated
+	margin     time.Duration
+	expired    bool // a server said that it is gone
+	dialed     *link // the latest connection
+	link       *link // the latest on which a server gave us the session
+	proof      *proof
+	proven     time.Time // the latest contact that is proven
+	up         bool      // connected and authenticated
+	holds      map[*hold]struct{}
+	kept       int                            // holds and keeps
+	awaited    map[string]chan struct{}       // closed when the create of that path leaves
+	condemned  map[string]map[string]struct{} // by directory: ids of creates that were given up
+	discarding map[string]struct{}            // paths being removed
+	closeXid   int32                          // of the request that closes the session
+	closedOK   bool                           // it was answered
+
+	beat beat // of run's goroutine
+}
+
+// event is something that the wire client, or a goroutine of the session, tells
+// run.
+type event struct {
+	kind eventKind
+	err  error
+	of   *link // for beaten: the connection that the heartbeat went out on
+}
+
+type eventKind int
+
+const (
+	attached      eventKind = iota // a connection has the session
+	authenticated                  // the credentials were taken, or not (err)
+	detached                       // the connection ended
+	beaten                         // a heartbeat was answered, or failed (err)
+)
+
+// beat is the state of the heartbeat.
+type beat struct {
+	last time.Time // when the last one was answered, or the connect
+	sent time.Time // zero: none is under way
+	of   *link     // the connection that it was sent on
+}
+
+func openSession(c *core) (*session, error) {
+	s := &session{
+		core:    c,
+		gone:    make(chan struct{}),
+		events:  newMailbox[event](),
+		kick:    make(chan struct{}, 1),
+		over:    make(chan struct{}),
+		cut:     make(chan struct{}),
+		timeout: c.cfg.sessionTimeout,
+		margin:  c.cfg.margin(c.cfg.sessionTimeout),
+	}
+	conn, events, err := zk.Connect(c.servers, c.cfg.sessionTimeout,
+		zk.WithHostProvider(&route{session: s, servers: c.servers}),
+		zk.WithDialer(s.dial),
+		zk.WithEventCallback(s.told),
+		zk.WithLogger(wireLog{c.cfg.log}),
+		zk.WithLogInfo(false),
+		zk.WithMaxBufferSize(maxAnswer),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("framework: %w", err)
+	}
+	s.conn = conn
+	go func() {
+		// Its closing is the only sign that the wire client has ended.
+		for range events { //nolint:revive // told sees the events, none of them dropped
+		}
+		close(s.gone)
+	}()
+	return s, nil
+}
+
+// maxAnswer bounds what a server may send in one frame: more closes the
+// connection, rather than taking memory without bound.
+const maxAnswer = 64 << 20
+
+// told is the wire client's event callback. It runs on the goroutine that reads
+// the connection, before any later answer is delivered, and must not block.
+func (s *session) told(e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession:
+		s.hub.event(e.Type, e.Path)
+	case e.State == zk.StateHasSession:
+		s.events.put(event{kind: attached})
+	case e.State == zk.StateDisconnected:
+		s.events.put(event{kind: detached})
+	case e.State == zk.StateExpired:
+		s.expire()
+	}
+}
+
+// run follows the session until it is over or the client closes.
+func (s *session) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	authed := len(s.core.cfg.auths) == 0
+	for {
+		timer.Reset(s.look(time.Now()))
+		select {
+		case <-s.over:
+			return
+		case <-s.core.closing:
+			return
+		case <-timer.C:
+		case <-s.kick:
+		case <-s.events.ready:
+			for _, e := range s.events.take() {
+				switch e.kind {
+				case attached:
+					if authed {
+						s.rise()
+					} else {
+						go s.authenticate()
+					}
+				case authenticated:
+					if authed = e.err == nil; authed {
+						s.rise()
+					} else {
+						s.refuse(e.err)
+					}
+				case detached:
+					s.sink()
+				case beaten:
+					s.beaten(e)
+				}
+			}
+		}
+	}
+}
+
+// rise: requests are answered from now on.
+func (s *session) rise() {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.up = true
+	s.beat = beat{last: time.Now()}
+	s.mu.Unlock()
+	// Whoever watches must look again: a watch may have been lost between two
+	// connections, for its re-registration can fail in silence.
+	s.hub.reset()
+	s.core.transition(connected, s, nil)
+}
+
+// sink: the connection ended.
+func (s *session) sink() {
+	s.mu.Lock()
+	s.up = false
+	s.beat = beat{}
+	s.mu.Unlock()
+	if s.core.cfg.errorPolicy == ErrorPolicyStrict {
+		s.loseHolds(fmt.Errorf("%w: suspended", ErrSessionLost))
+	}
+	s.core.mu.Lock()
+	why := s.core.lastErr
+	s.core.mu.Unlock()
+	s.core.transition(disconnected, s, why)
+}
+
+// authenticate presents the credentials for the first time; the wire client
+// does so itself on every later connection, before anything else is sent.
+func (s *session) authenticate() {
+	for _, a := range s.core.cfg.auths {
+		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
+			s.events.put(event{kind: authenticated, err: fmt.Errorf("auth %s: %w", a.scheme, err)})
+			return
+		}
+	}
+	s.events.put(event{kind: authenticated})
+}
+
+func (s *session) refuse(err error) {
+	s.core.note(err)
+	if !errors.Is(err, zk.ErrAuthFailed) {
+		return // the connection ended: the next one tries again
+	}
+	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
+	s.core.mu.Lock()
+	s.core.refused = err
+	close(s.core.changed)
+	s.core.changed = make(chan struct{})
+	s.core.mu.Unlock()
+}
+
+// mayConnect reports whether a connection may ask for session id. The wire
+// client forgets an expired session and asks for a new one: that is ours to do.
+func (s *session) mayConnect(id int64) bool {
+	s.mu.Lock()
+	mine := s.id
+	severed := s.severedYet
+	s.mu.Unlock()
+	if severed {
+		return false
+	}
+	if id != mine {
+		s.expire()
+		return false
+	}
+	return true
+}
+
+// answered takes a server's answer to a connect that left at sentAt, and
+// reports whether the connection may go on. A connect is validated at the
+// leader, hence it is proof by itself.
+func (s *session) answered(l *link, a connectAnswer, sentAt time.Time) bool {
+	if a.id == 0 {
+		s.expire()
+		return true // the wire client reads of it, and closes
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.severedYet || s.id != 0 && s.id != a.id || a.timeout <= 0 {
+		return false
+	}
+	s.id, s.password, s.timeout = a.id, a.password, a.timeout
+	s.margin = s.core.cfg.margin(a.timeout)
+	s.link = l
+	s.proof = newProof(a.timeout, s.core.cfg.serverTick)
+	if sentAt.After(s.proven) {
+		s.proven = sentAt
+	}
+	return true
+}
+
+// sending notes that a request leaves on l, and reports whether it may.
+func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.severedYet {
+		return false
+	}
+	if s.link == l {
+		s.proof.send(xid, op, now)
+	}
+	if op == opCloseSession {
+		s.closeXid = xid
+	}
+	if len(path) > 0 && len(s.awaited) > 0 {
+		if left, ok := s.awaited[string(path)]; ok {
+			delete(s.awaited, string(path))
+			close(left)
+		}
+	}
+	return true
+}
+
+// heard notes an answer that arrived on l.
+func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link != l {
+		return
+	}
+	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
+		s.proven = proven
+	}
+	if xid == s.closeXid && xid != 0 {
+		s.closedOK = true
+	}
+}
+
+// expire: a server said that the session is gone.
+func (s *session) expire() {
+	s.mu.Lock()
+	s.expired = true
+	s.mu.Unlock()
+	s.sever()
+	s.end(fmt.Errorf("%w: expired by the ensemble", ErrSessionLost))
+}
+
+// end makes the session over, and tells every hold. The first reason stands.
+func (s *session) end(why error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = why
+		close(s.over)
+	}
+	s.mu.Unlock()
+	s.loseHolds(why)
+	s.hub.reset()
+}
+
+// sever lets nothing be sent for the session any more.
+func (s *session) sever() {
+	s.mu.Lock()
+	if !s.severedYet {
+		s.severedYet = true
+		close(s.cut)
+	}
+	l := s.dialed
+	s.mu.Unlock()
+	if l != nil {
+		_ = l.Close()
+	}
+}
+
+func (s *session) severed() bool {
+	select {
+	case <-s.cut:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) sessionID() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id
+}
+
+// Err is why the session is over, nil while it is not.
+func (s *session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
