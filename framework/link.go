@@ -170,7 +170,8 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) {
 	}
 }
 
-func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }
+// size is the frame's; the wire client closes the connection on nonsense.
+func (in *inbound) size() int { return max(0, int(int32(binary.BigEndian.Uint32(in.head[:])))) }
 
 // want is how many bytes make the head of the present frame, as far as known.
 func (in *inbound) want() int {

@@ -34,7 +34,7 @@ type session struct {
 	password   []byte
 	timeout    time.Duration // as negotiated
 	margin     time.Duration
-	expired    bool // a server said that it is gone
+	expired    bool  // a server said that it is gone
 	dialed     *link // the latest connection
 	link       *link // the latest on which a server gave us the session
 	proof      *proof

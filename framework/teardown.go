@@ -188,4 +188,3 @@ func readFrame(r io.Reader, most int) ([]byte, error) {
 	_, err := io.CopyN(io.Discard, r, int64(4+size-n))
 	return head[:n], err
 }
-

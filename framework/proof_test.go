@@ -1,0 +1,99 @@
+package framework
+
+import (
+	"testing"
+	"time"
+)
+
+// A follower answers pings and reads for a while after it was cut off from the
+// leader, so a deadline fed by answers alone believes while another is granted.
+// Each row is a history of one connection with T = 6s, hence F = 2s.
+func TestProofOfContact(t *testing.T) {
+	const read, roundTrip = 4, opSync
+	type exchange struct {
+		op           int32
+		sent, answer float64 // seconds; no answer: negative
+		failed       bool
+	}
+	for _, tt := range []struct {
+		name    string
+		history []exchange
+		proven  float64 // seconds; nothing: negative
+	}{
+		{"nothing was exchanged", nil, -1},
+		{"reads alone prove nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: read, sent: 3, answer: 3.1}, {op: read, sent: 6, answer: 6.1}}, -1},
+		{"one round trip does not prove itself", []exchange{{op: roundTrip, sent: 0, answer: 0.1}}, -1},
+		{"a round trip F after an answered read proves the read", []exchange{{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}}, 0},
+		{"counted from the answer, not from the send", []exchange{{op: read, sent: 0, answer: 0.6}, {op: roundTrip, sent: 2.5, answer: 2.6}}, -1},
+		{"two round trips prove each other", []exchange{{op: roundTrip, sent: 1, answer: 1}, {op: roundTrip, sent: 3, answer: 3.2}}, 1},
+		{"the latest contact old enough counts", []exchange{
+			{op: roundTrip, sent: 0, answer: 0.1},
+			{op: roundTrip, sent: 1, answer: 1.1},
+			{op: roundTrip, sent: 2, answer: 2.1},
+			{op: roundTrip, sent: 3.1, answer: 3.2},
+		}, 1},
+		{"a failed round trip proves nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1, failed: true}}, -1},
+		{"an unanswered round trip proves nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: -1}}, -1},
+		{"a failed contact is contact all the same", []exchange{{op: read, sent: 0, answer: 0.1, failed: true}, {op: roundTrip, sent: 3, answer: 3.1}}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			start := time.Now()
+			at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+			p := newProof(6*time.Second, 0)
+			got := -1.0
+			for i, e := range tt.history {
+				p.send(int32(i), e.op, at(e.sent))
+				if e.answer < 0 {
+					continue
+				}
+				if proven, ok := p.answer(int32(i), e.failed, at(e.answer)); ok {
+					got = proven.Sub(start).Seconds()
+				}
+			}
+			if got != tt.proven {
+				t.Errorf("proven at %v s, want %v s", got, tt.proven)
+			}
+		})
+	}
+}
+
+// A busy connection must not make the list of contacts grow: they are thinned,
+// and what is older than needed is dropped.
+func TestProofStaysSmall(t *testing.T) {
+	p := newProof(6*time.Second, 0)
+	at := time.Now()
+	for i := range int32(100_000) {
+		p.send(i, opCreate, at)
+		p.answer(i, false, at.Add(100*time.Microsecond))
+		at = at.Add(time.Millisecond)
+	}
+	if n := len(p.contacts); n > 32 {
+		t.Errorf("%d contacts are kept, want at most 32", n)
+	}
+	if len(p.sendings) != 0 {
+		t.Errorf("%d answered requests are kept", len(p.sendings))
+	}
+}
+
+func TestServerTickLengthensTheWait(t *testing.T) {
+	if got, want := newProof(3*time.Second, 2*time.Second).wait, 2*time.Second; got != want {
+		t.Errorf("F = %v, want the tick, %v", got, want)
+	}
+	if got, want := newProof(9*time.Second, 2*time.Second).wait, 3*time.Second; got != want {
+		t.Errorf("F = %v, want a third of the time-out, %v", got, want)
+	}
+}
+
+// A machine that was suspended for a minute: its monotonic clock stood still,
+// its wall clock did not.
+func TestElapsedIsTheLargerOfBothClocks(t *testing.T) {
+	from := time.Now()
+	woken := from.Add(time.Second) // both clocks
+	if got := elapsed(from, woken); got != time.Second {
+		t.Errorf("both clocks agree on 1s, got %v", got)
+	}
+	wall := from.Round(0).Add(time.Minute) // wall alone: no monotonic reading
+	if got := elapsed(from, wall); got != time.Minute {
+		t.Errorf("the wall clock says 1m, got %v", got)
+	}
+}

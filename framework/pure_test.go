@@ -1,0 +1,284 @@
+package framework
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+func TestNextState(t *testing.T) {
+	for _, tt := range []struct {
+		from State
+		h    happening
+		to   State
+	}{
+		{Connecting, connected, Connected},
+		{Connecting, disconnected, Connecting},
+		{Connecting, lost, Connecting}, // it was never usable: no news
+		{Connected, connected, Connected},
+		{Connected, disconnected, Suspended},
+		{Connected, lost, Lost}, // a member answers, but proof of the leader stalls
+		{Suspended, connected, Connected},
+		{Suspended, disconnected, Suspended},
+		{Suspended, lost, Lost},
+		{Lost, connected, Connected},
+		{Lost, disconnected, Lost},
+		{Lost, lost, Lost},
+		{Connecting, closed, Closed},
+		{Connected, closed, Closed},
+		{Suspended, closed, Closed},
+		{Lost, closed, Closed},
+		{Closed, connected, Closed},
+		{Closed, disconnected, Closed},
+		{Closed, lost, Closed},
+		{Closed, closed, Closed},
+	} {
+		if got := next(tt.from, tt.h); got != tt.to {
+			t.Errorf("next(%v, %d) = %v, want %v", tt.from, tt.h, got, tt.to)
+		}
+	}
+}
+
+func TestParseServers(t *testing.T) {
+	for _, tt := range []struct {
+		in     string
+		addrs  string
+		chroot string
+		errHas string
+	}{
+		{in: "a", addrs: "a:2181"},
+		{in: "a:2182", addrs: "a:2182"},
+		{in: "a:1,b,c:3", addrs: "a:1 b:2181 c:3"},
+		{in: " a:1 , b:2 ", addrs: "a:1 b:2"},
+		{in: "a/app", addrs: "a:2181", chroot: "/app"},
+		{in: "a:1,b:2/app/x", addrs: "a:1 b:2", chroot: "/app/x"},
+		{in: "a/", addrs: "a:2181"},
+		{in: "[::1]", addrs: "[::1]:2181"},
+		{in: "[::1]:99", addrs: "[::1]:99"},
+		{in: "", errHas: "no server"},
+		{in: ",,", errHas: "no server"},
+		{in: "/app", errHas: "no server"},
+		{in: "::1", errHas: "::1"},
+		{in: "a:", errHas: "port"},
+		{in: ":2181", errHas: "no host"},
+		{in: "a:0", errHas: "port"},
+		{in: "a:65536", errHas: "port"},
+		{in: "a:http", errHas: "port"},
+		{in: "a/app/", errHas: "slash"},
+		{in: "a/app//x", errHas: "empty name"},
+		{in: "a/../x", errHas: "relative"},
+	} {
+		addrs, chroot, err := parseServers(tt.in)
+		if tt.errHas != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.errHas) || !strings.Contains(err.Error(), fmt.Sprintf("%q", tt.in)) {
+				t.Errorf("parseServers(%q): error %v, want one that names it and has %q", tt.in, err, tt.errHas)
+			}
+			continue
+		}
+		if got := strings.Join(addrs, " "); err != nil || got != tt.addrs || chroot != tt.chroot {
+			t.Errorf("parseServers(%q) = %q, %q, %v; want %q, %q", tt.in, got, chroot, err, tt.addrs, tt.chroot)
+		}
+	}
+}
+
+func TestValidatePath(t *testing.T) {
+	for path, ok := range map[string]bool{
+		"/": true, "/a": true, "/a/b": true, "/a/...": true, "/ü/日本": true, "/_c_x-lock-0000000001": true,
+		"": false, "a": false, "a/b": false, "/a/": false, "//": false, "/a//b": false, "/a/./b": false, "/..": false,
+		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false,
+	} {
+		err := ValidatePath(path)
+		if (err == nil) != ok {
+			t.Errorf("ValidatePath(%q) = %v, want ok: %v", path, err, ok)
+		}
+		if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", path)) {
+			t.Errorf("ValidatePath(%q) does not name the path: %v", path, err)
+		}
+	}
+}
+
+func FuzzPrefixIsUndone(f *testing.F) {
+	f.Add("", "/a")
+	f.Add("/app", "/")
+	f.Add("/app", "/app")
+	f.Add("/a/b", "/a/b/c")
+	f.Add("/app", "/apple")
+	f.Fuzz(func(t *testing.T, root, path string) {
+		if ValidatePath(path) != nil || root == "/" || root != "" && ValidatePath(root) != nil {
+			t.Skip()
+		}
+		full := prefix(root).fix(path)
+		if err := ValidatePath(full); err != nil {
+			t.Fatalf("fix(%q, %q) = %q is no path: %v", root, path, full, err)
+		}
+		if got := prefix(root).unfix(full); got != path {
+			t.Fatalf("unfix(fix(%q)) under %q = %q", path, root, got)
+		}
+	})
+}
+
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want verdict
+	}{
+		{zk.ErrNoNode, final},
+		{zk.ErrNoAuth, final},
+		{zk.ErrBadVersion, final},
+		{zk.ErrConnectionClosed, ambiguous},
+		{zk.ErrClosing, ambiguous},
+		{zk.ErrNoServer, unsent},
+		{zk.ErrSessionMoved, unsent},
+		{zk.ErrSessionExpired, expired},
+		{errors.New("unknown error: -4"), ambiguous},
+		{errors.New("unknown error: -7"), ambiguous},
+		{errors.New("unknown error: -122"), ambiguous},
+		{errors.New("unknown error: -127"), unsent},
+		{errors.New("unknown error: -125"), final},
+		{errors.New("unknown error: what"), final},
+		{fmt.Errorf("wrapped: %w", zk.ErrNoServer), unsent},
+	} {
+		if got := judge(tt.err); got != tt.want {
+			t.Errorf("judge(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestErrorsKeepContextAndCause(t *testing.T) {
+	why := errors.New("the operator said so")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if err := cause(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+		t.Errorf("cause(ctx) = %v: want both the error and the cause", err)
+	}
+	plain, cancelPlain := context.WithTimeout(t.Context(), 0)
+	defer cancelPlain()
+	if err := cause(plain); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("cause(ctx) = %v", err)
+	}
+	err := error(&opError{op: "create", path: "/a", err: zk.ErrNoNode, maybe: true})
+	wrapped := fmt.Errorf("locks: %w", err)
+	if !errors.Is(wrapped, zk.ErrNoNode) || !MaybeApplied(wrapped) || MaybeApplied(zk.ErrNoNode) || MaybeApplied(nil) {
+		t.Error("an operation's error must keep the wire's and say whether it may have been applied")
+	}
+}
+
+// Whatever pieces the network cuts the answers into, each head is seen once and
+// before the end of its frame.
+func TestInboundFindsEveryHead(t *testing.T) {
+	frame := func(xid int32, size int) []byte {
+		b := make([]byte, 4+size)
+		binary.BigEndian.PutUint32(b, uint32(size))
+		if size >= 4 {
+			binary.BigEndian.PutUint32(b[4:], uint32(xid))
+		}
+		return b
+	}
+	var stream []byte
+	stream = append(stream, frame(-9, 37)...) // the connect answer
+	sizes := []int{16, 17, 1000, 20, 0, 3, 16, 70000}
+	for i, size := range sizes {
+		stream = append(stream, frame(int32(i), size)...)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		var in inbound
+		var heads [][]byte
+		firsts := 0
+		for rest := stream; len(rest) > 0; {
+			n := min(len(rest), 1+rnd.IntN(50))
+			in.feed(rest[:n], func(head []byte, first bool) {
+				heads = append(heads, bytes.Clone(head))
+				if first {
+					firsts++
+				}
+			})
+			rest = rest[n:]
+		}
+		if len(heads) != 1+len(sizes) || firsts != 1 {
+			t.Fatalf("%d heads, %d of them first; want %d and 1", len(heads), firsts, 1+len(sizes))
+		}
+		for i, size := range sizes {
+			head := heads[i+1]
+			if want := 4 + min(size, frameAnswerHead-4); len(head) != want {
+				t.Fatalf("head %d has %d bytes, want %d", i, len(head), want)
+			}
+			if size >= 4 && int(binary.BigEndian.Uint32(head[4:])) != i {
+				t.Fatalf("head %d has another frame's xid", i)
+			}
+		}
+	}
+}
+
+func FuzzInbound(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		var in inbound
+		in.feed(stream, func(head []byte, first bool) {
+			if first {
+				parseConnectAnswer(head)
+			}
+		})
+	})
+}
+
+func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 1000 {
+		id := newID()
+		if len(id) != 36 || strings.Count(id, "-") != 4 || id[14] != '4' || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
+			t.Fatalf("id %q is no fresh random UUID", id)
+		}
+		seen[id] = true
+	}
+}
+
+// Servers that accept and drop must not be called in a tight loop, and the pause
+// must never overflow, however long the outage.
+func TestPaceGrowsAfterOneRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pace{round: 3}
+		never := make(chan struct{})
+		began := time.Now()
+		for range 3 {
+			p.wait(never)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the first round took %v: each server is tried at once", took)
+		}
+		for range 1000 {
+			before := time.Now()
+			if p.wait(never); time.Since(before) > time.Second {
+				t.Fatalf("a pause of %v, want at most 1s", time.Since(before))
+			}
+		}
+		if took := time.Since(began); took < 300*time.Second {
+			t.Errorf("1000 attempts in %v: that is hammering", took)
+		}
+		p.reset()
+		before := time.Now()
+		if p.wait(never); time.Since(before) != 0 {
+			t.Error("a proof must make the next attempt immediate")
+		}
+		stopped := make(chan struct{})
+		close(stopped)
+		p.tries = 1000
+		for range 100 {
+			if !p.wait(stopped) {
+				return
+			}
+		}
+		t.Error("a stopped session goes on dialing")
+	})
+}
