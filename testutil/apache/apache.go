@@ -1,0 +1,268 @@
+// Package apache runs real Apache ZooKeeper servers for tests: the same [testutil.Ensemble] as the embedded one, over JVM
+// processes on loopback. It is ring 3 of our tests.
+//
+// It needs Java (JAVA_HOME or PATH) and the server: ZOOKEEPER_HOME, an unpacked release, or else Debian's package zookeeper.
+// Tests that use it run only where ZKR_REAL=1 is set, and are skipped with that reason otherwise; once it is set, anything
+// missing is a failure, so that a machine that is meant to run them cannot pass without.
+//
+// Members live in the test's temporary directory. They die with the test, and on Linux with its process, however it ends.
+package apache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Ensemble is a running ensemble. Members count from 0. Its methods may be used by several goroutines as long as no two of
+// them stop, restart, pause or resume the same member.
+type Ensemble struct {
+	members []*process
+}
+
+type config struct {
+	tick       time.Duration
+	minSession time.Duration
+	maxSession time.Duration
+	java       string
+	classPath  string
+}
+
+// Option changes how [Start] sets its members up.
+type Option func(*config)
+
+// WithTick sets tickTime, 200ms by default: the grain of session expiry.
+func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
+
+// WithSessionTimeouts sets the bounds of the session time-outs that clients get, 400ms and one minute by default.
+func WithSessionTimeouts(min, max time.Duration) Option {
+	return func(c *config) { c.minSession, c.maxSession = min, max }
+}
+
+// attempts is how often Start tries anew, with other ports, when a member dies before it serves: between our choice of a port
+// and the JVM's use of it somebody else may have taken it.
+const attempts = 3
+
+// warmUp bounds one attempt. A member serves after half a second; a busy machine takes its time.
+const warmUp = time.Minute
+
+// Start starts an ensemble of the given number of members, one standalone server or a replicated ensemble, and returns once
+// all of them serve. It skips the test unless ZKR_REAL=1, and fails it when the ensemble cannot be had. Everything ends with
+// the test; what the members logged is shown if it failed.
+func Start(t testing.TB, members int, opts ...Option) *Ensemble {
+	t.Helper()
+	if os.Getenv("ZKR_REAL") != "1" {
+		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")
+	}
+	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
+		t.Fatalf("apache: start %d members with tick %v, sessions of %v to %v: impossible", members, cfg.tick, cfg.minSession, cfg.maxSession)
+	}
+	var err error
+	if cfg.java, err = findJava(); err != nil {
+		t.Fatal(err)
+	}
+	if cfg.classPath, err = findServer(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // first, so that it is removed last
+	for attempt := 1; ; attempt++ {
+		e, err := start(t.Context(), cfg, members, fmt.Sprintf("%s/%d", dir, attempt))
+		if err == nil {
+			t.Cleanup(func() { e.close(t) })
+			return e
+		}
+		e.close(t)
+		if attempt == attempts || t.Context().Err() != nil {
+			t.Fatalf("apache: start %d members: %v", members, err)
+		}
+		t.Logf("apache: start %d members: %v; trying again", members, err)
+	}
+}
+
+// start makes one attempt. The ensemble it returns is to be closed on an error, too.
+func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
+	e := &Ensemble{}
+	ports, err := choosePorts(3 * members)
+	if err != nil {
+		return e, err
+	}
+	var voters strings.Builder
+	if members > 1 {
+		for i := range members {
+			fmt.Fprintf(&voters, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[3*i+1], ports[3*i+2])
+		}
+	}
+	for i := range members {
+		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], voters.String())
+		if err != nil {
+			return e, err
+		}
+		e.members = append(e.members, m)
+	}
+	for _, m := range e.members {
+		if err := m.start(); err != nil {
+			return e, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmUp)
+	defer cancel()
+	return e, e.WaitServing(ctx)
+}
+
+func (e *Ensemble) close(t testing.TB) {
+	for _, m := range e.members {
+		if err := m.stop(); err != nil && !errors.Is(err, errStopped) {
+			t.Errorf("apache: stop member %d: %v", m.index, err)
+		}
+	}
+	if !t.Failed() {
+		return
+	}
+	for _, m := range e.members {
+		t.Logf("member %d logged:\n%s", m.index, m.logged())
+	}
+}
+
+// Servers returns the connect string of all members.
+func (e *Ensemble) Servers() string {
+	addresses := make([]string, len(e.members))
+	for i, m := range e.members {
+		addresses[i] = m.address
+	}
+	return strings.Join(addresses, ",")
+}
+
+// Dial connects to a member over TCP.
+func (e *Ensemble) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout(network, address, timeout)
+}
+
+// Members returns how many members there are, running or not.
+func (e *Ensemble) Members() int { return len(e.members) }
+
+// Stop kills a member (SIGKILL).
+func (e *Ensemble) Stop(member int) error {
+	return e.do("stop", member, (*process).stop)
+}
+
+// Restart starts a stopped member again, with the same addresses and data. It does not wait until it serves.
+func (e *Ensemble) Restart(member int) error {
+	return e.do("restart", member, (*process).start)
+}
+
+// Pause freezes a member (SIGSTOP): its connections stay, and nothing is answered.
+func (e *Ensemble) Pause(member int) error {
+	return e.do("pause", member, (*process).pause)
+}
+
+// Resume lets a paused member go on.
+func (e *Ensemble) Resume(member int) error {
+	return e.do("resume", member, (*process).resume)
+}
+
+func (e *Ensemble) do(what string, index int, verb func(*process) error) error {
+	if index < 0 || index >= len(e.members) {
+		return fmt.Errorf("apache: %s member %d: there are members 0 to %d", what, index, len(e.members)-1)
+	}
+	if err := verb(e.members[index]); err != nil {
+		return fmt.Errorf("apache: %s member %d: %w", what, index, err)
+	}
+	return nil
+}
+
+// Leader returns the member that leads, or -1 while none does. A standalone server leads itself.
+func (e *Ensemble) Leader() int {
+	for i, m := range e.members {
+		if mode := m.mode(); mode == "leader" || mode == "standalone" {
+			return i
+		}
+	}
+	return -1
+}
+
+// WaitServing waits until every member that runs and is not paused serves. It fails at once when one dies meanwhile.
+func (e *Ensemble) WaitServing(ctx context.Context) error {
+	for _, m := range e.members {
+		if err := m.waitServing(ctx); err != nil {
+			return fmt.Errorf("apache: wait for member %d to serve: %w", m.index, err)
+		}
+	}
+	return nil
+}
+
+// ExpireSession ends a session as its expiry would: its ephemeral znodes go, and its client is told that it has expired.
+func (e *Ensemble) ExpireSession(id int64) error {
+	var failed error
+	for _, m := range e.members { // any of them will do that serves
+		if !m.serves() {
+			continue
+		}
+		err := attach(m.address, id, time.Second, true)
+		if err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, err)
+	}
+	if failed == nil {
+		failed = errors.New("no member serves")
+	}
+	return fmt.Errorf("apache: expire session %#x: %w", id, failed)
+}
+
+// DropConnections closes the connection of a session, or of all sessions if id is 0. The sessions live on.
+func (e *Ensemble) DropConnections(id int64) error {
+	dropped := false
+	for _, m := range e.members {
+		sessions, err := m.sessions()
+		if err != nil {
+			continue // not running, or not serving: it has no connections
+		}
+		for _, s := range sessions {
+			if id != 0 && s.id != id {
+				continue
+			}
+			// A member keeps one connection for a session. A second one takes its place, and is closed then.
+			if err := attach(m.address, s.id, s.timeout, false); err != nil {
+				return fmt.Errorf("apache: drop connection of session %#x at member %d: %w", s.id, m.index, err)
+			}
+			dropped = true
+		}
+	}
+	if id != 0 && !dropped {
+		return fmt.Errorf("apache: drop connections of session %#x: no member has one", id)
+	}
+	return nil
+}
+
+// choosePorts finds n free ports on loopback below the range from which systems take the ports of outgoing connections: a
+// member that is down must find its port free when it comes back, whatever its clients connected to meanwhile.
+func choosePorts(n int) ([]int, error) {
+	var ports []int
+	for range 100 * n {
+		port := 12000 + rand.IntN(20000)
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+		if len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d free ports between 12000 and 32000", n)
+}

@@ -1,0 +1,258 @@
+package apache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// process is one member: a JVM, or the place of one that is down.
+type process struct {
+	index   int
+	address string // of its client port
+	dir     string
+	java    string
+	args    []string
+
+	mu     sync.Mutex // guards what follows
+	run    *run       // nil while it is down
+	paused bool
+}
+
+// run is one life of a member.
+type run struct {
+	process *os.Process
+	ended   chan struct{} // closed once the process has ended and was waited for
+	err     error         // why; read after ended
+}
+
+var (
+	errStopped = errors.New("it is not running")
+	errRunning = errors.New("it is running")
+)
+
+func newProcess(cfg config, dir string, index, clientPort int, voters string) (*process, error) {
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(index+1)), 0o600); err != nil {
+		return nil, err
+	}
+	settings := fmt.Sprintf(`tickTime=%d
+initLimit=50
+syncLimit=25
+dataDir=%s
+clientPort=%d
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+minSessionTimeout=%d
+maxSessionTimeout=%d
+admin.enableServer=false
+4lw.commands.whitelist=*
+%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.minSession.Milliseconds(), cfg.maxSession.Milliseconds(), voters)
+	file := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		return nil, err
+	}
+	return &process{
+		index:   index,
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(clientPort)),
+		dir:     dir,
+		java:    cfg.java,
+		args: []string{
+			"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // small, and quick to start
+			"-Dzookeeper.forceSync=no", // a test's data need not survive a power cut
+			"-Dzookeeper.extendedTypesEnabled=true",
+			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+			"-cp", cfg.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file,
+		},
+	}, nil
+}
+
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil {
+		return errRunning
+	}
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.java, p.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
+	dieWithParent(cmd)
+
+	r := &run{ended: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() { // ends with the process, which stop kills
+		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		r.process = cmd.Process
+		started <- nil
+		r.err = cmd.Wait()
+		close(r.ended)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.run, p.paused = r, false
+	return nil
+}
+
+func (p *process) stop() error {
+	p.mu.Lock()
+	r := p.run
+	p.run, p.paused = nil, false
+	p.mu.Unlock()
+	if r == nil {
+		return errStopped
+	}
+	if err := r.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-r.ended
+	return nil
+}
+
+func (p *process) pause() error  { return p.freeze(true) }
+func (p *process) resume() error { return p.freeze(false) }
+
+func (p *process) freeze(frozen bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return errStopped
+	}
+	if err := freeze(p.run.process, frozen); err != nil {
+		return err
+	}
+	p.paused = frozen
+	return nil
+}
+
+// answering returns the present run, or nil if the member is down or frozen.
+func (p *process) answering() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused {
+		return nil
+	}
+	return p.run
+}
+
+// mode returns "standalone", "leader" or "follower", and nothing while the member does not serve.
+func (p *process) mode() string {
+	if p.answering() == nil {
+		return ""
+	}
+	answer, err := p.ask("srvr")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(answer) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode)
+		}
+	}
+	return ""
+}
+
+func (p *process) serves() bool { return p.mode() != "" }
+
+func (p *process) waitServing(ctx context.Context) error {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		r := p.answering()
+		if r == nil || p.serves() {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-r.ended:
+			if p.answering() != r {
+				continue // we have stopped it
+			}
+			return fmt.Errorf("it ended by itself (%v): %s", r.err, p.logged())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ask sends a four-letter word.
+func (p *process) ask(word string) (string, error) {
+	const patience = 2 * time.Second
+	conn, err := net.DialTimeout("tcp", p.address, patience)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+func (p *process) logFile() string { return filepath.Join(p.dir, "log") }
+
+// logged returns the end of what the member wrote.
+func (p *process) logged() string {
+	const enough = 8 << 10
+	log, err := os.ReadFile(p.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(log[max(0, len(log)-enough):]))
+}
+
+// findJava returns the java to run.
+func findJava() (string, error) {
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		return exec.LookPath(filepath.Join(home, "bin", "java"))
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return "", fmt.Errorf("apache: ZKR_REAL=1 needs Java: %w", err)
+	}
+	return java, nil
+}
+
+// findServer returns the class path of the server.
+func findServer() (string, error) {
+	separator := string(os.PathListSeparator)
+	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
+		if jars, err := filepath.Glob(filepath.Join(home, "lib", "zookeeper-*.jar")); err != nil || len(jars) == 0 {
+			return "", fmt.Errorf("apache: no lib/zookeeper-*.jar in ZOOKEEPER_HOME %s", home)
+		}
+		return filepath.Join(home, "lib", "*"), nil
+	}
+	const debian = "/usr/share/java/"
+	if _, err := os.Stat(debian + "zookeeper.jar"); err != nil {
+		return "", fmt.Errorf("apache: ZKR_REAL=1 needs ZOOKEEPER_HOME or Debian's package zookeeper: %w", err)
+	}
+	return debian + "zookeeper.jar" + separator + debian + "slf4j-simple.jar", nil
+}
