@@ -1,0 +1,74 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
+// the lease (Lease.Bind): it ends when the lease is lost, a stop margin before
+// anybody else can be granted it, and fn must return by then. Work that goes on
+// past the lease's deadline is logged, and counted by the Observer (Overran).
+//
+// The error joins fn's and the release's. A loss of the lease is an error,
+// ErrNotHeld, even if fn returned nil: a nil error proves that the lease was held
+// all along.
+func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) error) (err error) {
+	l, err := a.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	l.beginWork()
+	bound, cancel := l.Bind(ctx)
+	defer func() { // on a panic too, which goes on after it
+		cancel()
+		l.endWork()
+		// The release is not for ctx to prevent. The znode's safety net, if no server
+		// answers in all that time, is the session's end.
+		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.places[0].Timeout())
+		defer stop()
+		err = errors.Join(err, l.Release(releaseCtx))
+	}()
+	return fn(bound, l)
+}
+
+// beginWork has lose watch for work that goes on past the deadline.
+func (l *Lease) beginWork() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.working = true
+	if l.err != nil {
+		l.watchWorkLocked()
+	}
+}
+
+// watchWorkLocked is called at the loss, or at the beginning of work that comes
+// later still. Work that never ends is to be heard of too.
+func (l *Lease) watchWorkLocked() {
+	err := l.err
+	l.late = time.AfterFunc(time.Until(l.deadline), func() {
+		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.path()), zap.Error(err))
+	})
+}
+
+func (l *Lease) endWork() {
+	l.mu.Lock()
+	l.working = false
+	if l.late == nil {
+		l.mu.Unlock()
+		return
+	}
+	l.late.Stop()
+	by := time.Since(l.deadline)
+	l.mu.Unlock()
+	if by <= 0 {
+		return
+	}
+	l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.path()), zap.Duration("by", by))
+	if overran := l.client().Observer().Overran; overran != nil {
+		overran(l.path(), by)
+	}
+}

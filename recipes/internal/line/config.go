@@ -1,0 +1,45 @@
+package line
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Config is what the options of every recipe have in common.
+type Config struct {
+	Data    []byte        // of the znode in line
+	ACL     []zk.ACL      // of the znode in line; nil: the client's
+	MaxHold time.Duration // 0: no limit
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if len(c.Data) > maxData {
+		errs = append(errs, fmt.Errorf("data of %d bytes: at most %d", len(c.Data), maxData))
+	}
+	if string(c.Data) == Revocation {
+		errs = append(errs, fmt.Errorf("data %q: means a request to release", Revocation))
+	}
+	if c.ACL != nil && len(c.ACL) == 0 {
+		errs = append(errs, errors.New("ACL: empty, nobody could remove the znode"))
+	}
+	if c.MaxHold < 0 {
+		errs = append(errs, fmt.Errorf("longest hold %v: must not be negative", c.MaxHold))
+	}
+	return errors.Join(errs...)
+}
+
+// maxData leaves room for the rest of a request below the server's default limit
+// of 1 MiB for a frame.
+const maxData = 1<<20 - 4<<10
+
+// sameZnode reports whether both make the same znode. How long it may be held is
+// each caller's own.
+func (c *Config) sameZnode(other *Config) bool {
+	return bytes.Equal(c.Data, other.Data) && slices.Equal(c.ACL, other.ACL)
+}

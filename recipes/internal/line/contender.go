@@ -1,0 +1,122 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// A contender is a znode of ours in line, in one session. Its driver alone uses
+// it.
+type contender struct {
+	gate     *gate
+	sess     *framework.Session
+	path     string
+	name     string
+	children []string // the latest list of the directory; nil: look again
+	pzxid    int64    // of the directory, in that list
+}
+
+// turn decides whom to wait for, nobody if blocker is empty. It is errOut when
+// the znode is in line no more.
+func (c *contender) turn(ctx context.Context) (blocker string, err error) {
+	if c.children == nil {
+		if err := c.list(ctx); err != nil {
+			return "", err
+		}
+	}
+	blocker, err = c.gate.rule.turn(c.name, c.children)
+	if !errors.Is(err, errOut) {
+		return blocker, err
+	}
+	// A member never answers a session with less than it has seen, so a list without
+	// the own znode means that somebody removed it. But to join again while it is
+	// there would be to wait for oneself: ask the leader once more.
+	if err := c.sess.Sync(ctx, c.gate.dir); err != nil {
+		return "", c.out(err)
+	}
+	if err := c.list(ctx); err != nil {
+		return "", err
+	}
+	return c.gate.rule.turn(c.name, c.children)
+}
+
+func (c *contender) list(ctx context.Context) error {
+	children, stat, err := c.sess.Children(ctx, c.gate.dir)
+	if err != nil {
+		return c.out(err)
+	}
+	c.children, c.pzxid = children, stat.Pzxid
+	return nil
+}
+
+// out makes of the directory's absence the znode's.
+func (c *contender) out(err error) error {
+	if errors.Is(err, zk.ErrNoNode) {
+		return errOut
+	}
+	return err
+}
+
+// wait returns when the blocker may have left, and the line must be looked at
+// again.
+func (c *contender) wait(ctx context.Context, blocker string) error {
+	c.children = nil
+	changed, err := c.sess.Watch(ctx, child(c.gate.dir, blocker))
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil // it left between the list and the watch
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-c.sess.Done():
+		return c.sess.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// claim makes a hold of a contender that nobody is ahead of. That stays so as long
+// as the znode stands: what is ahead never comes back. So only the session is
+// looked at, and from before the last look on its loss is reported to the hold.
+func (c *contender) claim(ctx context.Context) (*hold, error) {
+	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, pzxid: c.pzxid}
+	for {
+		if !c.sess.Proven() {
+			if err := c.sess.Prove(ctx); err != nil {
+				return nil, err
+			}
+		}
+		release, err := c.sess.Hold(h.lose)
+		if err == nil {
+			c.gate.mu.Lock()
+			h.unhold = release // h may have been lost by now; admit looks
+			c.gate.mu.Unlock()
+			return h, nil
+		}
+		if over := c.sess.Err(); over != nil {
+			return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, over)
+		}
+		// In doubt again since it was proven, by a disconnect or by the clock: the
+		// place in line is not lost by that.
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(claimPause):
+		}
+	}
+}
+
+// claimPause keeps claim from asking in a tight loop.
+const claimPause = 10 * time.Millisecond
+
+// withdraw takes the znode out of line; nobody has worked under it.
+func (c *contender) withdraw() { c.sess.Discard(c.path) }

@@ -1,0 +1,57 @@
+// Package line is the one algorithm behind every recipe: join a line, wait until
+// nobody I must wait for is ahead, check that I am still in it in this session,
+// hold, leave. What makes a recipe that recipe is its [Rule]. The package knows
+// nothing of recipes.
+//
+// # Who does what
+//
+// A [Line] is what a recipe's value is made of: a client, a directory, a rule and
+// a [Config]. All lines of one client over the same directory and rule share one
+// gate, where the goroutines of this process queue first. The znode in line
+// belongs to the gate, not to a goroutine: a caller that gives up does not cost
+// the others their turn.
+//
+//	caller          gate                    znode in line        ensemble
+//	Wait ---------> waiter queued
+//	                driver started -------> contender joins ---> create, list
+//	                                        it is not first ---> watch, list, ...
+//	                the first waiter <----- it is first: a hold
+//	<-- Place ----- chosen
+//	Leave --------------------------------> removed -----------> delete
+//	                driver started, if somebody waits
+//
+// The driver is a goroutine that exists only while somebody waits and nobody of
+// this process holds; drive.go is its program. A hold is a znode that has its
+// turn; a [Place] is one caller's share of it, and the znode goes with the last
+// one.
+//
+// # The life of a hold
+//
+//	         Leave, the last Place          the delete was answered
+//	held ------------------------> leaving ----------------------> left
+//	  |                               |
+//	  | the session cannot be proven  | session lost, or the znode
+//	  | alive, the znode was deleted, | was not there any more
+//	  | MaxHold, Close                v
+//	  +----------------------------> lost
+//
+// Lost is final, whatever becomes of the session: what was told to stop has
+// stopped, or is about to. The znode of a lost hold stays in line until its last
+// Place has left or the deadline known at the loss has passed, and is removed
+// then if the session survived: nobody may be let in while the work is still
+// stopping, nor be kept out for longer.
+//
+// # What is guaranteed
+//
+//   - A hold is given out only after a list of the directory, made in the same
+//     session after the create, showed the own znode and nobody to wait for, while
+//     the session is proven alive and its loss is already being watched for.
+//   - Callers of one gate are served in the order in which they came.
+//   - Whoever leaves early leaves no znode, no goroutine and no watch behind that
+//     outlives the znode it watches.
+//
+// Less formally: the ensemble decides who is next, this process decides which of
+// its goroutines that is, and the clock can only make either of them stop earlier.
+// It must not be concluded that a hold excludes others at the instant of any look
+// at it: it excludes others until its deadline, as far as was known then.
+package line

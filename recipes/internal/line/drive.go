@@ -1,0 +1,128 @@
+package line
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// drive stands in line until the gate's first waiter is let in, or nobody waits
+// any more (ctx ends), or an error ends the wait of all. A lost session, or a
+// znode removed by somebody else, costs the place in line only: it joins again,
+// at the end.
+func (g *gate) drive(ctx context.Context, d *driver) {
+	defer d.stop()
+	for {
+		sess, err := g.client.AwaitSession(ctx)
+		if err == nil {
+			err = g.stand(ctx, d, sess)
+		} else {
+			g.fail(d, err) // ErrClosed, ctx, or no server in all of the retry budget
+			return
+		}
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, framework.ErrClosed):
+		case errors.Is(err, framework.ErrSessionLost), errors.Is(err, errOut):
+			continue
+		}
+		g.fail(d, err)
+		return
+	}
+}
+
+// stand goes through the line once, in one session. It returns nil when a waiter
+// was let in or nobody waits any more, and otherwise why it is not in line any
+// more. On any return without a hold, no znode stays.
+func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) error {
+	// The quick heartbeat, from the first look to the grant, whose hold asks for it
+	// too: so that the session is still proven when the turn comes.
+	defer sess.Keep()()
+
+	if g.trying(d) {
+		free, err := g.look(ctx, sess)
+		if err != nil {
+			return err
+		}
+		if !free && !g.busy(d) {
+			return nil
+		}
+	}
+	c, err := g.join(ctx, sess)
+	if err != nil {
+		return err
+	}
+	for {
+		blocker, err := c.turn(ctx)
+		if errors.Is(err, errOut) {
+			return err
+		}
+		if err != nil {
+			c.withdraw()
+			return err
+		}
+		if blocker == "" {
+			break
+		}
+		if !g.busy(d) {
+			c.withdraw()
+			return nil
+		}
+		if err := c.wait(ctx, blocker); err != nil {
+			c.withdraw()
+			return err
+		}
+	}
+	h, err := c.claim(ctx)
+	if err != nil {
+		c.withdraw()
+		return err
+	}
+	if g.admit(d, h) {
+		return nil
+	}
+	c.withdraw()
+	h.unhold()
+	return h.why()
+}
+
+// look reports whether a contender that joined now would be let in at once.
+func (g *gate) look(ctx context.Context, sess *framework.Session) (bool, error) {
+	children, _, err := sess.Children(ctx, g.dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return g.rule.free(children)
+}
+
+// joinTries bounds how often the directory may vanish before the create: the
+// server removes a container that has become empty, and it is made again.
+const joinTries = 10
+
+// join creates the gate's znode in line, and its directory where that is missing.
+func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, error) {
+	for try := 1; ; try++ {
+		created, err := sess.CreateAndList(ctx, g.dir, g.rule.Base, g.cfg.Data,
+			zk.FlagEphemeral|zk.FlagSequence, g.cfg.ACL...)
+		if err == nil {
+			c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
+			if created.Stat != nil {
+				c.pzxid = created.Stat.Pzxid
+			}
+			return c, nil
+		}
+		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
+			return nil, err
+		}
+		if err := g.client.MakePath(ctx, g.dir); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// A hold is a znode that has its turn. The places on it are one caller's each; it
+// leaves with the last of them. See the package comment for its life.
+type hold struct {
+	gate   *gate
+	sess   *framework.Session
+	name   string
+	path   string // in the gate's view of the client
+	pzxid  int64
+	unhold func() // ends the session's interest in it
+
+	// Guarded by gate.mu.
+	places   int       // that have not left
+	open     []*Place  // that have no result yet
+	since    time.Time // when a caller took it; zero: nobody has worked under it
+	err      error     // why it was lost; nil: it was not
+	left     bool      // it has left, and was held until then
+	gone     bool      // the znode was removed, or that was asked for
+	deadline time.Time // that was known at the loss
+	removal  *removal  // nil: none is under way
+	own      ownWatch
+	limit    *time.Timer // MaxHold
+	cleanup  *time.Timer // for the znode of a lost hold
+}
+
+// removal is one try to remove the znode, on a goroutine of its own, so that it
+// goes on when nobody waits for it any more.
+type removal struct {
+	done chan struct{} // closed: the places that waited for it have their result, or err is set
+	err  error         // it is not known whether the znode is gone
+}
+
+// errDeleted is why a hold is lost whose znode somebody else has removed.
+func (h *hold) errDeleted() error {
+	return fmt.Errorf("znode %s deleted: %w", h.name, zk.ErrNoNode)
+}
+
+// errUnproven is what a look at the clock finds before the session has told.
+var errUnproven = fmt.Errorf("%w: not proven alive in time", framework.ErrSessionLost)
+
+// why is why it was lost.
+func (h *hold) why() error {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	return h.err
+}
+
+// placeLocked adds a place.
+func (h *hold) placeLocked(l *Line) *Place {
+	p := &Place{h: h, line: l}
+	h.places++
+	h.open = append(h.open, p)
+	return p
+}
+
+// lose ends the hold: at the session's stop margin, or when the session is over,
+// the client closes, the znode was deleted, or it was held for too long. It is
+// called from any of their goroutines and does not block.
+func (h *hold) lose(why error) {
+	h.gate.mu.Lock()
+	tell := h.loseLocked(why)
+	h.gate.mu.Unlock()
+	tell()
+}
+
+// loseLocked is lose up to what must be done without the lock, which it returns.
+func (h *hold) loseLocked(why error) (tell func()) {
+	if h.err != nil || h.left {
+		return func() {}
+	}
+	g := h.gate
+	h.err, h.deadline = why, h.sess.Deadline()
+	h.gone = h.gone || errors.Is(why, zk.ErrNoNode)
+	h.stopLocked()
+	if h.places > 0 && !h.gone {
+		// The work may still be stopping, and has until the deadline for it.
+		h.cleanup = time.AfterFunc(time.Until(h.deadline), h.discard)
+	}
+	if h.removal == nil {
+		g.vacateLocked(h)
+	}
+	var told []func(error)
+	for _, p := range h.open {
+		if p.onLoss != nil {
+			told = append(told, p.onLoss)
+		}
+	}
+	worked, unhold := !h.since.IsZero(), h.unhold
+	return func() {
+		if unhold != nil {
+			unhold()
+		}
+		for _, fn := range told {
+			fn(why)
+		}
+		if !worked {
+			return
+		}
+		g.client.Logger().Warn("lease lost", zap.String("path", g.dir), zap.String("znode", h.name), zap.Error(why))
+		if lost := g.client.Observer().Lost; lost != nil {
+			lost(g.dir, why)
+		}
+	}
+}
+
+// stopLocked ends what runs beside a hold.
+func (h *hold) stopLocked() {
+	h.own.stopLocked()
+	if h.limit != nil {
+		h.limit.Stop()
+	}
+}
+
+// discard removes the znode of a lost hold, unless that was done before.
+func (h *hold) discard() {
+	h.gate.mu.Lock()
+	gone := h.gone
+	h.gone = true
+	if h.cleanup != nil {
+		h.cleanup.Stop()
+	}
+	h.gate.mu.Unlock()
+	if !gone && h.sess.Err() == nil {
+		h.sess.Discard(h.path)
+	}
+}
+
+// removeLocked starts to remove the znode of a hold that has no places left.
+func (h *hold) removeLocked() *removal {
+	h.stopLocked()
+	h.removal = &removal{done: make(chan struct{})}
+	go h.remove(h.removal, h.gone)
+	h.gone = true
+	return h.removal
+}
+
+// remove ends when the session has the answer, or is over, or no server answered
+// in all of its retry budget; then the session goes on trying by itself. again
+// says that an earlier removal may be why the znode is not there.
+func (h *hold) remove(r *removal, again bool) {
+	g := h.gate
+	err := h.sess.Delete(context.Background(), h.path, -1)
+	missing := errors.Is(err, zk.ErrNoNode)
+	over := errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
+
+	tell := func() {}
+	g.mu.Lock()
+	switch {
+	case h.err != nil:
+		// Lost meanwhile. That the znode stood until now does not take it back: the
+		// loss has been told, and is final.
+	case err == nil, missing && again:
+		h.left = true
+	case missing:
+		tell = h.loseLocked(h.errDeleted())
+	case over:
+		tell = h.loseLocked(err)
+	default:
+		r.err = err
+	}
+	if r.err == nil {
+		h.settleLocked()
+	}
+	h.removal = nil
+	g.vacateLocked(h)
+	released, since := h.left && !h.since.IsZero(), h.since
+	g.mu.Unlock()
+
+	h.unhold()
+	tell()
+	if err != nil && !missing && !over {
+		h.sess.Discard(h.path)
+	}
+	if fn := g.client.Observer().Released; fn != nil && released {
+		fn(g.dir, time.Since(since))
+	}
+	close(r.done)
+}
+
+// settleLocked gives the last place, which has waited for the removal, its result.
+func (h *hold) settleLocked() {
+	var result error
+	if h.err != nil {
+		result = notHeld(h.err)
+	}
+	for _, p := range slices.Clone(h.open) {
+		p.settleLocked(result)
+	}
+}
+
+// notHeld wraps why it is not.
+func notHeld(why error) error { return fmt.Errorf("%w: %w", ErrNotHeld, why) }

@@ -1,0 +1,105 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// A Line is the way into one line: a view of a client, a directory, a rule and a
+// configuration. It is immutable.
+type Line struct {
+	client *framework.Client
+	dir    string
+	rule   Rule
+	cfg    Config
+	gates  *registry
+	key    Key
+}
+
+// New makes a Line over the children of dir. It does no I/O.
+func New(client *framework.Client, dir string, rule Rule, cfg Config) (*Line, error) {
+	if client == nil {
+		return nil, errors.New("no client")
+	}
+	if err := framework.ValidatePath(dir); err != nil {
+		return nil, err
+	}
+	if dir == "/" {
+		return nil, errors.New(`path "/": the root cannot be a line`)
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("path %s: %w", dir, err)
+	}
+	gates := gatesOf(client)
+	return &Line{
+		client: client, dir: dir, rule: rule, cfg: cfg, gates: gates,
+		key: Key{gates: gates, path: client.Resolve(dir), kind: rule.Kind, layout: rule.Family},
+	}, nil
+}
+
+// Dir is the directory whose children are the line.
+func (l *Line) Dir() string { return l.dir }
+
+// Client is the view of the client that Dir belongs to.
+func (l *Line) Client() *framework.Client { return l.client }
+
+// Key identifies what is being held: equal keys, same lock.
+type Key struct {
+	gates  *registry // one for each client, whatever its view
+	path   string    // the full one
+	kind   string
+	layout layout.Family
+}
+
+// Key is the line's.
+func (l *Line) Key() Key { return l.key }
+
+// Wait queues at the gate and returns when this caller has its turn, with
+// everything that a grant promises. If ctx ends first the error wraps both its
+// error and its cause, and what was waited for is passed on or withdrawn.
+func (l *Line) Wait(ctx context.Context) (*Place, error) { return l.enter(ctx, false) }
+
+// Try is Wait that fails with ErrBusy where Wait would have to wait for somebody
+// else. It looks before it joins, so that a busy line costs one read.
+func (l *Line) Try(ctx context.Context) (*Place, error) { return l.enter(ctx, true) }
+
+func (l *Line) enter(ctx context.Context, try bool) (*Place, error) {
+	if ctx.Err() != nil {
+		return nil, Ended(ctx)
+	}
+	g, err := l.gates.use(l)
+	if err != nil {
+		return nil, err
+	}
+	defer l.gates.unuse(g)
+	came := time.Now()
+	p, err := g.enter(ctx, l, try)
+	if err != nil {
+		return nil, err
+	}
+	if granted := l.client.Observer().Granted; granted != nil {
+		granted(l.dir, time.Since(came))
+	}
+	return p, nil
+}
+
+// Ended is ctx's error, and its cause where that is another one.
+func Ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// child is the path of a child of dir.
+func child(dir, name string) string { return dir + "/" + name }
+
+// base is the last element of path.
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -1,0 +1,220 @@
+package line
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// A Place is one caller's share of a hold. It is safe for concurrent use.
+type Place struct {
+	h    *hold
+	line *Line // whose view of the client the caller has
+
+	// Guarded by h.gate.mu.
+	onLoss  func(error)
+	out     bool  // Leave was called
+	settled bool  // the result is known, and final
+	result  error // of Leave
+}
+
+// Line is the line that the place is in.
+func (p *Place) Line() *Line { return p.line }
+
+// Path is the path of the znode in line.
+func (p *Place) Path() string { return child(p.line.dir, p.h.name) }
+
+// Timeout is the session time-out.
+func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
+
+// Pzxid is the directory's, in the very list that let this place in.
+func (p *Place) Pzxid() int64 { return p.h.pzxid }
+
+// begin is called by the caller who takes the place. It reports false if the hold
+// was lost before.
+func (p *Place) begin() bool {
+	h := p.h
+	if !h.sess.Proven() {
+		h.lose(errUnproven)
+	}
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	if h.err != nil {
+		return false
+	}
+	h.since = time.Now()
+	if d := p.line.cfg.MaxHold; d > 0 {
+		h.limit = time.AfterFunc(d, func() { h.lose(fmt.Errorf("%w: %v", ErrMaxHold, d)) })
+	}
+	h.own.timer = time.AfterFunc(ownWatchDelay, h.watchOwn)
+	return true
+}
+
+// Held reports whether it is, as far as the clock can prove. Once false it stays
+// false: a hold that could not be proven at one instant is lost.
+func (p *Place) Held() bool {
+	h := p.h
+	h.gate.mu.Lock()
+	held := !p.out && h.err == nil
+	h.gate.mu.Unlock()
+	if !held {
+		return false
+	}
+	if !h.sess.Proven() {
+		h.lose(errUnproven)
+		return false
+	}
+	return true
+}
+
+// Err is nil while held, then why it was lost, or ErrLeft.
+func (p *Place) Err() error {
+	p.h.gate.mu.Lock()
+	defer p.h.gate.mu.Unlock()
+	switch {
+	case p.settled && p.result == nil:
+		return ErrLeft
+	case p.h.err != nil:
+		return p.h.err
+	case p.out:
+		return ErrLeft
+	}
+	return nil
+}
+
+// Deadline is until when nobody else can be let in, as far as is known; for a lost
+// hold, as was known at the loss.
+func (p *Place) Deadline() time.Time {
+	p.h.gate.mu.Lock()
+	lost, deadline := p.h.err != nil, p.h.deadline
+	p.h.gate.mu.Unlock()
+	if lost {
+		return deadline
+	}
+	return p.h.sess.Deadline()
+}
+
+// OnLoss has fn called, once, when the place is lost, unless Leave had its result
+// before. fn must not block.
+func (p *Place) OnLoss(fn func(error)) {
+	h := p.h
+	h.gate.mu.Lock()
+	lost := h.err
+	if lost == nil {
+		p.onLoss = fn
+	}
+	h.gate.mu.Unlock()
+	if lost != nil {
+		fn(lost)
+	}
+}
+
+// Deleted tells that the znode was found missing.
+func (p *Place) Deleted() { p.h.lose(p.h.errDeleted()) }
+
+// Share makes another place on the same hold, for l, a view of the same line. Each
+// leaves by itself; the znode goes with the last.
+func (p *Place) Share(l *Line) (*Place, error) {
+	held := p.Held()
+	h := p.h
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	switch {
+	case h.err != nil:
+		return nil, notHeld(h.err)
+	case !held || p.out:
+		return nil, notHeld(ErrLeft)
+	}
+	return h.placeLocked(l), nil
+}
+
+// Session is the session that the place belongs to, in the view of its line.
+func (p *Place) Session() (*framework.Session, error) {
+	sess, err := p.line.client.Session()
+	if err != nil {
+		return nil, err
+	}
+	if sess.ID() != p.h.sess.ID() {
+		return nil, framework.ErrSessionLost
+	}
+	return sess, nil
+}
+
+// Leave gives the place up. If it is the last on its hold the znode is removed;
+// ctx bounds the wait for that, and the removal goes on when ctx ends. Leave may
+// be called again, and then waits again.
+//
+// The result is nil if the place was held until now, which the removal itself
+// proves: the znode stood there until it. It is ErrNotHeld, and why, if the place
+// was lost, before or during the removal.
+func (p *Place) Leave(ctx context.Context) error {
+	p.Held() // what cannot be proven any more must not pass for held until now
+	if r := p.quit(); r != nil {
+		select {
+		case <-r.done: // rather than ctx, if both
+		default:
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+				return Ended(ctx)
+			}
+		}
+		if r.err != nil {
+			return r.err
+		}
+	}
+	p.h.gate.mu.Lock()
+	defer p.h.gate.mu.Unlock()
+	return p.result
+}
+
+// quit is Leave without the wait: for the removal that it returns, nil if the
+// result is known.
+func (p *Place) quit() *removal {
+	h := p.h
+	h.gate.mu.Lock()
+	if p.settled {
+		h.gate.mu.Unlock()
+		return nil
+	}
+	p.outLocked()
+	switch {
+	case h.removal != nil:
+		r := h.removal
+		h.gate.mu.Unlock()
+		return r
+	case h.err != nil:
+		p.settleLocked(notHeld(h.err))
+		last := h.places == 0
+		h.gate.mu.Unlock()
+		if last {
+			h.discard()
+		}
+		return nil
+	case h.places > 0:
+		p.settleLocked(nil)
+		h.gate.mu.Unlock()
+		return nil
+	}
+	r := h.removeLocked()
+	h.gate.mu.Unlock()
+	return r
+}
+
+func (p *Place) outLocked() {
+	if !p.out {
+		p.out = true
+		p.h.places--
+	}
+}
+
+// settleLocked makes result final.
+func (p *Place) settleLocked(result error) {
+	p.settled, p.result, p.onLoss = true, result, nil
+	if i := slices.Index(p.h.open, p); i >= 0 {
+		p.h.open = slices.Delete(p.h.open, i, i+1)
+	}
+}

@@ -1,0 +1,89 @@
+package line
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// The errors of this package that callers tell apart. The recipes export them.
+var (
+	ErrBusy      = errors.New("it would have to wait")
+	ErrNotHeld   = errors.New("not held")
+	ErrLeft      = errors.New("released")
+	ErrLayout    = errors.New("the path is used with another layout")
+	ErrExhausted = errors.New("the directory's sequence numbers are used up")
+	ErrMaxHold   = errors.New("held for the longest time allowed")
+)
+
+// errOut says that the own znode is not in line any more.
+var errOut = errors.New("the znode is no longer in line")
+
+// A Rule is what makes one kind of line different from another.
+type Rule struct {
+	// Kind tells apart the gates of lines over one directory: "mutex".
+	Kind string
+	// Base is what the znode's name ends with, before its sequence number.
+	Base string
+	// Family is the layout that stands in this line. A child of another layout
+	// is ErrLayout, one of no known layout is ignored.
+	Family layout.Family
+	// Blocker picks the one to wait for among those ahead of own, which are in
+	// order. It reports false when own need not wait.
+	Blocker func(own layout.Node, ahead []layout.Node) (layout.Node, bool)
+}
+
+// Predecessor is the Blocker of an exclusive line: wait for whoever is directly
+// ahead. It is fair, for the order is the ensemble's, and each departure wakes
+// one waiter only.
+func Predecessor(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
+	if len(ahead) == 0 {
+		return layout.Node{}, false
+	}
+	return ahead[len(ahead)-1], true
+}
+
+// line picks the members of this line out of a directory's children, in order.
+func (r *Rule) line(children []string) ([]layout.Node, error) {
+	members, stranger := layout.Line(children, r.Family)
+	if stranger != "" {
+		return nil, fmt.Errorf("%w: child %s", ErrLayout, stranger)
+	}
+	return members, nil
+}
+
+// turn decides by a list of the directory what the znode named own has to do:
+// wait for the znode named blocker, or go on if that is empty.
+//
+// Two members with equal numbers are the end of the line: today's servers repeat
+// the last number, so that both would be first.
+func (r *Rule) turn(own string, children []string) (blocker string, err error) {
+	members, err := r.line(children)
+	if err != nil {
+		return "", err
+	}
+	for i, member := range members {
+		if member.Name != own {
+			continue
+		}
+		if layout.Exhausted(member.Seq) || layout.Twins(members) {
+			return "", fmt.Errorf("%w: %s", ErrExhausted, own)
+		}
+		if ahead, wait := r.Blocker(member, members[:i]); wait {
+			return ahead.Name, nil
+		}
+		return "", nil
+	}
+	return "", errOut
+}
+
+// free reports whether one who came now would be let in at once.
+func (r *Rule) free(children []string) (bool, error) {
+	members, err := r.line(children)
+	if err != nil {
+		return false, err
+	}
+	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family}, members)
+	return !wait, nil
+}

@@ -1,0 +1,277 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+)
+
+// A Lease is one acquisition. It belongs to one session, and is over for good when
+// it was lost or released. It is safe for concurrent use.
+type Lease struct {
+	places []*line.Place // one, except where a recipe takes several at once
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	owner  *Owner
+	lost   chan struct{} // closed: lost
+
+	mu       sync.Mutex  // guards what follows
+	err      error       // why it was lost
+	deadline time.Time   // as known at the loss
+	released bool        // Release was called
+	working  bool        // under Do
+	late     *time.Timer // fires at the deadline of a lost lease that works
+}
+
+// NewLease makes a lease of places that were granted to an Acquire with ctx. It is
+// for the recipes: nobody outside can have a place.
+func NewLease(ctx context.Context, places ...*line.Place) *Lease {
+	l := &Lease{places: places, lost: make(chan struct{}), owner: ownerOf(ctx)}
+	l.ctx, l.end = context.WithCancelCause(withLease(context.WithoutCancel(ctx), l))
+	if l.owner != nil {
+		l.owner.add(l)
+	}
+	for _, p := range places {
+		p.OnLoss(l.lose)
+	}
+	return l
+}
+
+// lose is called when any of the places is lost.
+func (l *Lease) lose(why error) {
+	deadline := l.Deadline()
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err, l.deadline = why, deadline
+	close(l.lost)
+	if l.working {
+		l.watchWorkLocked()
+	}
+	l.mu.Unlock()
+	l.end(fmt.Errorf("%w: %w", ErrNotHeld, why))
+}
+
+// Context carries the values of Acquire's context and this lease, so that an
+// Acquire with it re-enters. It ends when the lease is lost or released, and not
+// when Acquire's context does: a time-out for the wait must not end the work. Its
+// cause wraps ErrNotHeld and why, or is ErrReleased.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Bind gives ctx, carrying this lease too, that also ends when the lease does.
+// cancel must be called when it is no longer needed.
+func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	bound, end := context.WithCancelCause(withLease(ctx, l))
+	stop := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
+	if l.ctx.Err() != nil {
+		end(context.Cause(l.ctx)) // over already: at once
+	}
+	return bound, func() {
+		stop()
+		end(context.Canceled)
+	}
+}
+
+// Held reports whether the lease is held, as far as the clock can prove: it looks
+// at the clock itself, so it is right also in a process that was stopped for a
+// while. Once false it stays false. What it reports was true when it looked: work
+// that must not be done by two needs the Token or Guard.
+func (l *Lease) Held() bool {
+	if l.isReleased() {
+		return false
+	}
+	for _, p := range l.places {
+		if !p.Held() {
+			return false
+		}
+	}
+	return true
+}
+
+// Lost is closed when the lease is lost, and only then: the session's deadline is
+// near or the session is over, the znode was deleted, the recipe's longest hold is
+// over, or the client closed. By then the work has a stop margin left, unless it
+// was the ensemble that ended it.
+func (l *Lease) Lost() <-chan struct{} { return l.lost }
+
+// Err is nil while the lease is held, ErrReleased after its release, and why it
+// was lost after a loss.
+func (l *Lease) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.err != nil:
+		return l.err
+	case l.released:
+		return ErrReleased
+	}
+	return nil
+}
+
+// Deadline is the instant until which nobody else can be granted what this lease
+// holds, as far as is known now; it moves on while heartbeats are answered. After
+// a loss it is the one that was known then.
+func (l *Lease) Deadline() time.Time {
+	l.mu.Lock()
+	lost, deadline := l.err != nil, l.deadline
+	l.mu.Unlock()
+	if lost {
+		return deadline
+	}
+	for i, p := range l.places {
+		if d := p.Deadline(); i == 0 || d.Before(deadline) {
+			deadline = d
+		}
+	}
+	return deadline
+}
+
+// Token is the fencing token. See Token.
+func (l *Lease) Token() Token { return Token{zxid: l.places[0].Pzxid()} }
+
+// Path is the path of the znode that holds, in the view of the recipe's client.
+func (l *Lease) Path() string { return l.places[0].Path() }
+
+// Parts are the leases that this one is made of, if it is one of several locks
+// taken together; otherwise there are none.
+func (l *Lease) Parts() []*Lease { return nil }
+
+// Revoked is closed when somebody asks for the lease to be released, by writing
+// __REVOKE__ to its znode as Apache Curator does. Nothing enforces it. The first
+// call begins to look for it, which costs a watch and a read, off the path of the
+// acquisition.
+func (l *Lease) Revoked() <-chan struct{} { return l.places[0].Revoked() }
+
+// Release gives the lease up, and returns when its znode is gone. ctx bounds the
+// wait alone: the removal goes on if it ends, and Release may be called again to
+// wait again. Where the lease is a re-entered one the znode stays until the last
+// is released, in whichever order, and no request is made.
+//
+// It returns nil if the lease was held until now, or was released before; and
+// ErrNotHeld, wrapping Err, if it was lost, be it while it was being released. So
+// a checked Release proves the whole section.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	first := !l.released
+	l.released = true
+	l.mu.Unlock()
+	if first {
+		if l.owner != nil {
+			l.owner.remove(l)
+		}
+		// A loss that is found only now is to be the cause, not the release.
+		l.checkHeld()
+		l.end(ErrReleased)
+	}
+	var errs []error
+	for _, p := range l.places {
+		if err := p.Leave(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("recipes: release %s: %w", l.path(), err)
+	}
+	return nil
+}
+
+// checkHeld has each place look at the clock.
+func (l *Lease) checkHeld() {
+	for _, p := range l.places {
+		p.Held()
+	}
+}
+
+func (l *Lease) isReleased() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.released
+}
+
+// path is the path of the recipe, for messages.
+func (l *Lease) path() string { return l.places[0].Line().Dir() }
+
+func (l *Lease) client() *framework.Client { return l.places[0].Line().Client() }
+
+// Guard gives ops behind a check that the lease's znode exists, for a Multi of
+// one's own. The whole is applied only while the lease is held, or its znode has
+// not been removed yet.
+func (l *Lease) Guard(ops ...any) []any {
+	guarded := make([]any, 0, len(l.places)+len(ops))
+	for _, p := range l.places {
+		// Any version: a request to release changes it, and changes no ownership.
+		guarded = append(guarded, &zk.CheckVersionRequest{Path: p.Path(), Version: -1})
+	}
+	return append(guarded, ops...)
+}
+
+// Multi executes ops, all or none, in the lease's session and behind its Guard. It
+// returns the responses to ops alone. If the lease is not held the error is
+// ErrNotHeld, and nothing was applied; if the session is lost while the answer is
+// awaited it wraps ErrNotHeld too, and framework.MaybeApplied tells the rest.
+func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	responses, err := l.multi(ctx, ops)
+	if err != nil {
+		err = fmt.Errorf("recipes: multi under %s: %w", l.path(), err)
+	}
+	return responses, err
+}
+
+func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+	if !l.Held() {
+		return nil, l.notHeld()
+	}
+	sess, err := l.session()
+	if err != nil {
+		return nil, err
+	}
+	responses, err := sess.Multi(ctx, l.Guard(ops...)...)
+	if errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed) {
+		return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	for i, p := range l.places {
+		if i < len(responses) && errors.Is(responses[i].Error, zk.ErrNoNode) {
+			p.Deleted()
+			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		}
+	}
+	if len(responses) < len(l.places) {
+		return nil, err
+	}
+	return responses[len(l.places):], err
+}
+
+// session is the one that all the places belong to.
+func (l *Lease) session() (*framework.Session, error) {
+	var first *framework.Session
+	for _, p := range l.places {
+		sess, err := p.Session()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
+		}
+		if first == nil {
+			first = sess
+		}
+		if sess.ID() != first.ID() {
+			return nil, errForeign
+		}
+	}
+	return first, nil
+}
+
+// notHeld wraps why it is not.
+func (l *Lease) notHeld() error {
+	if err := l.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	return ErrNotHeld
+}
