@@ -40,7 +40,7 @@ const (
 	frameAnswerHead   = 20
 	createPath        = 12 // of a create: the length of its path
 	connectSessionID  = 20 // of a connect request
-	connectAnswerHead = 44 // length, version, time-out, id, password with its length
+	connectAnswerHead = 40 // length, version, time-out, id, password with its length
 )
 
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {

@@ -34,7 +34,7 @@ type process struct {
 type run struct {
 	process *os.Process
 	ended   chan struct{} // closed once the process has ended and was waited for
-	err     error         // why; read after ended
+	how     string        // it ended: "exit status 1"; read after ended
 }
 
 var (
@@ -108,7 +108,9 @@ func (p *process) start() error {
 		}
 		r.process = cmd.Process
 		started <- nil
-		r.err = cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			r.how = err.Error()
+		}
 		close(r.ended)
 	}()
 	if err := <-started; err != nil {
@@ -192,7 +194,7 @@ func (p *process) waitServing(ctx context.Context) error {
 			if p.answering() != r {
 				continue // we have stopped it
 			}
-			return fmt.Errorf("it ended by itself (%v): %s", r.err, p.logged())
+			return fmt.Errorf("it ended by itself: %s\n%s", r.how, p.logged())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
