@@ -1,0 +1,367 @@
+package testutil
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// conn is one client connection at one member. Two goroutines serve it: one reads requests and executes them under the
+// ensemble's lock, or leaves them in the queue for whoever makes it possible to execute them; the other writes what is in the
+// outbound queue. Everything for the client goes through that one queue, which is filled under the ensemble's lock: so the
+// order of events and replies is the order in which things happened.
+type conn struct {
+	m      *member
+	nc     net.Conn
+	remote string
+	since  time.Time
+	done   chan struct{} // closed when the connection is over
+
+	// Guarded by the ensemble's lock.
+	session  int64
+	timeout  int32 // milliseconds
+	auth     []wire.ID
+	readOnly bool       // the client's connect request has the last byte, so the answer must
+	open     bool       // the session is established
+	inbox    []arrival  // read and not arrived: held back by a fault
+	queue    []*request // arrived and not executed, in order
+	busy     bool       // a request is on its way through the ensemble: the next one waits
+	pumping  bool
+	closed   bool // nothing is sent any more, but what has arrived is executed still
+	dead     bool // the member gave up its clients: nothing more is executed
+	received int
+	replied  int
+
+	outMu sync.Mutex
+	out   []outbound
+	wake  chan struct{} // receives when there is something in out
+}
+
+// arrival is a request that has been read; a nil one is the end of the stream.
+type arrival struct {
+	due     time.Time
+	request *request
+	err     error
+}
+
+type outbound struct {
+	data []byte
+	due  time.Time
+	gate <-chan struct{} // not nil: wait until it is closed
+	last bool            // close the connection behind it
+}
+
+// read is the goroutine that takes what the client sends.
+func (c *conn) read() {
+	defer c.m.e.wg.Done()
+	err := c.readAll(bufio.NewReaderSize(c.nc, 16<<10))
+	c.arrive(nil, err)
+}
+
+func (c *conn) readAll(r *bufio.Reader) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	if isWord(head) {
+		c.arrive(&request{c: c, member: c.m, word: string(head[:])}, nil)
+		<-c.done
+		return nil
+	}
+	frame, err := wire.ReadPayload(r, head, wire.MaxFrame, nil)
+	for first := true; err == nil; first = false {
+		var req *request
+		if first {
+			req, err = c.decodeConnect(frame)
+		} else {
+			req, err = c.decode(frame)
+		}
+		if err != nil {
+			if req == nil {
+				return err
+			}
+			c.arrive(req, nil) // it can be answered, with an error, before the connection is closed
+			return err
+		}
+		c.m.e.ask(req)
+		c.arrive(req, nil)
+		frame, err = wire.ReadFrame(r, wire.MaxFrame, nil)
+	}
+	return err
+}
+
+// arrive hands a request over to the member, or the end of the stream.
+func (c *conn) arrive(r *request, err error) {
+	e := c.m.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var due time.Time
+	if d := time.Duration(e.latency.Load()); d > 0 {
+		due = time.Now().Add(d)
+		time.AfterFunc(d, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			c.arrivalsLocked()
+		})
+	}
+	c.inbox = append(c.inbox, arrival{due, r, err})
+	c.arrivalsLocked()
+}
+
+// arrivalsLocked takes what has been read, unless a fault keeps it from the member.
+func (c *conn) arrivalsLocked() {
+	for len(c.inbox) > 0 && !c.deafLocked() && !c.closed {
+		a := c.inbox[0]
+		if !a.due.IsZero() && time.Now().Before(a.due) {
+			return
+		}
+		c.inbox = c.inbox[1:]
+		if a.request != nil {
+			c.arrivedLocked(a.request)
+			continue
+		}
+		c.endedLocked(a.err)
+	}
+}
+
+// endedLocked closes the connection after the stream has ended, well or not.
+func (c *conn) endedLocked(err error) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x from %s: %v", c.m.index, c.session, c.remote, err)
+	}
+	if errors.Is(err, wire.ErrMalformed) {
+		c.finishLocked() // the answer, if there was one to give, still goes out
+		return
+	}
+	c.closeLocked()
+}
+
+// deafLocked reports whether a fault keeps the connection's bytes from flowing, in both directions.
+func (c *conn) deafLocked() bool {
+	return c.m.paused || c.m.mute || c.session != 0 && c.m.e.cutOff[c.session]
+}
+
+// arrivedLocked is the moment at which the member sees a request: the session is touched now, whatever the request waits for.
+func (c *conn) arrivedLocked(r *request) {
+	c.received++
+	if r.word != "" {
+		c.m.wordLocked(c, r.word)
+		return
+	}
+	r.session, r.auth = c.session, c.auth
+	if r.connect != nil {
+		c.queue = append(c.queue, r)
+		c.holdLocked(r)
+		c.pumpLocked()
+		return
+	}
+	if c.open && !c.touchLocked() {
+		return // the session is being closed; its connection will be
+	}
+	if c.m.wedged && r.op == wire.OpPing && c.open {
+		c.executeLocked(r)
+		return
+	}
+	if r.op == wire.OpAuth && c.open && r.action.kind == pass {
+		c.authLocked(r) // the server answers it ahead of what is in its pipeline
+		return
+	}
+	c.queue = append(c.queue, r)
+	c.holdLocked(r)
+	c.pumpLocked()
+}
+
+func (c *conn) touchLocked() bool {
+	m := c.m
+	if m.lead != nil {
+		return m.lead.touchLocked(c.session, c.timeout)
+	}
+	m.touched[c.session] = c.timeout
+	return true
+}
+
+// pumpLocked executes what is in the queue, up to the first request that has to wait for something.
+func (c *conn) pumpLocked() {
+	if c.pumping {
+		return
+	}
+	c.pumping = true
+	for len(c.queue) > 0 && !c.busy && !c.dead && !c.m.paused {
+		r := c.queue[0]
+		if r.held || r.connect == nil && (!c.open || c.m.wedged) {
+			break
+		}
+		c.queue = c.queue[1:]
+		c.executeLocked(r)
+	}
+	c.pumping = false
+}
+
+// finishedLocked lets the requests behind one that was on its way go on.
+func (c *conn) finishedLocked() {
+	c.busy = false
+	c.pumpLocked()
+}
+
+// send queues bytes for the client. It is called with the ensemble's lock held.
+func (c *conn) send(data []byte) { c.enqueue(outbound{data: data}) }
+
+func (c *conn) enqueue(o outbound) {
+	if c.closed {
+		return
+	}
+	if d := time.Duration(c.m.e.latency.Load()); d > 0 {
+		if late := time.Now().Add(d); o.due.Before(late) {
+			o.due = late
+		}
+	}
+	c.outMu.Lock()
+	c.out = append(c.out, o)
+	c.outMu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finishLocked closes the connection behind what is queued for the client.
+func (c *conn) finishLocked() {
+	if c.closed {
+		return
+	}
+	c.enqueue(outbound{last: true})
+	c.forgetLocked()
+}
+
+// closeLocked closes the connection at once.
+func (c *conn) closeLocked() {
+	if !c.closed {
+		c.forgetLocked()
+	}
+	select {
+	case <-c.done:
+	default:
+		close(c.done)
+	}
+}
+
+func (c *conn) forgetLocked() {
+	c.closed = true
+	c.m.dataWatches.drop(c)
+	c.m.childWatches.drop(c)
+	if c.m.bySession[c.session] == c {
+		delete(c.m.bySession, c.session)
+	}
+}
+
+// write is the goroutine that sends what is queued, and closes the connection in the end.
+func (c *conn) write() {
+	defer c.m.e.wg.Done()
+	defer c.over()
+	var batch []byte
+	for {
+		c.outMu.Lock()
+		out := c.out
+		c.out = nil
+		c.outMu.Unlock()
+		if len(out) == 0 {
+			select {
+			case <-c.wake:
+				continue
+			case <-c.done:
+				return
+			}
+		}
+		for _, o := range out {
+			if o.waits() && len(batch) > 0 {
+				if !c.flush(batch) {
+					return
+				}
+				batch = batch[:0]
+			}
+			if !c.await(o) {
+				return
+			}
+			batch = append(batch, o.data...)
+			if o.last {
+				c.flush(batch)
+				return
+			}
+		}
+		if !c.flush(batch) {
+			return
+		}
+		batch = batch[:0]
+		if cap(batch) > 1<<20 {
+			batch = nil
+		}
+	}
+}
+
+func (o *outbound) waits() bool { return o.gate != nil || !o.due.IsZero() }
+
+func (c *conn) await(o outbound) bool {
+	if o.gate != nil {
+		select {
+		case <-o.gate:
+		case <-c.done:
+			return false
+		}
+	}
+	if d := time.Until(o.due); !o.due.IsZero() && d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.done:
+			return false
+		}
+	}
+	return true
+}
+
+// flush writes, once no fault forbids it.
+func (c *conn) flush(b []byte) bool {
+	e := c.m.e
+	for {
+		e.mu.Lock()
+		deaf, changed := c.deafLocked(), e.changed
+		e.mu.Unlock()
+		if !deaf {
+			break
+		}
+		select {
+		case <-changed:
+		case <-c.done:
+			return false
+		}
+	}
+	select {
+	case <-c.done:
+		return false
+	default:
+	}
+	if len(b) == 0 {
+		return true
+	}
+	_, err := c.nc.Write(b)
+	return err == nil
+}
+
+// over ends the connection for good.
+func (c *conn) over() {
+	c.nc.Close()
+	e := c.m.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.closeLocked()
+	delete(c.m.conns, c)
+}
+
+func (c *conn) String() string { return fmt.Sprintf("%s, session %#x", c.remote, c.session) }

@@ -1,0 +1,206 @@
+package testutil
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+func sortedSessions(m map[int64]*tracked) []int64 { return slices.Sorted(maps.Keys(m)) }
+
+func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Keys(m)) }
+
+// tick is the members' clock: every half tick they talk to their leader, every tick sessions expire.
+func (e *Embedded) tick() {
+	defer e.wg.Done()
+	half := e.cfg.tick / 2
+	timer := time.NewTimer(time.Until(e.start.Add(half)))
+	defer timer.Stop()
+	last := int64(0)
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		halves := int64(now.Sub(e.start) / half)
+		if halves > last {
+			e.mu.Lock()
+			e.tickLocked(now, halves/2, halves/2 > last/2)
+			e.mu.Unlock()
+			last = halves
+		}
+		timer.Reset(time.Until(e.start.Add(time.Duration(last+1) * half)))
+	}
+}
+
+func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
+	if e.closed {
+		return
+	}
+	e.settleLocked()
+	for _, m := range e.members {
+		if m.lead == nil || m.paused {
+			continue
+		}
+		for f := range m.lead.followers {
+			if f.leader == m && e.talkLocked(f, m) {
+				f.heard, m.lead.followers[f] = now, now
+				for id, timeout := range f.touched {
+					m.lead.touchLocked(id, timeout)
+				}
+				clear(f.touched)
+			}
+		}
+		if whole {
+			m.lead.expireLocked(tick)
+			m.lead.reapLocked(now)
+		}
+	}
+	e.partLocked(now, whole)
+	e.chooseLocked()
+}
+
+// partLocked is how members notice silence: those who have not heard of each other for the sync limit part, and a leader who is
+// left by too many gives up at the next whole tick.
+func (e *Embedded) partLocked(now time.Time, whole bool) {
+	limit := time.Duration(e.cfg.syncLimit) * e.cfg.tick
+	for _, m := range e.members {
+		if m.paused {
+			continue
+		}
+		if m.leader != nil && now.Sub(m.heard) >= limit {
+			m.lookLocked("has not heard of its leader for the sync limit")
+			e.changedLocked()
+		}
+		if m.lead == nil {
+			continue
+		}
+		maps.DeleteFunc(m.lead.followers, func(_ *member, heard time.Time) bool { return now.Sub(heard) >= limit })
+		if whole && (len(m.lead.followers)+1)*2 <= len(e.members) {
+			m.lookLocked("leads and has no quorum")
+			e.changedLocked()
+		}
+	}
+}
+
+// talkLocked reports whether a message from one member to another arrives and is heard.
+func (e *Embedded) talkLocked(a, b *member) bool {
+	return a.up && b.up && !a.paused && !b.paused && !e.cutLocked(a, b)
+}
+
+func (e *Embedded) cutLocked(a, b *member) bool {
+	return e.cut[[2]int{min(a.index, b.index), max(a.index, b.index)}]
+}
+
+// settleLocked lets everything flow between members that can talk to each other. It is called when a fault is ordered or ends, and
+// at every half tick.
+func (e *Embedded) settleLocked() {
+	for _, m := range e.members {
+		if !m.up || m.paused {
+			continue
+		}
+		// The end of a connection is noticed at once, unless the network hides it.
+		if l := m.leader; l != nil && !e.cutLocked(m, l) && !l.paused {
+			if l.lead == nil {
+				m.lookLocked("its leader is gone")
+			} else if _, ok := l.lead.followers[m]; !ok {
+				m.lookLocked("its leader has given it up")
+			}
+		}
+		if m.lead != nil {
+			maps.DeleteFunc(m.lead.followers, func(f *member, _ time.Time) bool {
+				return f.leader != m && !e.cutLocked(f, m) && !f.paused
+			})
+		}
+	}
+	for _, l := range e.members {
+		if l.lead == nil || l.paused {
+			continue
+		}
+		for _, f := range e.members {
+			if f.leader == l && e.talkLocked(f, l) {
+				f.logged = l.logged
+				f.advanceLocked()
+				f.sendOutboxLocked()
+			}
+		}
+		l.lead.drainLocked()
+	}
+	e.chooseLocked()
+	e.changedLocked()
+}
+
+// chooseLocked sets an election going if there is a member without a leader that could have one.
+func (e *Embedded) chooseLocked() {
+	if e.electing || e.closed || !e.ballotLocked(false) {
+		return
+	}
+	e.electing = true
+	time.AfterFunc(e.cfg.election, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.electing = false
+		if !e.closed {
+			e.electLocked()
+		}
+	})
+}
+
+func (e *Embedded) electLocked() {
+	if e.ballotLocked(true) {
+		e.settleLocked()
+	}
+}
+
+// ballotLocked finds a leader for every member that looks for one: the leader that is there, or else the one among them who
+// knows most, if a quorum of members without a leader can reach it. It reports whether it found any; act says to make it so.
+func (e *Embedded) ballotLocked(act bool) bool {
+	found := false
+	var looking []*member
+	for _, m := range e.members {
+		if m.up && !m.paused && !m.serving() {
+			looking = append(looking, m)
+		}
+	}
+	if l := e.leaderLocked(); l != nil {
+		for _, m := range looking {
+			if e.talkLocked(m, l) && e.followingLocked(l)+2 > len(e.members)/2 {
+				found = true
+				if act {
+					m.followLocked(l)
+				}
+			}
+		}
+		if found {
+			return true
+		}
+	}
+	slices.SortStableFunc(looking, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(b.logged, a.logged), cmp.Compare(b.index, a.index))
+	})
+	for _, candidate := range looking {
+		voters := slices.DeleteFunc(slices.Clone(looking), func(v *member) bool {
+			return v != candidate && !e.talkLocked(v, candidate)
+		})
+		if len(voters)*2 > len(e.members) {
+			if act {
+				candidate.leadLocked(voters)
+			}
+			return true
+		}
+	}
+	return found
+}
+
+func (e *Embedded) followingLocked(l *member) int {
+	n := 0
+	for f := range l.lead.followers {
+		if f.leader == l && e.talkLocked(f, l) {
+			n++
+		}
+	}
+	return n
+}

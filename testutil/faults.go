@@ -1,0 +1,195 @@
+package testutil
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stop ends a member's process: its connections break off, new ones are refused. Its data stays for Restart.
+func (e *Embedded) Stop(member int) error {
+	m, err := e.at(member)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !m.up {
+		return fmt.Errorf("testutil: member %d is stopped already", member)
+	}
+	m.haltLocked()
+	e.settleLocked()
+	return nil
+}
+
+// Restart starts a stopped member, at its old address and with its old data. It serves when it has found a leader: see
+// WaitServing. A standalone server serves when Restart returns.
+func (e *Embedded) Restart(member int) error {
+	m, err := e.at(member)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	up := m.up
+	e.mu.Unlock()
+	if up {
+		return fmt.Errorf("testutil: member %d is running already", member)
+	}
+	if err := m.listen(5 * time.Second); err != nil {
+		return fmt.Errorf("testutil: member %d: %w", member, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errClosed
+	}
+	m.bootLocked()
+	if len(e.members) == 1 {
+		e.electLocked()
+	}
+	e.settleLocked()
+	return nil
+}
+
+// Pause freezes a member, as SIGSTOP does: its connections stay, new ones are taken, and nothing moves, its own clock included.
+func (e *Embedded) Pause(member int) error { return e.freeze(member, true) }
+
+// Resume lets a paused member go on. What was sent to it meanwhile arrives now.
+func (e *Embedded) Resume(member int) error { return e.freeze(member, false) }
+
+func (e *Embedded) freeze(member int, frozen bool) error {
+	m, err := e.at(member)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case !m.up:
+		return fmt.Errorf("testutil: member %d is stopped", member)
+	case m.paused == frozen:
+		return fmt.Errorf("testutil: member %d is paused: %t already", member, frozen)
+	}
+	m.paused = frozen
+	if !frozen {
+		now := time.Now()
+		if m.lead != nil { // its own clock comes first, as its thread for expiries is the first to wake
+			m.lead.expireLocked(int64(now.Sub(e.start) / e.cfg.tick))
+		}
+		m.advanceLocked()
+		e.partLocked(now, false)
+	}
+	e.settleLocked()
+	return nil
+}
+
+// Partition cuts two members off from each other, both ways. Clients still reach both.
+func (e *Embedded) Partition(a, b int) {
+	e.mustAt(a)
+	e.mustAt(b)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a != b {
+		e.cut[[2]int{min(a, b), max(a, b)}] = true
+	}
+	e.settleLocked()
+}
+
+// Isolate cuts a member off from all the others. Clients still reach it.
+func (e *Embedded) Isolate(member int) {
+	for i := range e.members {
+		e.Partition(member, i)
+	}
+}
+
+// Heal ends every Partition and Isolate. What the members had for each other meanwhile arrives, unless they have given each
+// other up.
+func (e *Embedded) Heal() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.cut)
+	e.settleLocked()
+}
+
+// Lag makes a follower stop applying what is committed: it acknowledges writes, serves its old state to readers, and holds back
+// the answers to its own clients' writes and syncs. It has no effect on a member while that leads.
+func (e *Embedded) Lag(index int) { e.set(index, func(m *member) { m.lagging = true }) }
+
+// Unlag ends Lag: the member applies what it has missed.
+func (e *Embedded) Unlag(index int) { e.set(index, func(m *member) { m.lagging = false }) }
+
+// Mute makes a member accept connections and neither hear nor say anything on them, old ones included; to the other members
+// nothing changes.
+func (e *Embedded) Mute(index int) { e.set(index, func(m *member) { m.mute = true }) }
+
+// Unmute ends Mute: what clients have sent meanwhile arrives now.
+func (e *Embedded) Unmute(index int) { e.set(index, func(m *member) { m.mute = false }) }
+
+// Wedge makes a member open connections and answer pings, and nothing else: requests stay in its queue.
+func (e *Embedded) Wedge(index int) { e.set(index, func(m *member) { m.wedged = true }) }
+
+// Unwedge ends Wedge: what is in the queue is executed now.
+func (e *Embedded) Unwedge(index int) { e.set(index, func(m *member) { m.wedged = false }) }
+
+func (e *Embedded) set(index int, change func(*member)) {
+	m := e.mustAt(index)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	change(m)
+	if m.up {
+		m.advanceLocked()
+	}
+	e.settleLocked()
+}
+
+// Latency sets how long every message between clients and members takes from now on, each way.
+func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) }
+
+// CutClient cuts a session off: nothing arrives any more on its connection, in either direction, and nobody is told. A new
+// connection for this session gets no answer. To cut a client off whatever its session is, see Client.
+func (e *Embedded) CutClient(session int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cutOff[session] = true
+}
+
+// RestoreClient ends CutClient. What was sent meanwhile arrives now.
+func (e *Embedded) RestoreClient(session int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.cutOff, session)
+	e.changedLocked()
+}
+
+// ExpireSession has the leader close a session, as it does when it has not heard of it for too long.
+func (e *Embedded) ExpireSession(id int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.leaderLocked()
+	if l == nil || !l.lead.quorumLocked() {
+		return fmt.Errorf("testutil: session %#x cannot be expired: nobody can commit", id)
+	}
+	if s := l.lead.sessions[id]; s == nil || s.closing {
+		return fmt.Errorf("testutil: no session %#x", id)
+	}
+	l.lead.closeLocked(id)
+	return nil
+}
+
+// DropConnections closes the connections of a session, or with 0 all connections. The sessions live on.
+func (e *Embedded) DropConnections(id int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found := id == 0
+	for _, m := range e.members {
+		for c := range m.conns {
+			if id == 0 || c.session == id {
+				found = true
+				c.closeLocked()
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("testutil: session %#x has no connection", id)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package testutil
+
+import (
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// SessionInfo is what the ensemble knows of a session.
+type SessionInfo struct {
+	ID         int64
+	Timeout    time.Duration // as negotiated
+	Owner      int           // the member its client is connected to, or was last; -1 if the leader has not heard
+	Connected  bool          // a connection of it is open, as far as the member knows
+	Ephemerals []string      // sorted
+	LastTouch  time.Time     // when the leader last heard of it
+}
+
+// Stat is what a server knows of a znode besides its data.
+type Stat = wire.Stat
+
+// stateLocked is the state that inspection shows: the leader's, or without one that of the member who knows most.
+func (e *Embedded) stateLocked() *member {
+	if l := e.leaderLocked(); l != nil {
+		return l
+	}
+	best := e.members[0]
+	for _, m := range e.members {
+		if m.tree.zxid > best.tree.zxid {
+			best = m
+		}
+	}
+	return best
+}
+
+// Sessions lists the live sessions, by id. LastTouch and Owner are the leader's knowledge and zero, -1, without one.
+func (e *Embedded) Sessions() []SessionInfo {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.stateLocked()
+	infos := make([]SessionInfo, 0, len(m.tree.sessions))
+	for id, timeout := range m.tree.sessions {
+		info := SessionInfo{
+			ID: id, Timeout: time.Duration(timeout) * time.Millisecond, Owner: -1, Ephemerals: m.tree.ephemeralsOf(id),
+		}
+		for _, o := range e.members {
+			if o.bySession[id] != nil {
+				info.Connected = true
+			}
+		}
+		if m.lead != nil {
+			if s := m.lead.sessions[id]; s != nil {
+				info.LastTouch = s.touched
+				if s.owner != nil {
+					info.Owner = s.owner.index
+				}
+			}
+		}
+		infos = append(infos, info)
+	}
+	sort.Slice(infos, func(i, j int) bool { return infos[i].ID < infos[j].ID })
+	return infos
+}
+
+// Exists reports whether there is a znode at this path.
+func (e *Embedded) Exists(path string) bool {
+	_, ok := e.Data(path)
+	return ok
+}
+
+// Data returns the data of a znode, and whether there is one.
+func (e *Embedded) Data(path string) ([]byte, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.stateLocked().tree.get(path)
+	if n == nil {
+		return nil, false
+	}
+	return slices.Clone(n.data), true
+}
+
+// Stat returns the stat of a znode as clients see it, and whether there is one.
+func (e *Embedded) Stat(path string) (Stat, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.stateLocked().tree.get(path)
+	if n == nil {
+		return Stat{}, false
+	}
+	return n.clientStat(), true
+}
+
+// Children returns the sorted names of a znode's children, nil if there are none or no such znode.
+func (e *Embedded) Children(path string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.stateLocked().tree.get(path)
+	if n == nil {
+		return nil
+	}
+	names := slices.Clone(n.children)
+	sort.Strings(names)
+	return names
+}
+
+// Tree shows all znodes but the server's own, one a line, sorted: the path, what kind it is unless it is plain, the data.
+func (e *Embedded) Tree() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stateLocked().tree.dump()
+}
+
+// Watches counts the watches at all members by path, data and children watches together.
+func (e *Embedded) Watches() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	counts := map[string]int{}
+	for _, m := range e.members {
+		for _, table := range []*watchTable{m.dataWatches, m.childWatches} {
+			for path, conns := range table.byPath {
+				counts[path] += len(conns)
+			}
+		}
+	}
+	return counts
+}
+
+// WatchCount is the sum of Watches.
+func (e *Embedded) WatchCount() int {
+	sum := 0
+	for _, n := range e.Watches() {
+		sum += n
+	}
+	return sum
+}
+
+// Connections returns the number of open connections at all members.
+func (e *Embedded) Connections() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, m := range e.members {
+		n += len(m.conns)
+	}
+	return n
+}
+
+// Requests counts the requests of clients that were executed since the start or the last ResetRequests, by operation, failed ones
+// too; a multi counts once. Opening a connection counts as OpCreateSession. Pings are left out: see Pings.
+func (e *Embedded) Requests() map[Op]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.requests)
+}
+
+// Pings counts the pings answered since the start or the last ResetRequests.
+func (e *Embedded) Pings() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.pings
+}
+
+// ResetRequests sets Requests and Pings to zero.
+func (e *Embedded) ResetRequests() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.requests)
+	e.pings = 0
+}
+
+func (e *Embedded) countLocked(op wire.Op) {
+	if op == wire.OpPing {
+		e.pings++
+		return
+	}
+	e.requests[op]++
+}
+
+// Describe says in a few lines what every member is doing; for the message of a failing test.
+func (e *Embedded) Describe() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var b strings.Builder
+	for _, m := range e.members {
+		b.WriteString(m.describeLocked())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,234 @@
+package testutil
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// member is one server. Everything below the first block is guarded by the ensemble's lock.
+type member struct {
+	e     *Embedded
+	index int
+	addr  string // host and port, the same for ever once the member has been started
+	named bool   // addr is that
+
+	listener net.Listener // nil in memory, and while the member is stopped
+	up       bool         // it runs
+	paused   bool         // it runs, but nothing in it moves
+	mute     bool         // it accepts connections and hears nothing
+	wedged   bool         // it answers pings and nothing else
+	lagging  bool         // it does not apply what is committed
+
+	tree    *tree
+	logged  int // log entries it has acknowledged; all of them are committed
+	applied int // log entries it has applied
+
+	lead    *leadership     // not nil: it leads
+	leader  *member         // not nil: it follows
+	heard   time.Time       // when it last heard of its leader
+	outbox  []*request      // on their way to the leader
+	touched map[int64]int32 // sessions heard of since the last report to the leader, and their time-outs
+	syncs   []syncWait      // answered once it has applied enough
+
+	conns        map[*conn]struct{}
+	bySession    map[int64]*conn
+	dataWatches  *watchTable
+	childWatches *watchTable
+	lastSession  int64
+}
+
+type syncWait struct {
+	position int
+	request  *request
+}
+
+// serving reports whether the member has a leader or is one: only then does it take clients.
+func (m *member) serving() bool { return m.lead != nil || m.leader != nil }
+
+// number is the id that the member has in sessions and in its configuration: they count from 1.
+func (m *member) number() int64 { return int64(m.index) + 1 }
+
+// listen binds the member's port. After the first time it is the one it had before, which somebody else may have taken
+// meanwhile: it insists for as long as patience says.
+func (m *member) listen(patience time.Duration) error {
+	if m.e.cfg.memory {
+		return nil
+	}
+	listener, err := net.Listen("tcp", m.addr)
+	for began := time.Now(); err != nil; {
+		if time.Since(began) > patience {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+		listener, err = net.Listen("tcp", m.addr)
+	}
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	if m.e.closed {
+		return errors.Join(errClosed, listener.Close())
+	}
+	if !m.named {
+		m.addr, m.named = listener.Addr().String(), true
+	}
+	m.listener = listener
+	m.e.wg.Add(1)
+	go m.accept(listener)
+	return nil
+}
+
+func (m *member) accept(listener net.Listener) {
+	defer m.e.wg.Done()
+	for {
+		nc, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, most likely: somebody will close one
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		m.welcome(nc)
+	}
+}
+
+// bootLocked starts the member with the state it has on its disk: as one that looks for a leader.
+func (m *member) bootLocked() {
+	m.up, m.paused = true, false
+	m.conns, m.bySession = map[*conn]struct{}{}, map[int64]*conn{}
+	m.touched = map[int64]int32{}
+	m.dataWatches, m.childWatches = newWatchTable(), newWatchTable()
+}
+
+// lookLocked makes the member give up its place in the ensemble: it drops its clients and looks for a leader.
+func (m *member) lookLocked(why string) {
+	if m.serving() {
+		m.e.cfg.logf("testutil: member %d stops serving: %s", m.index, why)
+	}
+	m.lead, m.leader, m.outbox, m.syncs = nil, nil, nil, nil
+	for c := range m.conns {
+		c.dead = true
+		c.closeLocked()
+	}
+	clear(m.touched)
+}
+
+// haltLocked ends the member's process.
+func (m *member) haltLocked() {
+	if !m.up {
+		return
+	}
+	m.lookLocked("stopped")
+	m.up, m.paused = false, false
+	if m.listener != nil {
+		m.listener.Close()
+		m.listener = nil
+	}
+}
+
+// newSessionLocked makes a session id: they count up from the time of the first, below the number of the member.
+func (m *member) newSessionLocked() int64 {
+	now := uint64(time.Now().UnixMilli()) << 24 >> 8
+	m.lastSession = max(m.lastSession+1, int64(now)|m.number()<<56)
+	return m.lastSession
+}
+
+// advanceLocked applies what was committed, as far as the member has heard of it.
+func (m *member) advanceLocked() {
+	if m.paused || m.lagging && m.lead == nil {
+		return
+	}
+	for m.applied < m.logged {
+		t := m.e.log[m.applied-m.e.base]
+		m.applied++
+		m.applyLocked(t)
+	}
+	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied {
+		r := m.syncs[0].request
+		m.syncs = m.syncs[1:]
+		r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
+		r.c.finishedLocked()
+	}
+}
+
+// applyLocked changes the tree, fires the watches and then answers, if the request came through this member: so an event is
+// on its way before any answer that reflects its change.
+func (m *member) applyLocked(t *txn) {
+	r := t.request
+	mine := r != nil && r.c != nil && r.member == m && !r.c.dead
+	var results []wire.MultiResult
+	m.tree.zxid = t.zxid
+	switch {
+	case t.code != wire.OK:
+	case t.kind == wire.OpCreateSession:
+		m.tree.sessions[t.session] = t.timeout
+	default:
+		for i := range t.ops {
+			result := m.changeLocked(&t.ops[i], t)
+			if mine {
+				results = append(results, result)
+			}
+		}
+		if t.kind == wire.OpCloseSession {
+			delete(m.tree.sessions, t.session)
+			if c := m.bySession[t.session]; c != nil && !(mine && c == r.c) {
+				c.closeLocked()
+			}
+		}
+	}
+	if mine {
+		r.c.committedLocked(r, t, results)
+	}
+}
+
+func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
+	result := wire.MultiResult{Op: op.kind, Path: op.path}
+	switch op.kind {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+		result.Stat = m.tree.create(op, t.zxid, t.time).clientStat()
+	case wire.OpDelete:
+		m.tree.remove(op.path, t.zxid)
+	case wire.OpSetData:
+		n := m.tree.nodes[op.path]
+		n.data, n.stat.Mzxid, n.stat.Mtime, n.stat.Version = op.data, t.zxid, t.time, op.version
+		result.Stat = n.clientStat()
+	case wire.OpSetACL:
+		n := m.tree.nodes[op.path]
+		n.acl, n.stat.Aversion = op.acl, op.version
+		result.Stat = n.clientStat()
+	}
+	m.fireLocked(op)
+	return result
+}
+
+// welcome takes a new connection.
+func (m *member) welcome(nc net.Conn) {
+	c := &conn{
+		m: m, nc: nc, done: make(chan struct{}), wake: make(chan struct{}, 1), since: time.Now(),
+		remote: remoteHost(nc),
+	}
+	c.auth = []wire.ID{{Scheme: "ip", ID: c.remote}}
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	if !m.up {
+		nc.Close()
+		return
+	}
+	m.conns[c] = struct{}{}
+	m.e.wg.Add(2)
+	go c.read()
+	go c.write()
+}
+
+func remoteHost(nc net.Conn) string {
+	host, _, err := net.SplitHostPort(nc.RemoteAddr().String())
+	if err != nil {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+func (m *member) name() string { return "member " + strconv.Itoa(m.index) }

@@ -1,0 +1,245 @@
+package testutil
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// pipe is a connection in memory that behaves like one over TCP: writes return before anybody reads, up to a window; what was
+// written before a close is still read; a direction can be held, as by a network that loses every packet and delivers once it is
+// healed. The two ends are pipeEnds of two streams.
+type pipeEnd struct {
+	in, out       *stream
+	local, remote net.Addr
+	readBy        deadline
+	writeBy       deadline
+}
+
+// window is how much is taken from a writer before somebody reads.
+const window = 256 << 10
+
+// stream is one direction of a pipe.
+type stream struct {
+	mu      sync.Mutex
+	buf     []byte        // written and not read
+	held    bool          // what is written does not arrive
+	arrived int           // how much of buf has arrived
+	ended   bool          // the writer has closed: the end comes behind buf
+	reset   bool          // broken: both sides get an error at once
+	deaf    bool          // the reader has closed: what is written is lost
+	changed chan struct{} // closed, and replaced, when any of this changes
+}
+
+func newPipe(client, server net.Addr) (near, far *pipeEnd) {
+	a, b := &stream{changed: make(chan struct{})}, &stream{changed: make(chan struct{})}
+	return &pipeEnd{in: a, out: b, local: client, remote: server}, &pipeEnd{in: b, out: a, local: server, remote: client}
+}
+
+func (s *stream) changeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// update changes the stream's state and wakes whoever waits for that.
+func (s *stream) update(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	if !s.held {
+		s.arrived = len(s.buf)
+	}
+	s.changeLocked()
+}
+
+// read copies what has arrived; done is false if there is nothing as yet, and changed says when to look again.
+func (s *stream) read(p []byte) (n int, err error, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.deaf:
+		return 0, io.ErrClosedPipe, nil
+	case s.reset:
+		return 0, syscall.ECONNRESET, nil
+	case s.arrived > 0:
+		n = copy(p, s.buf[:s.arrived])
+		s.buf, s.arrived = s.buf[n:], s.arrived-n
+		if len(s.buf) == 0 {
+			s.buf = nil
+		}
+		s.changeLocked()
+		return n, nil, nil
+	case s.ended && !s.held:
+		return 0, io.EOF, nil
+	}
+	return 0, nil, s.changed
+}
+
+func (s *stream) write(p []byte) (n int, err error, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return 0, io.ErrClosedPipe, nil
+	case s.reset:
+		return 0, syscall.ECONNRESET, nil
+	case s.deaf && !s.held:
+		return 0, syscall.EPIPE, nil
+	case len(s.buf) >= window:
+		return 0, nil, s.changed
+	}
+	n = min(len(p), window-len(s.buf))
+	s.buf = append(s.buf, p[:n]...)
+	if !s.held {
+		s.arrived = len(s.buf)
+	}
+	s.changeLocked()
+	return n, nil, s.changed
+}
+
+// Read implements net.Conn.
+func (p *pipeEnd) Read(b []byte) (int, error) {
+	for {
+		expired := p.readBy.wait()
+		select {
+		case <-expired:
+			return 0, os.ErrDeadlineExceeded
+		default:
+		}
+		n, err, changed := p.in.read(b)
+		if n > 0 || err != nil || len(b) == 0 {
+			return n, err
+		}
+		select {
+		case <-changed:
+		case <-expired:
+		}
+	}
+}
+
+// Write implements net.Conn.
+func (p *pipeEnd) Write(b []byte) (int, error) {
+	written := 0
+	for written < len(b) {
+		expired := p.writeBy.wait()
+		select {
+		case <-expired:
+			return written, os.ErrDeadlineExceeded
+		default:
+		}
+		n, err, changed := p.out.write(b[written:])
+		written += n
+		if err != nil {
+			return written, err
+		}
+		if n == 0 {
+			select {
+			case <-changed:
+			case <-expired:
+			}
+		}
+	}
+	return written, nil
+}
+
+// CloseWrite ends this direction: the other end reads what was written, and then the end.
+func (p *pipeEnd) CloseWrite() error {
+	p.out.update(func() { p.out.ended = true })
+	return nil
+}
+
+// Close implements net.Conn. The other end reads what was written, and then the end; what it writes itself fails.
+func (p *pipeEnd) Close() error {
+	p.CloseWrite()
+	p.in.update(func() { p.in.deaf = true })
+	p.readBy.set(time.Time{})
+	p.writeBy.set(time.Time{})
+	return nil
+}
+
+// breakOff makes both ends fail at once.
+func (p *pipeEnd) breakOff() {
+	p.in.update(func() { p.in.reset = true })
+	p.out.update(func() { p.out.reset = true })
+}
+
+// hold stops or releases what flows out of this end.
+func (p *pipeEnd) hold(held bool) { p.out.update(func() { p.out.held = held }) }
+
+// LocalAddr implements net.Conn.
+func (p *pipeEnd) LocalAddr() net.Addr { return p.local }
+
+// RemoteAddr implements net.Conn.
+func (p *pipeEnd) RemoteAddr() net.Addr { return p.remote }
+
+// SetDeadline implements net.Conn.
+func (p *pipeEnd) SetDeadline(t time.Time) error {
+	p.readBy.set(t)
+	p.writeBy.set(t)
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (p *pipeEnd) SetReadDeadline(t time.Time) error {
+	p.readBy.set(t)
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (p *pipeEnd) SetWriteDeadline(t time.Time) error {
+	p.writeBy.set(t)
+	return nil
+}
+
+// deadline is a point in time that can be moved while somebody waits for it. The channel in use is only replaced once it has been
+// closed, so that a waiter sees the deadline it began with, or a later setting of it.
+type deadline struct {
+	mu      sync.Mutex
+	timer   *time.Timer
+	version int
+	expired chan struct{}
+	closed  bool
+}
+
+func (d *deadline) wait() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.expired == nil {
+		d.expired = make(chan struct{})
+	}
+	return d.expired
+}
+
+func (d *deadline) set(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.version++
+	if d.expired == nil || d.closed {
+		d.expired, d.closed = make(chan struct{}), false
+	}
+	if t.IsZero() {
+		return
+	}
+	wait := time.Until(t)
+	if wait <= 0 {
+		close(d.expired)
+		d.closed = true
+		return
+	}
+	version := d.version
+	d.timer = time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.version == version && !d.closed {
+			close(d.expired)
+			d.closed = true
+		}
+	})
+}

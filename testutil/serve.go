@@ -1,0 +1,405 @@
+package testutil
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// request is one request of a client, or of the leader itself (then c is nil).
+type request struct {
+	c       *conn
+	member  *member
+	session int64
+	auth    []wire.ID // the client's identities when it arrived
+	xid     int32
+	op      wire.Op
+	path    string // of the first operation, for a multi
+	body    wire.Message
+	word    string // not empty: a four-letter word, and nothing else
+	connect *wire.ConnectRequest
+	timeout int32 // of the session to be created or attached, in milliseconds
+	attach  bool  // it asks the leader whether an old session may go on
+	action  Action
+	held    bool // its action keeps it from being executed as yet
+}
+
+func (c *conn) decodeConnect(frame []byte) (*request, error) {
+	m := new(wire.ConnectRequest)
+	if err := wire.Unmarshal(frame, m); err != nil {
+		return nil, err
+	}
+	return &request{c: c, member: c.m, connect: m, op: wire.OpCreateSession, session: m.SessionID}, nil
+}
+
+// decode reads a request. With an error it returns the request as well if there is anything to answer.
+func (c *conn) decode(frame []byte) (*request, error) {
+	d := wire.NewDecoder(frame)
+	var head wire.RequestHeader
+	head.Decode(d)
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	r := &request{c: c, member: c.m, xid: head.Xid, op: head.Op}
+	r.body = newBody(head.Op)
+	if r.body == nil {
+		return r, nil
+	}
+	r.body.Decode(d)
+	if err := d.Err(); err != nil {
+		r.action = Fail(wire.MarshallingError)
+		return r, fmt.Errorf("%v: %w", head.Op, err)
+	}
+	r.path = pathOf(r.body)
+	return r, nil
+}
+
+func newBody(op wire.Op) wire.Message {
+	switch op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+		return new(wire.CreateRequest)
+	case wire.OpDelete, wire.OpCheck:
+		return new(wire.VersionRequest)
+	case wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
+		return new(wire.WatchRequest)
+	case wire.OpSetData:
+		return new(wire.SetDataRequest)
+	case wire.OpGetACL, wire.OpSync:
+		return new(wire.PathRequest)
+	case wire.OpSetACL:
+		return new(wire.SetACLRequest)
+	case wire.OpMulti:
+		return new(wire.MultiRequest)
+	case wire.OpAuth:
+		return new(wire.AuthRequest)
+	case wire.OpSetWatches:
+		return new(wire.SetWatchesRequest)
+	}
+	return nil
+}
+
+func pathOf(body wire.Message) string {
+	switch m := body.(type) {
+	case *wire.CreateRequest:
+		return m.Path
+	case *wire.VersionRequest:
+		return m.Path
+	case *wire.WatchRequest:
+		return m.Path
+	case *wire.SetDataRequest:
+		return m.Path
+	case *wire.PathRequest:
+		return m.Path
+	case *wire.SetACLRequest:
+		return m.Path
+	case *wire.MultiRequest:
+		if len(m.Ops) > 0 {
+			return pathOf(m.Ops[0].Request)
+		}
+	}
+	return ""
+}
+
+// executeLocked does what a request asks for, or sends it on its way to the leader.
+func (c *conn) executeLocked(r *request) {
+	switch r.action.kind {
+	case dropBefore:
+		c.closeLocked()
+		return
+	case fail:
+		if r.connect != nil {
+			c.refuseLocked(r)
+			return
+		}
+		c.replyLocked(r, r.action.code, nil)
+		return
+	}
+	if r.connect != nil {
+		c.connectLocked(r)
+		return
+	}
+	m := c.m
+	m.e.countLocked(r.op)
+	switch r.op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpCheck,
+		wire.OpMulti, wire.OpSync, wire.OpCloseSession:
+		c.forwardLocked(r)
+		return
+	case wire.OpAuth:
+		c.authLocked(r)
+		return
+	case wire.OpPing, wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpSetWatches:
+		if m.lead != nil { // a follower does not ask
+			if code := m.lead.checkLocked(r); code != wire.OK {
+				c.replyLocked(r, code, nil)
+				return
+			}
+		}
+		c.readLocked(r)
+		return
+	case wire.OpReconfig:
+		c.replyLocked(r, wire.ReconfigDisabled, nil)
+		return
+	}
+	m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it asks for %v", m.index, c.session, r.op)
+	c.replyLocked(r, wire.Unimplemented, nil)
+	c.finishLocked()
+}
+
+// readLocked answers from the member's own state.
+func (c *conn) readLocked(r *request) {
+	m := c.m
+	switch body := r.body.(type) {
+	case nil:
+		c.replyLocked(r, wire.OK, nil)
+	case *wire.SetWatchesRequest:
+		if !c.closed {
+			m.setWatchesLocked(c, body)
+		}
+		c.replyLocked(r, wire.OK, nil)
+	case *wire.WatchRequest:
+		c.readNodeLocked(r, body)
+	case *wire.PathRequest:
+		n := m.tree.get(body.Path)
+		switch {
+		case n == nil:
+			c.replyLocked(r, wire.NoNode, nil)
+		case !permitted(n.acl, wire.PermRead|wire.PermAdmin, r.auth):
+			c.replyLocked(r, wire.NoAuth, nil)
+		default:
+			answer := wire.ACLResponse{ACL: n.acl, Stat: n.clientStat()}
+			if n.acl == nil {
+				answer.ACL = openACL
+			}
+			if !permitted(n.acl, wire.PermAdmin, r.auth) {
+				answer.ACL = maskDigests(answer.ACL)
+			}
+			c.replyLocked(r, wire.OK, &answer)
+		}
+	}
+}
+
+func (c *conn) readNodeLocked(r *request, body *wire.WatchRequest) {
+	m := c.m
+	n := m.tree.get(body.Path)
+	watch := body.Watch && !c.closed
+	if r.op == wire.OpExists {
+		if watch {
+			m.dataWatches.add(body.Path, c)
+		}
+		if n == nil {
+			c.replyLocked(r, wire.NoNode, nil)
+			return
+		}
+		stat := n.clientStat()
+		c.replyLocked(r, wire.OK, &stat)
+		return
+	}
+	if n == nil {
+		c.replyLocked(r, wire.NoNode, nil)
+		return
+	}
+	if !permitted(n.acl, wire.PermRead, r.auth) {
+		c.replyLocked(r, wire.NoAuth, nil)
+		return
+	}
+	if r.op == wire.OpGetData {
+		if watch {
+			m.dataWatches.add(body.Path, c)
+		}
+		c.replyLocked(r, wire.OK, &wire.DataResponse{Data: n.data, Stat: n.clientStat()})
+		return
+	}
+	if watch {
+		m.childWatches.add(body.Path, c)
+	}
+	answer := wire.ChildrenResponse{Children: n.list(), HasStat: r.op == wire.OpGetChildren2}
+	if answer.HasStat {
+		answer.Stat = n.clientStat()
+	}
+	c.replyLocked(r, wire.OK, &answer)
+}
+
+// replyLocked answers with the member's last transaction.
+func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
+	if code != wire.OK {
+		body = nil
+	}
+	if code == wire.SessionMoved { // the client has gone elsewhere: the server tells it nothing
+		c.closeLocked()
+		return
+	}
+	zxid := c.m.tree.zxid
+	if r.op == wire.OpAuth {
+		zxid = 0
+	}
+	c.replied++
+	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: zxid, Err: code}, body))
+}
+
+// answerLocked sends an answer as the request's action says.
+func (c *conn) answerLocked(r *request, frame []byte) {
+	switch r.action.kind {
+	case dropAfter:
+		c.closeLocked()
+	case delayReply:
+		c.enqueue(outbound{data: frame, due: time.Now().Add(r.action.delay)})
+	case holdReply:
+		c.enqueue(outbound{data: frame, gate: r.action.release})
+	default:
+		c.send(frame)
+	}
+}
+
+// forwardLocked sends a request to the leader. Until it comes back, the requests behind it wait.
+func (c *conn) forwardLocked(r *request) {
+	c.busy = true
+	c.m.forwardLocked(r)
+}
+
+func (m *member) forwardLocked(r *request) {
+	if m.lead != nil {
+		m.lead.submitLocked(r)
+		return
+	}
+	m.outbox = append(m.outbox, r)
+	m.sendOutboxLocked()
+}
+
+func (m *member) sendOutboxLocked() {
+	for len(m.outbox) > 0 && m.leader != nil && m.leader.lead != nil && m.e.talkLocked(m, m.leader) {
+		r := m.outbox[0]
+		m.outbox = m.outbox[1:]
+		m.leader.lead.submitLocked(r)
+	}
+}
+
+// committedLocked answers a request whose entry in the log has been applied.
+func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
+	switch {
+	case r.op == wire.OpCreateSession:
+		c.establishedLocked(r)
+	case r.op == wire.OpMulti && len(t.ops) > 0:
+		if t.code != wire.OK {
+			results = results[:0]
+			for _, op := range t.ops {
+				results = append(results, wire.MultiResult{Op: wire.OpError, Err: op.code})
+			}
+		}
+		c.replyLocked(r, wire.OK, &wire.MultiResponse{Results: results})
+	case t.code != wire.OK || r.op == wire.OpDelete || r.op == wire.OpCheck:
+		c.replyLocked(r, t.code, nil)
+	case r.op == wire.OpMulti:
+		c.replyLocked(r, wire.OK, &wire.MultiResponse{})
+	case r.op == wire.OpCreate:
+		c.replyLocked(r, wire.OK, &wire.PathResponse{Path: results[0].Path})
+	case r.op == wire.OpCreate2, r.op == wire.OpCreateContainer:
+		c.replyLocked(r, wire.OK, &wire.CreateResponse{Path: results[0].Path, Stat: results[0].Stat})
+	case r.op == wire.OpSetData, r.op == wire.OpSetACL:
+		c.replyLocked(r, wire.OK, &results[0].Stat)
+	case r.op == wire.OpCloseSession:
+		c.replyLocked(r, wire.OK, nil)
+		c.finishLocked()
+	}
+	c.finishedLocked()
+}
+
+func (c *conn) authLocked(r *request) {
+	m := r.body.(*wire.AuthRequest)
+	c.m.e.countLocked(r.op)
+	id, ok := authenticate(m.Scheme, m.Auth, c.remote)
+	if !ok {
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it cannot authenticate by %q",
+			c.m.index, c.session, m.Scheme)
+		c.replyLocked(r, wire.AuthFailed, nil)
+		c.finishLocked()
+		return
+	}
+	if !slices.Contains(c.auth, id) {
+		c.auth = append(slices.Clone(c.auth), id)
+	}
+	c.replyLocked(r, wire.OK, nil)
+}
+
+// connectLocked opens the connection: with a new session, or with one from before after the leader was asked.
+func (c *conn) connectLocked(r *request) {
+	m, ask := c.m, r.connect
+	if !m.serving() {
+		c.closeLocked()
+		return
+	}
+	if ask.LastZxidSeen > m.tree.zxid {
+		m.e.cfg.logf("testutil: member %d closes a connection: its client has seen transaction %#x, the member %#x",
+			m.index, ask.LastZxidSeen, m.tree.zxid)
+		c.closeLocked()
+		return
+	}
+	m.e.countLocked(wire.OpCreateSession)
+	asked := time.Duration(ask.Timeout) * time.Millisecond
+	c.timeout = int32(min(max(asked, m.e.cfg.minTimeout), m.e.cfg.maxTimeout) / time.Millisecond)
+	r.timeout, c.readOnly = c.timeout, ask.HasReadOnly
+	if ask.SessionID == 0 {
+		r.session = m.newSessionLocked()
+		c.forwardLocked(r)
+		return
+	}
+	r.session, r.attach = ask.SessionID, true
+	if old := m.bySession[r.session]; old != nil {
+		old.closeLocked()
+	}
+	if !bytes.Equal(ask.Password, password(r.session)) {
+		m.e.cfg.logf("testutil: member %d refuses session %#x: wrong password", m.index, r.session)
+		c.refuseLocked(r)
+		return
+	}
+	c.forwardLocked(r)
+}
+
+// attachedLocked is the leader's answer about an old session.
+func (c *conn) attachedLocked(r *request, valid bool) {
+	if !valid {
+		c.refuseLocked(r)
+		return
+	}
+	c.establishedLocked(r)
+	c.finishedLocked()
+}
+
+func (c *conn) establishedLocked(r *request) {
+	if c.closed {
+		return
+	}
+	c.session, c.open = r.session, true
+	c.m.bySession[r.session] = c
+	for _, waiting := range c.queue {
+		waiting.session = c.session
+	}
+	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
+		Timeout: c.timeout, SessionID: c.session, Password: password(c.session), HasReadOnly: c.readOnly,
+	}))
+}
+
+// refuseLocked tells the client that its session is gone, and closes the connection.
+func (c *conn) refuseLocked(r *request) {
+	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
+		Password: make([]byte, 16), HasReadOnly: r.connect.HasReadOnly,
+	}))
+	c.finishLocked()
+}
+
+// password derives a session's password from its id, as the server does: the first 16 bytes of java.util.Random. So a session
+// can be taken over, or closed, by who knows its id.
+func password(session int64) []byte {
+	const secret, multiplier, mask = 0xB3415C00, 0x5DEECE66D, 1<<48 - 1
+	seed := (uint64(session^secret) ^ multiplier) & mask
+	b := make([]byte, 0, 16)
+	for range 4 {
+		seed = (seed*multiplier + 0xB) & mask
+		v := uint32(seed >> 16)
+		b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24))
+	}
+	return b
+}

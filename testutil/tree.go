@@ -1,0 +1,237 @@
+package testutil
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// openACL is world:anyone with every permission; a znode with a nil list has this one.
+var openACL = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "world", ID: "anyone"}}}
+
+// znode is one znode of one member's replica. Data and access control lists are never changed in place, so replicas share them.
+type znode struct {
+	data     []byte
+	acl      []wire.ACL
+	stat     wire.Stat // Cversion is the count of creates below; DataLength and NumChildren stay 0 (see clientStat)
+	children []string
+	at       int // its position among its parent's children
+}
+
+// clientStat is the stat as clients see it. The server counts creates only and derives what it shows: twice the creates less
+// the children that are left, which is creates plus deletes.
+func (n *znode) clientStat() wire.Stat {
+	s := n.stat
+	s.Cversion = 2*s.Cversion - int32(len(n.children))
+	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
+	return s
+}
+
+// list returns the names of the children in an order that is fixed for one state of the znode, and is neither sorted nor the
+// order of creation: the server promises none, and a client that counts on one should learn it here.
+func (n *znode) list() []string {
+	count := len(n.children)
+	if count == 0 {
+		return nil
+	}
+	stride := count*618/1000 + 1
+	for gcd(stride, count) != 1 {
+		stride++
+	}
+	names := make([]string, count)
+	at := count - 1
+	for i := range names {
+		names[i] = n.children[at]
+		at = (at + stride) % count
+	}
+	return names
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// tree is one member's replica of the state: the znodes and the sessions that were made and not closed.
+type tree struct {
+	nodes      map[string]*znode
+	ephemerals map[int64]map[string]struct{}
+	containers map[string]struct{}
+	sessions   map[int64]int32 // their time-outs in milliseconds
+	zxid       int64           // of the last transaction applied
+}
+
+// newTree returns the state of a server that has just been installed.
+func newTree(config string) *tree {
+	t := &tree{
+		nodes:      map[string]*znode{},
+		ephemerals: map[int64]map[string]struct{}{},
+		containers: map[string]struct{}{},
+		sessions:   map[int64]int32{},
+	}
+	root := &znode{data: []byte{}}
+	system := &znode{data: []byte{}}
+	settings := &znode{data: []byte(config), acl: []wire.ACL{{Perms: wire.PermRead, ID: openACL[0].ID}}}
+	t.nodes["/"], t.nodes["/zookeeper"] = root, system
+	t.nodes["/zookeeper/quota"], t.nodes["/zookeeper/config"] = &znode{data: []byte{}}, settings
+	root.children = []string{"zookeeper"}
+	system.children = []string{"quota", "config"}
+	settings.at = 1
+	return t
+}
+
+// clone copies the state, as a member does that was away for too long.
+func (t *tree) clone() *tree {
+	c := &tree{
+		nodes:      make(map[string]*znode, len(t.nodes)),
+		ephemerals: make(map[int64]map[string]struct{}, len(t.ephemerals)),
+		containers: make(map[string]struct{}, len(t.containers)),
+		sessions:   make(map[int64]int32, len(t.sessions)),
+		zxid:       t.zxid,
+	}
+	for path, n := range t.nodes {
+		copied := *n
+		copied.children = slices.Clone(n.children)
+		c.nodes[path] = &copied
+	}
+	for id, paths := range t.ephemerals {
+		c.ephemerals[id] = make(map[string]struct{}, len(paths))
+		for path := range paths {
+			c.ephemerals[id][path] = struct{}{}
+		}
+	}
+	for path := range t.containers {
+		c.containers[path] = struct{}{}
+	}
+	for id, timeout := range t.sessions {
+		c.sessions[id] = timeout
+	}
+	return c
+}
+
+// parentOf splits a path that has a slash in it.
+func parentOf(path string) (parent, name string) {
+	at := strings.LastIndexByte(path, '/')
+	if at <= 0 {
+		return "/", path[at+1:]
+	}
+	return path[:at], path[at+1:]
+}
+
+func (t *tree) get(path string) *znode {
+	if path == "" {
+		path = "/" // the server keeps the root under both names
+	}
+	return t.nodes[path]
+}
+
+func (t *tree) create(op *txnOp, zxid, now int64) *znode {
+	n := &znode{data: op.data, acl: op.acl, stat: wire.Stat{
+		Czxid: zxid, Mzxid: zxid, Pzxid: zxid, Ctime: now, Mtime: now, EphemeralOwner: op.owner,
+	}}
+	parentPath, name := parentOf(op.path)
+	parent := t.nodes[parentPath]
+	n.at = len(parent.children)
+	parent.children = append(parent.children, name)
+	parent.stat.Cversion, parent.stat.Pzxid = op.version, zxid
+	t.nodes[op.path] = n
+	switch op.owner {
+	case 0:
+	case wire.ContainerOwner:
+		t.containers[op.path] = struct{}{}
+	default:
+		owned := t.ephemerals[op.owner]
+		if owned == nil {
+			owned = map[string]struct{}{}
+			t.ephemerals[op.owner] = owned
+		}
+		owned[op.path] = struct{}{}
+	}
+	return n
+}
+
+func (t *tree) remove(path string, zxid int64) {
+	n := t.nodes[path]
+	delete(t.nodes, path)
+	parentPath, _ := parentOf(path)
+	parent := t.nodes[parentPath]
+	last := len(parent.children) - 1
+	if moved := parent.children[last]; n.at != last {
+		parent.children[n.at] = moved
+		t.nodes[joinPath(parentPath, moved)].at = n.at
+	}
+	parent.children[last] = ""
+	parent.children = parent.children[:last]
+	parent.stat.Pzxid = zxid
+	switch owner := n.stat.EphemeralOwner; owner {
+	case 0:
+	case wire.ContainerOwner:
+		delete(t.containers, path)
+	default:
+		delete(t.ephemerals[owner], path)
+		if len(t.ephemerals[owner]) == 0 {
+			delete(t.ephemerals, owner)
+		}
+	}
+}
+
+func joinPath(parent, name string) string {
+	if parent == "/" {
+		return "/" + name
+	}
+	return parent + "/" + name
+}
+
+// ephemeralsOf returns the paths that die with a session, sorted.
+func (t *tree) ephemeralsOf(session int64) []string {
+	paths := make([]string, 0, len(t.ephemerals[session]))
+	for path := range t.ephemerals[session] {
+		paths = append(paths, path)
+	}
+	sort.Strings(paths)
+	return paths
+}
+
+// dump is the tree in words, one line a znode, the server's own system znodes left out.
+func (t *tree) dump() string {
+	paths := make([]string, 0, len(t.nodes))
+	for path := range t.nodes {
+		if path != "/" && path != "/zookeeper" && !strings.HasPrefix(path, "/zookeeper/") {
+			paths = append(paths, path)
+		}
+	}
+	sort.Strings(paths)
+	var b strings.Builder
+	for _, path := range paths {
+		n := t.nodes[path]
+		b.WriteString(path)
+		switch owner := n.stat.EphemeralOwner; owner {
+		case 0:
+		case wire.ContainerOwner:
+			b.WriteString(" container")
+		default:
+			fmt.Fprintf(&b, " ephemeral of %#x", owner)
+		}
+		if len(n.data) > 0 {
+			fmt.Fprintf(&b, " %s", printable(n.data))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func printable(data []byte) string {
+	const most = 80
+	for _, c := range data {
+		if c < ' ' || c > '~' {
+			return "base64:" + base64.StdEncoding.EncodeToString(data[:min(len(data), most)])
+		}
+	}
+	return fmt.Sprintf("%q", data[:min(len(data), most)])
+}
