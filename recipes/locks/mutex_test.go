@@ -1,0 +1,323 @@
+package locks_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func TestHoldersExcludeEachOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		const clients, goroutines, rounds = 4, 5, 10
+		inside := &exclusion{t: t}
+		var wg sync.WaitGroup
+		for i := range clients {
+			m := w.mutex(w.client(fmt.Sprint("client ", i)))
+			for range goroutines {
+				wg.Go(func() {
+					for range rounds {
+						err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
+							inside.enter()
+							defer inside.leave()
+							time.Sleep(time.Millisecond)
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got := inside.entered.Load(); got != clients*goroutines*rounds {
+			t.Errorf("%d grants", got)
+		}
+		w.empty()
+	}, testutil.WithMembers(3))
+}
+
+func TestProcessesAreServedInTheOrderTheyCame(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		first := acquire(t, t.Context(), w.mutex(w.client("first")))
+		var mu sync.Mutex
+		var order, want []int
+		var wg sync.WaitGroup
+		for i := range 5 {
+			m := w.mutex(w.client(fmt.Sprint("client ", i)))
+			wg.Go(func() {
+				l := acquire(t, t.Context(), m)
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				release(t, l)
+			})
+			w.line(i + 2)
+			want = append(want, i)
+		}
+		release(t, first)
+		wg.Wait()
+		equal(t, "order", order, want)
+		w.empty()
+	})
+}
+
+// Goroutines of one process send one contender to the ensemble, and are served in
+// the order in which they came.
+func TestGoroutinesQueueAtHome(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		first := acquire(t, t.Context(), w.mutex(c))
+		var mu sync.Mutex
+		var order, want []int
+		var wg sync.WaitGroup
+		for i := range 20 {
+			m := w.mutex(c) // each value of its own: they are one lock
+			wg.Go(func() {
+				l := acquire(t, t.Context(), m)
+				if n := len(w.Children(lockPath)); n != 1 {
+					t.Errorf("%d in line", n)
+				}
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				release(t, l)
+			})
+			synctest.Wait()
+			want = append(want, i)
+		}
+		if n := len(w.Children(lockPath)); n != 1 {
+			t.Errorf("%d in line while one holds and the others wait at home", n)
+		}
+		release(t, first)
+		wg.Wait()
+		equal(t, "order", order, want)
+		w.empty()
+	})
+}
+
+func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		release(t, acquire(t, t.Context(), m)) // makes the path
+		for range 10 {
+			w.ResetRequests()
+			l := acquire(t, t.Context(), m)
+			release(t, l)
+			time.Sleep(time.Second) // what comes later, off the critical path: nothing
+			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
+			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
+				t.Errorf("requests: %v, want %v", got, want)
+			}
+		}
+		w.empty()
+	})
+}
+
+// The create and the list travel together.
+func TestAnUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		release(t, acquire(t, t.Context(), m))
+		w.Latency(50 * time.Millisecond)
+		start := time.Now()
+		l := acquire(t, t.Context(), m)
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("Acquire took %v", took)
+		}
+		start = time.Now()
+		release(t, l)
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("Release took %v", took)
+		}
+		w.empty()
+	})
+}
+
+// A lease that is held for longer has its znode watched, once, and the watch goes
+// with it.
+func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		l := acquire(t, t.Context(), m)
+		time.Sleep(200 * time.Millisecond)
+		if n := w.WatchCount(); n != 0 {
+			t.Errorf("%d watches after 200ms", n)
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if got := w.Watches(); got[l.Path()] != 1 || len(got) != 1 {
+			t.Errorf("watches after 400ms: %v", got)
+		}
+		time.Sleep(time.Hour)
+		if got := w.WatchCount(); got != 1 {
+			t.Errorf("watches after an hour: %v", got)
+		}
+		release(t, l)
+		w.empty()
+	})
+}
+
+// Pitfall: the naive lock wakes everybody at each release.
+func TestAReleaseWakesOneWaiter(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		const waiters = 20
+		first := acquire(t, t.Context(), w.mutex(w.client("first")))
+		var waiting []<-chan grant
+		for i := range waiters {
+			waiting = append(waiting, acquiring(t.Context(), w.mutex(w.client(fmt.Sprint("client ", i)))))
+			w.line(i + 2)
+		}
+		if got := w.Watches(); len(got) != waiters+1 && len(got) != waiters {
+			t.Errorf("%d znodes watched", len(got))
+		}
+		held := first
+		for _, next := range waiting {
+			w.ResetRequests()
+			release(t, held)
+			held = granted(t, next).lease
+			synctest.Wait()
+			want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}
+			if got := without(w.Requests(), testutil.OpSync); !maps.Equal(got, want) {
+				t.Errorf("requests of one hand-over: %v, want %v", got, want)
+			}
+		}
+		release(t, held)
+		w.empty()
+	})
+}
+
+func TestTokensIncreaseStrictly(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+		var last recipes.Token
+		check := func(l *recipes.Lease) {
+			t.Helper()
+			if l.Token().Compare(last) <= 0 {
+				t.Errorf("token %v after %v", l.Token(), last)
+			}
+			last = l.Token()
+		}
+		for range 5 {
+			for _, m := range []*locks.Mutex{a, b} {
+				l := acquire(t, t.Context(), m)
+				check(l)
+				inner := acquire(t, l.Context(), m)
+				if inner.Token() != l.Token() {
+					t.Errorf("a nested lease has token %v, the outer %v", inner.Token(), l.Token())
+				}
+				release(t, inner)
+				release(t, l)
+			}
+		}
+		// Numbers begin anew with a new directory; tokens do not.
+		time.Sleep(5 * time.Minute)
+		if w.Exists(lockPath) {
+			t.Fatal("the empty directory was not reaped")
+		}
+		l := acquire(t, t.Context(), a)
+		if !strings.HasSuffix(l.Path(), "-lock-0000000000") {
+			t.Errorf("path %s in a new directory", l.Path())
+		}
+		check(l)
+		release(t, l)
+	})
+}
+
+func TestNamespacesAreViewsOfOneLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		app, err := c.Namespace("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inView, err := locks.NewMutex(app, "/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer := acquire(t, t.Context(), w.mutex(c))
+		if _, err := inView.TryAcquire(t.Context()); err == nil {
+			t.Error("granted twice")
+		}
+		inner := acquire(t, outer.Context(), inView)
+		if got, want := "/app"+inner.Path(), outer.Path(); got != want {
+			t.Errorf("path in the view: %s, want that of %s", inner.Path(), want)
+		}
+		if _, err := inner.Multi(t.Context()); err != nil {
+			t.Errorf("multi in the view: %v", err)
+		}
+		release(t, outer)
+		release(t, inner)
+		w.empty()
+	})
+}
+
+func TestValuesInUseMustAgree(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		a, b := w.mutex(c, locks.WithData([]byte("a"))), w.mutex(c, locks.WithData([]byte("b")))
+		l := acquire(t, t.Context(), a)
+		if got, _ := w.Data(l.Path()); string(got) != "a" {
+			t.Errorf("data %q", got)
+		}
+		if _, err := b.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "other data") {
+			t.Errorf("with other data: %v", err)
+		}
+		release(t, l)
+		l = acquire(t, t.Context(), b)
+		if got, _ := w.Data(l.Path()); string(got) != "b" {
+			t.Errorf("data %q", got)
+		}
+		release(t, l)
+		w.empty()
+	})
+}
+
+func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		tests := []struct {
+			c    *framework.Client
+			path string
+			opt  locks.Option
+			text string
+		}{
+			{nil, "/lock", nil, "no client"},
+			{c, "lock", nil, `lock`},
+			{c, "", nil, "path"},
+			{c, "/", nil, `"/"`},
+			{c, "/lock/", nil, "/lock/"},
+			{c, "/lock", locks.WithMaxHold(-time.Second), "-1s"},
+			{c, "/lock", locks.WithACL(), "ACL"},
+			{c, "/lock", locks.WithData(make([]byte, 1<<20)), "1048576 bytes"},
+		}
+		for _, test := range tests {
+			var opts []locks.Option
+			if test.opt != nil {
+				opts = append(opts, test.opt)
+			}
+			if _, err := locks.NewMutex(test.c, test.path, opts...); err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+			}
+		}
+		if n := w.total(); n > 1 {
+			t.Errorf("constructors made requests: %v", w.Requests())
+		}
+	})
+}
+
+func without(counts map[testutil.Op]int, op testutil.Op) map[testutil.Op]int {
+	counts = maps.Clone(counts)
+	delete(counts, op)
+	return counts
+}

@@ -1,0 +1,233 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const (
+	lockPath = "/app/lock"
+
+	// What the clients of these tests have by default: see framework.
+	timeout = 10 * time.Second
+	margin  = timeout / 10
+)
+
+// world is an ensemble in memory, to be built inside a bubble, and what a test
+// does to it.
+type world struct {
+	*testutil.Embedded
+	t testing.TB
+}
+
+// inBubble runs a scenario in virtual time. The bubble itself fails a scenario
+// that leaves a goroutine behind.
+func inBubble(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
+		w := &world{Embedded: testutil.Start(t, opts...), t: t}
+		scenario(t, w)
+	})
+}
+
+// client connects a client over a network of its own, w.Client(name).
+func (w *world) client(name string, opts ...framework.Option) *framework.Client {
+	w.t.Helper()
+	return w.clientOf(name, w.Servers(), opts...)
+}
+
+func (w *world) clientOf(name, servers string, opts ...framework.Option) *framework.Client {
+	w.t.Helper()
+	c, err := framework.New(servers, append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = c.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := c.WaitConnected(ctx); err != nil {
+		w.t.Fatalf("%s: %v", name, err)
+	}
+	return c
+}
+
+// mutex is one at lockPath.
+func (w *world) mutex(c *framework.Client, opts ...locks.Option) *locks.Mutex {
+	w.t.Helper()
+	m, err := locks.NewMutex(c, lockPath, opts...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// session is the id of a client's session.
+func (w *world) session(c *framework.Client) int64 {
+	w.t.Helper()
+	s, err := c.Session()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.ID()
+}
+
+// empty fails the test unless, after a while, nobody stands in line and nothing is
+// watched.
+func (w *world) empty() {
+	w.t.Helper()
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	if left := w.Children(lockPath); len(left) > 0 {
+		w.t.Errorf("left in line: %v", left)
+	}
+	if left := w.Watches(); len(left) > 0 {
+		w.t.Errorf("watches left: %v", left)
+	}
+}
+
+// line waits until n znodes stand in line.
+func (w *world) line(n int) []string {
+	w.t.Helper()
+	for range 1000 {
+		if names := w.Children(lockPath); len(names) == n {
+			synctest.Wait()
+			return names
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.t.Fatalf("in line: %v, want %d", w.Children(lockPath), n)
+	return nil
+}
+
+// total is how many requests were executed since the last ResetRequests.
+func (w *world) total() int {
+	sum := 0
+	for _, n := range w.Requests() {
+		sum += n
+	}
+	return sum
+}
+
+// acquire is Acquire that must succeed.
+func acquire(t testing.TB, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
+	t.Helper()
+	l, err := a.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// release is Release that must succeed.
+func release(t testing.TB, l *recipes.Lease) {
+	t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// grant is the outcome of an Acquire on a goroutine of its own.
+type grant struct {
+	lease *recipes.Lease
+	err   error
+	at    time.Time
+}
+
+// acquiring starts an Acquire.
+func acquiring(ctx context.Context, a recipes.Acquirer) <-chan grant {
+	granted := make(chan grant, 1)
+	go func() {
+		l, err := a.Acquire(ctx)
+		granted <- grant{l, err, time.Now()}
+	}()
+	return granted
+}
+
+// pending fails the test if an Acquire has returned.
+func pending(t testing.TB, granted <-chan grant) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case g := <-granted:
+		t.Fatalf("Acquire returned %v, %v", g.lease, g.err)
+	default:
+	}
+}
+
+// granted waits for an Acquire, for a minute at most.
+func granted(t testing.TB, from <-chan grant) grant {
+	t.Helper()
+	select {
+	case g := <-from:
+		if g.err != nil {
+			t.Fatalf("Acquire: %v", g.err)
+		}
+		return g
+	case <-time.After(time.Minute):
+		t.Fatal("Acquire has not returned in a minute")
+		return grant{}
+	}
+}
+
+// lost waits for the loss of a lease, and says when it was.
+func lost(t testing.TB, l *recipes.Lease) time.Time {
+	t.Helper()
+	select {
+	case <-l.Lost():
+		return time.Now()
+	case <-time.After(time.Minute):
+		t.Fatal("the lease was not lost in a minute")
+		return time.Time{}
+	}
+}
+
+// wantErr fails the test unless err is each of the errors.
+func wantErr(t testing.TB, err error, each ...error) {
+	t.Helper()
+	for _, want := range each {
+		if !errors.Is(err, want) {
+			t.Errorf("got error %v, want %v", err, want)
+		}
+	}
+}
+
+// exclusion checks that never two are inside.
+type exclusion struct {
+	t       testing.TB
+	inside  atomic.Int32
+	entered atomic.Int32
+}
+
+func (e *exclusion) enter() {
+	e.entered.Add(1)
+	if n := e.inside.Add(1); n != 1 {
+		e.t.Errorf("%d inside", n)
+	}
+}
+
+func (e *exclusion) leave() { e.inside.Add(-1) }
+
+// settled is the number of goroutines once none of them can go on.
+func settled() int {
+	synctest.Wait()
+	return runtime.NumGoroutine()
+}
+
+func equal(t testing.TB, what string, got, want []int) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

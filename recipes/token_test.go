@@ -1,0 +1,76 @@
+package recipes
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestTokensCompareAsTheirTextsDo(t *testing.T) {
+	tokens := []Token{
+		{},
+		{zxid: 1},
+		{zxid: 1, handed: 1},
+		{zxid: 1, handed: math.MaxUint32},
+		{zxid: 2},
+		{zxid: 0x100000000},
+		{zxid: 0x100000000, handed: 9},
+		{zxid: math.MaxInt64, handed: math.MaxUint32},
+	}
+	for i, a := range tokens {
+		for j, b := range tokens {
+			if got, want := a.Compare(b), strings.Compare(a.String(), b.String()); got != want {
+				t.Errorf("%v.Compare(%v) = %d, their texts' %d", a, b, got, want)
+			}
+			if got := a.Compare(b); got != cmp.Compare(i, j) {
+				t.Errorf("%v.Compare(%v) = %d", a, b, got)
+			}
+		}
+		back, err := ParseToken(a.String())
+		if err != nil || back != a {
+			t.Errorf("ParseToken(%q) = %v, %v", a.String(), back, err)
+		}
+		if a.IsZero() != (i == 0) {
+			t.Errorf("%v.IsZero() = %v", a, a.IsZero())
+		}
+	}
+}
+
+func TestWhatIsNoTokenIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"", "0", "00000000000000010000000", "0000000000000001000000000", "g00000000000000100000000",
+		"-000000000000000100000000"[:24], "ffffffffffffffff00000000", "+00000000000000100000000", "0000000000000001+0000000",
+	} {
+		if token, err := ParseToken(text); !errors.Is(err, errToken) {
+			t.Errorf("ParseToken(%q) = %v, %v", text, token, err)
+		}
+	}
+}
+
+func TestTokensTravelAsText(t *testing.T) {
+	want := map[string]Token{"token": {zxid: 0x200000005}}
+	text, err := json.Marshal(want)
+	if err != nil || string(text) != `{"token":"000000020000000500000000"}` {
+		t.Fatalf("Marshal = %s, %v", text, err)
+	}
+	var got map[string]Token
+	if err := json.Unmarshal(text, &got); err != nil || got["token"] != want["token"] {
+		t.Errorf("Unmarshal = %v, %v", got, err)
+	}
+	if err := json.Unmarshal([]byte(`{"token":"x"}`), &got); err == nil {
+		t.Error("Unmarshal took what is no token")
+	}
+}
+
+func FuzzParseToken(f *testing.F) {
+	f.Add("000000020000000500000000")
+	f.Fuzz(func(t *testing.T, text string) {
+		token, err := ParseToken(text)
+		if err == nil && token.String() != strings.ToLower(text) {
+			t.Errorf("ParseToken(%q) = %v", text, token)
+		}
+	})
+}
