@@ -124,7 +124,7 @@ func (s *session) look(now time.Time) time.Duration {
 	if left > s.margin {
 		next = left - s.margin
 	}
-	every, patience := s.timeout/3, s.timeout/6
+	every, patience := s.timeout/3, (s.timeout/3+1)/2 // rounded up: two make F
 	if s.kept > 0 {
 		every, patience = patience, every
 	}
