@@ -29,6 +29,7 @@ type link struct {
 	mute    *time.Timer // closes the connection unless the connect is answered in time
 	sentAt  time.Time   // when the connect request left; set before any answer can be read
 	opened  bool        // the connect request has left
+	last    bool        // so has the request that closes the session
 	in      inbound
 }
 
@@ -58,6 +59,11 @@ func (l *link) Close() error {
 }
 
 func (l *link) Write(p []byte) (int, error) {
+	if l.last {
+		// The server closes the connection behind the last answer; to run into that
+		// here would be to close it before the answer was read.
+		return len(p), nil
+	}
 	if !l.leaving(p) {
 		_ = l.Close()
 		return len(p), nil
@@ -84,6 +90,7 @@ func (l *link) leaving(frame []byte) bool {
 	}
 	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
 	op := int32(binary.BigEndian.Uint32(frame[frameOp:]))
+	l.last = op == opCloseSession
 	var path []byte
 	if op == opCreate && len(frame) >= createPath+4 {
 		n := int(binary.BigEndian.Uint32(frame[createPath:]))

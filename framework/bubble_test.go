@@ -1,0 +1,105 @@
+package framework_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// timeout is the session time-out T of the tests in virtual time: a lease's stop
+// margin is 600ms, the heartbeat comes every 2s, or every second while kept.
+const timeout = 6 * time.Second
+
+// bubble runs a scenario in virtual time, on an embedded ensemble of n members.
+func bubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		scenario(t, testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members)))
+	})
+}
+
+// start makes a client, through its own network, that is closed with the test.
+func start(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*framework.Client, *testutil.ClientNet) {
+	t.Helper()
+	network := ens.Client(t.Name() + time.Now().String())
+	opts = append([]framework.Option{framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial)}, opts...)
+	c, err := framework.New(ens.Servers(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		network.Heal()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, network
+}
+
+// connect is start, and waits until the client is connected.
+func connect(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*framework.Client, *testutil.ClientNet) {
+	t.Helper()
+	c, network := start(t, ens, opts...)
+	if err := c.WaitConnected(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c, network
+}
+
+// session is the client's live session.
+func session(t *testing.T, c *framework.Client) *framework.Session {
+	t.Helper()
+	s, err := c.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// recorder keeps the states that a client went through.
+type recorder struct {
+	mu      sync.Mutex
+	changes []framework.StateChange
+}
+
+func record(c *framework.Client) *recorder {
+	r := &recorder{}
+	c.Listen(func(change framework.StateChange) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changes = append(r.changes, change)
+	})
+	return r
+}
+
+func (r *recorder) all() []framework.StateChange {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]framework.StateChange(nil), r.changes...)
+}
+
+func (r *recorder) states() string {
+	text := ""
+	for _, c := range r.all() {
+		text += c.To.String() + " "
+	}
+	return text
+}
+
+// within is a context that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// near reports whether two times are the same but for the time that messages
+// take, which is none in memory.
+func near(a, b time.Time) bool { return a.Sub(b).Abs() < 2*time.Millisecond }

@@ -1,0 +1,512 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// New must not need a server, and must connect when one comes.
+func TestConnectsWhenAServerComes(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		must(t, ens.Stop(0))
+		c, _ := start(t, ens)
+		states := record(c)
+		if err := c.WaitConnected(within(t, time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("connected to nothing: %v", err)
+		}
+		if _, err := c.Session(); !errors.Is(err, framework.ErrNoSession) {
+			t.Errorf("Session() without one: %v", err)
+		}
+		must(t, ens.Restart(0))
+		if err := c.WaitConnected(within(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := states.states(), "CONNECTING CONNECTED "; got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+	})
+}
+
+// A client alone is cut off. In quiet times the deadline lies at least T/3
+// ahead; the state is Suspended once a heartbeat has gone unanswered, and Lost
+// exactly at the deadline, whatever the ensemble thinks. Then a new session
+// comes, and LOST comes before CONNECTED.
+func TestCutOffAlone(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		states := record(c)
+		s := session(t, c)
+		time.Sleep(time.Minute + 700*time.Millisecond) // between two heartbeats
+		if left := time.Until(s.Deadline()); left < timeout/3 || left > timeout {
+			t.Fatalf("%v until the deadline in quiet times, want at least %v", left, timeout/3)
+		}
+		network.Cut()
+		deadline := s.Deadline()
+		<-s.Done()
+		if !near(time.Now(), deadline) {
+			t.Errorf("lost %v from the deadline", time.Since(deadline))
+		}
+		if err := s.Err(); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("the session's error: %v", err)
+		}
+		if _, _, err := s.Get(t.Context(), "/"); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("an operation of a lost session: %v", err)
+		}
+		time.Sleep(time.Minute)
+		network.Heal()
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		if session(t, c).ID() == s.ID() {
+			t.Error("the lost session came back")
+		}
+		if got, want := states.states(), "CONNECTED SUSPENDED LOST CONNECTED "; got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+	})
+}
+
+// While something is kept the deadline lies T/2 ahead at all times.
+func TestKeptSessionHasHalfItsTimeoutAhead(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		release := s.Keep()
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		for range 2000 {
+			time.Sleep(7 * time.Millisecond)
+			if left := time.Until(s.Deadline()); left < timeout/2-time.Millisecond {
+				t.Fatalf("%v until the deadline, want at least %v", left, timeout/2)
+			}
+		}
+		release()
+	})
+}
+
+// The cost of a quiet hour: a heartbeat every T/3, every T/6 while kept.
+func TestHeartbeatsAreCounted(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		count := func() int { return ens.Requests()[testutil.OpSync] }
+		before := count()
+		time.Sleep(time.Hour)
+		if got, want := count()-before, int(time.Hour/(timeout/3)); got < want-2 || got > want+2 {
+			t.Errorf("%d heartbeats in a quiet hour, want about %d", got, want)
+		}
+		release := s.Keep()
+		before = count()
+		time.Sleep(time.Hour)
+		if got, want := count()-before, int(time.Hour/(timeout/6)); got < want-2 || got > want+2 {
+			t.Errorf("%d heartbeats in an hour while kept, want about %d", got, want)
+		}
+		release()
+	})
+}
+
+// The ensemble expires the session while the client is connected: the member
+// closes the connection, the next connect says that it is gone.
+func TestExpiredByTheEnsemble(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		states := record(c)
+		s := session(t, c)
+		lost := make(chan error, 1)
+		if _, err := s.Hold(func(err error) { lost <- err }); err != nil {
+			t.Fatal(err)
+		}
+		must(t, ens.ExpireSession(s.ID()))
+		if err := <-lost; !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("the hold was told %v", err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, want := states.states(), "CONNECTED SUSPENDED LOST CONNECTED "; got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+		all := states.all()
+		if all[2].Session != s.ID() || all[3].Session == s.ID() || all[3].Reconnected() {
+			t.Errorf("the changes name the wrong sessions: %+v", all)
+		}
+	})
+}
+
+// A short disconnect costs nothing: same session, and Reconnected says so.
+func TestShortDisconnectResumes(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		states := record(c)
+		s := session(t, c)
+		holdThroughout(t, s)
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			network.Drop()
+		}
+		time.Sleep(3 * time.Second)
+		if session(t, c).ID() != s.ID() || s.Err() != nil {
+			t.Error("the session changed")
+		}
+		resumed := 0
+		for _, change := range states.all() {
+			if change.Reconnected() {
+				resumed++
+			}
+		}
+		if resumed != 20 {
+			t.Errorf("resumed %d times, want 20", resumed)
+		}
+	})
+}
+
+// A member that accepts connections and stays mute is left after T/3, where the
+// wire client alone would wait 6.67 times the session time-out.
+func TestMuteMemberIsLeft(t *testing.T) {
+	bubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
+		ens.Mute(0)
+		ens.Mute(1)
+		began := time.Now()
+		c, _ := start(t, ens)
+		must(t, c.WaitConnected(within(t, time.Hour)))
+		if took, most := time.Since(began), 2*timeout/3+time.Millisecond; took > most {
+			t.Errorf("two mute members cost %v, want at most %v", took, most)
+		}
+	})
+}
+
+// A member that answers pings but no requests would block every caller for ever.
+// It is left with the session alive, and what waits for an answer is tried again.
+func TestWedgedMemberIsLeft(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		abandoned := 0
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned++ }}))
+		s := session(t, c)
+		holdThroughout(t, s)
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		ens.Wedge(memberOf(t, ens, s.ID()))
+		began := time.Now()
+		if _, _, err := c.Get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > timeout/2+time.Second {
+			t.Errorf("a wedged member cost %v, want at most about %v", took, timeout/2)
+		}
+		if session(t, c).ID() != s.ID() || abandoned != 1 {
+			t.Errorf("same session: %v, connections abandoned: %d", session(t, c).ID() == s.ID(), abandoned)
+		}
+	})
+}
+
+// A follower that is cut off from its leader goes on answering pings and reads
+// for syncLimit ticks. Meanwhile the leader expires the session. Whoever counted
+// those answers would believe; ours leaves for another member in time.
+func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		for memberOf(t, ens, s.ID()) == ens.Leader() { // onto a follower
+			must(t, ens.DropConnections(s.ID()))
+			time.Sleep(time.Second)
+		}
+		holdThroughout(t, s)
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		cut := memberOf(t, ens, s.ID())
+		ens.Isolate(cut)
+		deadline := s.Deadline()
+		for time.Now().Before(deadline.Add(timeout)) {
+			time.Sleep(50 * time.Millisecond)
+			if s.Err() != nil {
+				t.Fatalf("the session was lost: %v", s.Err())
+			}
+		}
+		if memberOf(t, ens, s.ID()) == cut {
+			t.Error("the client stayed with the member that is cut off")
+		}
+	})
+}
+
+// The same where there is nowhere to go: the deadline stands still although the
+// member answers, and the holder knows before the leader expires the session.
+// Connected to Lost, without a Suspended between, is a legal transition.
+func TestDeadlineIsNotFedByPings(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		var refusing atomic.Bool
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if refusing.Load() {
+				return nil, errors.New("refused")
+			}
+			return ens.Dial(network, address, timeout)
+		}))
+		s := session(t, c)
+		for memberOf(t, ens, s.ID()) == ens.Leader() {
+			must(t, ens.DropConnections(s.ID()))
+			time.Sleep(time.Second)
+		}
+		var lostAt time.Time
+		if _, err := s.Hold(func(error) { lostAt = time.Now() }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		cut := memberOf(t, ens, s.ID())
+		ens.Isolate(cut)
+		refusing.Store(true) // the connection to the follower stays; no other can be made
+		deadline := s.Deadline()
+		<-s.Done()
+		synctest.Wait()
+		if want := deadline.Add(-timeout / 10); !near(lostAt, want) {
+			t.Errorf("the hold was lost %v from the stop margin", lostAt.Sub(want))
+		}
+		if !alive(ens, s.ID()) {
+			t.Error("the leader expired the session before the holder knew")
+		}
+	})
+}
+
+// What waits in the wire client when the session expires must never be executed
+// in the next one. The wire client by itself would open a session and do so; here
+// its queue is filled behind the framework's back, while there is no connection.
+func TestNothingQueuedRunsInTheNextSession(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		network.Cut()
+		network.Drop()
+		time.Sleep(10 * time.Millisecond)
+		results := make(chan error, 40)
+		for range cap(results) {
+			go func() {
+				_, err := framework.Wire(s).Create("/stale-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		must(t, ens.ExpireSession(s.ID()))
+		network.Heal()
+		<-s.Done()
+		for range cap(results) {
+			if err := <-results; err == nil {
+				t.Error("a create of the dead session succeeded")
+			}
+		}
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		time.Sleep(time.Minute)
+		if got := ens.Children("/"); len(got) != 1 {
+			t.Errorf("created in the next session: %v", got)
+		}
+	})
+}
+
+// The same through the operations of a session: each says that it is lost, or
+// that its connection was and it may have been applied.
+func TestSentRequestsOfADeadSessionFail(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		network.Cut()
+		results := make(chan error, 40)
+		for range cap(results) {
+			go func() {
+				_, err := s.Create(t.Context(), "/stale-", nil, zk.FlagEphemeral|zk.FlagSequence)
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		must(t, ens.ExpireSession(s.ID()))
+		network.Heal()
+		for range cap(results) {
+			if err := <-results; !errors.Is(err, framework.ErrSessionLost) && !framework.MaybeApplied(err) {
+				t.Errorf("a create of the dead session: %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := ens.Children("/"); len(got) != 1 {
+			t.Errorf("left behind: %v", got)
+		}
+	})
+}
+
+// A session that we gave up is closed at the ensemble as soon as a server can be
+// reached, well before the ensemble would expire it by itself.
+func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithSessionTimeouts(time.Second, time.Hour))
+		c, network := connect(t, ens, framework.WithSessionTimeout(time.Minute))
+		s := session(t, c)
+		network.Cut()
+		<-s.Done()
+		// The ensemble counts from later contact than is proven, so it still has it.
+		if !alive(ens, s.ID()) {
+			t.Fatal("the ensemble was first")
+		}
+		network.Heal()
+		time.Sleep(10 * time.Second)
+		if alive(ens, s.ID()) {
+			t.Error("the lost session is left to stand in the way of others")
+		}
+	})
+}
+
+// Under the strict policy a hold ends with the connection.
+func TestStrictPolicyEndsHoldsAtADisconnect(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		s := session(t, c)
+		lost := make(chan error, 1)
+		if _, err := s.Hold(func(err error) { lost <- err }); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		network.Drop()
+		if err := <-lost; !errors.Is(err, framework.ErrSessionLost) || time.Since(began) > time.Second {
+			t.Errorf("lost after %v: %v", time.Since(began), err)
+		}
+		if s.Err() != nil {
+			t.Error("the session itself was not to be lost")
+		}
+	})
+}
+
+// With a heartbeat that writes, the quorum is proven too.
+func TestProofByWrites(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithProof(framework.ProofWrite))
+		s := session(t, c)
+		release := s.Keep()
+		defer release()
+		time.Sleep(time.Minute)
+		if left := time.Until(s.Deadline()); left < timeout/2-time.Millisecond {
+			t.Errorf("%v until the deadline", left)
+		}
+		if ens.Requests()[testutil.OpMulti] < 50 {
+			t.Errorf("requests: %v", ens.Requests())
+		}
+	})
+}
+
+// Close is idempotent, removes ephemerals at once, and ends all that waits.
+func TestClose(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		states := record(c)
+		if _, err := s.Create(t.Context(), "/e", nil, zk.FlagEphemeral); err != nil {
+			t.Fatal(err)
+		}
+		lost := make(chan error, 1)
+		if _, err := s.Hold(func(err error) { lost <- err }); err != nil {
+			t.Fatal(err)
+		}
+		values, err := c.WatchData(t.Context(), "/e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-values
+		began := time.Now()
+		for range 2 {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if err := <-lost; !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("the hold was told %v", err)
+		}
+		if ens.Exists("/e") || len(ens.Sessions()) != 0 {
+			t.Error("the session is still there")
+		}
+		if v, ok := <-values; ok && !errors.Is(v.Err, framework.ErrClosed) {
+			t.Errorf("the watch ended with %+v", v)
+		}
+		for name, err := range map[string]error{
+			"Get":           second(c.Exists(t.Context(), "/")),
+			"WaitConnected": c.WaitConnected(t.Context()),
+			"session Get":   second(s.Exists(t.Context(), "/")),
+			"Session":       func() error { _, err := c.Session(); return err }(),
+		} {
+			if !errors.Is(err, framework.ErrClosed) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		}
+		if got, want := states.states(), "CONNECTED CLOSED "; got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+		_ = network
+	})
+}
+
+// Close while no server answers must end all the same, and say what it left.
+func TestCloseWithoutAServerIsBounded(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.Client("alone")
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		waiting := make(chan error, 1)
+		go func() {
+			network.Cut()
+			_, _, err := c.Get(t.Context(), "/")
+			waiting <- err
+		}()
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := c.Close(); err == nil {
+			t.Error("Close must say that the session is left to expire")
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if err := <-waiting; !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("what waited ended with %v", err)
+		}
+		if !alive(ens, s.ID()) {
+			t.Error("how could the session be gone?")
+		}
+	})
+}
+
+// holdThroughout holds something that must not be lost before the client closes.
+func holdThroughout(t *testing.T, s *framework.Session) {
+	t.Helper()
+	_, err := s.Hold(func(err error) {
+		if !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("the hold was lost: %v", err)
+		}
+	})
+	must(t, err)
+}
+
+func second[A, B any](_ A, _ B, err error) error { return err }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memberOf is the member that a session is connected to.
+func memberOf(t *testing.T, ens *testutil.Embedded, id int64) int {
+	t.Helper()
+	for _, s := range ens.Sessions() {
+		if s.ID == id {
+			return s.Owner
+		}
+	}
+	t.Fatalf("the ensemble has no session %#x", id)
+	return -1
+}
+
+// alive reports whether the ensemble has the session.
+func alive(ens *testutil.Embedded, id int64) bool {
+	return slices.ContainsFunc(ens.Sessions(), func(s testutil.SessionInfo) bool { return s.ID == id })
+}
