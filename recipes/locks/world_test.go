@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -230,4 +231,19 @@ func equal(t testing.TB, what string, got, want []int) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+// address is a member's.
+func (w *world) address(member int) string { return strings.Split(w.Servers(), ",")[member] }
+
+// owner is the member that a session's client is connected to.
+func (w *world) owner(session int64) int {
+	w.t.Helper()
+	for _, info := range w.Sessions() {
+		if info.ID == session {
+			return info.Owner
+		}
+	}
+	w.t.Fatalf("no session %x", session)
+	return -1
 }
