@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// ensemble is which ensemble to use, and how: the flags that every verb has.
+type ensemble struct {
+	servers        string
+	sessionTimeout time.Duration
+	connectTimeout time.Duration
+	auth           []string
+	verbose        bool
+	tls            struct {
+		on                      bool
+		ca, cert, key, hostname string
+	}
+}
+
+func (e *ensemble) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&e.servers, "servers", "", "the ensemble, host:port,host:port/chroot (default $ZKR_SERVERS, or 127.0.0.1:2181)")
+	flags.DurationVar(&e.sessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session time-out to ask for")
+	flags.DurationVar(&e.connectTimeout, "connect-timeout", 10*time.Second, "how long to wait for a first connection")
+	flags.StringArrayVar(&e.auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password; may be repeated (default $ZKR_AUTH)")
+	flags.BoolVar(&e.tls.on, "tls", false, "speak TLS; implied by the other --tls flags")
+	flags.StringVar(&e.tls.ca, "tls-ca", "", "file of certificates to trust instead of the system's")
+	flags.StringVar(&e.tls.cert, "tls-cert", "", "file with the client's certificate")
+	flags.StringVar(&e.tls.key, "tls-key", "", "file with the client's key")
+	flags.StringVar(&e.tls.hostname, "tls-server-name", "", "name that the servers' certificates are for, where it is not the one in --servers")
+	flags.BoolVar(&e.verbose, "verbose", false, "log what the client does to stderr")
+}
+
+// connect returns a client that is connected. The error is a usage error where the flags are wrong.
+func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
+	opts, err := e.options()
+	if err != nil {
+		return nil, err
+	}
+	if e.connectTimeout <= 0 {
+		return nil, usage("--connect-timeout %v: must be more than 0", e.connectTimeout)
+	}
+	servers := e.serverList()
+	client, err := framework.New(servers, append(opts, more...)...)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	wait, cancel := context.WithTimeout(ctx, e.connectTimeout)
+	defer cancel()
+	if err := client.WaitConnected(wait); err != nil {
+		client.Close() // nothing was done yet: its error would tell nobody anything
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &exit{exitNoEnsemble, fmt.Errorf("no ensemble at %s within %v: %w", servers, e.connectTimeout, err)}
+	}
+	return client, nil
+}
+
+func (e *ensemble) serverList() string {
+	for _, servers := range []string{e.servers, os.Getenv("ZKR_SERVERS")} {
+		if servers != "" {
+			return servers
+		}
+	}
+	return "127.0.0.1:2181"
+}
+
+func (e *ensemble) options() ([]framework.Option, error) {
+	opts := []framework.Option{framework.WithSessionTimeout(e.sessionTimeout)}
+	auth := e.auth
+	if fromEnv := os.Getenv("ZKR_AUTH"); len(auth) == 0 && fromEnv != "" {
+		auth = []string{fromEnv}
+	}
+	for _, a := range auth {
+		scheme, credentials, ok := strings.Cut(a, ":")
+		if !ok || scheme == "" {
+			return nil, usage("--auth: want scheme:credentials") // and do not print a password
+		}
+		opts = append(opts, framework.WithAuth(scheme, []byte(credentials)))
+	}
+	if e.verbose {
+		log, err := zap.NewDevelopment()
+		if err != nil {
+			return nil, failed(err)
+		}
+		opts = append(opts, framework.WithLogger(log))
+	}
+	config, err := e.tlsConfig()
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	if config != nil {
+		opts = append(opts, framework.WithTLS(config))
+	}
+	return opts, nil
+}
+
+// tlsConfig returns nil where TLS is not asked for.
+func (e *ensemble) tlsConfig() (*tls.Config, error) {
+	t := e.tls
+	if !t.on && t.ca == "" && t.cert == "" && t.key == "" && t.hostname == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.hostname}
+	if t.ca != "" {
+		pem, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--tls-ca: no certificate in %s", t.ca)
+		}
+	}
+	if (t.cert == "") != (t.key == "") {
+		return nil, errors.New("--tls-cert and --tls-key go together")
+	}
+	if t.cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+func newInspect(to *ensemble) *cobra.Command {
+	var asJSON, watch bool
+	cmd := &cobra.Command{
+		Use:   "inspect PATH",
+		Short: "Show which recipe uses PATH, who holds and who waits",
+		Long: `Shows what stands at PATH: the recipe, recognised by the names of its znodes, whoever uses it (we, Curator,
+Kazoo, go-zookeeper); its holders, and those who wait, in the order in which they will get it; for each
+the mode, the session, the age, the owner's data and the znode.
+
+--json prints one object a line. --watch goes on and prints again at each change, until it is interrupted.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("want one PATH, not %d", len(args))
+			}
+			if err := framework.ValidatePath(args[0]); err != nil {
+				return usage("%w", err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			print := printText
+			if asJSON {
+				print = printJSON
+			}
+			return catchSignals().endWhile(func(ctx context.Context) error {
+				client, err := to.connect(ctx)
+				if err != nil {
+					return err
+				}
+				defer client.Close() // nothing was changed: nothing can be lost
+				if !watch {
+					s, err := survey(ctx, client, args[0])
+					if err != nil {
+						return notAcquired(err)
+					}
+					return failedIf(print(cmd.OutOrStdout(), s))
+				}
+				return notAcquired(follow(ctx, client, args[0], func(s snapshot) error { return print(cmd.OutOrStdout(), s) }))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again at each change, until interrupted")
+	return cmd
+}
+
+func failedIf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed(err)
+}
+
+// follow shows a snapshot now and after each change, until ctx ends. A change is one of those who stand in line; one of their
+// data shows with the next.
+func follow(ctx context.Context, c *framework.Client, at string, show func(snapshot) error) error {
+	changed := make(chan struct{}, 1)
+	ended := make(chan error, 3)
+	// A semaphore stands in two directories below. To watch them wherever there are none costs two watches and no more.
+	for _, dir := range []string{at, path.Join(at, queueDir), path.Join(at, leaseDir)} {
+		updates, err := c.WatchChildren(ctx, dir)
+		if err != nil {
+			return err
+		}
+		go func() { // ends with ctx, which closes updates
+			for update := range updates {
+				if update.Err != nil {
+					ended <- update.Err
+				}
+				select {
+				case changed <- struct{}{}:
+				default: // one that was not looked at yet stands for this one, too
+				}
+			}
+		}()
+	}
+	var last snapshot
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-ended:
+			return err
+		case <-changed:
+		}
+		s, err := survey(ctx, c, at)
+		if err != nil {
+			return err
+		}
+		if !first && s.same(last) {
+			continue
+		}
+		if err := show(s); err != nil {
+			return err
+		}
+		last = s
+	}
+}
+
+// same reports whether two snapshots show the same line.
+func (s snapshot) same(t snapshot) bool {
+	alike := func(a, b contender) bool { return a.Path == b.Path && a.Holds == b.Holds && a.Data == b.Data }
+	return s.Recipe == t.Recipe && slices.Equal(s.Others, t.Others) &&
+		slices.EqualFunc(s.Holders, t.Holders, alike) && slices.EqualFunc(s.Waiting, t.Waiting, alike)
+}
+
+func printJSON(w io.Writer, s snapshot) error { return json.NewEncoder(w).Encode(s) }
+
+func printText(w io.Writer, s snapshot) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s\n", s.Path, s.headline())
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	row := func(place string, c contender) {
+		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.age(), readable(c.Data), c.name)
+	}
+	for _, c := range s.Holders {
+		row("holds", c)
+	}
+	for i, c := range s.Waiting {
+		row(fmt.Sprintf("waits, %d.", i+1), c)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, name := range s.Others {
+		fmt.Fprintf(&out, "  other: %s\n", readable(name))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (s snapshot) headline() string {
+	if !s.Exists {
+		return "nothing is here (the directories of free locks vanish after a while)"
+	}
+	if s.Recipe == "" {
+		return "no recipe's znodes"
+	}
+	state := "free"
+	if len(s.Holders) == 1 {
+		state = "held"
+	} else if len(s.Holders) > 1 {
+		state = fmt.Sprintf("%d hold", len(s.Holders))
+	}
+	if s.MaxLeases > 0 {
+		state = fmt.Sprintf("%d of %d leases held", len(s.Holders), s.MaxLeases)
+	}
+	line := fmt.Sprintf("%s, %s, %d waiting", s.Recipe, state, len(s.Waiting))
+	if s.Conflict != "" {
+		line += "; CONFLICT: " + s.Conflict
+	}
+	return line
+}
+
+func (c contender) age() time.Duration {
+	return time.Duration(c.AgeSeconds * float64(time.Second)).Round(100 * time.Millisecond)
+}
+
+// readable shows data that anybody may have written without letting it write to the terminal.
+func readable(text string) string {
+	const enough = 60
+	plain := utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	switch {
+	case text == "":
+		return "-"
+	case !plain && len(text) > enough:
+		return fmt.Sprintf("%q...", text[:enough])
+	case !plain:
+		return fmt.Sprintf("%q", text)
+	case utf8.RuneCountInString(text) > enough:
+		return string([]rune(text)[:enough]) + "..."
+	default:
+		return text
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+var passedOn = []os.Signal{os.Interrupt}
+
+func harmless(syscall.Signal) bool { return false }
+
+// job is a command in a process group of its own.
+type job struct {
+	process *os.Process
+	ended   chan struct{} // closed once the command has ended
+	code    int           // its exit code; read after ended
+}
+
+// startJob starts a command with our stdin, stdout and stderr.
+func startJob(program string, args, env []string) (*job, error) {
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	j := &job{process: cmd.Process, ended: make(chan struct{})}
+	go func() { // ends with the command
+		defer close(j.ended)
+		_ = cmd.Wait() // its error is in the exit code
+		j.code = cmd.ProcessState.ExitCode()
+	}()
+	return j, nil
+}
+
+var generateConsoleCtrlEvent = syscall.NewLazyDLL("kernel32.dll").NewProc("GenerateConsoleCtrlEvent")
+
+// signal sends Control-Break: Control-C does not reach a process group of its own.
+func (j *job) signal(os.Signal) {
+	_, _, _ = generateConsoleCtrlEvent.Call(syscall.CTRL_BREAK_EVENT, uintptr(j.process.Pid))
+}
+
+func (j *job) terminate() { j.signal(nil) }
+
+// kill ends the command, and not what it started: Windows has no signal to a group.
+func (j *job) kill() { _ = j.process.Kill() }

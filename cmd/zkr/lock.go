@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+func newLock(to *ensemble) *cobra.Command {
+	h := holder{to: to}
+	cmd := &cobra.Command{
+		Use:   "lock PATH -- CMD [ARG]...",
+		Short: "Run a command while holding the mutex at PATH",
+		Long: `Waits in line for the mutex at PATH, first come first served, runs CMD, and gives the mutex up.
+A Java service that uses Curator's InterProcessMutex on the same path stands in the same line.
+
+` + holderHelp,
+		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
+  zkr lock --try /app/cron -- ./nightly       # 111 if another machine is at it
+  zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy`,
+		Args: h.parse,
+		RunE: func(*cobra.Command, []string) error {
+			return h.run(func(c *framework.Client, path string, data []byte) (recipes.Acquirer, error) {
+				return locks.NewMutex(c, path, locks.WithData(data))
+			})
+		},
+	}
+	h.addFlags(cmd)
+	return cmd
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func newServer() *cobra.Command {
+	var (
+		members int
+		listen  []string
+		config  string
+		tick    time.Duration
+		verbose bool
+	)
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run the embedded ensemble, for development",
+		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks ZooKeeper's protocol and
+keeps everything in memory: it is for development and tests, and nothing survives it.
+
+Several members listen on one address each: on the given ones, or on the ports that follow a single one.
+--config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime, minSessionTimeout,
+maxSessionTimeout and syncLimit. What has no meaning here (dataDir, autopurge, ...) is skipped with a note; what would
+change how clients connect (TLS, authentication, several servers) is refused.`,
+		Example: `  zkr server
+  zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
+  zkr server --config /etc/zookeeper/conf/zoo.cfg`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings := serverSettings{members: members, tick: tick}
+			var err error
+			if config != "" {
+				for _, other := range []string{"members", "listen", "tick"} {
+					if cmd.Flags().Changed(other) {
+						return usage("--config and --%s exclude each other", other)
+					}
+				}
+				var notes []string
+				if settings, notes, err = readZooCfg(config); err != nil {
+					return usage("%w", err)
+				}
+				for _, note := range notes {
+					fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
+				}
+			} else if settings.listen, err = addresses(listen, members); err != nil {
+				return usage("%w", err)
+			}
+			return serve(cmd, settings, verbose)
+		},
+	}
+	cmd.Flags().IntVar(&members, "members", 1, "number of members")
+	cmd.Flags().StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "address to listen on; one for each member, or one for the first")
+	cmd.Flags().StringVar(&config, "config", "", "zoo.cfg to take the settings from")
+	cmd.Flags().DurationVar(&tick, "tick", 2*time.Second, "tickTime: sessions have time-outs of 2 to 20 ticks")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "log what a server would log to stderr")
+	return cmd
+}
+
+// serverSettings are what the embedded ensemble is asked for. Zero values are its own defaults.
+type serverSettings struct {
+	members                int
+	listen                 []string
+	tick                   time.Duration
+	minSession, maxSession time.Duration
+	syncLimit              int
+}
+
+func (s serverSettings) options() []testutil.Option {
+	opts := []testutil.Option{testutil.WithMembers(s.members), testutil.WithListen(s.listen...), testutil.WithTick(s.tick)}
+	if s.minSession != 0 || s.maxSession != 0 {
+		least, most := s.minSession, s.maxSession
+		if least == 0 {
+			least = 2 * s.tick
+		}
+		if most == 0 {
+			most = 20 * s.tick
+		}
+		opts = append(opts, testutil.WithSessionTimeouts(least, most))
+	}
+	if s.syncLimit != 0 {
+		opts = append(opts, testutil.WithSyncLimit(s.syncLimit))
+	}
+	return opts
+}
+
+// serve runs the ensemble until a signal ends it.
+func serve(cmd *cobra.Command, settings serverSettings, verbose bool) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opts := settings.options()
+	if verbose {
+		opts = append(opts, testutil.WithLogger(func(format string, args ...any) {
+			fmt.Fprintf(cmd.ErrOrStderr(), time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+		}))
+	}
+	e, err := testutil.New(opts...)
+	if err != nil {
+		return failed(err)
+	}
+	if err := e.WaitServing(ctx); err == nil {
+		what := "1 member serves"
+		if settings.members > 1 {
+			what = fmt.Sprintf("%d members serve", settings.members)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: %s at %s (in memory, for development)\n", what, e.Servers())
+		<-ctx.Done()
+	}
+	if err := e.Close(); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// addresses gives each member one: its own, or the first one's port and those that follow. Port 0 stays 0: any free one.
+func addresses(listen []string, members int) ([]string, error) {
+	if members < 1 {
+		return nil, fmt.Errorf("--members %d: must be at least 1", members)
+	}
+	if len(listen) != 1 && len(listen) != members {
+		return nil, fmt.Errorf("--listen: %d addresses for %d members", len(listen), members)
+	}
+	var all []string
+	for i := range members {
+		at := listen[min(i, len(listen)-1)]
+		host, portText, err := net.SplitHostPort(at)
+		if err != nil {
+			return nil, fmt.Errorf("--listen %s: want host:port", at)
+		}
+		port, err := strconv.ParseUint(portText, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("--listen %s: no port %q", at, portText)
+		}
+		if len(listen) == 1 && port != 0 {
+			port += uint64(i)
+		}
+		if port > 65535 {
+			return nil, fmt.Errorf("--listen %s: no ports left for %d members", at, members)
+		}
+		all = append(all, net.JoinHostPort(strings.TrimSpace(host), strconv.FormatUint(port, 10)))
+	}
+	return all, nil
+}
