@@ -96,7 +96,7 @@ func (m *member) statLocked(b *strings.Builder, clients bool) {
 	}
 	received, sent, open := m.trafficLocked()
 	fmt.Fprintf(b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\nZxid: %#x\nMode: %s\nNode count: %d\n",
-		received, sent, open, m.outstandingLocked(), m.tree.zxid, m.modeLocked(), len(m.tree.nodes))
+		received, sent, open, m.outstandingLocked(), m.tree.zxid, m.modeLocked(), len(m.tree.nodes)+1)
 }
 
 func (m *member) outstandingLocked() int {

@@ -160,6 +160,9 @@ func (m *member) applyLocked(t *txn) {
 	r := t.request
 	mine := r != nil && r.c != nil && r.member == m && !r.c.dead
 	var results []wire.MultiResult
+	if t.kind == epochEntry && m.lead == nil {
+		return // a follower counts on from what it has, until the first write of the epoch
+	}
 	m.tree.zxid = t.zxid
 	switch {
 	case t.code != wire.OK:

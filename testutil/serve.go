@@ -61,7 +61,7 @@ func newBody(op wire.Op) wire.Message {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		return new(wire.CreateRequest)
-	case wire.OpDelete, wire.OpCheck:
+	case wire.OpDelete:
 		return new(wire.VersionRequest)
 	case wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
 		return new(wire.WatchRequest)
@@ -124,8 +124,8 @@ func (c *conn) executeLocked(r *request) {
 	m := c.m
 	m.e.countLocked(r.op)
 	switch r.op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpCheck,
-		wire.OpMulti, wire.OpSync, wire.OpCloseSession:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
+		wire.OpMulti, wire.OpSync, wire.OpCloseSession, wire.OpReconfig: // reconfig is refused, but as a write
 		c.forwardLocked(r)
 		return
 	case wire.OpAuth:
@@ -140,12 +140,9 @@ func (c *conn) executeLocked(r *request) {
 		}
 		c.readLocked(r)
 		return
-	case wire.OpReconfig:
-		c.replyLocked(r, wire.ReconfigDisabled, nil)
-		return
 	}
 	m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it asks for %v", m.index, c.session, r.op)
-	c.replyLocked(r, wire.Unimplemented, nil)
+	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: -1, Err: wire.Unimplemented}))
 	c.finishLocked()
 }
 
@@ -290,7 +287,7 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 			}
 		}
 		c.replyLocked(r, wire.OK, &wire.MultiResponse{Results: results})
-	case t.code != wire.OK || r.op == wire.OpDelete || r.op == wire.OpCheck:
+	case t.code != wire.OK || r.op == wire.OpDelete:
 		c.replyLocked(r, t.code, nil)
 	case r.op == wire.OpMulti:
 		c.replyLocked(r, wire.OK, &wire.MultiResponse{})

@@ -27,6 +27,9 @@ type znode struct {
 func (n *znode) clientStat() wire.Stat {
 	s := n.stat
 	s.Cversion = 2*s.Cversion - int32(len(n.children))
+	if s.EphemeralOwner == wire.ContainerOwner {
+		s.EphemeralOwner = 0 // clients are not shown what makes a container
+	}
 	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
 	return s
 }
@@ -82,7 +85,7 @@ func newTree(config string) *tree {
 	t.nodes["/zookeeper/quota"], t.nodes["/zookeeper/config"] = &znode{data: []byte{}}, settings
 	root.children = []string{"zookeeper"}
 	system.children = []string{"quota", "config"}
-	settings.at = 1
+	settings.at, settings.stat.Aversion = 1, -1
 	return t
 }
 

@@ -97,6 +97,8 @@ func (p *prep) op(kind wire.Op, body wire.Message) (txnOp, wire.Code) {
 		return p.setACL(body.(*wire.SetACLRequest))
 	case wire.OpCheck:
 		return p.check(body.(*wire.VersionRequest))
+	case wire.OpReconfig:
+		return txnOp{}, wire.ReconfigDisabled
 	}
 	return txnOp{}, wire.Unimplemented
 }
@@ -262,7 +264,15 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 			ops = append(ops, txnOp{kind: wire.OpError, code: wire.RuntimeInconsistency})
 			continue
 		}
-		op, code := p.op(sub.Op, sub.Request)
+		kind := sub.Op
+		if create, ok := sub.Request.(*wire.CreateRequest); ok {
+			// Inside a multi the mode decides what kind of create it is, and what its result looks like.
+			kind = wire.OpCreate
+			if create.Mode == wire.ModeContainer {
+				kind = wire.OpCreate2
+			}
+		}
+		op, code := p.op(kind, sub.Request)
 		if code != wire.OK {
 			failed = code
 			for i := range ops {

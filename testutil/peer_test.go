@@ -1,0 +1,220 @@
+package testutil_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// peer is a client that sends and receives single frames, and writes down what it sees in a form that does not depend on times,
+// session ids or where the transaction numbers began.
+type peer struct {
+	t       *testing.T
+	name    string
+	nc      net.Conn
+	session int64
+	pass    []byte
+	timeout int32
+	xid     int32
+	log     *transcript
+}
+
+// transcript is what the peers of a script have seen, one frame a line.
+type transcript struct {
+	lines    []string
+	base     int64 // transaction numbers are shown relative to it
+	sessions map[int64]string
+}
+
+func (l *transcript) add(format string, args ...any) {
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *transcript) zxid(z int64) string {
+	switch {
+	case z <= 0:
+		return fmt.Sprint(z)
+	case z < l.base:
+		return "old"
+	}
+	return fmt.Sprintf("+%d", z-l.base)
+}
+
+func (l *transcript) stat(s wire.Stat) string {
+	owner := l.sessions[s.EphemeralOwner]
+	if owner == "" {
+		owner = fmt.Sprintf("%#x", s.EphemeralOwner)
+	}
+	return fmt.Sprintf("{c%s m%s p%s v%d cv%d av%d owner %s len %d kids %d}", l.zxid(s.Czxid), l.zxid(s.Mzxid), l.zxid(s.Pzxid),
+		s.Version, s.Cversion, s.Aversion, owner, s.DataLength, s.NumChildren)
+}
+
+// attach sends a connect request and returns the answer, nil if the connection was closed instead.
+func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectResponse {
+	t.Helper()
+	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := nc.Write(wire.AppendFrame(nil, ask)); err != nil {
+		return nil
+	}
+	frame, err := wire.ReadFrame(nc, 16<<20, nil)
+	if err != nil {
+		return nil
+	}
+	answer := new(wire.ConnectResponse)
+	if err := wire.Unmarshal(frame, answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// newPeer opens a connection with a new session.
+func newPeer(t *testing.T, name string, nc net.Conn, timeout time.Duration, log *transcript) *peer {
+	t.Helper()
+	t.Cleanup(func() { nc.Close() })
+	answer := attach(t, nc, &wire.ConnectRequest{Timeout: int32(timeout.Milliseconds()), Password: make([]byte, 16)})
+	if answer == nil || answer.SessionID == 0 {
+		t.Fatalf("%s: no session: %+v", name, answer)
+	}
+	p := &peer{
+		t: t, name: name, nc: nc, session: answer.SessionID, pass: bytes.Clone(answer.Password), timeout: answer.Timeout, log: log,
+	}
+	if log != nil {
+		log.sessions[p.session] = name
+	}
+	return p
+}
+
+// send sends a request without waiting for the answer.
+func (p *peer) send(op wire.Op, body wire.Appender) int32 {
+	p.t.Helper()
+	xid := wire.XidPing
+	if op != wire.OpPing {
+		p.xid++
+		xid = p.xid
+	}
+	p.nc.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) // whoever waits for the answer learns of an error
+	return xid
+}
+
+// next reads one frame: its header and its body.
+func (p *peer) next() (wire.ReplyHeader, []byte, error) {
+	var head wire.ReplyHeader
+	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	frame, err := wire.ReadFrame(p.nc, 16<<20, nil)
+	if err != nil {
+		return head, nil, err
+	}
+	d := wire.NewDecoder(frame)
+	head.Decode(d)
+	return head, frame[len(frame)-d.Len():], d.Err()
+}
+
+// await reads frames up to the reply to xid, and writes all of them down.
+func (p *peer) await(xid int32, op wire.Op, what string) {
+	p.t.Helper()
+	for {
+		head, body, err := p.next()
+		if err != nil {
+			p.log.add("%s %s -> closed", p.name, what)
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				p.t.Errorf("%s %s: no answer", p.name, what)
+			}
+			return
+		}
+		if head.Xid == wire.XidNotification {
+			var event wire.WatcherEvent
+			if err := wire.Unmarshal(body, &event); err != nil {
+				p.t.Fatal(err)
+			}
+			p.log.add("%s event %d state %d %s, zxid %d", p.name, event.Type, event.State, event.Path, head.Zxid)
+			continue
+		}
+		p.log.add("%s %s -> %s", p.name, what, p.describe(op, head, body))
+		if head.Xid != xid {
+			p.t.Errorf("%s %s: the answer has xid %d, not %d", p.name, what, head.Xid, xid)
+		}
+		return
+	}
+}
+
+// do sends a request and reads up to its answer.
+func (p *peer) do(op wire.Op, body wire.Appender) {
+	p.t.Helper()
+	what := op.String()
+	switch m := body.(type) {
+	case nil:
+	case *wire.MultiRequest:
+		for _, o := range m.Ops {
+			what += fmt.Sprintf(" %v%v", o.Op, o.Request)
+		}
+	default:
+		what += strings.ReplaceAll(strings.TrimPrefix(fmt.Sprintf("%q", fmt.Sprint(body)), "&"), p.sessionText(), "session")
+	}
+	what = strings.ReplaceAll(what, "0x", "x")
+	p.await(p.send(op, body), op, what)
+}
+
+func (p *peer) sessionText() string { return fmt.Sprint(p.session) }
+
+func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
+	out := fmt.Sprintf("%s %d", p.log.zxid(head.Zxid), head.Err)
+	if head.Err != wire.OK {
+		if len(body) > 0 {
+			out += fmt.Sprintf(" and a body of %d bytes", len(body))
+		}
+		return out
+	}
+	d := wire.NewDecoder(body)
+	switch op {
+	case wire.OpCreate, wire.OpSync:
+		var m wire.PathResponse
+		m.Decode(d)
+		out += " " + m.Path
+	case wire.OpCreate2, wire.OpCreateContainer:
+		var m wire.CreateResponse
+		m.Decode(d)
+		out += " " + m.Path + " " + p.log.stat(m.Stat)
+	case wire.OpExists, wire.OpSetData, wire.OpSetACL:
+		var m wire.Stat
+		m.Decode(d)
+		out += " " + p.log.stat(m)
+	case wire.OpGetData:
+		var m wire.DataResponse
+		m.Decode(d)
+		out += fmt.Sprintf(" %q nil %t %s", m.Data, m.Data == nil, p.log.stat(m.Stat))
+	case wire.OpGetChildren, wire.OpGetChildren2:
+		m := wire.ChildrenResponse{HasStat: op == wire.OpGetChildren2}
+		m.Decode(d)
+		sort.Strings(m.Children)
+		out += fmt.Sprintf(" %q", m.Children)
+		if m.HasStat {
+			out += " " + p.log.stat(m.Stat)
+		}
+	case wire.OpGetACL:
+		var m wire.ACLResponse
+		m.Decode(d)
+		out += fmt.Sprintf(" %v %s", m.ACL, p.log.stat(m.Stat))
+	case wire.OpMulti:
+		var m wire.MultiResponse
+		m.Decode(d)
+		for _, r := range m.Results {
+			out += fmt.Sprintf(" [%v %d %s", r.Op, r.Err, r.Path)
+			if r.Op == wire.OpSetData || r.Op == wire.OpCreate2 || r.Op == wire.OpCreateContainer {
+				out += " " + p.log.stat(r.Stat)
+			}
+			out += "]"
+		}
+	}
+	if d.Err() != nil {
+		out += " malformed: " + d.Err().Error()
+	} else if d.Len() > 0 {
+		out += fmt.Sprintf(" and %d bytes more", d.Len())
+	}
+	return out
+}
