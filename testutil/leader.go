@@ -148,11 +148,15 @@ func (l *leadership) drainLocked() {
 	l.draining = false
 }
 
+// syncLocked answers a sync once its member has applied what was committed by now. For the clients of another member the leader
+// does not look at the session, so that a sync through a follower succeeds even for one that has moved on: seen on the real one.
 func (l *leadership) syncLocked(r *request) {
-	if code := l.checkLocked(r); code != wire.OK {
-		r.c.replyLocked(r, code, nil)
-		r.c.finishedLocked()
-		return
+	if r.member == l.m {
+		if code := l.checkLocked(r); code != wire.OK {
+			r.c.replyLocked(r, code, nil)
+			r.c.finishedLocked()
+			return
+		}
 	}
 	r.member.syncs = append(r.member.syncs, syncWait{l.m.logged, r})
 	r.member.advanceLocked()
