@@ -1,0 +1,178 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// connect is a client of an ensemble inside the process. A service would call
+// framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
+func connect() (client *framework.Client, stop func()) {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err = framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		_ = client.Close()
+		_ = ens.Close()
+	}
+}
+
+// Work under the lock, by a context that ends when the lock is lost.
+func Example() {
+	client, stop := connect()
+	defer stop()
+
+	mutex, err := locks.NewMutex(client, "/app/lock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = recipes.Do(context.Background(), mutex, func(ctx context.Context, l *recipes.Lease) error {
+		fmt.Println("held:", l.Held())
+		return ctx.Err()
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// held: true
+	// error: <nil>
+}
+
+// A time-out bounds the wait, and not the work.
+func ExampleMutex_Acquire() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	mutex, err := locks.NewMutex(client, "/app/lock", locks.WithData([]byte("host 7")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("somebody else is at it"))
+	lease, err := mutex.Acquire(wait)
+	cancel()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the work's context:", lease.Context().Err())
+
+	// With the lease's context the lock is re-entered, without it is not.
+	inner, err := mutex.Acquire(lease.Context())
+	if err != nil {
+		log.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	_, err = mutex.Acquire(short)
+	fmt.Println(err)
+
+	fmt.Println("inner:", inner.Release(ctx))
+	fmt.Println("outer:", lease.Release(ctx)) // nil: it was held all along
+	// Output:
+	// the work's context: <nil>
+	// locks: acquire /app/lock: context deadline exceeded
+	// inner: <nil>
+	// outer: <nil>
+}
+
+func ExampleMutex_TryAcquire() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	mutex, err := locks.NewMutex(client, "/app/lock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := mutex.TryAcquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = mutex.TryAcquire(ctx)
+	fmt.Println("busy:", errors.Is(err, recipes.ErrBusy))
+	if err := lease.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: busy: true
+}
+
+// Who holds, who waits, and a polite request.
+func ExampleMutex_Revoke() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	mutex, err := locks.NewMutex(client, "/app/lock", locks.WithData([]byte("host 7")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := mutex.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	participants, err := mutex.Participants(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, p := range participants {
+		fmt.Printf("%s holds: %v\n", p.Data, p.Holder)
+		if err := mutex.Revoke(ctx, p); err != nil {
+			log.Fatal(err)
+		}
+	}
+	<-lease.Revoked()
+	fmt.Println("asked to release; held:", lease.Held())
+	fmt.Println("released:", lease.Release(ctx))
+	// Output:
+	// host 7 holds: true
+	// asked to release; held: true
+	// released: <nil>
+}
+
+// A write that is applied only while the lock is held.
+func ExampleMutex_guarded() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	if _, err := client.Create(ctx, "/config", []byte("old"), zk.FlagPersistent); err != nil {
+		log.Fatal(err)
+	}
+	mutex, err := locks.NewMutex(client, "/app/lock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := mutex.Acquire(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	write := func(data string) error {
+		_, err := lease.Multi(ctx, &zk.SetDataRequest{Path: "/config", Data: []byte(data), Version: -1})
+		return err
+	}
+	fmt.Println("while held:", write("new"))
+	if err := lease.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	err = write("stale")
+	fmt.Println("afterwards:", errors.Is(err, recipes.ErrNotHeld))
+	fmt.Println("token sorts as text:", strings.Compare(lease.Token().String(), recipes.Token{}.String()) > 0)
+	// Output:
+	// while held: <nil>
+	// afterwards: true
+	// token sorts as text: true
+}

@@ -1,0 +1,199 @@
+package locks_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+const uuid = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
+
+// Two layouts on one path must not pass each other by.
+func TestAnotherLayoutOnThePath(t *testing.T) {
+	for what, name := range map[string]string{
+		"Curator's read":            uuid + "__READ__0000000003",
+		"Curator's write":           uuid + "__WRIT__0000000003",
+		"the plain read":            uuid + "web-1-R-0000000003",
+		"the plain write":           uuid + "web-1-W-0000000003",
+		"Curator's latch":           uuid + "latch-0000000003",
+		"Curator's semaphore lease": uuid + "lease-0000000003",
+		"Kazoo's lock":              "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__0000000003",
+		"Kazoo's read lock":         "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__rlock__0000000003",
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				a, b := w.client("a"), w.client("b")
+				if err := b.MakePath(t.Context(), lockPath); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := b.Create(t.Context(), lockPath+"/"+name, nil, zk.FlagEphemeral); err != nil {
+					t.Fatal(err)
+				}
+				m := w.mutex(a)
+				_, err := m.Acquire(t.Context())
+				wantErr(t, err, recipes.ErrLayout)
+				if err == nil || !strings.Contains(err.Error(), name) {
+					t.Errorf("error %v does not name the child", err)
+				}
+				_, err = m.TryAcquire(t.Context())
+				wantErr(t, err, recipes.ErrLayout)
+				if left := w.line(1); left[0] != name {
+					t.Errorf("left in line: %v", left)
+				}
+				if err := b.Delete(t.Context(), lockPath+"/"+name, -1); err != nil {
+					t.Fatal(err)
+				}
+				release(t, acquire(t, t.Context(), m))
+				w.empty()
+			})
+		})
+	}
+}
+
+// It comes while one waits.
+func TestAnotherLayoutComesLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		held := acquire(t, t.Context(), w.mutex(a))
+		waiting := acquiring(t.Context(), w.mutex(b))
+		home := acquiring(t.Context(), w.mutex(b))
+		w.line(2)
+		stranger, err := a.Create(t.Context(), lockPath+"/"+uuid+"latch-", nil, zk.FlagEphemeral|zk.FlagSequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, held)
+		wantErr(t, (<-waiting).err, recipes.ErrLayout)
+		wantErr(t, (<-home).err, recipes.ErrLayout)
+		if err := a.Delete(t.Context(), stranger, -1); err != nil {
+			t.Fatal(err)
+		}
+		w.empty()
+	})
+}
+
+// Pitfall 17, 84: children of no known form harm nobody.
+func TestForeignChildrenAreIgnored(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		if err := a.MakePath(t.Context(), lockPath); err != nil {
+			t.Fatal(err)
+		}
+		foreign := []string{"config", "_c_x", "lock", "lock-12", "clock-0000000001", "0000000000", "x-lock-00000000000"}
+		for _, name := range foreign {
+			if _, err := a.Create(t.Context(), lockPath+"/"+name, nil, zk.FlagPersistent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := w.mutex(a)
+		l := acquire(t, t.Context(), m)
+		release(t, l)
+		l, err := m.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+		w.line(len(foreign))
+	})
+}
+
+// A Curator mutex, and go-zookeeper's, stand in the same line.
+func TestOthersOfTheSameLayoutCount(t *testing.T) {
+	for _, prefix := range []string{uuid, "_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-", ""} {
+		inBubble(t, func(t *testing.T, w *world) {
+			a, b := w.client("a"), w.client("b")
+			if err := b.MakePath(t.Context(), lockPath); err != nil {
+				t.Fatal(err)
+			}
+			other, err := b.Create(t.Context(), lockPath+"/"+prefix+"lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := w.mutex(a)
+			waiting := acquiring(t.Context(), m)
+			w.line(2)
+			pending(t, waiting)
+			if err := b.Delete(t.Context(), other, -1); err != nil {
+				t.Fatal(err)
+			}
+			release(t, granted(t, waiting).lease)
+			w.empty()
+		})
+	}
+}
+
+// Pitfall 99: equal numbers, which today's servers give once they have run out.
+func TestEqualNumbersAreTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		if err := b.MakePath(t.Context(), lockPath); err != nil {
+			t.Fatal(err)
+		}
+		// The next number of the directory, taken by name: it counts this create too.
+		twin := fmt.Sprintf("%s/%slock-%010d", lockPath, uuid, 1)
+		if _, err := b.Create(t.Context(), twin, nil, zk.FlagEphemeral); err != nil {
+			t.Fatal(err)
+		}
+		_, err := w.mutex(a).Acquire(t.Context())
+		wantErr(t, err, recipes.ErrExhausted)
+		if err := b.Delete(t.Context(), twin, -1); err != nil {
+			t.Fatal(err)
+		}
+		w.empty()
+	})
+}
+
+// Pitfall 20: the server removes an empty container between its making and the
+// create.
+func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		m := w.mutex(a)
+		w.Latency(5 * time.Millisecond)
+		stop := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 8 {
+				_ = b.Delete(context.Background(), lockPath, -1)
+			}
+			<-stop
+		}()
+		release(t, acquire(t, t.Context(), m))
+		close(stop)
+		<-done
+		w.empty()
+	})
+}
+
+func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		b := w.client("b", framework.WithAuth("digest", []byte("user:password")))
+		acl := zk.DigestACL(zk.PermAll, "user", "password")
+		if err := b.MakePath(t.Context(), "/app"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Create(t.Context(), lockPath, nil, zk.FlagPersistent, acl...); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, err := w.mutex(w.client("a")).Acquire(t.Context())
+		wantErr(t, err, zk.ErrNoAuth)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Acquire took %v", took)
+		}
+		l := acquire(t, t.Context(), w.mutex(b, locks.WithACL(acl...)))
+		synctest.Wait()
+		release(t, l)
+		w.empty()
+	})
+}

@@ -1,0 +1,384 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func set(path, data string) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: path, Data: []byte(data), Version: -1}
+}
+
+func TestMultiIsGuarded(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		for _, path := range []string{"/config", "/state"} {
+			if _, err := b.Create(t.Context(), path, []byte("old"), zk.FlagPersistent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := acquire(t, t.Context(), w.mutex(a))
+		results, err := l.Multi(t.Context(), set("/config", "new"), set("/state", "new"))
+		if err != nil || len(results) != 2 || results[0].Stat == nil {
+			t.Fatalf("Multi: %v, %v", results, err)
+		}
+
+		// An op of one's own that fails is not taken for the guard.
+		results, err = l.Multi(t.Context(), set("/config", "newer"), set("/nothing", ""))
+		if !errors.Is(err, zk.ErrNoNode) || errors.Is(err, recipes.ErrNotHeld) || len(results) != 2 || !errors.Is(results[1].Error, zk.ErrNoNode) {
+			t.Errorf("Multi with a failing op: %v, %v", results, err)
+		}
+		if !l.Held() {
+			t.Error("lost by a failing op")
+		}
+
+		// Pitfall 102: a request to release changes the znode's version.
+		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Multi(t.Context(), set("/state", "revoked")); err != nil {
+			t.Errorf("Multi after a request to release: %v", err)
+		}
+
+		// The znode is gone, and nobody has noticed.
+		if err := b.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Multi(t.Context(), set("/config", "stale"))
+		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		if framework.MaybeApplied(err) {
+			t.Error("nothing was applied")
+		}
+		if data, _ := w.Data("/config"); string(data) != "new" {
+			t.Errorf("/config is %q", data)
+		}
+		synctest.Wait()
+		lost(t, l)
+		wantErr(t, l.Err(), zk.ErrNoNode)
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+
+		w.ResetRequests()
+		_, err = l.Multi(t.Context(), set("/config", "stale"))
+		wantErr(t, err, recipes.ErrNotHeld)
+		if n := w.Requests()[testutil.OpMulti]; n != 0 {
+			t.Error("a multi was sent under a lost lease")
+		}
+		released := acquire(t, t.Context(), w.mutex(a))
+		release(t, released)
+		_, err = released.Multi(t.Context(), set("/config", "stale"))
+		wantErr(t, err, recipes.ErrNotHeld, recipes.ErrReleased)
+		w.empty()
+	})
+}
+
+// A guarded multi of a session that is gone is not executed in the next.
+func TestAMultiAcrossAnExpiry(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		if _, err := a.Create(t.Context(), "/config", []byte("old"), zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, t.Context(), w.mutex(a))
+		w.Client("a").Cut()
+		if err := w.ExpireSession(w.session(a)); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(2*time.Second, w.Client("a").Heal)
+		_, err := l.Multi(t.Context(), set("/config", "stale"))
+		if err == nil || !framework.MaybeApplied(err) {
+			t.Errorf("Multi without an answer: %v", err)
+		}
+		time.Sleep(time.Minute)
+		_, err = l.Multi(t.Context(), set("/config", "stale"))
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		if data, _ := w.Data("/config"); string(data) != "old" {
+			t.Errorf("/config is %q", data)
+		}
+		// Guard's ops fail elsewhere, too.
+		_, err = a.Multi(t.Context(), l.Guard(set("/config", "stale"))...)
+		wantErr(t, err, zk.ErrNoNode)
+		w.empty()
+	})
+}
+
+func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		m := w.mutex(a)
+		l := acquire(t, t.Context(), m)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantErr(t, l.Release(ended), context.Canceled)
+		wantErr(t, l.Err(), recipes.ErrReleased)
+		release(t, acquire(t, t.Context(), w.mutex(b)))
+		release(t, l) // nothing was lost: it was held until its first release
+
+		// While nothing can be sent; it goes on when that is possible again.
+		l = acquire(t, t.Context(), m)
+		w.Client("a").Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
+		// Pitfall 6: who comes next at home does not wait for ever behind it.
+		next := acquiring(t.Context(), m)
+		pending(t, next)
+		w.Client("a").Heal()
+		release(t, granted(t, next).lease)
+		release(t, l)
+		w.empty()
+	})
+}
+
+func TestReleaseIsConcurrent(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		for range 20 {
+			l := acquire(t, t.Context(), m)
+			results := make(chan error)
+			for range 5 {
+				go func() { results <- l.Release(t.Context()) }()
+			}
+			for range 5 {
+				if err := <-results; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		w.empty()
+	})
+}
+
+// The lease is lost while its Release runs: it is not reported as released.
+func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		l := acquire(t, t.Context(), w.mutex(a))
+		w.Client("a").Cut()
+		deadline := l.Deadline()
+		results := make(chan error)
+		go func() { results <- l.Release(t.Context()) }()
+		if at := lost(t, l); !at.Equal(deadline.Add(-margin)) {
+			t.Errorf("lost %v before the deadline", deadline.Sub(at))
+		}
+		// Even if the answer comes after all.
+		w.Client("a").Heal()
+		wantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		wantErr(t, l.Err(), framework.ErrSessionLost)
+		w.empty()
+	})
+}
+
+func TestDo(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		m := w.mutex(a)
+		errWork := errors.New("no work today")
+		do := func(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
+			return recipes.Do(ctx, m, fn)
+		}
+
+		err := do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
+			if held, ok := m.Held(ctx); !ok || held != l {
+				t.Error("fn's context does not carry the lease")
+			}
+			return do(ctx, func(context.Context, *recipes.Lease) error { return nil })
+		})
+		if err != nil {
+			t.Errorf("nested: %v", err)
+		}
+
+		err = do(t.Context(), func(context.Context, *recipes.Lease) error { return errWork })
+		if !errors.Is(err, errWork) || errors.Is(err, recipes.ErrNotHeld) {
+			t.Errorf("a failing fn: %v", err)
+		}
+
+		err = do(t.Context(), func(_ context.Context, l *recipes.Lease) error { return l.Release(t.Context()) })
+		if err != nil {
+			t.Errorf("fn that releases by itself: %v", err)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		err = do(ctx, func(ctx context.Context, _ *recipes.Lease) error {
+			cancel()
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) || len(w.Children(lockPath)) != 0 {
+			t.Errorf("a context cancelled in fn: %v, in line %v", err, w.Children(lockPath))
+		}
+
+		func() {
+			defer func() {
+				if got := recover(); got != "oh" {
+					t.Errorf("recovered %v", got)
+				}
+			}()
+			_ = do(t.Context(), func(context.Context, *recipes.Lease) error { panic("oh") })
+		}()
+		if left := w.Children(lockPath); len(left) > 0 {
+			t.Errorf("after a panic: %v in line", left)
+		}
+
+		// A loss is an error even if fn says nil; fn has a margin to stop.
+		err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
+			w.Client("a").Cut()
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
+			if left := time.Until(l.Deadline()); left != margin {
+				t.Errorf("%v left to stop, want %v", left, margin)
+			}
+			return nil
+		})
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		w.Client("a").Heal()
+
+		busy := acquire(t, t.Context(), w.mutex(w.client("b")))
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = do(ctx, func(context.Context, *recipes.Lease) error {
+			t.Error("fn was called without a lease")
+			return nil
+		})
+		wantErr(t, err, context.DeadlineExceeded)
+		release(t, busy)
+		w.empty()
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		mine := w.mutex(a, locks.WithData([]byte("host a")))
+		theirs := w.mutex(b)
+		for _, early := range []bool{true, false} {
+			l := acquire(t, t.Context(), mine)
+			revoked := make(<-chan struct{})
+			if early {
+				revoked = l.Revoked()
+				synctest.Wait()
+			} else {
+				time.Sleep(time.Second) // its znode is being watched already
+			}
+			all, err := theirs.Participants(t.Context())
+			if err != nil || len(all) != 1 {
+				t.Fatalf("Participants: %v, %v", all, err)
+			}
+			select {
+			case <-revoked:
+				t.Fatal("revoked by nobody")
+			default:
+			}
+			start := time.Now()
+			if err := theirs.Revoke(t.Context(), all[0]); err != nil {
+				t.Fatal(err)
+			}
+			if !early {
+				revoked = l.Revoked()
+			}
+			<-revoked
+			if took := time.Since(start); took != 0 {
+				t.Errorf("asked early %v: heard of it after %v", early, took)
+			}
+			if !l.Held() {
+				t.Error("a request is only that")
+			}
+			release(t, l)
+			wantErr(t, theirs.Revoke(t.Context(), all[0]), zk.ErrNoNode)
+		}
+		if err := theirs.Revoke(t.Context(), recipes.Participant{Path: "/elsewhere/x"}); err == nil {
+			t.Error("revoked at another path")
+		}
+		w.empty()
+	})
+}
+
+// The watch for a request survives a reconnect and a change of other data.
+func TestRevokedAcrossAReconnect(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := acquire(t, t.Context(), w.mutex(a))
+		revoked := l.Revoked()
+		if l.Revoked() != revoked {
+			t.Error("another channel")
+		}
+		time.Sleep(time.Second)
+		if _, err := b.Set(t.Context(), l.Path(), []byte("something else"), -1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.Client("a").Cut()
+		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		w.Client("a").Drop()
+		w.Client("a").Heal()
+		select {
+		case <-revoked:
+		case <-time.After(5 * time.Second):
+			t.Error("the request was missed")
+		}
+		release(t, l)
+		w.empty()
+	})
+}
+
+func TestParticipants(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		m := w.mutex(a, locks.WithData([]byte("host 0")))
+		if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("of a path that does not exist: %v, %v", all, err)
+		}
+		start := time.Now()
+		l := acquire(t, t.Context(), m)
+		var sessions []int64
+		var waiting []<-chan grant
+		for i := 1; i < 4; i++ {
+			time.Sleep(time.Second)
+			c := w.client(fmt.Sprint("client ", i))
+			sessions = append(sessions, w.session(c))
+			waiting = append(waiting, acquiring(t.Context(), w.mutex(c, locks.WithData(fmt.Appendf(nil, "host %d", i)))))
+			w.line(i + 1)
+		}
+		if _, err := a.Create(t.Context(), lockPath+"/notes", nil, zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
+		all, err := m.Participants(t.Context())
+		if err != nil || len(all) != 4 {
+			t.Fatalf("Participants: %v, %v", all, err)
+		}
+		for i, p := range all {
+			since := p.Since.Sub(start.Truncate(time.Millisecond))
+			if p.Holder != (i == 0) || string(p.Data) != fmt.Sprint("host ", i) || p.Mode != recipes.Exclusive ||
+				since < time.Duration(i)*time.Second || since > time.Duration(i)*time.Second+500*time.Millisecond {
+				t.Errorf("participant %d: %+v", i, p)
+			}
+			if i > 0 && p.Session != sessions[i-1] {
+				t.Errorf("participant %d: session %x, want %x", i, p.Session, sessions[i-1])
+			}
+		}
+		if all[0].Path != l.Path() {
+			t.Errorf("the holder's path: %s, want %s", all[0].Path, l.Path())
+		}
+		release(t, l)
+		for _, next := range waiting {
+			release(t, granted(t, next).lease)
+		}
+		if err := a.Delete(t.Context(), lockPath+"/notes", -1); err != nil {
+			t.Error(err)
+		}
+		w.empty()
+	})
+}

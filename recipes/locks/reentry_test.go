@@ -1,0 +1,444 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// What an Acquire does with the context that it is given, while a lease on the
+// lock is held. want is nil for a lease at once, errWaits for a wait in line.
+func TestReentry(t *testing.T) {
+	errWaits := errors.New("it waits in line")
+	type scene struct {
+		t     *testing.T
+		w     *world
+		c     *framework.Client
+		m     *locks.Mutex
+		outer *recipes.Lease
+	}
+	tests := []struct {
+		story string
+		ctx   func(s scene) context.Context
+		mutex func(s scene) recipes.Acquirer // nil: the same
+		want  error
+	}{
+		{
+			story: "the lease's context",
+			ctx:   func(s scene) context.Context { return s.outer.Context() },
+		},
+		{
+			story: "another value of the same lock",
+			ctx:   func(s scene) context.Context { return s.outer.Context() },
+			mutex: func(s scene) recipes.Acquirer { return s.w.mutex(s.c) },
+		},
+		{
+			story: "a context derived from it",
+			ctx: func(s scene) context.Context {
+				ctx, cancel := context.WithTimeout(s.outer.Context(), time.Hour)
+				s.t.Cleanup(cancel)
+				return ctx
+			},
+		},
+		{
+			story: "a context bound to it",
+			ctx: func(s scene) context.Context {
+				ctx, cancel := s.outer.Bind(s.t.Context())
+				s.t.Cleanup(cancel)
+				return ctx
+			},
+		},
+		{
+			story: "a context bound to it and then to a lease on another lock",
+			ctx: func(s scene) context.Context {
+				other, err := locks.NewMutex(s.c, "/app/other")
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				l := acquire(s.t, s.outer.Context(), other)
+				s.t.Cleanup(func() { release(s.t, l) })
+				return l.Context()
+			},
+		},
+		{
+			story: "another goroutine's context",
+			ctx:   func(s scene) context.Context { return s.t.Context() },
+			want:  errWaits,
+		},
+		{
+			story: "the context that the lease was acquired with",
+			ctx:   func(s scene) context.Context { return context.Background() },
+			want:  errWaits,
+		},
+		{
+			story: "another client's lock at the same path",
+			ctx:   func(s scene) context.Context { return s.outer.Context() },
+			mutex: func(s scene) recipes.Acquirer { return s.w.mutex(s.w.client("another")) },
+			want:  errWaits,
+		},
+		{
+			story: "a released lease's context",
+			ctx: func(s scene) context.Context {
+				inner := acquire(s.t, s.outer.Context(), s.m)
+				release(s.t, inner)
+				return context.WithoutCancel(inner.Context())
+			},
+			want: nil, // outer is in the chain too
+		},
+		{
+			story: "a context that carries released leases only",
+			ctx: func(s scene) context.Context {
+				inner := acquire(s.t, s.outer.Context(), s.m) // still holds
+				s.t.Cleanup(func() { release(s.t, inner) })
+				release(s.t, s.outer)
+				return context.WithoutCancel(s.outer.Context())
+			},
+			want: errWaits,
+		},
+		{
+			story: "a released lease's context as it is",
+			ctx: func(s scene) context.Context {
+				release(s.t, s.outer)
+				return s.outer.Context()
+			},
+			want: recipes.ErrReleased,
+		},
+		{
+			story: "a lost lease's context",
+			ctx: func(s scene) context.Context {
+				if err := s.w.ExpireSession(s.w.session(s.c)); err != nil {
+					s.t.Fatal(err)
+				}
+				lost(s.t, s.outer)
+				return s.outer.Context()
+			},
+			want: recipes.ErrNotHeld,
+		},
+		{
+			story: "a lost lease's values",
+			ctx: func(s scene) context.Context {
+				if err := s.w.ExpireSession(s.w.session(s.c)); err != nil {
+					s.t.Fatal(err)
+				}
+				lost(s.t, s.outer)
+				return context.WithoutCancel(s.outer.Context())
+			},
+			want: framework.ErrSessionLost,
+		},
+		{
+			story: "a cancelled context that carries it",
+			ctx: func(s scene) context.Context {
+				ctx, cancel := context.WithCancel(s.outer.Context())
+				cancel()
+				return ctx
+			},
+			want: context.Canceled,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.story, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				c := w.client("a")
+				s := scene{t: t, w: w, c: c, m: w.mutex(c)}
+				s.outer = acquire(t, t.Context(), s.m)
+				ctx := test.ctx(s)
+				var m recipes.Acquirer = s.m
+				if test.mutex != nil {
+					m = test.mutex(s)
+				}
+				wait, cancel := context.WithTimeoutCause(ctx, time.Second, errWaits)
+				defer cancel()
+				w.ResetRequests()
+				l, err := m.Acquire(wait)
+				if (err == nil) != (test.want == nil) {
+					t.Fatalf("Acquire: %v, want %v", err, test.want)
+				}
+				wantErr(t, err, test.want)
+				if err == nil {
+					if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
+						t.Errorf("requests: %v", got)
+					}
+					if l.Path() != s.outer.Path() || l.Token() != s.outer.Token() || !l.Held() {
+						t.Errorf("got %s %v, want the outer's %s %v", l.Path(), l.Token(), s.outer.Path(), s.outer.Token())
+					}
+					release(t, l)
+				}
+				if s.outer.Held() {
+					release(t, s.outer)
+				}
+			})
+		})
+	}
+}
+
+// Leases are released in any order; the znode goes with the last.
+func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		orders := [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}}
+		for _, order := range orders {
+			outer := acquire(t, t.Context(), m)
+			middle := acquire(t, outer.Context(), m)
+			leases := []*recipes.Lease{outer, middle, acquire(t, middle.Context(), m)}
+			for i, which := range order {
+				if !w.Exists(outer.Path()) {
+					t.Errorf("order %v: the znode is gone before release %d", order, i)
+				}
+				if !leases[which].Held() {
+					t.Errorf("order %v: lease %d is not held before release %d", order, which, i)
+				}
+				release(t, leases[which])
+				release(t, leases[which]) // again: nothing
+				if leases[which].Held() || leases[which].Context().Err() == nil {
+					t.Errorf("order %v: lease %d is held after its release", order, which)
+				}
+				wantErr(t, leases[which].Err(), recipes.ErrReleased)
+				wantErr(t, context.Cause(leases[which].Context()), recipes.ErrReleased)
+			}
+			if w.Exists(outer.Path()) {
+				t.Errorf("order %v: the znode outlives the last lease", order)
+			}
+			for i, l := range leases {
+				select {
+				case <-l.Lost():
+					t.Errorf("order %v: lease %d says lost", order, i)
+				default:
+				}
+			}
+		}
+		w.empty()
+	})
+}
+
+// A nested lease that was released does not hear of a later loss.
+func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		m := w.mutex(c)
+		outer := acquire(t, t.Context(), m)
+		inner := acquire(t, outer.Context(), m)
+		held := acquire(t, outer.Context(), m)
+		release(t, inner)
+		if err := w.ExpireSession(w.session(c)); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, outer)
+		lost(t, held)
+		wantErr(t, inner.Err(), recipes.ErrReleased)
+		release(t, inner)
+		wantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		wantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
+		w.empty()
+	})
+}
+
+// Pitfall 101: two goroutines under one outer lease exclude each other on an inner
+// lock.
+func TestSiblingsUnderOneLeaseExcludeEachOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		outer := acquire(t, t.Context(), w.mutex(c))
+		other, err := locks.NewMutex(c, "/app/other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := acquire(t, outer.Context(), other)
+		two := acquiring(outer.Context(), other)
+		time.Sleep(time.Second)
+		pending(t, two)
+		release(t, one)
+		release(t, granted(t, two).lease)
+		release(t, outer)
+		w.empty()
+	})
+}
+
+func TestOwnersReenter(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		mine, other := recipes.NewOwner(), recipes.NewOwner()
+		ctx := recipes.WithOwner(t.Context(), mine)
+		outer := acquire(t, ctx, m)
+		if l, ok := m.Held(ctx); !ok || l != outer {
+			t.Errorf("Held: %v, %v", l, ok)
+		}
+		inner := acquire(t, ctx, m)
+		release(t, outer) // the owner has the inner one still
+		again := acquire(t, ctx, m)
+		waiting := acquiring(recipes.WithOwner(t.Context(), other), m)
+		pending(t, waiting)
+		if _, ok := m.Held(recipes.WithOwner(t.Context(), other)); ok {
+			t.Error("held by an owner who waits")
+		}
+		release(t, inner)
+		pending(t, waiting)
+		release(t, again)
+		release(t, granted(t, waiting).lease)
+		if _, ok := m.Held(ctx); ok {
+			t.Error("held after the last release")
+		}
+		release(t, acquire(t, ctx, m))
+		w.empty()
+	})
+}
+
+// An owner that has lost its lease must not go on as if nothing had happened; once
+// it has released it, it can.
+func TestAnOwnerHearsOfItsLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		m := w.mutex(c)
+		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
+		l := acquire(t, ctx, m)
+		if err := w.ExpireSession(w.session(c)); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, l)
+		if err := c.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.Acquire(ctx)
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		_, err = m.TryAcquire(ctx)
+		wantErr(t, err, recipes.ErrNotHeld)
+		wantErr(t, l.Release(ctx), recipes.ErrNotHeld)
+		release(t, acquire(t, ctx, m))
+		w.empty()
+	})
+}
+
+// A time-out for the wait does not end the work; values go on.
+func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		type key struct{}
+		m := w.mutex(w.client("a"))
+		wait, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Second)
+		l := acquire(t, wait, m)
+		bound, unbind := l.Bind(wait)
+		defer unbind()
+		cancel()
+		synctest.Wait()
+		if l.Context().Err() != nil || l.Context().Value(key{}) != "value" {
+			t.Errorf("context: %v, value %v", l.Context().Err(), l.Context().Value(key{}))
+		}
+		if bound.Err() == nil {
+			t.Error("a bound context goes on after the one it was made of")
+		}
+		if got, ok := m.Held(l.Context()); !ok || got != l {
+			t.Errorf("Held: %v, %v", got, ok)
+		}
+		if _, ok := m.Held(t.Context()); ok {
+			t.Error("held by a context that carries nothing")
+		}
+		bound, unbind = l.Bind(t.Context())
+		defer unbind()
+		release(t, l)
+		synctest.Wait()
+		wantErr(t, context.Cause(bound), recipes.ErrReleased)
+		late, unbind := l.Bind(t.Context())
+		defer unbind()
+		wantErr(t, context.Cause(late), recipes.ErrReleased)
+		w.empty()
+	})
+}
+
+func TestTryAcquire(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+		l, err := a.TryAcquire(t.Context()) // where there is no directory yet
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := a.TryAcquire(l.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, again)
+
+		_, err = a.TryAcquire(t.Context()) // busy at home
+		wantErr(t, err, recipes.ErrBusy)
+		w.ResetRequests()
+		for range 10 {
+			_, err = b.TryAcquire(t.Context()) // busy elsewhere
+			wantErr(t, err, recipes.ErrBusy)
+		}
+		if want := "locks: acquire /app/lock: it would have to wait"; err == nil || err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+		// It looks before it joins: a list each time, and nothing else.
+		got := without(w.Requests(), testutil.OpSync)
+		if got[testutil.OpGetChildren2] != 10 || len(got) != 1 {
+			t.Errorf("requests of 10 tries: %v", got)
+		}
+		waiting := acquiring(t.Context(), b)
+		w.line(2)
+		_, err = b.TryAcquire(t.Context()) // somebody waits at home
+		wantErr(t, err, recipes.ErrBusy)
+		release(t, l)
+		release(t, granted(t, waiting).lease)
+
+		w.ResetRequests()
+		l, err = b.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := w.total(); n > 4 {
+			t.Errorf("requests of one that got it: %v", w.Requests())
+		}
+		release(t, l)
+		w.empty()
+	})
+}
+
+// Somebody else joins between the look and the create: the try withdraws.
+func TestATryThatComesSecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+		release(t, acquire(t, t.Context(), a))
+		var first *recipes.Lease
+		free := make(chan struct{})
+		hits := w.once(testutil.OpCreate, testutil.Hold(free))
+		tried := make(chan error)
+		go func() {
+			_, err := b.TryAcquire(t.Context())
+			tried <- err
+		}()
+		synctest.Wait()
+		if hits.Load() != 1 {
+			t.Fatal("the create was not held back")
+		}
+		// Who waits at home behind a try goes on in its place.
+		home := acquiring(t.Context(), b)
+		first = acquire(t, t.Context(), a)
+		close(free)
+		wantErr(t, <-tried, recipes.ErrBusy)
+		w.line(2)
+		pending(t, home)
+		release(t, first)
+		release(t, granted(t, home).lease)
+		w.empty()
+	})
+}
+
+func TestErrorsNameWhatWasDone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		l := acquire(t, t.Context(), w.mutex(c))
+		if err := w.ExpireSession(w.session(c)); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, l)
+		err := l.Release(t.Context())
+		if err == nil || !strings.HasPrefix(err.Error(), "recipes: release /app/lock: not held: session lost") {
+			t.Errorf("error %q", err)
+		}
+	})
+}
