@@ -2,7 +2,9 @@ package framework_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +25,12 @@ func bubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil
 	})
 }
 
+var clients atomic.Int64 // numbers them, over all tests
+
 // start makes a client, through its own network, that is closed with the test.
 func start(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*framework.Client, *testutil.ClientNet) {
 	t.Helper()
-	network := ens.Client(t.Name() + time.Now().String())
+	network := ens.Client(fmt.Sprint("client ", clients.Add(1)))
 	opts = append([]framework.Option{framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial)}, opts...)
 	c, err := framework.New(ens.Servers(), opts...)
 	if err != nil {

@@ -75,7 +75,7 @@ func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, err
 
 // MakePath makes path, and whatever is missing above it, as containers, so that
 // they vanish some time after their last child has. It costs one request if path
-// exists, and two more for each level that is missing.
+// exists or only path is missing, and two more for each level above it that is.
 func (c *Client) MakePath(ctx context.Context, path string) error {
 	return c.scope().makePath(ctx, path)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a attempt) error {
 		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
-		path := join(p.dir, "_c_"+p.id+"-"+name)
+		path := join(p.dir, protectedPrefix+p.id+"-"+name)
 		var err error
 		made, err = p.create(ctx, path, data, flags, acl, a.budget)
 		return err
@@ -120,7 +121,7 @@ func (p *protected) create(ctx context.Context, path string, data []byte, flags 
 	select {
 	case l := <-lists:
 		s.sweep(p.dir, l.names)
-		if _, own := split(made.Path); contains(l.names, own) {
+		if _, own := split(made.Path); slices.Contains(l.names, own) {
 			made.Children, made.Stat = l.names, l.stat
 		}
 		return made, nil
@@ -186,16 +187,19 @@ func (p *protected) find(ctx context.Context, budget backoff.BackOff) (listing, 
 		return listing{}, "", err
 	}
 	for _, name := range names {
-		if strings.Contains(name, p.id) {
+		if idOf(name) == p.id {
 			return listing{names, stat}, join(p.dir, name), nil
 		}
 	}
 	return listing{}, "", nil
 }
 
-// condemn remembers an id that was given up, and hunts for it: at once, and
-// again until a late arrival has become unlikely. Whoever lists the directory in
-// this session helps.
+// hunts is how often a condemned id is looked for, at growing intervals that add
+// up to about 80 session time-outs.
+const hunts = 8
+
+// condemn remembers an id that was given up, and hunts for it, at once and for a
+// long while. Whoever lists the directory in this session helps.
 func (s *session) condemn(dir, id string) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -212,14 +216,15 @@ func (s *session) condemn(dir, id string) {
 	again := s.timeout / 3
 	s.core.tasks.Go(func() { // begun before the session is over: Close waits for it
 		p := protected{session: s, dir: dir, id: id}
-		for range 4 {
+		for range hunts {
 			_, path, err := p.find(context.Background(), nil)
 			if err == nil && path != "" {
-				return // the sweep of the list has seen it too
+				return // the sweep of that list has seen it too
 			}
 			if !s.rest(again) {
 				return
 			}
+			again *= 2
 		}
 	})
 	s.mu.Unlock()
@@ -229,16 +234,14 @@ func (s *session) condemn(dir, id string) {
 func (s *session) sweep(dir string, names []string) {
 	s.mu.Lock()
 	var found []string
-	for id := range s.condemned[dir] {
+	if ids := s.condemned[dir]; len(ids) > 0 {
 		for _, name := range names {
-			if strings.Contains(name, id) {
+			id := idOf(name)
+			if _, ok := ids[id]; ok {
 				found = append(found, name)
-				delete(s.condemned[dir], id)
+				delete(ids, id)
 			}
 		}
-	}
-	if len(s.condemned[dir]) == 0 {
-		delete(s.condemned, dir)
 	}
 	s.mu.Unlock()
 	for _, name := range found {
@@ -312,14 +315,20 @@ func (s *session) forgetFrame(path string) {
 	delete(s.awaited, path)
 }
 
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
+// protectedPrefix begins the name of a znode that was created in protected mode;
+// the id follows, and a dash.
+const protectedPrefix = "_c_"
+
+// idOf is the id in a protected name, empty if there is none.
+func idOf(name string) string {
+	rest, ok := strings.CutPrefix(name, protectedPrefix)
+	if !ok || len(rest) < idLen {
+		return ""
 	}
-	return false
+	return rest[:idLen]
 }
+
+const idLen = 36
 
 // newID is a random UUID in the form that Curator uses.
 func newID() string {

@@ -1,0 +1,142 @@
+package framework_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Everything that is created has the client's ACL, parents and contenders too,
+// and the credentials come before all else, on every connection and session.
+func TestAuthAndACL(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		secret := zk.DigestACL(zk.PermAll, "app", "pw")
+		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")), framework.WithACL(secret...))
+		stranger, _ := connect(t, ens)
+		must(t, c.MakePath(t.Context(), "/app/locks"))
+		for range 3 {
+			made, err := session(t, c).CreateAndList(t.Context(), "/app/locks", "lock-", nil, sequential)
+			must(t, err)
+			for _, path := range []string{"/app", "/app/locks", made.Path} {
+				if _, _, err := c.Get(t.Context(), path); err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+				if _, _, err := stranger.Get(t.Context(), path); !errors.Is(err, zk.ErrNoAuth) {
+					t.Errorf("a stranger reads %s: %v", path, err)
+				}
+			}
+			if err := stranger.MakePath(t.Context(), "/app/locks/x"); !errors.Is(err, zk.ErrNoAuth) {
+				t.Errorf("a stranger makes znodes: %v", err)
+			}
+			network.Drop()
+			time.Sleep(time.Second)
+		}
+		must(t, ens.ExpireSession(session(t, c).ID()))
+		time.Sleep(10 * time.Second)
+		if _, _, err := c.Get(t.Context(), "/app"); err != nil {
+			t.Errorf("in the next session: %v", err)
+		}
+	})
+}
+
+// Credentials that the ensemble rejects end whatever waits, with an error that
+// says so, instead of an endless silence.
+func TestRejectedCredentials(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := start(t, ens, framework.WithAuth("nonsense", []byte("x")))
+		if err := c.WaitConnected(within(t, time.Hour)); !errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("WaitConnected: %v", err)
+		}
+		if _, _, err := c.Get(t.Context(), "/"); !errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("Get: %v", err)
+		}
+	})
+}
+
+// A connection that breaks while credentials are presented again wedges the wire
+// client for good, if it hears of the failed write.
+func TestBreakWhileAuthenticating(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")))
+		s := session(t, c)
+		for _, action := range []testutil.Action{testutil.DropBefore(), testutil.DropAfter(), testutil.Delay(time.Second)} {
+			stop := once(ens, testutil.OpAuth, action)
+			network.Drop()
+			time.Sleep(4 * time.Second)
+			stop()
+			if _, _, err := c.Get(t.Context(), "/"); err != nil || s.Err() != nil {
+				t.Fatalf("after %+v: %v, session %v", action, err, s.Err())
+			}
+		}
+	})
+}
+
+// TLS over the connections of the ensemble, the server's end of it in the dialer.
+func TestTLS(t *testing.T) {
+	certificate, pool := selfSigned(t, "member0")
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory())
+		dial := func(network, address string, limit time.Duration) (net.Conn, error) {
+			inner, err := ens.Dial(network, address, limit)
+			if err != nil {
+				return nil, err
+			}
+			client, server := net.Pipe()
+			secured := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate}})
+			for _, way := range [][2]net.Conn{{inner, secured}, {secured, inner}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1])
+					way[0].Close()
+					way[1].Close()
+				}()
+			}
+			return client, nil
+		}
+		c, err := framework.New(ens.Servers(), framework.WithDialer(dial), framework.WithTLS(&tls.Config{RootCAs: pool}))
+		must(t, err)
+		if _, _, err := c.Get(within(t, time.Minute), "/"); err != nil {
+			t.Errorf("over TLS: %v", err)
+		}
+		must(t, c.Close())
+
+		distrustful, err := framework.New(ens.Servers(), framework.WithDialer(dial), framework.WithTLS(&tls.Config{}))
+		must(t, err)
+		err = distrustful.WaitConnected(within(t, 5*time.Second))
+		var unknown x509.UnknownAuthorityError
+		if !errors.As(err, &unknown) {
+			t.Errorf("an unknown authority must be what WaitConnected says: %v", err)
+		}
+		must(t, distrustful.Close())
+	})
+}
+
+func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	parsed, err := x509.ParseCertificate(der)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}

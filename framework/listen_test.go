@@ -1,0 +1,96 @@
+package framework_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A listener that is slow, and one that panics, harm nobody: the others and the
+// client go on, and they themselves get every change in order.
+func TestListenersDoNotHarmEachOther(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		quick := record(c)
+		var slow, panicked []framework.State
+		c.Listen(func(change framework.StateChange) {
+			slow = append(slow, change.To)
+			time.Sleep(10 * time.Second)
+		})
+		c.Listen(func(change framework.StateChange) {
+			panicked = append(panicked, change.To)
+			panic("a bug of the user's")
+		})
+		for range 100 {
+			network.Drop()
+			time.Sleep(3 * time.Second)
+		}
+		if n := len(quick.all()); n != 201 {
+			t.Errorf("the quick one got %d changes, want 201", n)
+		}
+		must(t, c.Close())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(slow) != 202 || len(panicked) != 202 {
+			t.Errorf("%d and %d changes, want 202 each, CLOSED included", len(slow), len(panicked))
+		}
+		for i, s := range slow[1:] {
+			want := []framework.State{framework.Suspended, framework.Connected}[i%2]
+			if i == 200 {
+				want = framework.Closed
+			}
+			if s != want {
+				t.Fatalf("change %d is %v, want %v", i+1, s, want)
+			}
+		}
+	})
+}
+
+// stop ends the calls, may be called twice and from the listener itself; one that
+// listens after Close gets Closed.
+func TestListenerStops(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		var calls atomic.Int32
+		var stop func()
+		ready := make(chan struct{})
+		stop = c.Listen(func(framework.StateChange) {
+			<-ready
+			calls.Add(1)
+			stop()
+		})
+		close(ready)
+		synctest.Wait()
+		stop()
+		network.Drop()
+		time.Sleep(3 * time.Second)
+		if got := calls.Load(); got != 1 {
+			t.Errorf("called %d times", got)
+		}
+		must(t, c.Close())
+		late := record(c)
+		if got := late.states(); got != "CLOSED " {
+			t.Errorf("after Close a listener hears %q", got)
+		}
+	})
+}
+
+// WaitConnected must not return before State says so.
+func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		for range 50 {
+			network.Drop()
+			time.Sleep(time.Microsecond)
+			must(t, c.WaitConnected(t.Context()))
+			if s := c.State(); s != framework.Connected {
+				t.Fatalf("WaitConnected returned in state %v", s)
+			}
+			time.Sleep(3 * time.Second)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package framework_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// Bad input is an error of the constructor that names it.
+func TestNewRejectsBadInput(t *testing.T) {
+	for _, tt := range []struct {
+		name, servers string
+		opt           framework.Option
+		want          string
+	}{
+		{"no servers", "", nil, `servers ""`},
+		{"only separators", ",,", nil, `servers ",,"`},
+		{"a bad port", "a:port", nil, `"port"`},
+		{"a relative chroot part", "a/x/../y", nil, `chroot: path "/x/../y"`},
+		{"a chroot that ends with a slash", "a/x/", nil, `chroot: path "/x/"`},
+		{"no session time-out", "a", framework.WithSessionTimeout(0), "session time-out 0s"},
+		{"a negative session time-out", "a", framework.WithSessionTimeout(-time.Second), "session time-out -1s"},
+		{"an overlong session time-out", "a", framework.WithSessionTimeout(1000 * time.Hour), "session time-out 1000h"},
+		{"a negative margin", "a", framework.WithStopMargin(-1), "stop margin -1ns"},
+		{"a margin beyond a third", "a", framework.WithStopMargin(4 * time.Second), "stop margin 4s"},
+		{"a negative tick", "a", framework.WithServerTick(-1), "server tick"},
+		{"a tick beyond half the time-out", "a", framework.WithServerTick(6 * time.Second), "server tick 6s"},
+		{"no retry policy", "a", framework.WithRetry(nil), "retry policy"},
+		{"no logger", "a", framework.WithLogger(nil), "logger"},
+		{"an empty ACL", "a", framework.WithACL(), "ACL"},
+		{"an unknown proof", "a", framework.WithProof(7), "proof 7"},
+		{"an unknown error policy", "a", framework.WithErrorPolicy(7), "error policy 7"},
+		{"credentials without a scheme", "a", framework.WithAuth("", nil), "auth"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var opts []framework.Option
+			if tt.opt != nil {
+				opts = append(opts, tt.opt)
+			}
+			c, err := framework.New(tt.servers, opts...)
+			if err == nil {
+				c.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "framework: ") {
+				t.Errorf("error %q, want one that has %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestNamespaceRejectsBadNames(t *testing.T) {
+	c, err := framework.New("127.0.0.1:1")
+	must(t, err)
+	defer c.Close()
+	for _, name := range []string{"", "/a", "a/", "a//b", "..", "a/./b"} {
+		if _, err := c.Namespace(name); err == nil || !strings.Contains(err.Error(), "namespace") {
+			t.Errorf("Namespace(%q): %v", name, err)
+		}
+	}
+	for _, path := range []string{"", "a", "/a/", "/a//b"} {
+		if _, _, err := c.Get(t.Context(), path); err == nil || !strings.Contains(err.Error(), "path") {
+			t.Errorf("Get(%q): %v", path, err)
+		}
+	}
+}
+
+func FuzzNew(f *testing.F) {
+	f.Add("a:1,b/c")
+	f.Add("[::1]:2181")
+	f.Fuzz(func(t *testing.T, servers string) {
+		c, err := framework.New(servers, framework.WithDialer(refuse))
+		if err == nil {
+			c.Close()
+		} else if !strings.HasPrefix(err.Error(), "framework: servers ") {
+			t.Errorf("error %q does not say what is wrong", err)
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func refuse(string, string, time.Duration) (net.Conn, error) { return nil, os.ErrDeadlineExceeded }
+
+// once applies an action to the first request of a kind.
+func once(ens *testutil.Embedded, op testutil.Op, action testutil.Action) (stop func()) {
+	var done atomic.Bool
+	return ens.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == op && done.CompareAndSwap(false, true) {
+			return action
+		}
+		return testutil.Pass()
+	})
+}
+
+func TestOperations(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		ctx := t.Context()
+		path, err := c.Create(ctx, "/a", []byte("1"), zk.FlagPersistent)
+		if err != nil || path != "/a" {
+			t.Fatalf("Create: %q, %v", path, err)
+		}
+		data, stat, err := c.Get(ctx, "/a")
+		if err != nil || string(data) != "1" || stat.Version != 0 {
+			t.Fatalf("Get: %q, %+v, %v", data, stat, err)
+		}
+		if _, err := c.Set(ctx, "/a", []byte("2"), 7); !errors.Is(err, zk.ErrBadVersion) || framework.MaybeApplied(err) {
+			t.Errorf("Set with another version: %v", err)
+		}
+		if stat, err = c.Set(ctx, "/a", []byte("2"), 0); err != nil || stat.Version != 1 {
+			t.Errorf("Set: %+v, %v", stat, err)
+		}
+		if path, err = c.Create(ctx, "/a/s-", nil, zk.FlagEphemeral|zk.FlagSequence); err != nil || path != "/a/s-0000000000" {
+			t.Errorf("sequential Create: %q, %v", path, err)
+		}
+		names, stat, err := c.Children(ctx, "/a")
+		if err != nil || !slices.Equal(names, []string{"s-0000000000"}) || stat.NumChildren != 1 {
+			t.Errorf("Children: %v, %+v, %v", names, stat, err)
+		}
+		if found, _, err := c.Exists(ctx, "/b"); found || err != nil {
+			t.Errorf("Exists: %v, %v", found, err)
+		}
+		must(t, c.Sync(ctx, "/a"))
+		if err := c.Delete(ctx, "/a", -1); !errors.Is(err, zk.ErrNotEmpty) {
+			t.Errorf("Delete of a parent: %v", err)
+		}
+		if err := c.Delete(ctx, "/b", -1); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("Delete of nothing: %v", err)
+		}
+		responses, err := c.Multi(ctx, &zk.DeleteRequest{Path: path, Version: -1}, &zk.DeleteRequest{Path: "/a", Version: -1},
+			&zk.CreateRequest{Path: "/c", Data: []byte("x")})
+		if err != nil || len(responses) != 3 || responses[2].String != "/c" {
+			t.Errorf("Multi: %+v, %v", responses, err)
+		}
+		responses, err = c.Multi(ctx, &zk.CreateRequest{Path: "/d"}, &zk.CheckVersionRequest{Path: "/nothing", Version: -1})
+		if !errors.Is(err, zk.ErrNoNode) || ens.Exists("/d") || len(responses) != 2 {
+			t.Errorf("a Multi that fails: %+v, %v", responses, err)
+		}
+		if _, err := c.Multi(ctx, "what"); err == nil {
+			t.Error("a Multi of nonsense was accepted")
+		}
+		acl, _, err := c.GetACL(ctx, "/c")
+		if err != nil || len(acl) != 1 || acl[0].Scheme != "world" {
+			t.Errorf("GetACL: %+v, %v", acl, err)
+		}
+		if got, want := errorText(c.Delete(ctx, "/b", -1)), "delete /b: zk: node does not exist"; got != want {
+			t.Errorf("error %q, want %q", got, want)
+		}
+	})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Under a chroot and a namespace every operation speaks of its own paths.
+func TestChrootAndNamespace(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.Client("chrooted")
+		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial))
+		must(t, err)
+		defer root.Close()
+		c, err := root.Namespace("locks")
+		must(t, err)
+		ctx := t.Context()
+		must(t, c.MakePath(ctx, "/a/b"))
+		if !ens.Exists("/apps/one/locks/a/b") {
+			t.Fatalf("tree:\n%s", ens.Tree())
+		}
+		if path, err := c.Create(ctx, "/a/b/s-", nil, zk.FlagSequence); err != nil || path != "/a/b/s-0000000000" {
+			t.Errorf("Create: %q, %v", path, err)
+		}
+		if path, err := root.Create(ctx, "/locks/x", nil, 0); err != nil || path != "/locks/x" {
+			t.Errorf("Create: %q, %v", path, err)
+		}
+		ops := []any{&zk.CreateRequest{Path: "/y"}}
+		for range 2 { // the caller's ops stay as they are
+			if r, err := c.Multi(ctx, ops...); err == nil && r[0].String != "/y" || err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Errorf("Multi: %+v, %v", r, err)
+			}
+		}
+		s := session(t, c)
+		made, err := s.CreateAndList(ctx, "/a/b", "lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
+		if err != nil || !ens.Exists("/apps/one/locks"+made.Path) || len(made.Children) != 2 {
+			t.Errorf("CreateAndList: %+v, %v", made, err)
+		}
+		values, err := c.WatchData(ctx, "/y")
+		must(t, err)
+		<-values
+		if _, err := c.Set(ctx, "/y", []byte("new"), -1); err != nil {
+			t.Error(err)
+		}
+		if v := <-values; string(v.Data) != "new" {
+			t.Errorf("watched %+v", v)
+		}
+		if got := c.Resolve("/y"); got != "/apps/one/locks/y" {
+			t.Errorf("Resolve: %s", got)
+		}
+		if names, _, err := c.Children(ctx, "/"); err != nil || len(names) != 3 {
+			t.Errorf("Children of the root: %v, %v", names, err)
+		}
+	})
+}
+
+// Parents are containers, made from the lower end, so that an ancestor that
+// nobody may touch is no obstacle; and plain znodes where the ensemble has none.
+func TestMakePath(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		ctx := t.Context()
+		if _, err := c.Create(ctx, "/top", nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(ctx, "/top/app", nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.SetACL(ctx, "/top", zk.WorldACL(0), -1); err != nil {
+			t.Fatal(err)
+		}
+		must(t, c.MakePath(ctx, "/top/app/x/y"))
+		must(t, c.MakePath(ctx, "/top/app/x/y"))
+		if got := ens.Requests()[testutil.OpCreateContainer]; got != 3+1 {
+			t.Errorf("%d requests for two levels missing, and then none; want 3+1", got)
+		}
+		if err := c.MakePath(ctx, "/top/other"); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("below what is closed: %v", err)
+		}
+		time.Sleep(10 * time.Minute)
+		if !ens.Exists("/top/app/x/y") {
+			t.Error("a container that was never used is gone")
+		}
+		var asked atomic.Int32
+		stop := ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateContainer {
+				asked.Add(1)
+				return testutil.Fail(testutil.CodeUnimplemented)
+			}
+			return testutil.Pass()
+		})
+		defer stop()
+		must(t, c.MakePath(ctx, "/old/server"))
+		must(t, c.MakePath(ctx, "/old/server/still"))
+		if got := asked.Load(); got != 1 {
+			t.Errorf("the ensemble was asked %d times for what it does not have", got)
+		}
+		if !ens.Exists("/old/server/still") {
+			t.Errorf("tree:\n%s", ens.Tree())
+		}
+	})
+}
+
+// One budget bounds an operation while no server answers, and ctx bounds it too.
+func TestOperationsAreBounded(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
+		network.Cut()
+		for name, op := range map[string]func(ctx context.Context) error{
+			"get":  func(ctx context.Context) error { return second(c.Get(ctx, "/")) },
+			"make": func(ctx context.Context) error { return c.MakePath(ctx, "/a/b/c/d") },
+			"wait": func(ctx context.Context) error { _, err := c.AwaitSession(ctx); return err },
+		} {
+			began := time.Now()
+			if err := op(t.Context()); !errors.Is(err, zk.ErrNoServer) {
+				t.Errorf("%s without a server: %v", name, err)
+			}
+			if took := time.Since(began); took != 5*time.Second {
+				t.Errorf("%s: a budget of 5 pauses of 1s lasted %v", name, took)
+			}
+			began = time.Now()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errors.New("the user went away"))
+			err := op(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, context.Cause(ctx)) {
+				t.Errorf("%s: %v, want the context's error and its cause", name, err)
+			}
+			if took := time.Since(began); took != 2*time.Second {
+				t.Errorf("%s: a context of 2s lasted %v", name, took)
+			}
+			cancel()
+		}
+	})
+}
+
+// An operation that is under way when its context ends returns at once, although
+// the wire client's call goes on.
+func TestContextEndsAnOperationUnderWay(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		release := make(chan struct{})
+		defer once(ens, testutil.OpCreate, testutil.Hold(release))()
+		began := time.Now()
+		_, err := c.Create(within(t, time.Second), "/late", nil, 0)
+		if !errors.Is(err, context.DeadlineExceeded) || !framework.MaybeApplied(err) || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v, maybe applied: %v", time.Since(began), err, framework.MaybeApplied(err))
+		}
+		close(release)
+		time.Sleep(time.Second)
+		if !ens.Exists("/late") {
+			t.Error("and so it was, for instance; it just was not known")
+		}
+	})
+}
+
+// What a lost answer means depends on the operation.
+func TestLostAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		op     testutil.Op
+		action testutil.Action
+		do     func(ctx context.Context, c *framework.Client) error
+		want   error
+		maybe  bool
+		tree   string
+	}{
+		{"a read is repeated", testutil.OpGetData, testutil.DropAfter(), func(ctx context.Context, c *framework.Client) error {
+			return second(c.Get(ctx, "/a"))
+		}, nil, false, "/a\n"},
+		{"a delete that finds nothing has succeeded", testutil.OpDelete, testutil.DropAfter(), func(ctx context.Context, c *framework.Client) error {
+			return c.Delete(ctx, "/a", -1)
+		}, nil, false, ""},
+		{"a delete that was not executed is repeated", testutil.OpDelete, testutil.DropBefore(), func(ctx context.Context, c *framework.Client) error {
+			return c.Delete(ctx, "/a", 0)
+		}, nil, false, ""},
+		{"a versioned set that meets another version is ambiguous", testutil.OpSetData, testutil.DropAfter(), func(ctx context.Context, c *framework.Client) error {
+			_, err := c.Set(ctx, "/a", nil, 0)
+			return err
+		}, zk.ErrBadVersion, true, "/a\n"},
+		{"a create that finds its znode is ambiguous", testutil.OpCreate, testutil.DropAfter(), func(ctx context.Context, c *framework.Client) error {
+			_, err := c.Create(ctx, "/b", nil, 0)
+			return err
+		}, zk.ErrNodeExists, true, "/a\n/b\n"},
+		{"a sequential create is not repeated", testutil.OpCreate, testutil.DropAfter(), func(ctx context.Context, c *framework.Client) error {
+			_, err := c.Create(ctx, "/s-", nil, zk.FlagSequence)
+			return err
+		}, zk.ErrConnectionClosed, true, "/a\n/s-0000000001\n"},
+		{"a multi is not repeated", testutil.OpMulti, testutil.DropBefore(), func(ctx context.Context, c *framework.Client) error {
+			_, err := c.Multi(ctx, &zk.CreateRequest{Path: "/b"})
+			return err
+		}, zk.ErrConnectionClosed, true, "/a\n"},
+		{"an answer that is no answer is repeated", testutil.OpDelete, testutil.Fail(testutil.CodeThrottled), func(ctx context.Context, c *framework.Client) error {
+			return c.Delete(ctx, "/a", -1)
+		}, nil, false, ""},
+		{"so is one whose session has moved", testutil.OpDelete, testutil.Fail(testutil.CodeSessionMoved), func(ctx context.Context, c *framework.Client) error {
+			return c.Delete(ctx, "/a", -1)
+		}, nil, false, ""},
+		{"and one that timed out", testutil.OpDelete, testutil.Fail(testutil.CodeOperationTimeout), func(ctx context.Context, c *framework.Client) error {
+			return c.Delete(ctx, "/a", -1)
+		}, nil, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				_, err := c.Create(t.Context(), "/a", nil, 0)
+				must(t, err)
+				defer once(ens, tt.op, tt.action)()
+				err = tt.do(t.Context(), c)
+				if !errors.Is(err, tt.want) || framework.MaybeApplied(err) != tt.maybe {
+					t.Errorf("error %v, maybe applied %v; want %v, %v", err, framework.MaybeApplied(err), tt.want, tt.maybe)
+				}
+				if got := ens.Tree(); got != tt.tree {
+					t.Errorf("tree %q, want %q", got, tt.tree)
+				}
+			})
+		})
+	}
+}
+
+// Names are the dialer's to resolve, at every attempt.
+func TestDialerGetsNamesEachTime(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var dialed atomic.Int32
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if address != "member0:2181" || limit <= 0 || limit > timeout/3 {
+				t.Errorf("dialed %s within %v", address, limit)
+			}
+			dialed.Add(1)
+			return ens.Dial(network, address, limit)
+		}))
+		for range 5 {
+			must(t, ens.DropConnections(session(t, c).ID()))
+			time.Sleep(3 * time.Second)
+		}
+		if got := dialed.Load(); got != 6 {
+			t.Errorf("dialed %d times, want 6", got)
+		}
+	})
+}
+
+// Metrics hear of requests, retries and states.
+func TestObserver(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var requests, retried, states atomic.Int32
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
+			Request: func(op string, took time.Duration, err error) {
+				if op == "get" {
+					requests.Add(1)
+				}
+			},
+			Retried:      func(op string, err error) { retried.Add(1) },
+			StateChanged: func(framework.StateChange) { states.Add(1) },
+		}))
+		defer once(ens, testutil.OpGetData, testutil.DropBefore())()
+		if _, _, err := c.Get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		if requests.Load() != 2 || retried.Load() != 1 || states.Load() != 3 {
+			t.Errorf("%d requests, %d retries, %d states; want 2, 1, 3", requests.Load(), retried.Load(), states.Load())
+		}
+	})
+}
+
+func TestAttach(t *testing.T) {
+	c, err := framework.New("127.0.0.1:1", framework.WithDialer(refuse))
+	must(t, err)
+	defer c.Close()
+	view, err := c.Namespace("a")
+	must(t, err)
+	type key struct{}
+	made := 0
+	for _, c := range []*framework.Client{c, view, c} {
+		if got := c.Attach(key{}, func() any { made++; return made }); got != 1 {
+			t.Errorf("attached %v", got)
+		}
+	}
+	if made != 1 {
+		t.Errorf("made %d times", made)
+	}
+}

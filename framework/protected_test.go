@@ -1,0 +1,258 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const sequential = zk.FlagEphemeral | zk.FlagSequence
+
+// contender makes a protected znode below /lock, and the directory if need be.
+func contender(ctx context.Context, s *framework.Session) (framework.Created, error) {
+	made, err := s.CreateAndList(ctx, "/lock", "lock-", []byte("me"), sequential)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = s.MakePath(ctx, "/lock"); err == nil {
+			made, err = s.CreateAndList(ctx, "/lock", "lock-", []byte("me"), sequential)
+		}
+	}
+	return made, err
+}
+
+// The list travels with the create: two requests, one round trip.
+func TestCreateAndListIsOneRoundTrip(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		ens.Latency(100 * time.Millisecond)
+		time.Sleep(time.Second)
+		ens.ResetRequests()
+		began := time.Now()
+		made, err := contender(t.Context(), s)
+		must(t, err)
+		if took := time.Since(began); took != 200*time.Millisecond {
+			t.Errorf("took %v, want one round trip of 200ms", took)
+		}
+		requests := ens.Requests()
+		if requests[testutil.OpCreate] != 1 || requests[testutil.OpGetChildren2] != 1 {
+			t.Errorf("requests: %v", requests)
+		}
+		own := strings.TrimPrefix(made.Path, "/lock/")
+		if !strings.HasPrefix(own, "_c_") || !strings.HasSuffix(own, "-lock-0000000000") || len(own) != len("_c_-lock-0000000000")+36 {
+			t.Errorf("name %s", own)
+		}
+		if !slices.Equal(made.Children, []string{own}) || made.Stat == nil || made.Stat.Pzxid == 0 {
+			t.Errorf("list %v, stat %+v", made.Children, made.Stat)
+		}
+		if data, _ := ens.Data(made.Path); string(data) != "me" {
+			t.Errorf("data %q", data)
+		}
+	})
+}
+
+// A create whose answer is lost succeeded: it is found again by its id, in this
+// session, and stands in line once.
+func TestCreateSurvivesALostAnswer(t *testing.T) {
+	for name, action := range map[string]testutil.Action{
+		"executed":     testutil.DropAfter(),
+		"not executed": testutil.DropBefore(),
+		"moved":        testutil.Fail(testutil.CodeSessionMoved),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				s := session(t, c)
+				must(t, s.MakePath(t.Context(), "/lock"))
+				defer once(ens, testutil.OpCreate, action)()
+				made, err := contender(t.Context(), s)
+				must(t, err)
+				time.Sleep(time.Minute)
+				if got := ens.Children("/lock"); len(got) != 1 || "/lock/"+got[0] != made.Path || made.Children == nil && name == "executed" {
+					t.Errorf("in line: %v; returned %+v", got, made)
+				}
+				if session(t, c).ID() != s.ID() {
+					t.Error("the session changed")
+				}
+			})
+		})
+	}
+}
+
+// The list's answer alone is lost: the create has succeeded, and says that the
+// line must be listed again.
+func TestListThatIsLostIsNoError(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		defer once(ens, testutil.OpGetChildren2, testutil.DropAfter())()
+		made, err := contender(t.Context(), s)
+		must(t, err)
+		if made.Children != nil || made.Stat != nil || !ens.Exists(made.Path) {
+			t.Errorf("returned %+v", made)
+		}
+	})
+}
+
+// Whenever the caller leaves, and whatever happens to the request, nothing of it
+// stays in line while the session lives on.
+func TestCancelledCreateLeavesNothing(t *testing.T) {
+	for name, action := range map[string]func(release chan struct{}) testutil.Action{
+		"request held":           func(r chan struct{}) testutil.Action { return testutil.Hold(r) },
+		"answer held":            func(r chan struct{}) testutil.Action { return testutil.HoldReply(r) },
+		"dropped after":          func(chan struct{}) testutil.Action { return testutil.DropAfter() },
+		"late":                   func(chan struct{}) testutil.Action { return testutil.Delay(3 * time.Second) },
+		"late on a lost channel": func(chan struct{}) testutil.Action { return testutil.Delay(30 * time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens)
+				s := session(t, c)
+				must(t, s.MakePath(t.Context(), "/lock"))
+				release := make(chan struct{})
+				defer once(ens, testutil.OpCreate, action(release))()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if name == "late on a lost channel" {
+					go network.Drop() // the request is executed on a connection that is gone
+				}
+				began := time.Now()
+				if _, err := contender(ctx, s); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Millisecond {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+				time.Sleep(time.Second)
+				close(release)
+				time.Sleep(2 * time.Minute)
+				if got := ens.Children("/lock"); len(got) != 0 {
+					t.Errorf("left in line: %v", got)
+				}
+				if s.Err() != nil {
+					t.Errorf("the session was lost: %v", s.Err())
+				}
+			})
+		})
+	}
+}
+
+// A create that was given up and arrives very late, when nobody hunts for it any
+// more, is removed by whoever lists the directory in that session.
+func TestCondemnedIdIsRemovedByAnyList(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		defer once(ens, testutil.OpCreate, testutil.Delay(10*time.Minute))()
+		go func() {
+			time.Sleep(time.Millisecond)
+			network.Drop()
+		}()
+		made, err := contender(t.Context(), s) // the second try succeeds
+		must(t, err)
+		time.Sleep(11 * time.Minute)
+		if got := ens.Children("/lock"); len(got) != 2 {
+			t.Skipf("the ensemble did not execute the late create: %v", got)
+		}
+		if _, _, err := c.Children(t.Context(), "/lock"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := ens.Children("/lock"); len(got) != 1 || "/lock/"+got[0] != made.Path {
+			t.Errorf("in line: %v, ours is %s", got, made.Path)
+		}
+	})
+}
+
+// Cancelled at a random instant, a thousand times, with requests and answers lost
+// at random: nothing stays, and the session lives.
+func TestRandomCancels(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		ens.Latency(time.Millisecond)
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		release := s.Keep()
+		defer release()
+		must(t, s.MakePath(t.Context(), "/lock"))
+		var mu sync.Mutex
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Op == testutil.OpCreateSession || rnd.IntN(40) != 0 {
+				return testutil.Pass()
+			}
+			return []testutil.Action{testutil.DropBefore(), testutil.DropAfter(), testutil.Delay(5 * time.Millisecond)}[rnd.IntN(3)]
+		})()
+		var wg sync.WaitGroup
+		var made atomic.Int32
+		for range 1000 {
+			mu.Lock()
+			patience := time.Duration(rnd.IntN(5000)) * time.Microsecond
+			mu.Unlock()
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if created, err := contender(ctx, s); err == nil {
+					made.Add(1)
+					s.Discard(created.Path)
+				}
+			})
+			time.Sleep(500 * time.Microsecond)
+		}
+		wg.Wait()
+		if n := made.Load(); n == 0 || n == 1000 {
+			t.Errorf("%d of 1000 succeeded: the test has no bite", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := ens.Children("/lock"); len(got) != 0 {
+			t.Errorf("left in line: %v", got)
+		}
+		if s.Err() != nil {
+			t.Errorf("the session was lost: %v", s.Err())
+		}
+	})
+}
+
+// Discard goes on until the znode is gone, whatever the network does, and gives
+// up what it may not remove.
+func TestDiscard(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		for i := range 20 {
+			_, err := s.Create(t.Context(), fmt.Sprintf("/lock/%d", i), nil, zk.FlagEphemeral)
+			must(t, err)
+		}
+		network.Cut()
+		for i := range 20 {
+			s.Discard(fmt.Sprintf("/lock/%d", i))
+			s.Discard(fmt.Sprintf("/lock/%d", i))
+		}
+		s.Discard("/lock/never-there")
+		time.Sleep(time.Second)
+		network.Drop()
+		network.Heal()
+		time.Sleep(3 * time.Second)
+		if got := ens.Children("/lock"); len(got) != 0 {
+			t.Errorf("still there: %v", got)
+		}
+		if got := ens.Requests()[testutil.OpDelete]; got > 2*21 {
+			t.Errorf("%d deletes for 20 znodes", got)
+		}
+	})
+}
