@@ -98,7 +98,7 @@ func TestListThatIsLostIsNoError(t *testing.T) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakePath(t.Context(), "/lock"))
-		defer once(ens, testutil.OpGetChildren2, testutil.DropAfter())()
+		defer once(ens, testutil.OpGetChildren2, testutil.Fail(testutil.CodeOperationTimeout))()
 		made, err := contender(t.Context(), s)
 		must(t, err)
 		if made.Children != nil || made.Stat != nil || !ens.Exists(made.Path) {
