@@ -46,7 +46,6 @@ func (h *holder) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&h.wait, "wait", 0, "how long to wait in line at most (default: without end)")
 	flags.BoolVar(&h.try, "try", false, "do not wait: 111 at once if it is not free")
 	flags.DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session time-out")
-	cmd.MarkFlagsMutuallyExclusive("wait", "try")
 }
 
 // parse checks everything that can be checked before anything is done: a command that does not exist should not stand in line.
@@ -64,8 +63,13 @@ func (h *holder) parse(cmd *cobra.Command, args []string) error {
 	if err := framework.ValidatePath(h.path); err != nil {
 		return usage("%w", err)
 	}
-	if cmd.Flags().Changed("wait") && h.wait <= 0 {
+	if waits := cmd.Flags().Changed("wait"); waits && h.try {
+		return usage("--wait and --try exclude each other")
+	} else if waits && h.wait <= 0 {
 		return usage("--wait %v: must be more than 0; --try does not wait", h.wait)
+	}
+	if h.to.sessionTimeout <= 0 {
+		return usage("--session-timeout %v: must be more than 0", h.to.sessionTimeout)
 	}
 	if h.graceSet = cmd.Flags().Changed("grace"); !h.graceSet {
 		h.grace = min(defaultGrace, h.to.sessionTimeout/5)

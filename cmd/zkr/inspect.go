@@ -21,8 +21,9 @@ import (
 func newInspect(to *ensemble) *cobra.Command {
 	var asJSON, watch bool
 	cmd := &cobra.Command{
-		Use:   "inspect PATH",
-		Short: "Show which recipe uses PATH, who holds and who waits",
+		DisableFlagsInUseLine: true,
+		Use:                   "inspect [flags] PATH",
+		Short:                 "Show which recipe uses PATH, who holds and who waits",
 		Long: `Shows what stands at PATH: the recipe, recognised by the names of its znodes, whoever uses it (we, Curator,
 Kazoo, go-zookeeper); its holders, and those who wait, in the order in which they will get it; for each
 the mode, the session, the age, the owner's data and the znode.
@@ -152,6 +153,9 @@ func printText(w io.Writer, s snapshot) error {
 func (s snapshot) headline() string {
 	if !s.Exists {
 		return "nothing is here (the directories of free locks vanish after a while)"
+	}
+	if s.Recipe == "" && len(s.Others) == 0 {
+		return "free, nobody waits"
 	}
 	if s.Recipe == "" {
 		return "no recipe's znodes"

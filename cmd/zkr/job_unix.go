@@ -46,8 +46,13 @@ func startJob(program string, args, env []string) (*job, error) {
 		err := cmd.Start()
 		if err == nil {
 			j.group = cmd.Process.Pid
-			j.terminal = terminalGroup() == syscall.Getpgrp()
-			j.giveTerminal()
+			if terminalGroup() == syscall.Getpgrp() {
+				// From here on we are a background group, which would be stopped for what giveTerminal and takeTerminal do.
+				// The command has been started: it does not inherit this.
+				signal.Ignore(syscall.SIGTTOU)
+				j.terminal = true
+				j.giveTerminal()
+			}
 		}
 		started <- err
 		if err == nil {
@@ -111,12 +116,10 @@ func (j *job) giveTerminal() {
 	}
 }
 
-// takeTerminal takes it back. We are a background group by now, which may do that only while it ignores SIGTTOU.
+// takeTerminal takes it back.
 func (j *job) takeTerminal() {
 	if j.terminal {
-		signal.Ignore(syscall.SIGTTOU)
 		setTerminalGroup(syscall.Getpgrp())
-		signal.Reset(syscall.SIGTTOU)
 	}
 }
 

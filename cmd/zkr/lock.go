@@ -11,8 +11,9 @@ import (
 func newLock(to *ensemble) *cobra.Command {
 	h := holder{to: to}
 	cmd := &cobra.Command{
-		Use:   "lock PATH -- CMD [ARG]...",
-		Short: "Run a command while holding the mutex at PATH",
+		DisableFlagsInUseLine: true,
+		Use:                   "lock [flags] PATH -- CMD [ARG]...",
+		Short:                 "Run a command while holding the mutex at PATH",
 		Long: `Waits in line for the mutex at PATH, first come first served, runs CMD, and gives the mutex up.
 A Java service that uses Curator's InterProcessMutex on the same path stands in the same line.
 

@@ -25,8 +25,9 @@ func newServer() *cobra.Command {
 		verbose bool
 	)
 	cmd := &cobra.Command{
-		Use:   "server",
-		Short: "Run the embedded ensemble, for development",
+		DisableFlagsInUseLine: true,
+		Use:                   "server [flags]",
+		Short:                 "Run the embedded ensemble, for development",
 		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks ZooKeeper's protocol and
 keeps everything in memory: it is for development and tests, and nothing survives it.
 

@@ -37,7 +37,7 @@ func (s *signals) endWhile(wait func(context.Context) error) error {
 			select {
 			case sig := <-s.arrived:
 				if n, ok := sig.(syscall.Signal); ok && !harmless(n) {
-					end(&exit{exitSignal + int(n), fmt.Errorf("ended by a signal while waiting: %v", sig)})
+					end(&exit{exitSignal + int(n), fmt.Errorf("ended by a signal: %v", sig)})
 				}
 			case <-over:
 				return

@@ -1,0 +1,123 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
+)
+
+// target is an ensemble to run zkr against.
+type target struct {
+	servers string
+	freeze  func(t *testing.T) // nothing answers any more, and no connection breaks
+}
+
+// onEach runs a test against every kind of ensemble.
+func onEach(t *testing.T, test func(t *testing.T, e target)) {
+	t.Run("zkr server", func(t *testing.T) {
+		parallel(t)
+		test(t, startServer(t))
+	})
+	t.Run("zkr server with 3 members", func(t *testing.T) {
+		parallel(t)
+		test(t, startServer(t, "--members", "3"))
+	})
+	t.Run("real standalone", func(t *testing.T) { test(t, startReal(t, 1)) })
+	t.Run("real with 3 members", func(t *testing.T) { test(t, startReal(t, 3)) })
+}
+
+var serving = regexp.MustCompile(`serves? at (\S+) `)
+
+// startServer starts `zkr server` on ports of its own choice, with sessions of 400ms to 4s.
+func startServer(t *testing.T, args ...string) target {
+	t.Helper()
+	p := start(t, append([]string{"server", "--listen", "127.0.0.1:0", "--tick", "200ms"}, args...)...)
+	p.prints(t, "serve")
+	p.prints(t, "\n")
+	match := serving.FindStringSubmatch(p.text())
+	if match == nil {
+		t.Fatalf("zkr server says %q", p.text())
+	}
+	return target{match[1], func(t *testing.T) { p.signal(t, syscall.SIGSTOP) }}
+}
+
+func startReal(t *testing.T, members int) target {
+	t.Helper()
+	e := apache.Start(t, members)
+	return target{e.Servers(), func(t *testing.T) {
+		for i := range members {
+			if err := e.Pause(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}}
+}
+
+// args puts the flags that all verbs need in front.
+func (e target) args(verb string, args ...string) []string {
+	return append([]string{verb, "--servers", e.servers, "--session-timeout", "4s"}, args...)
+}
+
+// client returns a client of the test's own.
+func (e target) client(t *testing.T) *framework.Client {
+	t.Helper()
+	c, err := framework.New(e.servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// line returns the names in line at path, in order.
+func line(t *testing.T, c *framework.Client, path string) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.Sync(ctx, path); err != nil {
+		t.Fatal(err)
+	}
+	children, _, err := c.Children(ctx, path)
+	if err != nil {
+		return nil // nobody has come yet
+	}
+	contenders, _ := layout.Line(children, layout.CuratorLock)
+	var names []string
+	for _, contender := range contenders {
+		names = append(names, contender.Name)
+	}
+	return names
+}
+
+func (e target) inLine(t *testing.T, c *framework.Client, path string, want int) {
+	t.Helper()
+	eventually(t, "the line has its length", func() bool { return len(line(t, c, path)) == want })
+}
+
+// within fails the test when something took longer than it may, by more than a slow machine explains.
+func within(t *testing.T, what string, took, limit time.Duration) {
+	t.Helper()
+	const slack = 2 * time.Second
+	if took > limit+slack {
+		t.Errorf("%s took %v, more than %v", what, took, limit)
+	}
+}
+
+func contents(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(text)), "\n")
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const someID = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
+
+// TestInspectKnowsEveryLayout: whoever made the znodes.
+func TestInspectKnowsEveryLayout(t *testing.T) {
+	const kazooID = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
+	for _, test := range []struct {
+		name     string
+		data     string
+		children []string
+		headline string
+		holds    []string
+		waits    []string
+	}{
+		{name: "nobody", headline: "free, nobody waits"},
+		{
+			name: "mutex", children: []string{someID + "lock-0000000002", someID + "lock-0000000001"},
+			headline: "mutex, held, 1 waiting",
+			holds:    []string{someID + "lock-0000000001"}, waits: []string{someID + "lock-0000000002"},
+		},
+		{
+			name: "mutex at the wrap", children: []string{someID + "lock--2147483648", someID + "lock-2147483647"},
+			headline: "mutex, held, 1 waiting",
+			holds:    []string{someID + "lock-2147483647"}, waits: []string{someID + "lock--2147483648"},
+		},
+		{
+			name:     "readers share, and wait behind a waiting writer",
+			children: []string{"a-R-0000000001", "b-R-0000000002", "c-W-0000000003", "d-R-0000000004"},
+			headline: "read/write lock, 2 hold, 2 waiting",
+			holds:    []string{"a-R-0000000001", "b-R-0000000002"}, waits: []string{"c-W-0000000003", "d-R-0000000004"},
+		},
+		{
+			name:     "a writer and the read that came out of it",
+			children: []string{someID + "__WRIT__0000000001", someID + "__READ__0000000001", someID + "__READ__0000000002", someID + "__WRIT__0000000003"},
+			headline: "read/write lock (Curator), 2 hold, 2 waiting",
+			holds:    []string{someID + "__WRIT__0000000001", someID + "__READ__0000000001"}, waits: []string{someID + "__READ__0000000002", someID + "__WRIT__0000000003"},
+		},
+		{
+			name: "latch", children: []string{someID + "latch-0000000000"},
+			headline: "leader latch (Curator), held, 0 waiting", holds: []string{someID + "latch-0000000000"},
+		},
+		{
+			name: "Kazoo's lock", children: []string{kazooID + "__lock__0000000000"},
+			headline: "lock (Kazoo), held, 0 waiting", holds: []string{kazooID + "__lock__0000000000"},
+		},
+		{
+			name: "Kazoo's read/write lock", children: []string{kazooID + "__lock__0000000001", kazooID + "__rlock__0000000000"},
+			headline: "read/write lock (Kazoo), held, 1 waiting",
+			holds:    []string{kazooID + "__rlock__0000000000"}, waits: []string{kazooID + "__lock__0000000001"},
+		},
+		{
+			name: "semaphore", data: "2",
+			children: []string{
+				"locks", "leases", "leases/" + someID + "lease-0000000007", "leases/" + someID + "lease-0000000003",
+				"locks/" + someID + "lock-0000000009", "locks/" + someID + "lock-0000000008",
+			},
+			headline: "semaphore, 2 of 2 leases held, 2 waiting",
+			holds:    []string{someID + "lease-0000000003", someID + "lease-0000000007"},
+			waits:    []string{someID + "lock-0000000008", someID + "lock-0000000009"},
+		},
+		{
+			name: "a conflict", children: []string{someID + "lock-0000000001", someID + "latch-0000000002"},
+			headline: "mutex, held, 1 waiting; CONFLICT: ",
+			holds:    []string{someID + "lock-0000000001"}, waits: []string{someID + "latch-0000000002"},
+		},
+		{name: "foreign", children: []string{"config"}, headline: "no recipe's znodes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := testutil.Start(t)
+			client := dial(t, e)
+			at := "/inspected"
+			for i, znode := range slices.Concat([]string{""}, test.children) {
+				data, flags := "", int32(0)
+				if i == 0 {
+					data = test.data
+				} else if strings.Contains(znode, "-0") || strings.Contains(znode, "_0") {
+					data, flags = "owner of "+path.Base(znode), zk.FlagEphemeral
+				}
+				if _, err := client.Create(t.Context(), path.Join(at, znode), []byte(data), flags); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, raw := inspect(t, e, at), inspect(t, e, "--json", at)
+			if first, _, _ := strings.Cut(text, "\n"); !strings.HasPrefix(first, at+": "+test.headline) {
+				t.Errorf("it says %q, want %q", first, test.headline)
+			}
+			var got snapshot
+			if err := json.Unmarshal([]byte(raw), &got); err != nil {
+				t.Fatal(err)
+			}
+			for _, side := range []struct {
+				name  string
+				got   []contender
+				want  []string
+				holds bool
+			}{{"holders", got.Holders, test.holds, true}, {"waiting", got.Waiting, test.waits, false}} {
+				var names []string
+				for _, c := range side.got {
+					names = append(names, path.Base(c.Path))
+					if c.Holds != side.holds || strings.Contains(c.Data, "owner") && c.Data != "owner of "+path.Base(c.Path) {
+						t.Errorf("%s: %+v", side.name, c)
+					}
+				}
+				if !slices.Equal(names, side.want) {
+					t.Errorf("%s: %q, want %q", side.name, names, side.want)
+				}
+			}
+		})
+	}
+}
+
+func TestInspectNothing(t *testing.T) {
+	e := testutil.Start(t)
+	if text := inspect(t, e, "/not/there"); text != "/not/there: nothing is here (the directories of free locks vanish after a while)\n" {
+		t.Errorf("it says %q", text)
+	}
+	if text := inspect(t, e, "--json", "/not/there"); text != `{"path":"/not/there","exists":false,"holders":[],"waiting":[]}`+"\n" {
+		t.Errorf("it says %q", text)
+	}
+	if text := inspect(t, e, "/"); !strings.HasPrefix(text, "/: no recipe's znodes\n  other: zookeeper\n") {
+		t.Errorf("it says %q", text)
+	}
+}
+
+// TestInspectIsNotFooled: data and names come from anybody, and go to a terminal.
+func TestInspectIsNotFooled(t *testing.T) {
+	for _, test := range []struct{ data, want string }{
+		{"", "-"},
+		{"host 1", "host 1"},
+		{"größe", "größe"},
+		{"a\x1b[2Jb", `"a\x1b[2Jb"`},
+		{"two\nlines", `"two\nlines"`},
+		{"\xff\xfe", `"\xff\xfe"`},
+		{strings.Repeat("ä", 70), strings.Repeat("ä", 60) + "..."},
+		{strings.Repeat("\x00", 70), `"` + strings.Repeat(`\x00`, 60) + `"...`},
+	} {
+		if got := readable(test.data); got != test.want {
+			t.Errorf("%q shows as %s, want %s", test.data, got, test.want)
+		}
+	}
+}
+
+// TestInspectWatch: a line for each change, and none without one.
+func TestInspectWatch(t *testing.T) {
+	e := testutil.Start(t)
+	client := dial(t, e)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	shown := make(chan snapshot)
+	ended := make(chan error, 1)
+	go func() { // ends with ctx
+		ended <- follow(ctx, client, "/watched", func(s snapshot) error {
+			select {
+			case shown <- s:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	see := func(holders, waiting int) {
+		t.Helper()
+		for {
+			s := <-shown // one in between may show half of what happened
+			if len(s.Holders) == holders && len(s.Waiting) == waiting {
+				return
+			}
+		}
+	}
+	see(0, 0)
+	create := func(path string, flags int32) {
+		t.Helper()
+		if _, err := client.Create(t.Context(), path, nil, flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("/watched", 0)
+	create("/watched/"+someID+"lock-0000000001", zk.FlagEphemeral)
+	see(1, 0)
+	create("/watched/"+someID+"lock-0000000002", zk.FlagEphemeral)
+	see(1, 1)
+	if err := client.Delete(t.Context(), "/watched/"+someID+"lock-0000000001", -1); err != nil {
+		t.Fatal(err)
+	}
+	see(1, 0)
+	if err := client.Delete(t.Context(), "/watched/"+someID+"lock-0000000002", -1); err != nil {
+		t.Fatal(err)
+	}
+	see(0, 0)
+	create("/watched/leases", 0)
+	create("/watched/locks", 0)
+	create("/watched/leases/"+someID+"lease-0000000002", zk.FlagEphemeral)
+	see(1, 0)
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("it ended by itself")
+	}
+}
+
+func inspect(t *testing.T, e *testutil.Embedded, args ...string) string {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	if code := run(append([]string{"inspect", "--servers", e.Servers()}, args...), &out, &complaints); code != 0 || complaints.Len() > 0 {
+		t.Fatalf("inspect %q: exit code %d: %s", args, code, complaints.String())
+	}
+	return out.String()
+}
+
+func dial(t *testing.T, e *testutil.Embedded) *framework.Client {
+	t.Helper()
+	c, err := framework.New(e.Servers(), framework.WithDialer(e.Dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}

@@ -1,0 +1,363 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestFirstComeFirstServed: processes that came one after the other hold one after the other, never two at once, with tokens
+// that grow; and zkr inspect shows them in that order while they wait.
+func TestFirstComeFirstServed(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		const comers = 4
+		dir := t.TempDir()
+		log, gate := filepath.Join(dir, "log"), filepath.Join(dir, "gate")
+		script := `echo "$1 in $ZKR_TOKEN $ZKR_PATH" >> "$2"
+			while [ ! -e "$3" ]; do sleep 0.01; done
+			sleep 0.02
+			echo "$1 out" >> "$2"`
+		client := e.client(t)
+		var all []*process
+		for i := range comers {
+			all = append(all, start(t, e.args("lock", "/fifo/lock", "--", "sh", "-c", script, "sh", strconv.Itoa(i), log, gate)...))
+			e.inLine(t, client, "/fifo/lock", i+1)
+		}
+		inspectShows(t, e, "/fifo/lock", all)
+
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range all {
+			if code := p.wait(t); code != 0 {
+				t.Errorf("process %d: exit code %d", i, code)
+			}
+		}
+		lines := contents(t, log)
+		if len(lines) != 2*comers {
+			t.Fatalf("the log has %d lines, want %d:\n%s", len(lines), 2*comers, strings.Join(lines, "\n"))
+		}
+		last := ""
+		for i := range comers {
+			in := strings.Fields(lines[2*i])
+			if in[0] != strconv.Itoa(i) || in[1] != "in" || in[3] != "/fifo/lock" || lines[2*i+1] != fmt.Sprintf("%d out", i) {
+				t.Fatalf("out of order, or two at once:\n%s", strings.Join(lines, "\n"))
+			}
+			if in[2] <= last {
+				t.Errorf("token %s after %s", in[2], last)
+			}
+			last = in[2]
+		}
+		if left := line(t, client, "/fifo/lock"); len(left) != 0 {
+			t.Errorf("left in line: %q", left)
+		}
+	})
+}
+
+// inspectShows: the first process holds, the others wait in order.
+func inspectShows(t *testing.T, e target, path string, want []*process) {
+	t.Helper()
+	text := start(t, e.args("inspect", path)...)
+	asJSON := start(t, e.args("inspect", "--json", path)...)
+	if text.wait(t) != 0 || asJSON.wait(t) != 0 {
+		t.Fatalf("inspect: exit codes %d and %d", text.code, asJSON.code)
+	}
+	lines := strings.Split(strings.TrimSpace(text.text()), "\n")
+	if headline := fmt.Sprintf("%s: mutex, held, %d waiting", path, len(want)-1); lines[0] != headline {
+		t.Errorf("inspect begins with %q, want %q", lines[0], headline)
+	}
+	if len(lines) != 1+len(want) {
+		t.Fatalf("inspect prints\n%s", text.text())
+	}
+	var got snapshot
+	if err := json.Unmarshal([]byte(asJSON.text()), &got); err != nil {
+		t.Fatalf("inspect --json: %v in %s", err, asJSON.text())
+	}
+	if len(got.Holders) != 1 || len(got.Waiting) != len(want)-1 {
+		t.Fatalf("inspect --json prints %s", asJSON.text())
+	}
+	for i, p := range want {
+		place, owner := "holds", fmt.Sprintf(" pid %d: sh", p.cmd.Process.Pid)
+		if i > 0 {
+			place = fmt.Sprintf("waits, %d.", i)
+		}
+		if l := lines[1+i]; !strings.HasPrefix(l, "  "+place+" ") || !strings.Contains(l, owner) {
+			t.Errorf("line %d of inspect is %q, want %q and %q in it", 1+i, l, place, owner)
+		}
+		if c := slices.Concat(got.Holders, got.Waiting)[i]; c.Holds != (i == 0) || !strings.HasSuffix(c.Data, owner) || c.Mode != "exclusive" {
+			t.Errorf("place %d of inspect --json is %+v, want %q", i, c, owner)
+		}
+	}
+}
+
+// TestMutualExclusion: processes that come all at once read a number, think, and write it back plus one.
+func TestMutualExclusion(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		const comers = 6
+		dir := t.TempDir()
+		number, log := filepath.Join(dir, "number"), filepath.Join(dir, "log")
+		if err := os.WriteFile(number, []byte("0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		script := `n=$(cat "$1"); sleep 0.02; echo $((n+1)) > "$1"; echo $ZKR_TOKEN >> "$2"`
+		var all []*process
+		for range comers {
+			all = append(all, start(t, e.args("lock", "/all/at/once", "--", "sh", "-c", script, "sh", number, log)...))
+		}
+		for _, p := range all {
+			if code := p.wait(t); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		}
+		if got := contents(t, number)[0]; got != strconv.Itoa(comers) {
+			t.Errorf("%d processes counted to %s", comers, got)
+		}
+		if tokens := contents(t, log); len(tokens) != comers || !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != comers {
+			t.Errorf("tokens do not increase: %q", tokens)
+		}
+	})
+}
+
+// TestHolderIsKilled: nobody is left to give the lock up or to stop the command. The next one holds when the session has
+// expired, and the command is gone long before (on Linux).
+func TestHolderIsKilled(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		first := start(t, "lock", "--servers", e.servers, "--session-timeout", "1s", "/killed", "--", "sh", "-c", `echo "token $ZKR_TOKEN."; exec sleep 100`)
+		first.prints(t, "token ")
+		first.prints(t, ".")
+		second := start(t, e.args("lock", "/killed", "--", "sh", "-c", `echo "token $ZKR_TOKEN."`)...)
+		e.inLine(t, client, "/killed", 2)
+		began := time.Now()
+		first.signal(t, syscall.SIGKILL)
+		if code := second.wait(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		within(t, "succession", time.Since(began), 1200*time.Millisecond)
+		if a, b := first.text(), second.text(); b <= a {
+			t.Errorf("%s after %s", b, a)
+		}
+		if runtime.GOOS == "linux" {
+			first.wait(t) // this takes until its command, which has its stdout, is gone too
+		}
+	})
+}
+
+// TestLost: nothing answers any more while a command holds the lock. It gets SIGTERM before the ensemble can have given the
+// lock to another, and SIGKILL just then, it and whatever it has started.
+func TestLost(t *testing.T) {
+	parallel(t)
+	const session, grace = 2 * time.Second, 600 * time.Millisecond
+	lock := func(t *testing.T, e target, script string) *process {
+		p := start(t, "lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(),
+			"/lost", "--", "sh", "-c", script)
+		p.prints(t, "ready\n")
+		return p
+	}
+	onEach(t, func(t *testing.T, e target) {
+		obedient := lock(t, e, `trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
+		// The second one's client must be connected before nothing answers, and its lock another one.
+		stubborn := start(t, "lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(),
+			"/lost/too", "--", "sh", "-c", `trap '' TERM; (trap '' TERM; while :; do sleep 0.01; done) & echo ready; while :; do sleep 0.01; done`)
+		stubborn.prints(t, "ready\n")
+
+		frozen := time.Now()
+		e.freeze(t)
+		if code := obedient.wait(t); code != exitLost {
+			t.Errorf("the obedient one: exit code %d, want %d", code, exitLost)
+		}
+		within(t, "the obedient one", time.Since(frozen), session-grace)
+		if text := obedient.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost: lost") {
+			t.Errorf("the obedient one printed %q", text)
+		}
+		// That it ends at all proves that its whole group is gone: each of it has its stdout.
+		if code := stubborn.wait(t); code != exitLost {
+			t.Errorf("the stubborn one: exit code %d, want %d", code, exitLost)
+		}
+		within(t, "the stubborn one", time.Since(frozen), session)
+	})
+}
+
+// TestDeletedByOthers: an operator removes the holder's znode.
+func TestDeletedByOthers(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		p := start(t, e.args("lock", "/deleted", "--", "sh", "-c", `trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)...)
+		p.prints(t, "ready\n")
+		if err := client.Delete(t.Context(), "/deleted/"+line(t, client, "/deleted")[0], -1); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(t); code != exitLost || !strings.Contains(p.text(), "stopping\n") {
+			t.Errorf("exit code %d, want %d; it printed %q", code, exitLost, p.text())
+		}
+	})
+}
+
+// TestSignalsArePassedOn: to the command while it runs; while zkr waits they end it, and it leaves the line.
+func TestSignalsArePassedOn(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	client := e.client(t)
+	holder := start(t, e.args("lock", "/signals", "--", "sh", "-c",
+		`trap 'echo heard USR1' USR1; trap 'echo heard TERM; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)...)
+	holder.prints(t, "ready\n")
+
+	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129} {
+		waiter := start(t, e.args("lock", "/signals", "--", "echo", "granted")...)
+		e.inLine(t, client, "/signals", 2)
+		waiter.signal(t, sig)
+		if got := waiter.wait(t); got != code || strings.Contains(waiter.text(), "granted") {
+			t.Errorf("%v while waiting: exit code %d, want %d; it printed %q", sig, got, code, waiter.text())
+		}
+		if n := len(line(t, client, "/signals")); n != 1 {
+			t.Errorf("%v while waiting: %d in line", sig, n)
+		}
+	}
+	holder.signal(t, syscall.SIGUSR1)
+	holder.prints(t, "heard USR1\n")
+	holder.signal(t, syscall.SIGTERM)
+	if code := holder.wait(t); code != 3 || !strings.Contains(holder.text(), "heard TERM\n") {
+		t.Errorf("exit code %d, want the command's own 3", code)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	holder := start(t, e.args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 100")...)
+	holder.prints(t, "ready\n")
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("\x7fELF but not really"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	nobody := target{servers: "127.0.0.1:1"}
+	for _, test := range []struct {
+		name string
+		args []string
+		want int
+		says string
+	}{
+		{"the command succeeds", e.args("lock", "/free", "--", "true"), 0, ""},
+		{"the command fails", e.args("lock", "/free", "--", "sh", "-c", "exit 7"), 7, ""},
+		{"the command fails with one of zkr's own codes", e.args("lock", "/free", "--", "sh", "-c", "exit 111"), 111, ""},
+		{"the command is killed by a signal", e.args("lock", "/free", "--", "sh", "-c", "kill -TERM $$"), 143, ""},
+		{"the command kills itself the hard way", e.args("lock", "/free", "--", "sh", "-c", "kill -KILL $$"), 137, ""},
+		{"the command's own flags stay its own", e.args("lock", "/free", "--", "sh", "-c", `test "$1" = --wait`, "sh", "--wait"), 0, ""},
+		{"not found", e.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
+		{"not found by its path", e.args("lock", "/free", "--", "/no/such/command"), 127, "/no/such/command"},
+		{"not executable", e.args("lock", "/free", "--", plain), 126, plain},
+		{"no program", e.args("lock", "/free", "--", broken), 126, broken},
+		{"not found, before anybody is asked", nobody.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
+
+		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "/held"},
+		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "not granted within 100ms"},
+		{"in time", e.args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
+		{"free", e.args("lock", "--try", "/free", "--", "true"), 0, ""},
+		{"no ensemble", nobody.args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
+		{"no ensemble to inspect", nobody.args("inspect", "--connect-timeout", "200ms", "/free"), 113, "127.0.0.1:1"},
+
+		{"no path", e.args("lock"), 2, "PATH"},
+		{"no command", e.args("lock", "/free"), 2, "PATH -- CMD"},
+		{"no command behind the dashes", e.args("lock", "/free", "--"), 2, "no command"},
+		{"no dashes", e.args("lock", "/free", "true"), 2, "PATH -- CMD"},
+		{"two paths", e.args("lock", "/free", "/other", "--", "true"), 2, "one PATH"},
+		{"a relative path", e.args("lock", "free", "--", "true"), 2, `"free"`},
+		{"an unknown flag", e.args("lock", "--never", "/free", "--", "true"), 2, "--never"},
+		{"an unknown verb", e.args("luck", "/free"), 2, "luck"},
+		{"both --wait and --try", e.args("lock", "--wait", "1s", "--try", "/free", "--", "true"), 2, "exclude each other"},
+		{"no time to wait", e.args("lock", "--wait", "0s", "/free", "--", "true"), 2, "--wait"},
+		{"a grace that no session of this length holds", e.args("lock", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
+		{"a grace that the session does not hold that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
+		{"a negative grace", e.args("lock", "--grace", "-1s", "/free", "--", "true"), 2, "--grace"},
+		{"no session", e.args("lock", "--session-timeout", "0s", "/free", "--", "true"), 2, "--session-timeout"},
+		{"no server in the list", []string{"lock", "--servers", ",", "/free", "--", "true"}, 2, "server"},
+		{"half a certificate", e.args("lock", "--tls-cert", "x", "/free", "--", "true"), 2, "--tls-key"},
+		{"credentials without a scheme", e.args("lock", "--auth", "secret", "/free", "--", "true"), 2, "--auth"},
+		{"two paths to inspect", e.args("inspect", "/free", "/held"), 2, "one PATH"},
+		{"a server with an argument", []string{"server", "x"}, 2, "x"},
+		{"a server without members", []string{"server", "--members", "0"}, 2, "--members"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, test.args...)
+			if got := p.wait(t); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+			if text := p.text(); !strings.Contains(text, test.says) || test.says == "" && text != "" {
+				t.Errorf("it printed %q, want %q in it", text, test.says)
+			}
+			if strings.Contains(p.text(), "secret") {
+				t.Errorf("it printed the credentials: %q", p.text())
+			}
+		})
+	}
+}
+
+// TestCommandGetsStdin, and the default for --servers from the environment.
+func TestCommandGetsStdin(t *testing.T) {
+	t.Setenv("ZKR_SERVERS", startServer(t).servers)
+	p := startWith(t, "from stdin", "lock", "/stdin", "--", "cat")
+	if code := p.wait(t); code != 0 || p.text() != "from stdin" {
+		t.Errorf("exit code %d; it printed %q", code, p.text())
+	}
+}
+
+// TestServer: it serves until it is told to end, and says so if it cannot.
+func TestServer(t *testing.T) {
+	parallel(t)
+	p := start(t, "server", "--listen", "127.0.0.1:0", "--members", "3")
+	p.prints(t, "3 members serve at 127.0.0.1:")
+	p.prints(t, "\n")
+	servers := serving.FindStringSubmatch(p.text())[1]
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := (target{servers: servers}).client(t).WaitConnected(ctx); err != nil {
+		t.Errorf("connect: %v", err)
+	}
+	taken := start(t, "server", "--listen", strings.Split(servers, ",")[0])
+	if code := taken.wait(t); code != 1 || !strings.Contains(taken.text(), "in use") {
+		t.Errorf("on a port that is taken: exit code %d; it printed %q", code, taken.text())
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("ended by SIGTERM: exit code %d", code)
+	}
+
+	config := filepath.Join(t.TempDir(), "zoo.cfg")
+	if err := os.WriteFile(config, []byte("tickTime=500\nclientPort=0\nclientPortAddress=127.0.0.1\ndataDir=/nowhere\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	configured := start(t, "server", "--config", config)
+	configured.prints(t, "1 member serves at 127.0.0.1:")
+	if text := configured.text(); !strings.Contains(text, "zoo.cfg:4: dataDir: not needed") {
+		t.Errorf("it printed %q", text)
+	}
+	for _, args := range [][]string{
+		{"--config", config, "--members", "3"},
+		{"--config", config + ".missing"},
+	} {
+		p := start(t, append([]string{"server"}, args...)...)
+		if code := p.wait(t); code != 2 {
+			t.Errorf("server %q: exit code %d, want 2", args, code)
+		}
+	}
+}
