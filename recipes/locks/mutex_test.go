@@ -110,6 +110,7 @@ func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.client("a"))
 		release(t, acquire(t, t.Context(), m)) // makes the path
+		time.Sleep(time.Second)                // until the list of its first try, which nobody waits for, is answered
 		for range 10 {
 			w.ResetRequests()
 			l := acquire(t, t.Context(), m)

@@ -220,10 +220,26 @@ func (e *exclusion) enter() {
 
 func (e *exclusion) leave() { e.inside.Add(-1) }
 
-// settled is the number of goroutines once none of them can go on.
-func settled() int {
+// settled is the goroutines of the bubble once none of them can go on, by their
+// stacks.
+func settled() map[string]int {
 	synctest.Wait()
-	return runtime.NumGoroutine()
+	buf := make([]byte, 4<<20)
+	stacks := make(map[string]int)
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		head, frames, _ := strings.Cut(g, "\n")
+		if !strings.Contains(head, "synctest bubble") {
+			continue
+		}
+		var calls []string
+		for _, line := range strings.Split(frames, "\n") {
+			if at := strings.LastIndexByte(line, '('); at > 0 && !strings.HasPrefix(line, "\t") {
+				calls = append(calls, line[:at])
+			}
+		}
+		stacks[strings.Join(calls, " < ")]++
+	}
+	return stacks
 }
 
 func equal(t testing.TB, what string, got, want []int) {
