@@ -3,6 +3,7 @@ package framework
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"net"
 	"time"
 )
@@ -103,9 +104,21 @@ func (l *link) leaving(frame []byte) bool {
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.read.Read(p)
-	l.in.feed(p[:n], l.arrived)
+	if !l.in.feed(p[:n], l.arrived) {
+		_ = l.Close()
+		return 0, errFrameSize
+	}
 	return n, err
 }
+
+// The wire client makes room for whatever length a frame claims. No answer to a
+// connect is longer than a few dozen bytes, and no other should be beyond this.
+const (
+	maxConnectAnswer = 1 << 10
+	maxAnswer        = 64 << 20
+)
+
+var errFrameSize = errors.New("a frame of nonsensical length")
 
 // arrived looks at the head of a frame before the wire client gets it.
 func (l *link) arrived(head []byte, first bool) {
@@ -153,14 +166,21 @@ type inbound struct {
 	seen  bool // this frame's head was given away
 }
 
-// feed takes the next bytes and calls arrived for each head that is complete.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) {
+// feed takes the next bytes and calls arrived for each head that is complete. It
+// reports false for a frame that must not reach the wire client.
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) bool {
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
 			in.have += n
 			p = p[n:]
-			if in.have < 4 || in.have < in.want() {
+			if in.have < 4 {
+				continue
+			}
+			if size := in.size(); size < 0 || size > in.limit() {
+				return false
+			}
+			if in.have < in.want() {
 				continue
 			}
 		}
@@ -175,19 +195,26 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) {
 			in.have, in.seen, in.later = 0, false, true
 		}
 	}
+	return true
 }
 
-// size is the frame's; the wire client closes the connection on nonsense.
-func (in *inbound) size() int { return max(0, int(int32(binary.BigEndian.Uint32(in.head[:])))) }
+func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }
+
+func (in *inbound) limit() int {
+	if in.later {
+		return maxAnswer
+	}
+	return maxConnectAnswer
+}
 
 // want is how many bytes make the head of the present frame, as far as known.
 func (in *inbound) want() int {
 	if in.have < 4 {
 		return 4
 	}
-	limit := frameAnswerHead
+	whole := frameAnswerHead
 	if !in.later {
-		limit = connectAnswerHead
+		whole = connectAnswerHead
 	}
-	return max(4, min(limit, 4+in.size()))
+	return min(whole, 4+in.size())
 }

@@ -92,7 +92,6 @@ func openSession(c *core) (*session, error) {
 		zk.WithEventCallback(s.told),
 		zk.WithLogger(wireLog{c.cfg.log}),
 		zk.WithLogInfo(false),
-		zk.WithMaxBufferSize(maxAnswer),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
@@ -106,10 +105,6 @@ func openSession(c *core) (*session, error) {
 	}()
 	return s, nil
 }
-
-// maxAnswer bounds what a server may send in one frame: more closes the
-// connection, rather than taking memory without bound.
-const maxAnswer = 64 << 20
 
 // told is the wire client's event callback. It runs on the goroutine that reads
 // the connection, before any later answer is delivered, and must not block.

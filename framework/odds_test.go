@@ -1,0 +1,245 @@
+package framework_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A day was once lost after eight minutes, because its milliseconds overflowed.
+func TestLongSessionTimeout(t *testing.T) {
+	const day = 24 * time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithTick(time.Minute), testutil.WithSessionTimeouts(time.Minute, 2*day))
+		c, network := connect(t, ens, framework.WithSessionTimeout(day))
+		s := session(t, c)
+		holdThroughout(t, s)
+		time.Sleep(3 * day)
+		network.Cut()
+		time.Sleep(8 * time.Hour)
+		network.Drop()
+		network.Heal()
+		time.Sleep(time.Hour)
+		if session(t, c).ID() != s.ID() || s.Timeout() != day {
+			t.Errorf("a session of %v did not survive 8h without a server", s.Timeout())
+		}
+	})
+}
+
+// The server may grant less than was asked for; the margin shrinks with it.
+func TestNegotiatedTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithTick(100*time.Millisecond))
+		c, network := connect(t, ens, framework.WithSessionTimeout(time.Hour), framework.WithStopMargin(10*time.Minute))
+		s := session(t, c)
+		if got, want := s.Timeout(), 2*time.Second; got != want {
+			t.Fatalf("negotiated %v, want %v", got, want)
+		}
+		var lostAt time.Time
+		_, err := s.Hold(func(error) { lostAt = time.Now() })
+		must(t, err)
+		time.Sleep(time.Minute + 50*time.Millisecond)
+		network.Cut()
+		deadline := s.Deadline()
+		<-s.Done()
+		if want := deadline.Add(-s.Timeout() / 3); !near(lostAt, want) {
+			t.Errorf("lost %v from a third before the deadline", lostAt.Sub(want))
+		}
+	})
+}
+
+// What is given up is closed with the smallest time-out and three tries at most:
+// each try attaches, and so keeps alive what it is meant to end.
+func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithSessionTimeouts(time.Second, time.Hour))
+		c, network := connect(t, ens, framework.WithSessionTimeout(time.Minute))
+		s := session(t, c)
+		var attached atomic.Int32
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession && r.Session == s.ID() {
+				attached.Add(1)
+			}
+			if r.Op == testutil.OpCloseSession && r.Session == s.ID() {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})()
+		network.Cut()
+		<-s.Done()
+		network.Heal()
+		network.Drop()
+		time.Sleep(time.Minute)
+		if got := attached.Load(); got < 1 || got > 3 {
+			t.Errorf("attached %d times, want 1 to 3", got)
+		}
+		if alive(ens, s.ID()) {
+			t.Error("with the smallest time-out it would have expired by now")
+		}
+	})
+}
+
+// A wire client that hangs, here in a dialer that ignores its time-out, is left
+// behind: the session ends by our clock, and the next one comes.
+func TestHangingWireClientIsLeftBehind(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		release := make(chan struct{})
+		defer close(release)
+		var dials atomic.Int32
+		var abandoned atomic.Int32
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+			framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned.Add(1) }}),
+			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				if dials.Add(1) == 2 {
+					<-release
+					return nil, errors.New("at last")
+				}
+				return ens.Dial(network, address, limit)
+			}))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		deadline := s.Deadline()
+		must(t, ens.DropConnections(s.ID()))
+		<-s.Done()
+		if !near(time.Now(), deadline) {
+			t.Errorf("lost %v from the deadline", time.Since(deadline))
+		}
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		if session(t, c).ID() == s.ID() {
+			t.Error("how can it be the same session?")
+		}
+		time.Sleep(time.Minute)
+		if abandoned.Load() == 0 {
+			t.Error("what was left behind was not counted")
+		}
+		must(t, c.Close())
+	})
+}
+
+// A removal that is promised goes on whatever the retry policy says.
+func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithRetry(retry.Never()))
+		s := session(t, c)
+		_, err := s.Create(t.Context(), "/e", nil, zk.FlagEphemeral)
+		must(t, err)
+		defer once(ens, testutil.OpDelete, testutil.DropBefore())()
+		s.Discard("/e")
+		time.Sleep(3 * time.Second)
+		network.Drop()
+		time.Sleep(3 * time.Second)
+		if ens.Exists("/e") {
+			t.Error("still there")
+		}
+	})
+}
+
+// What may not be removed is said, once, and given up.
+func TestDiscardGivesUpWhatIsForbidden(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		_, err := c.Create(t.Context(), "/closed", nil, 0)
+		must(t, err)
+		s := session(t, c)
+		_, err = s.Create(t.Context(), "/closed/e", nil, zk.FlagEphemeral)
+		must(t, err)
+		_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermRead), -1)
+		must(t, err)
+		ens.ResetRequests()
+		s.Discard("/closed/e")
+		time.Sleep(time.Hour)
+		if got := ens.Requests()[testutil.OpDelete]; got != 1 {
+			t.Errorf("%d tries of what is forbidden", got)
+		}
+	})
+}
+
+// Prove makes round trips until there is proof, as after a pause in which the
+// deadline came near.
+func TestProve(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		time.Sleep(300 * time.Millisecond)
+		network.CutOneWay(false)
+		time.Sleep(time.Until(s.Deadline()) - timeout/20)
+		if s.Proven() {
+			t.Fatal("proven within the stop margin")
+		}
+		if _, err := s.Hold(func(error) {}); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("Hold within the stop margin: %v", err)
+		}
+		network.Drop()
+		network.Heal()
+		must(t, s.Prove(within(t, timeout)))
+		if !s.Proven() || session(t, c).ID() != s.ID() {
+			t.Error("proved, but not proven")
+		}
+		must(t, ens.ExpireSession(s.ID()))
+		<-s.Done()
+		if err := s.Prove(t.Context()); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("Prove of a lost session: %v", err)
+		}
+	})
+}
+
+// After Close nothing listens any more.
+func TestNoListenerIsLeft(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		for range 10 {
+			c.Listen(func(framework.StateChange) {})
+			c.Listen(func(framework.StateChange) {})()
+		}
+		must(t, c.Close())
+		synctest.Wait()
+		if n := framework.Listeners(c); n != 0 {
+			t.Errorf("%d listeners are left", n)
+		}
+	})
+}
+
+// A server that answers nonsense costs its connection, not the client.
+func TestNonsenseFromTheServer(t *testing.T) {
+	for name, answer := range map[string]string{
+		"text":            "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"a huge frame":    "\x7f\xff\xff\xff" + strings.Repeat("x", 1000),
+		"a negative one":  "\xff\xff\xff\xff" + strings.Repeat("x", 1000),
+		"an empty one":    strings.Repeat("\x00", 1000),
+		"half an answer":  "\x00\x00\x00\x24\x00\x00",
+		"a tiny time-out": "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("\x01", 28),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				var dials atomic.Int32
+				c, _ := start(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+					if dials.Add(1) > 3 {
+						return ens.Dial(network, address, limit)
+					}
+					client, server := net.Pipe()
+					go func() {
+						_, _ = server.Read(make([]byte, 100))
+						_, _ = server.Write([]byte(answer))
+						server.Close()
+					}()
+					return client, nil
+				}))
+				must(t, c.WaitConnected(within(t, time.Minute)))
+				if _, _, err := c.Get(t.Context(), "/"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
