@@ -193,8 +193,8 @@ func TestMakePath(t *testing.T) {
 // One budget bounds an operation while no server answers, and ctx bounds it too.
 func TestOperationsAreBounded(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, network := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
-		network.Cut()
+		must(t, ens.Stop(0))
+		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
 		for name, op := range map[string]func(ctx context.Context) error{
 			"get":  func(ctx context.Context) error { return second(c.Get(ctx, "/")) },
 			"make": func(ctx context.Context) error { return c.MakePath(ctx, "/a/b/c/d") },
