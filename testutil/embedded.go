@@ -231,7 +231,7 @@ func (e *Embedded) servingLocked() bool {
 		return false
 	}
 	for _, m := range e.members {
-		if m.up && !m.paused && !m.serving() && e.talkLocked(m, l) {
+		if m != l && m.leader != l && e.talkLocked(m, l) {
 			return false
 		}
 	}

@@ -59,6 +59,7 @@ func (l *transcript) stat(s wire.Stat) string {
 func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectResponse {
 	t.Helper()
 	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	defer nc.SetDeadline(time.Time{})
 	if _, err := nc.Write(wire.AppendFrame(nil, ask)); err != nil {
 		return nil
 	}

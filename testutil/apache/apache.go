@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // Ensemble is a running ensemble. Members count from 0. Its methods may be used by several goroutines as long as no two of
@@ -27,6 +29,8 @@ import (
 type Ensemble struct {
 	members []*process
 }
+
+var _ testutil.Ensemble = (*Ensemble)(nil)
 
 type config struct {
 	tick       time.Duration

@@ -1,0 +1,260 @@
+package testutil_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// bubble runs a test in virtual time, on an ensemble in memory with a tick of two seconds and a sync limit of five.
+func bubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embedded)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(t, testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members)))
+	})
+}
+
+// at lets virtual time pass until so long after the ensemble's start, and everything of that moment happen.
+type clock struct {
+	t     *testing.T
+	start time.Time
+}
+
+func newClock(t *testing.T) *clock { return &clock{t, time.Now()} }
+
+func (c *clock) at(d time.Duration) {
+	c.t.Helper()
+	if wait := time.Until(c.start.Add(d)); wait > 0 {
+		time.Sleep(wait)
+	}
+	synctest.Wait()
+	if now := time.Since(c.start); now != d {
+		c.t.Fatalf("it is %v after the start, not %v", now, d)
+	}
+}
+
+// single is a peer on a connection to one member. What it sees is in its transcript.
+func single(t *testing.T, e *testutil.Embedded, member int, timeout time.Duration) *peer {
+	t.Helper()
+	return newPeer(t, "P", dialMember(t, e, member), timeout, &transcript{sessions: map[int64]string{}})
+}
+
+func dialMember(t *testing.T, e *testutil.Embedded, member int) netConn {
+	t.Helper()
+	nc, err := e.Dial("tcp", address(e, member), time.Second)
+	must(t, err)
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+// code asks and returns the error code of the answer, and whether there was one within a second.
+func (p *peer) code(op wire.Op, body wire.Appender) (wire.Code, bool) {
+	p.t.Helper()
+	p.send(op, body)
+	return p.answer(time.Second)
+}
+
+// answer returns the code of the next reply, and whether there was one.
+func (p *peer) answer(within time.Duration) (wire.Code, bool) {
+	by := time.Now().Add(max(within, 1)) // a nanosecond lets everything happen that is due
+	for {
+		p.nc.SetReadDeadline(by)
+		frame, err := wire.ReadFrame(p.nc, 16<<20, nil)
+		if err != nil {
+			return 0, false
+		}
+		var head wire.ReplyHeader
+		if err := wire.Unmarshal(frame, &head); err != nil {
+			p.t.Fatal(err)
+		}
+		if head.Xid != wire.XidNotification {
+			return head.Err, true
+		}
+	}
+}
+
+// gone reports whether the connection has ended, or ends within the time.
+func (p *peer) gone(within time.Duration) bool {
+	p.nc.SetReadDeadline(time.Now().Add(max(within, 1)))
+	for {
+		_, err := wire.ReadFrame(p.nc, 16<<20, nil)
+		if isTimeout(err) {
+			return false
+		}
+		if err != nil {
+			return true
+		}
+	}
+}
+
+func (p *peer) ok(op wire.Op, body wire.Appender) {
+	p.t.Helper()
+	if code, answered := p.code(op, body); !answered || code != wire.OK {
+		p.t.Fatalf("%v: answered %t, %v", op, answered, code)
+	}
+}
+
+// A session that is heard of at 0 s with a time-out of 5 s expires at the first whole tick after 5 s, which is 6 s, to the
+// nanosecond, and its ephemerals with it.
+func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		clock := newClock(t)
+		p := single(t, e, 0, 5*time.Second)
+		p.ok(wire.OpCreate, create("/mine", "", 1))
+		clock.at(6*time.Second - 1)
+		if !e.Exists("/mine") {
+			t.Error("gone too early")
+		}
+		clock.at(6 * time.Second)
+		if e.Exists("/mine") || len(e.Sessions()) != 0 {
+			t.Error("still there")
+		}
+		if !p.gone(time.Second) {
+			t.Error("the connection of an expired session is open")
+		}
+	})
+}
+
+// A time-out that ends right on a tick lasts until the next one: never less than the time-out.
+func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		clock := newClock(t)
+		p := single(t, e, 0, 4*time.Second)
+		p.ok(wire.OpCreate, create("/mine", "", 1))
+		clock.at(6*time.Second - 1)
+		if !e.Exists("/mine") {
+			t.Error("gone too early")
+		}
+		clock.at(6 * time.Second)
+		if e.Exists("/mine") {
+			t.Error("still there")
+		}
+	})
+}
+
+// A follower tells the leader of its clients every half tick: a ping at 2.5 s is heard of at 3 s, so that 5 s later it is 8 s, and
+// the session expires at the tick after, 10 s. The same ping to the leader counts from 2.5 s: 8 s.
+func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		clock := newClock(t)
+		far, near := single(t, e, 0, 5*time.Second), single(t, e, e.Leader(), 5*time.Second)
+		far.ok(wire.OpCreate, create("/far", "", 1))
+		near.ok(wire.OpCreate, create("/near", "", 1))
+		clock.at(2500 * time.Millisecond)
+		far.ok(wire.OpPing, nil)
+		near.ok(wire.OpPing, nil)
+		clock.at(8*time.Second - 1)
+		if !e.Exists("/near") {
+			t.Error("/near is gone too early")
+		}
+		clock.at(8 * time.Second)
+		if e.Exists("/near") {
+			t.Error("/near is still there")
+		}
+		clock.at(10*time.Second - 1)
+		if !e.Exists("/far") {
+			t.Error("/far is gone too early")
+		}
+		clock.at(10 * time.Second)
+		if e.Exists("/far") {
+			t.Error("/far is still there")
+		}
+	})
+}
+
+// Writes through a follower do not touch the session at the leader by themselves; the report of the next half tick does.
+func TestExpireSessionAndDropConnections(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 1, 5*time.Second)
+		p.ok(wire.OpCreate, create("/mine", "", 1))
+		must(t, e.DropConnections(p.session))
+		if !p.gone(0) {
+			t.Error("the connection is open")
+		}
+		if got := e.Sessions(); len(got) != 1 || got[0].ID != p.session || got[0].Owner != 1 || got[0].Connected {
+			t.Errorf("sessions: %+v", got)
+		}
+		nc := dialMember(t, e, 0)
+		if got := attach(t, nc, &wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass}); got.SessionID != p.session {
+			t.Errorf("attach: %+v", got)
+		}
+		if got := e.Sessions(); got[0].Owner != 0 || !got[0].Connected {
+			t.Errorf("sessions: %+v", got)
+		}
+		must(t, e.ExpireSession(p.session))
+		if e.Exists("/mine") || len(e.Sessions()) != 0 {
+			t.Error("the session is alive")
+		}
+		synctest.Wait()
+		if n := e.Connections(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		if e.ExpireSession(p.session) == nil || e.DropConnections(p.session) == nil {
+			t.Error("no error for a session that is not there")
+		}
+	})
+}
+
+// A session that has moved to another member: its old connection reads and syncs as before, and is closed by its first write.
+func TestOldConnectionOfAMovedSession(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 5*time.Second)
+		attach(t, dialMember(t, e, 1), &wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass})
+		p.ok(wire.OpPing, nil)
+		p.ok(wire.OpGetData, look("/", false))
+		p.ok(wire.OpSync, &wire.PathRequest{Path: "/"})
+		if _, answered := p.code(wire.OpCreate, create("/late", "", 1)); answered || !p.gone(0) {
+			t.Error("a write on the old connection is answered")
+		}
+		if e.Exists("/late") {
+			t.Error("it even happened")
+		}
+	})
+}
+
+// Containers go when they have had children and have none, at the interval; an unused one stays, as do plain znodes.
+func TestContainersAreReaped(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		clock := newClock(t)
+		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
+		for _, path := range []string{"/c", "/c/inner", "/unused"} {
+			_, err := c.CreateContainer(path, nil, 4, anyACL)
+			must(t, err)
+		}
+		_, err := c.Create("/c/inner/node", nil, 0, anyACL)
+		must(t, err)
+		clock.at(90 * time.Second)
+		must(t, c.Delete("/c/inner/node", 0))
+		clock.at(2*time.Minute - 1)
+		if got, want := e.Tree(), "/c container\n/c/inner container\n/unused container\n"; got != want {
+			t.Errorf("before:\n%s", got)
+		}
+		clock.at(2 * time.Minute)
+		if got, want := e.Tree(), "/c container\n/unused container\n"; got != want {
+			t.Errorf("after one interval:\n%s", got)
+		}
+		clock.at(3 * time.Minute)
+		if got, want := e.Tree(), "/unused container\n"; got != want {
+			t.Errorf("after two:\n%s", got)
+		}
+	})
+}
+
+// An hour of pings of several clients on an idle ensemble takes no real time.
+func TestIdleHour(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		for range 3 {
+			wireClient(t, e.Servers(), e.Dial, 10*time.Second)
+		}
+		time.Sleep(time.Hour)
+		if n := len(e.Sessions()); n != 3 {
+			t.Errorf("%d sessions, want 3", n)
+		}
+		if e.Pings() < 3*600 {
+			t.Errorf("%d pings", e.Pings())
+		}
+	})
+}
