@@ -109,13 +109,14 @@ func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 		holder.ok(wire.OpCreate, create("/held", "", 1))
 		clock.at(1500 * time.Millisecond)
 		e.Isolate(old)
-		clock.at(9 * time.Second)
+		clock.at(5 * time.Second)
 		holder.ok(wire.OpPing, nil)
 		holder.ok(wire.OpGetData, look("/held", false))
 		holder.ok(wire.OpSync, &wire.PathRequest{Path: "/"}) // nothing is proposed, so nobody is asked
+		clock.at(9 * time.Second)                            // the end of the other session has been proposed, at 6 s
 		writer.send(wire.OpCreate, create("/never", "", 0))
 		synctest.Wait()
-		holder.send(wire.OpSync, &wire.PathRequest{Path: "/"}) // now it stands behind a proposal
+		holder.send(wire.OpSync, &wire.PathRequest{Path: "/"}) // it stands behind a proposal
 		if _, answered := holder.answer(time.Second); answered {
 			t.Error("a sync behind a proposal is answered without a quorum")
 		}
