@@ -162,26 +162,24 @@ func TestHolderIsKilled(t *testing.T) {
 func TestLost(t *testing.T) {
 	parallel(t)
 	const session, grace = 2 * time.Second, 600 * time.Millisecond
-	lock := func(t *testing.T, e target, script string) *process {
-		p := start(t, "lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(),
-			"/lost", "--", "sh", "-c", script)
+	lock := func(t *testing.T, e target, path string, command ...string) *process {
+		p := start(t, slices.Concat([]string{
+			"lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(), path, "--",
+		}, command)...)
 		p.prints(t, "ready\n")
 		return p
 	}
 	onEach(t, func(t *testing.T, e target) {
-		obedient := lock(t, e, `trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)
-		// The second one's client must be connected before nothing answers, and its lock another one.
-		stubborn := start(t, "lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(),
-			"/lost/too", "--", "sh", "-c", `trap '' TERM; (trap '' TERM; while :; do sleep 0.01; done) & echo ready; while :; do sleep 0.01; done`)
-		stubborn.prints(t, "ready\n")
+		polite := lock(t, e, "/lost", self(t))
+		stubborn := lock(t, e, "/lost/too", "sh", "-c", `trap '' TERM; sleep 100 & echo ready; sleep 100`)
 
 		frozen := time.Now()
 		e.freeze(t)
-		if code := obedient.wait(t); code != exitLost {
+		if code := polite.wait(t); code != exitLost {
 			t.Errorf("the obedient one: exit code %d, want %d", code, exitLost)
 		}
 		within(t, "the obedient one", time.Since(frozen), session-grace)
-		if text := obedient.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost: lost") {
+		if text := polite.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost: lost") {
 			t.Errorf("the obedient one printed %q", text)
 		}
 		// That it ends at all proves that its whole group is gone: each of it has its stdout.
@@ -197,7 +195,7 @@ func TestDeletedByOthers(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
 		client := e.client(t)
-		p := start(t, e.args("lock", "/deleted", "--", "sh", "-c", `trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.01; done`)...)
+		p := start(t, e.args("lock", "/deleted", "--", self(t))...)
 		p.prints(t, "ready\n")
 		if err := client.Delete(t.Context(), "/deleted/"+line(t, client, "/deleted")[0], -1); err != nil {
 			t.Fatal(err)
@@ -213,8 +211,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	parallel(t)
 	e := startServer(t)
 	client := e.client(t)
-	holder := start(t, e.args("lock", "/signals", "--", "sh", "-c",
-		`trap 'echo heard USR1' USR1; trap 'echo heard TERM; exit 3' TERM; echo ready; while :; do sleep 0.01; done`)...)
+	holder := start(t, e.args("lock", "/signals", "--", self(t))...)
 	holder.prints(t, "ready\n")
 
 	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129} {
@@ -228,10 +225,12 @@ func TestSignalsArePassedOn(t *testing.T) {
 			t.Errorf("%v while waiting: %d in line", sig, n)
 		}
 	}
-	holder.signal(t, syscall.SIGUSR1)
-	holder.prints(t, "heard USR1\n")
+	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		holder.signal(t, sig)
+		holder.prints(t, fmt.Sprintf("heard %v\n", sig))
+	}
 	holder.signal(t, syscall.SIGTERM)
-	if code := holder.wait(t); code != 3 || !strings.Contains(holder.text(), "heard TERM\n") {
+	if code := holder.wait(t); code != 3 || !strings.Contains(holder.text(), "stopping\n") {
 		t.Errorf("exit code %d, want the command's own 3", code)
 	}
 }
@@ -271,7 +270,7 @@ func TestExitCodes(t *testing.T) {
 		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "/held"},
 		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "not granted within 100ms"},
 		{"in time", e.args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
-		{"free", e.args("lock", "--try", "/free", "--", "true"), 0, ""},
+		{"free", e.args("lock", "--try", "/free/for/us/alone", "--", "true"), 0, ""},
 		{"no ensemble", nobody.args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
 		{"no ensemble to inspect", nobody.args("inspect", "--connect-timeout", "200ms", "/free"), 113, "127.0.0.1:1"},
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -5,22 +7,56 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // TestMain lets the test binary be zkr, so that tests can start it as often as they like in processes of its own, built as
-// the tests are: under the race detector if they are.
+// the tests are: under the race detector if they are. And it can be a command for zkr to run, one that handles signals better
+// than shells do, which lose some around a fork.
 func TestMain(m *testing.M) {
-	if os.Getenv("ZKR_TEST_IS_ZKR") == "1" {
-		os.Unsetenv("ZKR_TEST_IS_ZKR") // the commands it runs are not zkr
+	const role = "ZKR_TEST_ROLE"
+	switch os.Getenv(role) {
+	case "zkr":
+		os.Setenv(role, "command") // for what it runs
 		main()
+	case "command":
+		command()
 	}
 	os.Unsetenv("ZKR_SERVERS")
 	os.Unsetenv("ZKR_AUTH")
 	os.Exit(m.Run())
+}
+
+// command says which signals it hears, and ends at SIGTERM with the exit code 3.
+func command() {
+	heard := make(chan os.Signal, 10)
+	signal.Notify(heard)
+	fmt.Println("ready")
+	for sig := range heard {
+		switch sig {
+		case syscall.SIGTERM:
+			fmt.Println("stopping")
+			os.Exit(3)
+		case syscall.SIGURG, syscall.SIGCONT: // Go's own, and what comes with SIGTERM
+		default:
+			fmt.Println("heard", sig)
+		}
+	}
+}
+
+// self is the path of the test binary: under zkr, that of command.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // patience bounds every wait for something that should happen soon. It only has to be longer than a slow machine.
@@ -54,12 +90,8 @@ func start(t *testing.T, args ...string) *process {
 
 func startWith(t *testing.T, stdin string, args ...string) *process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: exec.Command(self, args...), ended: make(chan struct{}), written: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "ZKR_TEST_IS_ZKR=1")
+	p := &process{cmd: exec.Command(self(t), args...), ended: make(chan struct{}), written: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), p, p
 	p.cmd.WaitDelay = patience // for whoever keeps stdout open
 	if err := p.cmd.Start(); err != nil {
