@@ -62,4 +62,3 @@ func benchmark(b *testing.B, members int, op string) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 }
-

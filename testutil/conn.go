@@ -25,6 +25,7 @@ type conn struct {
 
 	// Guarded by the ensemble's lock.
 	session  int64
+	claimed  int64 // the session that the client asked for, once it has
 	timeout  int32 // milliseconds
 	auth     []wire.ID
 	readOnly bool       // the client's connect request has the last byte, so the answer must
@@ -101,6 +102,9 @@ func (c *conn) arrive(r *request, err error) {
 	e := c.m.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if r != nil && r.connect != nil {
+		c.claimed = r.connect.SessionID
+	}
 	var due time.Time
 	if d := time.Duration(e.latency.Load()); d > 0 {
 		due = time.Now().Add(d)
@@ -144,7 +148,8 @@ func (c *conn) endedLocked(err error) {
 
 // deafLocked reports whether a fault keeps the connection's bytes from flowing, in both directions.
 func (c *conn) deafLocked() bool {
-	return c.m.paused || c.m.mute || c.session != 0 && c.m.e.cutOff[c.session]
+	cutOff := c.m.e.cutOff
+	return c.m.paused || c.m.mute || len(cutOff) > 0 && (cutOff[c.session] || cutOff[c.claimed])
 }
 
 // arrivedLocked is the moment at which the member sees a request: the session is touched now, whatever the request waits for.

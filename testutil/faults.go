@@ -149,7 +149,9 @@ func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) 
 func (e *Embedded) CutClient(session int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.cutOff[session] = true
+	if session != 0 {
+		e.cutOff[session] = true
+	}
 }
 
 // RestoreClient ends CutClient. What was sent meanwhile arrives now.
@@ -157,6 +159,14 @@ func (e *Embedded) RestoreClient(session int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.cutOff, session)
+	for _, m := range e.members {
+		for c := range m.conns {
+			// A connection that was opened and given up meanwhile has never reached the member.
+			if n := len(c.inbox); !c.open && c.claimed == session && n > 0 && c.inbox[n-1].request == nil {
+				c.closeLocked()
+			}
+		}
+	}
 	e.changedLocked()
 }
 

@@ -1,0 +1,437 @@
+package testutil_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// on acts on requests of one kind for one path.
+func on(op testutil.Op, path string, action testutil.Action) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		if r.Op == op && r.Path == path {
+			return action
+		}
+		return testutil.Pass()
+	}
+}
+
+func TestControl(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
+		_, err := c.Create("/ready", nil, 0, anyACL)
+		must(t, err)
+
+		stop := e.Control(on(testutil.OpCreate, "/before", testutil.DropBefore()))
+		_, err = c.Create("/before", nil, 0, anyACL)
+		if !errors.Is(err, zk.ErrConnectionClosed) || e.Exists("/before") {
+			t.Errorf("drop before: %v, exists %t", err, e.Exists("/before"))
+		}
+		stop()
+		time.Sleep(2 * time.Second)
+
+		stop = e.Control(on(testutil.OpCreate, "/after", testutil.DropAfter()))
+		_, err = c.Create("/after", nil, 0, anyACL)
+		if !errors.Is(err, zk.ErrConnectionClosed) || !e.Exists("/after") {
+			t.Errorf("drop after: %v, exists %t", err, e.Exists("/after"))
+		}
+		stop()
+		time.Sleep(2 * time.Second)
+
+		stop = e.Control(on(testutil.OpCreate, "/fail", testutil.Fail(testutil.CodeNoAuth)))
+		_, err = c.Create("/fail", nil, 0, anyACL)
+		if !errors.Is(err, zk.ErrNoAuth) || e.Exists("/fail") {
+			t.Errorf("fail: %v, exists %t", err, e.Exists("/fail"))
+		}
+		stop()
+
+		stop = e.Control(on(testutil.OpCreate, "/later", testutil.Delay(5*time.Second)))
+		began := time.Now()
+		_, err = c.Create("/later", nil, 0, anyACL)
+		if took := time.Since(began); err != nil || took != 5*time.Second {
+			t.Errorf("delay: %v after %v", err, took)
+		}
+		stop()
+
+		stop = e.Control(on(testutil.OpCreate, "/slow", testutil.DelayReply(5*time.Second)))
+		began = time.Now()
+		go func() {
+			time.Sleep(time.Nanosecond)
+			if !e.Exists("/slow") {
+				t.Error("delay of the reply: it did not happen at once")
+			}
+		}()
+		_, err = c.Create("/slow", nil, 0, anyACL)
+		if took := time.Since(began); err != nil || took != 5*time.Second {
+			t.Errorf("delay of the reply: %v after %v", err, took)
+		}
+		stop()
+	})
+}
+
+// A request that is held executes when it is released, even if its connection is gone by then: the late write that every recipe
+// has to reckon with.
+func TestHeldRequestOutlivesItsConnection(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		release := make(chan struct{})
+		defer e.Control(on(testutil.OpCreate, "/late", testutil.Hold(release)))()
+		p := single(t, e, 0, 20*time.Second)
+		p.send(wire.OpCreate, create("/late", "", 1))
+		p.send(wire.OpExists, look("/late", false))
+		time.Sleep(time.Second)
+		p.nc.Close()
+		time.Sleep(time.Second)
+		if e.Exists("/late") {
+			t.Error("it happens too early")
+		}
+		close(release)
+		synctest.Wait()
+		if !e.Exists("/late") {
+			t.Error("it does not happen")
+		}
+		time.Sleep(time.Minute)
+		if e.Exists("/late") {
+			t.Error("it outlives its session")
+		}
+	})
+}
+
+// Control sees connections being opened, and can lose the answer: the session is there, and nobody knows it.
+func TestControlOfConnects(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		stop := e.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession {
+				return testutil.DropAfter()
+			}
+			return testutil.Pass()
+		})
+		if !refused(t, e, 0) || len(e.Sessions()) != 1 {
+			t.Errorf("sessions: %+v", e.Sessions())
+		}
+		stop()
+		p := single(t, e, 0, 20*time.Second)
+		defer e.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession && r.Session == p.session {
+				return testutil.Fail(testutil.CodeSessionExpired)
+			}
+			return testutil.Pass()
+		})()
+		got := attach(t, dialMember(t, e, 0), &wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass})
+		if got == nil || got.SessionID != 0 {
+			t.Errorf("attach: %+v", got)
+		}
+	})
+}
+
+func TestMuteAndWedge(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 20*time.Second)
+		e.Wedge(0)
+		p.send(wire.OpCreate, create("/a", "", 0))
+		if _, answered := p.answer(time.Second); answered || e.Exists("/a") {
+			t.Error("a wedged member works")
+		}
+		p.ok(wire.OpPing, nil)
+		q := single(t, e, 0, 20*time.Second) // it opens connections
+		q.ok(wire.OpPing, nil)
+		e.Unwedge(0)
+		if code, answered := p.answer(0); !answered || code != wire.OK || !e.Exists("/a") {
+			t.Errorf("after it: %t %v", answered, code)
+		}
+		e.Mute(0)
+		nc := dialMember(t, e, 0)
+		nc.SetDeadline(time.Now().Add(time.Second))
+		nc.Write(wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)}))
+		if _, err := wire.ReadFrame(nc, 1<<10, nil); !isTimeout(err) {
+			t.Errorf("a mute member: %v", err)
+		}
+		p.send(wire.OpPing, nil)
+		if _, answered := p.answer(time.Second); answered {
+			t.Error("a mute member answers a ping")
+		}
+		e.Unmute(0)
+		if code, answered := p.answer(0); !answered || code != wire.OK {
+			t.Errorf("after it: %t %v", answered, code)
+		}
+	})
+}
+
+func TestLatency(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 20*time.Second)
+		e.Latency(50 * time.Millisecond)
+		began := time.Now()
+		for range 10 {
+			p.send(wire.OpCreate, create("/n-", "", 2))
+		}
+		for range 10 {
+			if code, answered := p.answer(time.Second); !answered || code != wire.OK {
+				t.Fatalf("%t %v", answered, code)
+			}
+		}
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Errorf("ten requests behind each other took %v", took)
+		}
+	})
+}
+
+// cutting runs over TCP and in memory: the client's own network behaves alike.
+func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
+	alice := e.Client("alice")
+	if alice != e.Client("alice") || alice == e.Client("bob") {
+		t.Error("clients are not told apart")
+	}
+	a := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, &transcript{sessions: map[int64]string{}})
+	b := newPeer(t, "B", dialAs(t, e, "bob"), 30*time.Second, &transcript{sessions: map[int64]string{}})
+	a.ok(wire.OpPing, nil)
+
+	alice.Cut()
+	a.send(wire.OpCreate, create("/lost", "", 0))
+	if _, answered := a.answer(pause); answered || e.Exists("/lost") {
+		t.Error("a request gets through a cut")
+	}
+	if nc, err := alice.Dial("tcp", address(e, 0), pause); !isTimeout(err) {
+		t.Errorf("a dial gets through a cut: %v %v", nc, err)
+	}
+	b.ok(wire.OpPing, nil)
+	alice.Heal()
+	if code, answered := a.answer(30 * time.Second); !answered || code != wire.OK || !e.Exists("/lost") {
+		t.Errorf("after the cut: %t %v", answered, code)
+	}
+
+	alice.CutOneWay(false) // what the server says is lost on the way
+	a.send(wire.OpCreate, create("/done", "", 0))
+	if _, answered := a.answer(pause); answered || !e.Exists("/done") {
+		t.Errorf("one way: answered %t, done %t", answered, e.Exists("/done"))
+	}
+	alice.Heal()
+	if code, answered := a.answer(30 * time.Second); !answered || code != wire.OK {
+		t.Errorf("after it: %t %v", answered, code)
+	}
+
+	alice.Cut()
+	a.send(wire.OpCreate, create("/even later", "", 0))
+	a.nc.Close() // the end does not get through either
+	time.Sleep(pause)
+	if s := session(e, a.session); !s.Connected || e.Exists("/even later") {
+		t.Error("the end of a connection gets through a cut")
+	}
+	alice.Heal()
+	for range 200 {
+		if s := session(e, a.session); !s.Connected && e.Exists("/even later") {
+			break
+		}
+		time.Sleep(pause / 50)
+	}
+	if s := session(e, a.session); s.Connected || !e.Exists("/even later") {
+		t.Errorf("after it: %+v, executed %t", s, e.Exists("/even later"))
+	}
+
+	e.Client("bob").Drop()
+	if !b.gone(30 * time.Second) {
+		t.Error("a dropped connection is open")
+	}
+}
+
+func session(e *testutil.Embedded, id int64) testutil.SessionInfo {
+	for _, s := range e.Sessions() {
+		if s.ID == id {
+			return s
+		}
+	}
+	return testutil.SessionInfo{}
+}
+
+func dialAs(t *testing.T, e *testutil.Embedded, name string) net.Conn {
+	t.Helper()
+	nc, err := e.Client(name).Dial("tcp", address(e, 0), 10*time.Second)
+	must(t, err)
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+func TestCutClientsOverTCP(t *testing.T) {
+	t.Parallel()
+	cutting(t, testutil.Start(t), 200*time.Millisecond)
+}
+
+func TestCutClientsInMemory(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) { cutting(t, e, 2*time.Second) })
+}
+
+func TestCutSession(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 20*time.Second)
+		e.CutClient(p.session)
+		p.send(wire.OpCreate, create("/a", "", 0))
+		if _, answered := p.answer(time.Second); answered || e.Exists("/a") {
+			t.Error("a request gets through")
+		}
+		nc := dialMember(t, e, 0)
+		nc.SetDeadline(time.Now().Add(time.Second))
+		nc.Write(wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass}))
+		if _, err := wire.ReadFrame(nc, 1<<10, nil); !isTimeout(err) {
+			t.Errorf("a new connection gets an answer: %v", err)
+		}
+		nc.Close()
+		e.RestoreClient(p.session)
+		if code, answered := p.answer(0); !answered || code != wire.OK || !e.Exists("/a") {
+			t.Errorf("after it: %t %v", answered, code)
+		}
+	})
+}
+
+// A member keeps its port over a restart, and what it refuses meanwhile is refused as by a machine without a server.
+func TestRestartOverTCP(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t, testutil.WithTick(200*time.Millisecond))
+	c := wireClient(t, e.Servers(), e.Dial, 4*time.Second)
+	_, err := c.Create("/mine", nil, zk.FlagEphemeral, anyACL)
+	must(t, err)
+	before := e.Servers()
+	must(t, e.Stop(0))
+	if nc, err := e.Dial("tcp", before, time.Second); err == nil {
+		nc.Close()
+		t.Error("a stopped member accepts connections")
+	}
+	must(t, e.Restart(0))
+	must(t, e.WaitServing(t.Context()))
+	if after := e.Servers(); after != before {
+		t.Errorf("the address was %s and is %s", before, after)
+	}
+	for range 100 {
+		if _, err = c.Set("/mine", nil, -1); err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("the client does not come back: %v", err)
+}
+
+func TestWrongUse(t *testing.T) {
+	for name, opts := range map[string][]testutil.Option{
+		"no members":      {testutil.WithMembers(0)},
+		"no tick":         {testutil.WithTick(0)},
+		"bounds":          {testutil.WithSessionTimeouts(2*time.Second, time.Second)},
+		"sync limit":      {testutil.WithSyncLimit(0)},
+		"memory and port": {testutil.InMemory(), testutil.WithListen("127.0.0.1:0")},
+		"too few ports":   {testutil.WithMembers(2), testutil.WithListen("127.0.0.1:0")},
+		"bad port":        {testutil.WithListen("127.0.0.1:nonsense")},
+	} {
+		if e, err := testutil.New(opts...); err == nil {
+			e.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+	e := testutil.Start(t)
+	if e.Stop(1) == nil || e.Restart(0) == nil || e.Resume(0) == nil || e.Pause(-1) == nil {
+		t.Error("no error for a member that is not there, or not in that state")
+	}
+	must(t, e.Close())
+	must(t, e.Close())
+	if e.Restart(0) == nil || e.WaitServing(t.Context()) == nil {
+		t.Error("a closed ensemble goes on")
+	}
+}
+
+func TestFourLetterWords(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 5*time.Second)
+		p.ok(wire.OpGetChildren, look("/", true))
+		ask := func(member int, word string) string {
+			nc := dialMember(t, e, member)
+			nc.Write([]byte(word))
+			b, err := io.ReadAll(nc)
+			must(t, err)
+			return string(b)
+		}
+		for word, want := range map[string]string{
+			"ruok": "imok", "isro": "rw", "srvr": "Mode: follower", "stat": "Mode: follower", "mntr": "zk_server_state\tfollower",
+			"wchs": "1 connections watching 1 paths", "cons": "to=5000", "dump": "Sessions (1):", "conf": "tickTime=2000", "envi": "zookeeper.version",
+		} {
+			if got := ask(0, word); !strings.Contains(got, want) {
+				t.Errorf("%s: %q", word, got)
+			}
+		}
+		if got := ask(e.Leader(), "srvr"); !strings.Contains(got, "Mode: leader") {
+			t.Errorf("srvr: %q", got)
+		}
+		must(t, e.Stop(1))
+		must(t, e.Stop(2))
+		if got := ask(0, "srvr"); !strings.Contains(got, "not currently serving") {
+			t.Errorf("srvr: %q", got)
+		}
+		if got := ask(0, "ruok"); got != "imok" {
+			t.Errorf("ruok: %q", got)
+		}
+	})
+}
+
+// Everything at once from many goroutines; it is the race detector's test.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(20*time.Millisecond), testutil.WithElectionTime(time.Millisecond))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		c := wireClient(t, e.Servers(), e.Client("all").Dial, time.Second)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c.ChildrenW("/")
+				if path, err := c.Create("/n-", nil, 3, anyACL); err == nil {
+					c.Delete(path, -1)
+				}
+			}
+		}()
+	}
+	for i := range 30 {
+		m := i % 3
+		switch i % 5 {
+		case 0:
+			e.Stop(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Restart(m)
+		case 1:
+			e.Isolate(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Heal()
+		case 2:
+			e.Pause(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Resume(m)
+		case 3:
+			e.DropConnections(0)
+		case 4:
+			e.Client("all").Cut()
+			e.Latency(time.Millisecond)
+			time.Sleep(time.Millisecond)
+			e.Client("all").Heal()
+			e.Latency(0)
+		}
+		e.Sessions()
+		e.Tree()
+		e.Describe()
+		e.Watches()
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, e.WaitServing(t.Context()))
+	close(stop)
+	wg.Wait()
+}
