@@ -284,6 +284,7 @@ func TestCutSession(t *testing.T) {
 			t.Errorf("a new connection gets an answer: %v", err)
 		}
 		nc.Close()
+		synctest.Wait()
 		e.RestoreClient(p.session)
 		if code, answered := p.answer(0); !answered || code != wire.OK || !e.Exists("/a") {
 			t.Errorf("after it: %t %v", answered, code)
