@@ -93,7 +93,7 @@ func startWith(t *testing.T, stdin string, args ...string) *process {
 	p := &process{cmd: exec.Command(self(t), args...), ended: make(chan struct{}), written: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), p, p
-	p.cmd.WaitDelay = patience // for whoever keeps stdout open
+	p.cmd.WaitDelay = 2 * patience // for whoever keeps stdout open: longer than wait waits
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
