@@ -15,6 +15,10 @@ type Config struct {
 	Data    []byte        // of the znode in line
 	ACL     []zk.ACL      // of the znode in line; nil: the client's
 	MaxHold time.Duration // 0: no limit
+	// StayUntilLeft keeps the znode of a hold that was lost, while its session
+	// lives, until its last place has left, however long that takes. Otherwise it
+	// goes at the deadline at the latest.
+	StayUntilLeft bool
 }
 
 func (c *Config) validate() error {

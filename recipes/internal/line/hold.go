@@ -86,7 +86,7 @@ func (h *hold) loseLocked(why error) (tell func()) {
 	h.err, h.deadline = why, h.sess.Deadline()
 	h.gone = h.gone || errors.Is(why, zk.ErrNoNode)
 	h.stopLocked()
-	if h.places > 0 && !h.gone {
+	if h.places > 0 && !h.gone && !g.cfg.StayUntilLeft {
 		// The work may still be stopping, and has until the deadline for it.
 		h.cleanup = time.AfterFunc(time.Until(h.deadline), h.discard)
 	}
