@@ -1,0 +1,79 @@
+package line
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// Queued is a caller in the middle of Wait, whose next step a test decides.
+type Queued struct {
+	g *gate
+	w *waiter
+}
+
+// Queue begins a Wait.
+func (l *Line) Queue() (*Queued, error) {
+	g, err := l.gates.use(l)
+	if err != nil {
+		return nil, err
+	}
+	w := &waiter{line: l, ready: make(chan struct{})}
+	g.queue(w)
+	return &Queued{g, w}, nil
+}
+
+// Ready is closed when the waiter was chosen, or has failed.
+func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
+
+// Take goes on as a caller does who sees that first.
+func (q *Queued) Take() (p *Place, ok bool) {
+	defer q.g.registry.unuse(q.g)
+	if q.w.err != nil || !q.w.place.begin() {
+		return q.w.place, false
+	}
+	return q.w.place, true
+}
+
+// GiveUp goes on as a caller does who sees first that its context has ended.
+func (q *Queued) GiveUp() {
+	defer q.g.registry.unuse(q.g)
+	q.g.leave(q.w)
+}
+
+// Gates is the number of gates that are kept.
+func (l *Line) Gates() int {
+	l.gates.mu.Lock()
+	defer l.gates.mu.Unlock()
+	return len(l.gates.gates)
+}
+
+// AdmitLost reports whether a hold is given out that was lost after it was made.
+func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
+	g, err := l.gates.use(l)
+	if err != nil {
+		return false, err
+	}
+	defer g.registry.unuse(g)
+	w := &waiter{line: l, ready: make(chan struct{})}
+	d := &driver{stop: func() {}}
+	g.mu.Lock()
+	w.at, g.driver = g.waiters.PushBack(w), d
+	g.mu.Unlock()
+	defer g.leave(w)
+	sess, err := g.client.AwaitSession(ctx)
+	if err != nil {
+		return false, err
+	}
+	c, err := g.join(ctx, sess)
+	if err != nil {
+		return false, err
+	}
+	defer c.withdraw()
+	h, err := c.claim(ctx)
+	if err != nil {
+		return false, err
+	}
+	h.lose(framework.ErrSessionLost)
+	return g.admit(d, h), nil
+}

@@ -1,0 +1,282 @@
+package line_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A caller's context ends at the very moment at which it is chosen: the turn is
+// passed on to the next at home, with no request.
+func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		first, second, third := queue(t, l), queue(t, l), queue(t, l)
+		<-first.Ready()
+		names := ens.Children("/line")
+		ens.ResetRequests()
+		third.GiveUp() // at home
+		first.GiveUp() // chosen
+		synctest.Wait()
+		<-second.Ready()
+		p, ok := second.Take()
+		if !ok || !p.Held() || p.Path() != "/line/"+names[0] {
+			t.Errorf("passed on: %v, held %v, at %s, was %s", ok, p.Held(), p.Path(), names[0])
+		}
+		if got := ens.Requests(); len(got) != 0 {
+			t.Errorf("requests: %v", got)
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// The same with nobody else at home: the znode goes.
+func TestAChosenWaiterThatLeavesTakesTheZnodeWithIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		q := queue(t, l)
+		<-q.Ready()
+		q.GiveUp()
+		synctest.Wait()
+		empty(t, ens, l)
+		p, err := l.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// The session is over between the choice and the moment at which the caller takes
+// its place.
+func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		c := connect(t, ens)
+		l := newLine(t, c, exclusive)
+		taken, left, next := queue(t, l), queue(t, l), queue(t, l)
+		expire := func() {
+			t.Helper()
+			if err := ens.ExpireSession(session(t, c)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second) // until it is known
+		}
+		<-taken.Ready()
+		expire()
+		if p, ok := taken.Take(); ok || p.Held() {
+			t.Error("a lost place was taken")
+		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		<-left.Ready()
+		expire()
+		left.GiveUp()
+		<-next.Ready()
+		p, ok := next.Take()
+		if !ok {
+			t.Fatal("the next was not let in")
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+func TestALostHoldIsNotGivenOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		if admitted, err := l.AdmitLost(t.Context()); admitted || err != nil {
+			t.Errorf("admitted %v, %v", admitted, err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// Nobody is told of the loss of a place that has left, and everybody else once.
+func TestOnLossIsCalledOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		c := connect(t, ens)
+		l := newLine(t, c, exclusive)
+		p, err := l.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared, err := p.Share(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]int{}
+		p.OnLoss(func(error) { told["left"]++ })
+		shared.OnLoss(func(error) { told["held"]++ })
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Share(l); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("a place that has left was shared: %v", err)
+		}
+		shared.Deleted()
+		shared.Deleted()
+		if err := ens.ExpireSession(session(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		shared.OnLoss(func(error) { told["late"]++ })
+		if want := map[string]int{"held": 1, "late": 1}; !maps.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+		if _, err := shared.Share(l); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("a lost place was shared: %v", err)
+		}
+		if err := shared.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// The engine knows nothing of what makes a lock exclusive: with other rules it is
+// a shared/exclusive one.
+func TestOtherRules(t *testing.T) {
+	reading := line.Rule{
+		Kind: "read", Base: layout.CuratorReadName, Family: layout.CuratorRW,
+		Blocker: func(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
+			for i := len(ahead) - 1; i >= 0; i-- {
+				if ahead[i].Mode == layout.Exclusive {
+					return ahead[i], true
+				}
+			}
+			return layout.Node{}, false
+		},
+	}
+	writing := line.Rule{Kind: "write", Base: layout.CuratorWriteName, Family: layout.CuratorRW, Blocker: line.Predecessor}
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		a, b := connect(t, ens), connect(t, ens)
+		wait := func(c *framework.Client, rule line.Rule) <-chan *line.Place {
+			places := make(chan *line.Place, 1)
+			l := newLine(t, c, rule)
+			go func() {
+				p, err := l.Wait(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				places <- p
+			}()
+			synctest.Wait()
+			return places
+		}
+		leave := func(p *line.Place) {
+			t.Helper()
+			if err := p.Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		waits := func(who string, places <-chan *line.Place) {
+			t.Helper()
+			synctest.Wait()
+			if len(places) > 0 {
+				t.Errorf("%s does not wait", who)
+			}
+		}
+		one, two := <-wait(a, reading), <-wait(b, reading) // both at once
+		writer := wait(a, writing)
+		behind := wait(b, reading) // behind the writer, though only readers hold
+		waits("the writer", writer)
+		leave(one)
+		waits("the writer", writer)
+		waits("a reader behind it", behind)
+		leave(two)
+		w := <-writer
+		waits("a reader behind the writer", behind)
+		members, err := w.Line().Members(t.Context())
+		if err != nil || len(members) != 2 || !members[0].Holds || members[1].Holds || members[1].Mode != layout.Shared {
+			t.Errorf("members: %+v, %v", members, err)
+		}
+		leave(w)
+		leave(<-behind)
+		empty(t, ens, w.Line())
+	})
+}
+
+var exclusive = line.Rule{Kind: "mutex", Base: layout.CuratorLockName, Family: layout.CuratorLock, Blocker: line.Predecessor}
+
+func inBubble(t *testing.T, scenario func(t *testing.T, ens *testutil.Embedded)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		scenario(t, testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})))
+	})
+}
+
+func connect(t *testing.T, ens *testutil.Embedded) *framework.Client {
+	t.Helper()
+	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.WaitConnected(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func newLine(t *testing.T, c *framework.Client, rule line.Rule) *line.Line {
+	t.Helper()
+	l, err := line.New(c, "/line", rule, line.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func queue(t *testing.T, l *line.Line) *line.Queued {
+	t.Helper()
+	q, err := l.Queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func session(t *testing.T, c *framework.Client) int64 {
+	t.Helper()
+	s, err := c.AwaitSession(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.ID()
+}
+
+// empty fails the test unless nobody stands in line, nothing is watched and no
+// gate is kept.
+func empty(t *testing.T, ens *testutil.Embedded, l *line.Line) {
+	t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if left := ens.Children("/line"); len(left) > 0 {
+		t.Errorf("left in line: %v", left)
+	}
+	if left := ens.Watches(); len(left) > 0 {
+		t.Errorf("watches left: %v", left)
+	}
+	if n := l.Gates(); n != 0 {
+		t.Errorf("%d gates kept", n)
+	}
+}

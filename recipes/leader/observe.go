@@ -1,0 +1,84 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// Observe follows who leads, until ctx ends or the client closes, and then closes
+// the channel. The first value is the present leader; the zero Participant stands
+// for nobody. A value that was not received yet is replaced by a newer one, so
+// leaders that came and went in between may be left out, but the last one is never
+// missed. It stands in nobody's way: it watches the leader's znode alone, and the
+// directory while there is no leader.
+func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
+	leaders := make(chan recipes.Participant, 1)
+	go func() {
+		defer close(leaders)
+		var last recipes.Participant
+		told := false
+		for {
+			now, err := e.Leader(ctx)
+			if err != nil && !errors.Is(err, ErrNoLeader) {
+				if errors.Is(err, framework.ErrClosed) || ctx.Err() != nil {
+					return
+				}
+				e.line.Client().Logger().Warn("leader: cannot observe", zap.String("path", e.Path()), zap.Error(err))
+				if e.rest(ctx, observePause) != nil {
+					return
+				}
+				continue
+			}
+			if !told || now.Path != last.Path {
+				select { // only this goroutine sends: after the old value is out there is room
+				case <-leaders:
+				default:
+				}
+				leaders <- now
+				last, told = now, true
+			}
+			if err := e.awaitChange(ctx, now); err != nil && e.rest(ctx, observePause) != nil {
+				return
+			}
+		}
+	}()
+	return leaders
+}
+
+// observePause spaces the looks of an observer that meets errors.
+const observePause = time.Second
+
+// awaitChange returns when now may lead no longer, or somebody may, if nobody did.
+func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	client := e.line.Client()
+	if now.Path == "" {
+		lists, err := client.WatchChildren(ctx, e.Path())
+		if err != nil {
+			return err
+		}
+		for list := range lists {
+			if list.Err != nil || e.line.Count(list.Names) > 0 {
+				return list.Err
+			}
+		}
+		return ctx.Err()
+	}
+	states, err := client.WatchData(ctx, now.Path)
+	if err != nil {
+		return err
+	}
+	for state := range states {
+		if state.Err != nil || !state.Exists {
+			return state.Err
+		}
+	}
+	return ctx.Err()
+}

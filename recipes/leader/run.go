@@ -1,0 +1,239 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+)
+
+// ErrStop ends Run, without an error, when a term's function returns it.
+var ErrStop = errors.New("stop campaigning")
+
+// The causes for which Run ends a term's context while it still leads.
+var (
+	ErrResigned  = errors.New("resigned")
+	ErrTermOver  = errors.New("the longest term is over")
+	ErrUnhealthy = errors.New("the health check failed")
+)
+
+// term is one term that Run leads. It has an identity, so that what was meant for
+// one never ends another.
+type term struct {
+	end      context.CancelCauseFunc
+	returned chan struct{} // closed: its function has returned, and its znode is gone or being removed
+}
+
+// Run campaigns, calls lead in each term that it wins, and campaigns again, at the
+// end of the line, when lead has returned: until ctx ends, which is its error then.
+//
+// lead gets a context that ends when the term does: when it is lost (a stop margin
+// before anybody else can lead), at Resign, or by WithMaxTerm and WithHealthCheck;
+// context.Cause says which. It must return by then: the znode stays until it has,
+// so that no other candidate can lead while it works, as long as the session
+// lives; work that goes on past the deadline of a lost term is logged, and counted
+// by the Observer.
+//
+// An error of lead, and a campaign that fails, are logged and followed by a pause
+// (WithBackoff). The loss of a term is not lead's error: what it returns then is
+// ignored. ErrStop ends Run with nil. Run fails for good with framework.ErrClosed,
+// recipes.ErrLayout, recipes.ErrExhausted and zk.ErrNoAuth, which no further
+// campaign would mend; any other error, a tree that was wiped included, it
+// outlives. A panic of lead passes through, with the term released.
+//
+// An Election runs once at a time: a second Run beside the first is an error.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *recipes.Lease) error) error {
+	if !e.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("leader: run %s: it runs already", e.Path())
+	}
+	defer e.running.Store(false)
+	defer e.beside.Wait()
+	pauses := e.cfg.backoff()
+	for {
+		stop, err := e.campaign(ctx, lead)
+		switch {
+		case stop:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("leader: run %s: %w", e.Path(), line.Ended(ctx))
+		case err == nil:
+			pauses = e.cfg.backoff()
+			continue
+		case hopeless(err):
+			return err
+		}
+		e.line.Client().Logger().Warn("leader: campaigning again", zap.String("path", e.Path()), zap.Error(err))
+		pause := pauses.NextBackOff()
+		if pause == backoff.Stop {
+			return err
+		}
+		if err := e.rest(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// hopeless reports whether no further campaign would mend err.
+func hopeless(err error) bool {
+	for _, target := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, zk.ErrAuthFailed} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// rest pauses, and fails when ctx or the client ends first.
+func (e *Election) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("leader: run %s: %w", e.Path(), line.Ended(ctx))
+	case <-e.line.Client().Done():
+		return fmt.Errorf("leader: run %s: %w", e.Path(), framework.ErrClosed)
+	}
+}
+
+// campaign is one campaign and, if it is won, one term. stop is true when lead
+// asked for the end of Run.
+func (e *Election) campaign(ctx context.Context, lead func(context.Context, *recipes.Lease) error) (stop bool, err error) {
+	if err := e.check(ctx); err != nil {
+		return false, fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)
+	}
+	var leadErr error
+	err = recipes.Do(ctx, e, func(ctx context.Context, l *recipes.Lease) error {
+		leadErr = e.serve(ctx, l, lead)
+		return nil
+	})
+	switch {
+	case errors.Is(leadErr, ErrStop):
+		return true, nil
+	case errors.Is(err, recipes.ErrNotHeld):
+		return false, nil // a term that was lost is over, whatever its function made of it
+	case err != nil:
+		return false, err
+	case leadErr != nil:
+		return false, fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)
+	}
+	return false, nil
+}
+
+// serve calls lead for one term, and ends its context when the term is to end. What
+// lead returns after that is not its own error.
+func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(context.Context, *recipes.Lease) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	t := &term{end: end, returned: make(chan struct{})}
+	e.setTerm(t)
+	defer func() {
+		e.setTerm(nil)
+		close(t.returned)
+	}()
+	if e.cfg.maxTerm > 0 {
+		e.beside.Go(func() { e.rotate(ctx, end) })
+	}
+	if e.cfg.health != nil {
+		e.beside.Go(func() { e.watchHealth(ctx, end) })
+	}
+	err := lead(ctx, l)
+	if errors.Is(err, ErrStop) || ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (e *Election) setTerm(t *term) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = t
+}
+
+// Resign ends the term that Run leads, if it leads one, and returns when its
+// function has; Run then campaigns again, at the end of the line. ctx bounds the
+// wait: the term ends all the same. A term that was acquired by Acquire is given up
+// by its Release.
+func (e *Election) Resign(ctx context.Context) error {
+	e.mu.Lock()
+	t := e.term
+	e.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	t.end(ErrResigned)
+	select {
+	case <-t.returned:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("leader: resign %s: %w", e.Path(), line.Ended(ctx))
+	}
+}
+
+// rotate ends a term that has lasted for the longest time allowed, as soon as there
+// is another candidate.
+func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
+	if e.rest(ctx, e.cfg.maxTerm) != nil {
+		return
+	}
+	for ctx.Err() == nil {
+		others, err := e.others(ctx)
+		if err == nil && others {
+			end(ErrTermOver)
+			return
+		}
+		if err != nil && e.rest(ctx, time.Second) != nil { // there was no server: look later
+			return
+		}
+	}
+}
+
+// others waits until another candidate stands in line behind the leader.
+func (e *Election) others(ctx context.Context) (bool, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	lists, err := e.line.Client().WatchChildren(ctx, e.Path())
+	if err != nil {
+		return false, err
+	}
+	for list := range lists {
+		if list.Err != nil {
+			return false, list.Err
+		}
+		if e.line.Count(list.Names) > 1 {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
+}
+
+// watchHealth ends a term whose candidate is not fit to lead.
+func (e *Election) watchHealth(ctx context.Context, end context.CancelCauseFunc) {
+	for e.rest(ctx, e.cfg.every) == nil {
+		if err := e.check(ctx); err != nil && ctx.Err() == nil {
+			end(fmt.Errorf("%w: %w", ErrUnhealthy, err))
+			return
+		}
+	}
+}
+
+func (e *Election) check(ctx context.Context) error {
+	if e.cfg.health == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.every)
+	defer cancel()
+	if err := e.cfg.health(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
