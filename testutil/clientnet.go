@@ -139,13 +139,13 @@ func (n *ClientNet) relay(far *pipeEnd, nc *net.TCPConn) {
 		if _, err := io.Copy(far, nc); err != nil {
 			far.breakOff()
 		}
-		far.CloseWrite()
+		_ = far.CloseWrite()
 	}()
 	if _, err := io.Copy(nc, far); err != nil {
 		far.breakOff()
 		nc.Close()
 	}
-	nc.CloseWrite()
+	_ = nc.CloseWrite() // it may be gone already
 	<-ended
 	nc.Close()
 	far.Close()

@@ -253,6 +253,7 @@ func (c *conn) closeLocked() {
 	case <-c.done:
 	default:
 		close(c.done)
+		_ = c.nc.SetWriteDeadline(time.Unix(1, 0)) // ends a write to a client that does not read
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// pipe is a connection in memory that behaves like one over TCP: writes return before anybody reads, up to a window; what was
+// pipeEnd is one end of a connection in memory that behaves like one over TCP: writes return before anybody reads, up to a window; what was
 // written before a close is still read; a direction can be held, as by a network that loses every packet and delivers once it is
-// healed. The two ends are pipeEnds of two streams.
+// healed. A pipe is two streams, and each end reads one and writes the other.
 type pipeEnd struct {
 	in, out       *stream
 	local, remote net.Addr
@@ -55,15 +55,15 @@ func (s *stream) update(change func()) {
 	s.changeLocked()
 }
 
-// read copies what has arrived; done is false if there is nothing as yet, and changed says when to look again.
-func (s *stream) read(p []byte) (n int, err error, changed <-chan struct{}) {
+// read copies what has arrived. If nothing has, changed says when to look again.
+func (s *stream) read(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.deaf:
-		return 0, io.ErrClosedPipe, nil
+		return 0, nil, io.ErrClosedPipe
 	case s.reset:
-		return 0, syscall.ECONNRESET, nil
+		return 0, nil, syscall.ECONNRESET
 	case s.arrived > 0:
 		n = copy(p, s.buf[:s.arrived])
 		s.buf, s.arrived = s.buf[n:], s.arrived-n
@@ -73,23 +73,24 @@ func (s *stream) read(p []byte) (n int, err error, changed <-chan struct{}) {
 		s.changeLocked()
 		return n, nil, nil
 	case s.ended && !s.held:
-		return 0, io.EOF, nil
+		return 0, nil, io.EOF
 	}
-	return 0, nil, s.changed
+	return 0, s.changed, nil
 }
 
-func (s *stream) write(p []byte) (n int, err error, changed <-chan struct{}) {
+// write takes what fits into the window. If nothing does, changed says when to try again.
+func (s *stream) write(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ended:
-		return 0, io.ErrClosedPipe, nil
+		return 0, nil, io.ErrClosedPipe
 	case s.reset:
-		return 0, syscall.ECONNRESET, nil
+		return 0, nil, syscall.ECONNRESET
 	case s.deaf && !s.held:
-		return 0, syscall.EPIPE, nil
+		return 0, nil, syscall.EPIPE
 	case len(s.buf) >= window:
-		return 0, nil, s.changed
+		return 0, s.changed, nil
 	}
 	n = min(len(p), window-len(s.buf))
 	s.buf = append(s.buf, p[:n]...)
@@ -97,7 +98,7 @@ func (s *stream) write(p []byte) (n int, err error, changed <-chan struct{}) {
 		s.arrived = len(s.buf)
 	}
 	s.changeLocked()
-	return n, nil, s.changed
+	return n, s.changed, nil
 }
 
 // Read implements net.Conn.
@@ -109,7 +110,7 @@ func (p *pipeEnd) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		default:
 		}
-		n, err, changed := p.in.read(b)
+		n, changed, err := p.in.read(b)
 		if n > 0 || err != nil || len(b) == 0 {
 			return n, err
 		}
@@ -130,7 +131,7 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 			return written, os.ErrDeadlineExceeded
 		default:
 		}
-		n, err, changed := p.out.write(b[written:])
+		n, changed, err := p.out.write(b[written:])
 		written += n
 		if err != nil {
 			return written, err
@@ -153,7 +154,7 @@ func (p *pipeEnd) CloseWrite() error {
 
 // Close implements net.Conn. The other end reads what was written, and then the end; what it writes itself fails.
 func (p *pipeEnd) Close() error {
-	p.CloseWrite()
+	_ = p.CloseWrite()
 	p.in.update(func() { p.in.deaf = true })
 	p.readBy.set(time.Time{})
 	p.writeBy.set(time.Time{})

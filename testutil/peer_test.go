@@ -123,7 +123,7 @@ func (p *peer) await(xid int32, op wire.Op, what string) {
 		head, body, err := p.next()
 		if err != nil {
 			p.log.add("%s %s -> closed", p.name, what)
-			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			if isTimeout(err) {
 				p.t.Errorf("%s %s: no answer", p.name, what)
 			}
 			return

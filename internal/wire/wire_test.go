@@ -166,7 +166,7 @@ func TestFrames(t *testing.T) {
 	if err != nil || len(payload) != 4+4+4+2 {
 		t.Fatalf("%x %v", payload, err)
 	}
-	if _, err := wire.ReadFrame(r, wire.MaxFrame, nil); err != io.EOF {
+	if _, err := wire.ReadFrame(r, wire.MaxFrame, nil); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
 	for _, n := range []int{1, 3, 5, 17} {

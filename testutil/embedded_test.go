@@ -1,0 +1,148 @@
+package testutil_test
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func TestWrongUse(t *testing.T) {
+	for name, opts := range map[string][]testutil.Option{
+		"no members":      {testutil.WithMembers(0)},
+		"no tick":         {testutil.WithTick(0)},
+		"bounds":          {testutil.WithSessionTimeouts(2*time.Second, time.Second)},
+		"sync limit":      {testutil.WithSyncLimit(0)},
+		"memory and port": {testutil.InMemory(), testutil.WithListen("127.0.0.1:0")},
+		"too few ports":   {testutil.WithMembers(2), testutil.WithListen("127.0.0.1:0")},
+		"bad port":        {testutil.WithListen("127.0.0.1:nonsense")},
+	} {
+		if e, err := testutil.New(opts...); err == nil {
+			e.Close()
+			t.Errorf("%s: no error", name)
+		}
+	}
+	e := testutil.Start(t)
+	if e.Stop(1) == nil || e.Restart(0) == nil || e.Resume(0) == nil || e.Pause(-1) == nil {
+		t.Error("no error for a member that is not there, or not in that state")
+	}
+	must(t, e.Close())
+	must(t, e.Close())
+	if e.Restart(0) == nil || e.WaitServing(t.Context()) == nil {
+		t.Error("a closed ensemble goes on")
+	}
+}
+
+func TestFourLetterWords(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+		p := single(t, e, 0, 5*time.Second)
+		p.ok(wire.OpGetChildren, look("/", true))
+		ask := func(member int, word string) string {
+			nc := dialMember(t, e, member)
+			nc.Write([]byte(word))
+			b, err := io.ReadAll(nc)
+			must(t, err)
+			return string(b)
+		}
+		for word, want := range map[string]string{
+			"ruok": "imok", "isro": "rw", "srvr": "Mode: follower", "stat": "Mode: follower", "mntr": "zk_server_state\tfollower",
+			"wchs": "1 connections watching 1 paths", "cons": "to=5000", "dump": "Sessions (1):", "conf": "tickTime=2000", "envi": "zookeeper.version",
+		} {
+			if got := ask(0, word); !strings.Contains(got, want) {
+				t.Errorf("%s: %q", word, got)
+			}
+		}
+		if got := ask(e.Leader(), "srvr"); !strings.Contains(got, "Mode: leader") {
+			t.Errorf("srvr: %q", got)
+		}
+		must(t, e.Stop(1))
+		must(t, e.Stop(2))
+		if got := ask(0, "srvr"); !strings.Contains(got, "not currently serving") {
+			t.Errorf("srvr: %q", got)
+		}
+		if got := ask(0, "ruok"); got != "imok" {
+			t.Errorf("ruok: %q", got)
+		}
+	})
+}
+
+// Everything at once from many goroutines; it is the race detector's test.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(20*time.Millisecond), testutil.WithElectionTime(time.Millisecond))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		c := wireClient(t, e.Servers(), e.Client("all").Dial, time.Second)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				c.ChildrenW("/")
+				if path, err := c.Create("/n-", nil, 3, anyACL); err == nil {
+					c.Delete(path, -1)
+				}
+			}
+		}()
+	}
+	for i := range 30 {
+		m := i % 3
+		switch i % 5 {
+		case 0:
+			e.Stop(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Restart(m)
+		case 1:
+			e.Isolate(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Heal()
+		case 2:
+			e.Pause(m)
+			time.Sleep(5 * time.Millisecond)
+			e.Resume(m)
+		case 3:
+			e.DropConnections(0)
+		case 4:
+			e.Client("all").Cut()
+			e.Latency(time.Millisecond)
+			time.Sleep(time.Millisecond)
+			e.Client("all").Heal()
+			e.Latency(0)
+		}
+		e.Sessions()
+		e.Tree()
+		e.Describe()
+		e.Watches()
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, e.WaitServing(t.Context()))
+	close(stop)
+	wg.Wait()
+}
+
+// A client that asks for much and reads nothing keeps neither the others nor Close waiting.
+func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t)
+	p := newPeer(t, "P", dialMember(t, e, 0), 20*time.Second, &transcript{sessions: map[int64]string{}})
+	p.ok(wire.OpCreate, create("/big", strings.Repeat("x", 1<<19), 0))
+	greedy := newPeer(t, "G", dialMember(t, e, 0), 20*time.Second, &transcript{sessions: map[int64]string{}})
+	for range 100 {
+		greedy.send(wire.OpGetData, look("/big", false))
+	}
+	p.ok(wire.OpSetData, set("/big", "", -1))
+	began := time.Now()
+	must(t, e.Close())
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}

@@ -1,0 +1,43 @@
+package testutil_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// An ensemble outside of a test: a lost reply, and what it leaves behind.
+func Example() {
+	ens, err := testutil.New(testutil.WithMembers(3))
+	if err != nil {
+		panic(err)
+	}
+	defer ens.Close()
+	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(ens.Dial), zk.WithLogInfo(false))
+	if err != nil {
+		panic(err)
+	}
+	defer func() {
+		conn.Close()
+		for range events {
+		}
+	}()
+
+	stop := ens.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == testutil.OpCreate && r.Path == "/job" {
+			return testutil.DropAfter() // executed, and not answered
+		}
+		return testutil.Pass()
+	})
+	_, err = conn.Create("/job", []byte("mine"), 0, zk.WorldACL(zk.PermAll))
+	stop()
+	fmt.Println(err)
+	fmt.Print(ens.Tree())
+	// Output:
+	// zk: connection closed
+	// /job "mine"
+}
