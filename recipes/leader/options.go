@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -74,7 +73,7 @@ func WithID(id string) Option { return func(c *config) { c.Data = []byte(id) } }
 
 // WithACL sets the ACL of the candidate's znode. Default: the client's.
 func WithACL(acl ...zk.ACL) Option {
-	return func(c *config) { c.ACL = slices.Concat([]zk.ACL{}, acl) }
+	return func(c *config) { c.ACL = append([]zk.ACL{}, acl...) }
 }
 
 // WithLayout selects the znodes' names. Default LayoutLatch.

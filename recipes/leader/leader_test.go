@@ -1,0 +1,511 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Whoever returns goes to the end of the line, so three candidates take turns.
+func TestCandidatesTakeTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := cancellable(t)
+		w.candidates(ctx, 3, time.Minute)
+		time.Sleep(9*time.Minute + time.Second)
+		cancel()
+		if got := w.order(); !strings.HasPrefix(got, "abcabcabc") {
+			t.Errorf("led: %s", got)
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if got := w.Children(path); len(got) != 0 {
+			t.Errorf("left in line: %v", got)
+		}
+	})
+}
+
+// A term that fails is followed by a pause and another campaign; ErrStop ends Run.
+func TestWhatTheFunctionReturns(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.NTimes(2, 10*time.Second)))
+		boom := errors.New("boom")
+		began := time.Now()
+		err := e.Run(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
+			return w.serve(ctx, l, "a", time.Second, boom)
+		})
+		if !errors.Is(err, boom) || w.order() != "aaa" {
+			t.Errorf("led %s, then %v", w.order(), err)
+		}
+		if took, want := time.Since(began), 3*time.Second+2*10*time.Second; took != want {
+			t.Errorf("three terms of a second and two pauses of 10s took %v", took)
+		}
+		calls := 0
+		err = e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
+			if calls++; calls < 3 {
+				return nil
+			}
+			return errors.Join(errors.New("enough"), leader.ErrStop)
+		})
+		if err != nil || calls != 3 {
+			t.Errorf("%d terms, then %v", calls, err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("the user went away")
+		err = e.Run(ctx, func(context.Context, *recipes.Lease) error {
+			cancel(why)
+			return errors.New("not what Run returns")
+		})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+			t.Errorf("cancelled, Run returned %v", err)
+		}
+	})
+}
+
+// The leader alone is cut off: its term ends a stop margin before its deadline,
+// another leads only after that, and it campaigns again when it is back. What its
+// function returned at the loss is no error of its own, and costs no pause.
+func TestLeaderIsCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		a, b := w.client("a"), w.client("b")
+		w.run(ctx, w.candidate(a, "a", leader.WithBackoff(retry.Forever(20*time.Second))), "a", time.Hour, errors.New("no error of its own"))
+		w.inLine(1)
+		w.run(ctx, w.candidate(b, "b"), "b", time.Minute, nil)
+		w.inLine(2)
+		time.Sleep(time.Minute + 100*time.Millisecond)
+		w.Client("a").Cut()
+		deadline := w.session(a).Deadline()
+		time.Sleep(time.Minute)
+		first, second := w.term(0), w.term(1)
+		if first.id != "a" || !errors.Is(first.cause, recipes.ErrNotHeld) || first.to.Sub(deadline.Add(-margin)).Abs() > time.Millisecond {
+			t.Errorf("the first term: %+v, deadline %v", first, deadline)
+		}
+		if second.id != "b" || second.from.Before(deadline) {
+			t.Errorf("the second term: %+v, deadline of the first %v", second, deadline)
+		}
+		w.Client("a").Heal()
+		time.Sleep(5 * time.Minute)
+		if got := w.order(); !strings.HasPrefix(got, "ab") || !strings.Contains(got[2:], "a") {
+			t.Errorf("led: %s", got)
+		}
+	}, testutil.WithMembers(3))
+}
+
+// The znode of a term stays until its work has returned, however slowly: at Resign,
+// and also when the term was lost and its session lives on.
+func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		a := w.client("a")
+		e := w.candidate(a, "a")
+		stopping := make(chan struct{})
+		returned := make(chan time.Time, 1)
+		go func() {
+			_ = e.Run(ctx, func(ctx context.Context, l *recipes.Lease) error {
+				<-ctx.Done()
+				close(stopping)
+				time.Sleep(time.Hour)
+				returned <- time.Now()
+				return leader.ErrStop
+			})
+		}()
+		w.inLine(1)
+		w.run(ctx, w.candidate(w.client("b"), "b"), "b", time.Minute, nil)
+		w.inLine(2)
+		if err := e.Resign(within(t, time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Resign did not wait for the work: %v", err)
+		}
+		<-stopping
+		must(t, e.Resign(t.Context()))
+		at := <-returned
+		time.Sleep(time.Second)
+		if next := w.term(0); next.from.Before(at) {
+			t.Errorf("b leads %v before a has returned", at.Sub(next.from))
+		}
+	})
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		l, err := w.candidate(a, "a").Acquire(t.Context())
+		must(t, err)
+		time.Sleep(timeout + 100*time.Millisecond)
+		w.Client("a").Cut()
+		<-l.Lost()
+		w.Client("a").Heal() // within the margin: the session survives
+		time.Sleep(time.Hour)
+		if w.session(a).Err() != nil || len(w.Children(path)) != 1 {
+			t.Errorf("in line: %v, session: %v", w.Children(path), w.session(a).Err())
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
+			t.Errorf("released a lost term: %v", err)
+		}
+		w.inLine(0)
+	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
+}
+
+// Resign ends the term that is led, and only that one.
+func TestResign(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		all := w.candidates(ctx, 2, time.Hour)
+		time.Sleep(time.Second)
+		must(t, all[1].Resign(ctx)) // it does not lead: nothing to end
+		if got := w.order(); got != "a" {
+			t.Fatalf("led: %s", got)
+		}
+		for range 3 {
+			must(t, all[0].Resign(ctx))
+			time.Sleep(time.Second)
+			must(t, all[1].Resign(ctx))
+			time.Sleep(time.Second)
+		}
+		if got := w.order(); got != "abababa" {
+			t.Errorf("led: %s", got)
+		}
+		if cause := w.term(0).cause; !errors.Is(cause, leader.ErrResigned) {
+			t.Errorf("the cause was %v", cause)
+		}
+	})
+}
+
+// The longest term ends only when another candidate waits, and then goes round.
+func TestMaxTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		w.candidates(ctx, 1, 1000*time.Hour, leader.WithMaxTerm(time.Minute))
+		time.Sleep(time.Hour)
+		if got := w.order(); got != "a" {
+			t.Errorf("alone it led: %s", got)
+		}
+		began := time.Now()
+		for _, id := range []string{"b", "c"} {
+			w.run(ctx, w.candidate(w.client(id), id, leader.WithMaxTerm(time.Minute)), id, 1000*time.Hour, nil)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(6 * time.Minute)
+		if got := w.order(); !strings.HasPrefix(got, "abacbac") && !strings.HasPrefix(got, "abcabca") {
+			t.Errorf("together they led: %s", got)
+		}
+		if first := w.term(0); !errors.Is(first.cause, leader.ErrTermOver) || first.to.Sub(began) > time.Second {
+			t.Errorf("the first term: %+v, another came at %v", first, began)
+		}
+		if second := w.term(1); second.to.Sub(second.from) < time.Minute || second.to.Sub(second.from) > time.Minute+time.Second {
+			t.Errorf("the second term lasted %v", second.to.Sub(second.from))
+		}
+	})
+}
+
+// A candidate that is not fit does not lead, and stops leading.
+func TestHealthCheck(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		var sick error
+		check := func(ctx context.Context) error { return sick }
+		a := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check), leader.WithBackoff(retry.Forever(time.Minute)))
+		w.run(ctx, a, "a", time.Hour, nil)
+		w.inLine(1)
+		w.run(ctx, w.candidate(w.client("b"), "b"), "b", 10*time.Minute, nil)
+		w.inLine(2)
+		sick = errors.New("the disk is full")
+		fell := time.Now()
+		time.Sleep(5 * time.Minute)
+		first := w.term(0)
+		if !errors.Is(first.cause, leader.ErrUnhealthy) || !errors.Is(first.cause, sick) || first.to.Sub(fell) > time.Second {
+			t.Errorf("the first term: %+v, sick since %v", first, fell)
+		}
+		if got := w.order(); got != "ab" || len(w.Children(path)) != 1 {
+			t.Errorf("led: %s; in line: %v", got, w.Children(path))
+		}
+		sick = nil
+		time.Sleep(8 * time.Minute)
+		if got := w.order(); got != "aba" {
+			t.Errorf("led: %s", got)
+		}
+	})
+}
+
+// The tree is wiped, and the ensemble stops and comes back: there is a leader soon
+// after, and one znode for each candidate, never a pile.
+func TestSurvivesDisasters(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		w.wiped = true
+		w.candidates(ctx, 3, 1000*time.Hour)
+		operator := w.client("operator")
+		creates := func() int { return w.Requests()[testutil.OpCreate] }
+		before := creates()
+		for range 5 {
+			for _, name := range w.Children(path) {
+				_ = operator.Delete(ctx, path+"/"+name, -1)
+			}
+			_ = operator.Delete(ctx, path, -1)
+			w.settled(3)
+		}
+		for range 3 {
+			for i := range 3 {
+				must(t, w.Stop(i))
+			}
+			time.Sleep(timeout / 2)
+			for i := range 3 {
+				must(t, w.Restart(i))
+			}
+			must(t, w.WaitServing(ctx))
+			w.settled(3)
+		}
+		for range 3 {
+			for _, s := range w.Sessions() {
+				must(t, w.ExpireSession(s.ID))
+			}
+			w.settled(3)
+		}
+		if n := creates() - before; n > 100 {
+			t.Errorf("%d creates for 11 disasters and 3 candidates", n)
+		}
+	}, testutil.WithMembers(3))
+}
+
+// settled waits until n stand in line and one of them leads.
+func (w *world) settled(n int) {
+	w.t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
+		w.mu.Lock()
+		leading := 0
+		for _, l := range w.leading {
+			if l.Held() {
+				leading++
+			}
+		}
+		w.mu.Unlock()
+		if leading == 1 && len(w.Children(path)) == n {
+			return
+		}
+	}
+	w.t.Fatalf("no leader after a minute; in line: %v", w.Children(path))
+}
+
+func TestLeaderAndParticipants(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := cancellable(t)
+		stranger := w.candidate(w.client("stranger"), "x")
+		if _, err := stranger.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
+			t.Errorf("Leader of nothing: %v", err)
+		}
+		if all, err := stranger.Participants(ctx); err != nil || len(all) != 0 {
+			t.Errorf("Participants of nothing: %v, %v", all, err)
+		}
+		w.candidates(ctx, 3, time.Hour)
+		now, err := stranger.Leader(ctx)
+		if err != nil || string(now.Data) != "a" || !now.Holder {
+			t.Errorf("Leader: %+v, %v", now, err)
+		}
+		all, err := stranger.Participants(ctx)
+		ids := ""
+		for i, p := range all {
+			ids += string(p.Data)
+			if p.Holder != (i == 0) || p.Mode != recipes.Exclusive {
+				t.Errorf("participant %d: %+v", i, p)
+			}
+		}
+		if err != nil || ids != "abc" {
+			t.Errorf("Participants: %s, %v", ids, err)
+		}
+		if _, err := stranger.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		cancel()
+		w.inLine(0)
+		if l, err := stranger.TryAcquire(t.Context()); err != nil {
+			t.Errorf("TryAcquire alone: %v", err)
+		} else {
+			must(t, l.Release(t.Context()))
+		}
+	})
+}
+
+// Observe tells of the present leader at once, may leave out some, never misses the
+// last, is not woken by those who only join, and lives across sessions.
+func TestObserve(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		watcher := w.client("watcher")
+		watching, stop := context.WithCancel(ctx)
+		leaders := w.candidate(watcher, "x").Observe(watching)
+		if p := <-leaders; p.Path != "" {
+			t.Errorf("nobody leads, but %+v", p)
+		}
+		all := w.candidates(ctx, 1, 1000*time.Hour)
+		if p := <-leaders; string(p.Data) != "a" {
+			t.Errorf("observed %+v", p)
+		}
+		w.ResetRequests()
+		for _, id := range []string{"b", "c", "d"} {
+			all = append(all, w.candidate(w.client(id), id))
+			w.run(ctx, all[len(all)-1], id, 1000*time.Hour, nil)
+			time.Sleep(time.Second)
+		}
+		if n := w.Watches()[path]; n != 0 {
+			t.Errorf("%d watches on the directory", n)
+		}
+		for _, e := range all[:3] {
+			must(t, e.Resign(ctx))
+			time.Sleep(time.Second)
+		}
+		if p := <-leaders; string(p.Data) != "d" {
+			t.Errorf("the last leader was missed: %+v", p)
+		}
+		must(t, w.ExpireSession(w.session(watcher).ID()))
+		must(t, all[3].Resign(ctx))
+		time.Sleep(timeout)
+		if p := <-leaders; string(p.Data) != "a" {
+			t.Errorf("missed in between two sessions: %+v", p)
+		}
+		stop()
+		if p, ok := <-leaders; ok {
+			t.Errorf("stopped, but %+v", p)
+		}
+		later := w.candidate(watcher, "x").Observe(ctx)
+		<-later
+		must(t, watcher.Close())
+		if p, ok := <-later; ok {
+			t.Errorf("closed, but %+v", p)
+		}
+	})
+}
+
+// The selector's layout is the mutex's line, on purpose; the latch's is another,
+// and the two do not pass each other by.
+func TestLayouts(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		c := w.client("a")
+		m, err := locks.NewMutex(w.client("b"), path)
+		must(t, err)
+		l, err := m.Acquire(ctx)
+		must(t, err)
+		selector := w.candidate(c, "a", leader.WithLayout(leader.LayoutSelector))
+		if _, err := selector.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("beside a mutex: %v", err)
+		}
+		if _, err := w.candidate(c, "a").Acquire(ctx); !errors.Is(err, recipes.ErrLayout) {
+			t.Errorf("a latch beside a mutex: %v", err)
+		}
+		err = w.candidate(c, "a").Run(ctx, func(context.Context, *recipes.Lease) error { return nil })
+		if !errors.Is(err, recipes.ErrLayout) {
+			t.Errorf("Run went on: %v", err)
+		}
+		must(t, l.Release(ctx))
+		term, err := selector.Acquire(ctx)
+		must(t, err)
+		if !strings.Contains(term.Path(), "-lock-") {
+			t.Errorf("the selector's znode is %s", term.Path())
+		}
+		must(t, term.Release(ctx))
+		latch, err := w.candidate(c, "a").Acquire(ctx)
+		must(t, err)
+		if !strings.Contains(latch.Path(), "-latch-") {
+			t.Errorf("the latch's znode is %s", latch.Path())
+		}
+		must(t, latch.Release(ctx))
+	})
+}
+
+// An election never re-enters: who acquires its own term waits.
+func TestNoReentry(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.client("a"), "a")
+		l, err := e.Acquire(t.Context())
+		must(t, err)
+		ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
+		defer cancel()
+		if _, err := e.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("acquired its own term: %v", err)
+		}
+		must(t, l.Release(t.Context()))
+	})
+}
+
+// What ends Run for good.
+func TestRunEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		e := w.candidate(c, "a")
+		ended := w.run(t.Context(), e, "a", time.Hour, nil)
+		w.inLine(1)
+		if err := e.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "runs already") {
+			t.Errorf("a second Run: %v", err)
+		}
+		must(t, c.Close())
+		if err := <-ended; !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("closed, Run returned %v", err)
+		}
+		if cause := w.term(0).cause; !errors.Is(cause, framework.ErrClosed) {
+			t.Errorf("the cause was %v", cause)
+		}
+
+		owner := w.client("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))
+		must(t, owner.MakePath(t.Context(), "/closed"))
+		forbidden, err := leader.New(w.client("b"), "/closed/x")
+		must(t, err)
+		if err := forbidden.Run(t.Context(), nil); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("forbidden, Run returned %v", err)
+		}
+	})
+}
+
+// A panic passes through, and the term does not stay behind.
+func TestPanicPasses(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.client("a"), "a", leader.WithMaxTerm(time.Minute))
+		func() {
+			defer func() {
+				if p := recover(); p != "boom" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_ = e.Run(t.Context(), func(context.Context, *recipes.Lease) error { panic("boom") })
+		}()
+		w.inLine(0)
+		must(t, e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop }))
+	})
+}
+
+func TestNewRejectsBadInput(t *testing.T) {
+	c, err := framework.New("127.0.0.1:1")
+	must(t, err)
+	defer c.Close()
+	for want, build := range map[string]func() error{
+		`"relative"`: func() error { _, err := leader.New(c, "relative"); return err },
+		"layout 7":   func() error { _, err := leader.New(c, path, leader.WithLayout(7)); return err },
+		"term -1s":   func() error { _, err := leader.New(c, path, leader.WithMaxTerm(-time.Second)); return err },
+		"back-off":   func() error { _, err := leader.New(c, path, leader.WithBackoff(nil)); return err },
+		"every 0s": func() error {
+			_, err := leader.New(c, path, leader.WithHealthCheck(0, func(context.Context) error { return nil }))
+			return err
+		},
+		"no client":    func() error { _, err := leader.New(nil, path); return err },
+		"ACL: empty":   func() error { _, err := leader.New(c, path, leader.WithACL()); return err },
+		"__REVOKE__":   func() error { _, err := leader.New(c, path, leader.WithID("__REVOKE__")); return err },
+		`path "/a//b"`: func() error { _, err := leader.New(c, "/a//b"); return err },
+	} {
+		if err := build(); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "leader: ") {
+			t.Errorf("error %v, want one that has %s", err, want)
+		}
+	}
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
