@@ -17,7 +17,7 @@ func Example() {
 		panic(err)
 	}
 	defer ens.Close()
-	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(ens.Dial), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(ens.Dial), zk.WithLogger(quiet{}))
 	if err != nil {
 		panic(err)
 	}

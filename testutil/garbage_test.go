@@ -90,6 +90,7 @@ func TestGarbageClosesItsConnection(t *testing.T) {
 					t.Errorf("the log does not say why: %q", log.lines)
 				}
 				other.ok(wire.OpCreate, create("/fine", "", 0))
+				synctest.Wait()
 				if n := e.Connections(); n != 1 {
 					t.Errorf("%d connections are open", n)
 				}
