@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,14 +211,20 @@ func TestMaxTerm(t *testing.T) {
 func TestHealthCheck(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		var sick error
-		check := func(ctx context.Context) error { return sick }
+		var full atomic.Bool
+		sick := errors.New("the disk is full")
+		check := func(context.Context) error {
+			if full.Load() {
+				return sick
+			}
+			return nil
+		}
 		a := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check), leader.WithBackoff(retry.Forever(time.Minute)))
 		w.run(ctx, a, "a", time.Hour, nil)
 		w.inLine(1)
 		w.run(ctx, w.candidate(w.client("b"), "b"), "b", 10*time.Minute, nil)
 		w.inLine(2)
-		sick = errors.New("the disk is full")
+		full.Store(true)
 		fell := time.Now()
 		time.Sleep(5 * time.Minute)
 		first := w.term(0)
@@ -227,7 +234,7 @@ func TestHealthCheck(t *testing.T) {
 		if got := w.order(); got != "ab" || len(w.Children(path)) != 1 {
 			t.Errorf("led: %s; in line: %v", got, w.Children(path))
 		}
-		sick = nil
+		full.Store(false)
 		time.Sleep(8 * time.Minute)
 		if got := w.order(); got != "aba" {
 			t.Errorf("led: %s", got)
@@ -405,6 +412,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("Run went on: %v", err)
 		}
 		must(t, l.Release(ctx))
+		w.inLine(0) // those of the other layout withdraw in the background
 		term, err := selector.Acquire(ctx)
 		must(t, err)
 		if !strings.Contains(term.Path(), "-lock-") {
