@@ -56,6 +56,7 @@ type demo struct {
 	began    time.Time
 	ensemble *testutil.Embedded
 	ledger   ledger
+	chores   sync.WaitGroup // what goes on beside the clients
 
 	mu      sync.Mutex // guards what follows, and the output
 	tenures []tenure
@@ -88,6 +89,7 @@ func (d *demo) run(ctx context.Context) error {
 		}
 	}
 	clients.Wait()
+	d.chores.Wait()
 	return d.check(ctx)
 }
 
@@ -123,13 +125,13 @@ func (d *demo) client(ctx context.Context, name string) error {
 		switch err := lease.Release(ctx); {
 		case lost != nil && !errors.Is(err, recipes.ErrNotHeld):
 			return fmt.Errorf("a lost lease was released as if it were held: %v", err) //nolint:errorlint // it is none
-		case lost == nil && err != nil:
+		case lost == nil && err != nil && !errors.Is(err, recipes.ErrNotHeld): // what was posted was posted while it was held
 			return err
-		case lost != nil:
+		case lost != nil && n == holderIsCut:
 			if err := d.aftermath(ctx, name, n, network, lease); err != nil {
 				return err
 			}
-		default:
+		case lost == nil:
 			round++
 		}
 	}
@@ -142,9 +144,14 @@ func (d *demo) work(ctx context.Context, n int, c *framework.Client, network *te
 	balance := d.ledger.read()
 	switch n {
 	case leaderStops:
-		if err := d.stopLeader(ctx, c); err != nil {
-			d.fault(err)
+		another := make(chan struct{})
+		d.chores.Go(func() { d.replaceLeader(ctx, another) })
+		select {
+		case <-another:
+		case <-lease.Context().Done():
 		}
+		// The session lives through it, and with it the lease; the work waits only so that the timeline shows it.
+		_ = c.WaitConnected(lease.Context())
 	case holderIsCut:
 		d.say("network", "the holder is cut off from every member")
 		network.Cut()
@@ -162,28 +169,29 @@ func (d *demo) work(ctx context.Context, n int, c *framework.Client, network *te
 	return nil
 }
 
-// stopLeader stops the leading member under the holder's feet. The session lives through it, and with it the lease.
-func (d *demo) stopLeader(ctx context.Context, c *framework.Client) error {
+// replaceLeader stops the leading member, and starts it again once another leads.
+func (d *demo) replaceLeader(ctx context.Context, another chan<- struct{}) {
 	old := d.ensemble.Leader()
 	d.say("ensemble", "the leader, member %d, is stopped", old)
-	if err := d.ensemble.Stop(old); err != nil {
-		return err
+	err := d.ensemble.Stop(old)
+	if err == nil {
+		err = d.until(ctx, func() bool { l := d.ensemble.Leader(); return l >= 0 && l != old })
 	}
-	if err := d.until(ctx, func() bool { l := d.ensemble.Leader(); return l >= 0 && l != old }); err != nil {
-		return err
+	if err == nil {
+		d.say("ensemble", "member %d leads", d.ensemble.Leader())
 	}
-	d.say("ensemble", "member %d leads", d.ensemble.Leader())
-	if err := c.WaitConnected(ctx); err != nil {
-		return err
+	close(another)
+	if err == nil {
+		err = d.ensemble.Restart(old)
 	}
-	if err := d.ensemble.Restart(old); err != nil {
-		return err
+	if err == nil {
+		err = d.ensemble.WaitServing(ctx)
 	}
-	if err := d.ensemble.WaitServing(ctx); err != nil {
-		return err
+	if err != nil {
+		d.fault(fmt.Errorf("the leader's replacement: %w", err))
+		return
 	}
 	d.say("ensemble", "member %d is back", old)
-	return nil
 }
 
 // aftermath follows a lost tenure: once another holds, the one who lost it tries to write all the same, as a program does that
@@ -255,7 +263,7 @@ func (d *demo) grant(ctx context.Context, name string, lease *recipes.Lease, mut
 			}
 		}
 		if len(names) > 0 {
-			behind = strings.Join(names, ", ") + " wait"
+			behind = "behind it: " + strings.Join(names, ", ")
 		}
 	}
 	d.say(name, "HOLDS it, token %v; %s", lease.Token(), behind)

@@ -24,7 +24,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	for _, event := range []string{
-		"3 members serve", "waits in line", "HOLDS it, token ", " wait\n", "the leader, member ", "in the same session",
+		"3 members serve", "waits in line", "HOLDS it, token ", "behind it: ", "the leader, member ", "in the same session",
 		"is cut off", "LOST it and stops working", "writes with its old token: fenced off", "in a new session", "nothing left behind: ok",
 	} {
 		if !strings.Contains(out.String(), event) {

@@ -20,6 +20,7 @@ import (
 type target struct {
 	servers string
 	freeze  func(t *testing.T) // nothing answers any more, and no connection breaks
+	thaw    func(t *testing.T) // until now
 }
 
 // onEach runs a test against every kind of ensemble.
@@ -48,19 +49,26 @@ func startServer(t *testing.T, args ...string) target {
 	if match == nil {
 		t.Fatalf("zkr server says %q", p.text())
 	}
-	return target{match[1], func(t *testing.T) { p.signal(t, syscall.SIGSTOP) }}
+	return target{
+		match[1],
+		func(t *testing.T) { p.signal(t, syscall.SIGSTOP) },
+		func(t *testing.T) { p.signal(t, syscall.SIGCONT) },
+	}
 }
 
 func startReal(t *testing.T, members int) target {
 	t.Helper()
 	e := apache.Start(t, members)
-	return target{e.Servers(), func(t *testing.T) {
-		for i := range members {
-			if err := e.Pause(i); err != nil {
-				t.Fatal(err)
+	each := func(do func(int) error) func(*testing.T) {
+		return func(t *testing.T) {
+			for i := range members {
+				if err := do(i); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}}
+	}
+	return target{e.Servers(), each(e.Pause), each(e.Resume)}
 }
 
 // args puts the flags that all verbs need in front.

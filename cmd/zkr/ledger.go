@@ -30,7 +30,7 @@ func (l *ledger) write(balance int, token recipes.Token) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if token.Compare(l.highest) < 0 {
-		return fmt.Errorf("%w: token %v comes after %v", errFenced, token, l.highest)
+		return fmt.Errorf("%w: token %v is older than %v, which has written since", errFenced, token, l.highest)
 	}
 	l.balance, l.highest = balance, token
 	return nil

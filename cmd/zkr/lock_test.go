@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
 // TestFirstComeFirstServed: processes that came one after the other hold one after the other, never two at once, with tokens
@@ -187,6 +190,63 @@ func TestLost(t *testing.T) {
 			t.Errorf("the stubborn one: exit code %d, want %d", code, exitLost)
 		}
 		within(t, "the stubborn one", time.Since(frozen), session)
+	})
+}
+
+// TestLeaderDies: the session outlives the member that led, and so does what is held in it; the line goes on in its order.
+func TestLeaderDies(t *testing.T) {
+	parallel(t)
+	test := func(t *testing.T, e testutil.Ensemble) {
+		to := target{servers: e.Servers()}
+		client := to.client(t)
+		holder := start(t, to.args("lock", "/leader", "--", self(t))...)
+		holder.prints(t, "ready\n")
+		var waiters []*process
+		for i := range 2 {
+			waiters = append(waiters, start(t, to.args("lock", "/leader", "--", self(t))...))
+			to.inLine(t, client, "/leader", 2+i)
+		}
+		leader := e.Leader()
+		if err := e.Stop(leader); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another member leads", func() bool { l := e.Leader(); return l >= 0 && l != leader })
+		to.inLine(t, client, "/leader", 3)
+		for _, p := range append([]*process{holder}, waiters...) {
+			p.prints(t, "ready\n")
+			if n := len(line(t, client, "/leader")); p == holder && n != 3 {
+				t.Errorf("%d in line", n)
+			}
+			p.signal(t, syscall.SIGTERM)
+			if code := p.wait(t); code != 3 {
+				t.Errorf("exit code %d, want the command's own 3", code)
+			}
+		}
+	}
+	t.Run("embedded", func(t *testing.T) {
+		test(t, testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(200*time.Millisecond)))
+	})
+	t.Run("real", func(t *testing.T) { test(t, apache.Start(t, 3)) })
+}
+
+// TestShortOutage: what lasts less than half of a session disturbs nobody.
+func TestShortOutage(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		holder := start(t, e.args("lock", "/outage", "--", self(t))...)
+		holder.prints(t, "ready\n")
+		e.freeze(t)
+		time.Sleep(500 * time.Millisecond) // the outage
+		e.thaw(t)
+		waiter := start(t, e.args("lock", "/outage", "--", "echo", "granted")...)
+		e.inLine(t, e.client(t), "/outage", 2)
+		holder.signal(t, syscall.SIGTERM)
+		if code := holder.wait(t); code != 3 || strings.Contains(holder.text(), "lost") {
+			t.Errorf("exit code %d, want the command's own 3; it printed %q", code, holder.text())
+		}
+		if code := waiter.wait(t); code != 0 {
+			t.Errorf("the next one: exit code %d", code)
+		}
 	})
 }
 
