@@ -65,12 +65,10 @@ func (c *conn) establishedLocked(r *request) {
 	}
 	c.session, c.open = r.session, true
 	c.m.bySession[r.session] = c
-	for _, waiting := range c.queue {
-		waiting.session = c.session
-	}
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
 		Timeout: c.timeout, SessionID: c.session, Password: password(c.session), HasReadOnly: c.readOnly,
 	}))
+	c.arrivalsLocked()
 }
 
 // refuseLocked tells the client that its session is gone, and closes the connection.

@@ -29,6 +29,7 @@ type conn struct {
 	timeout  int32 // milliseconds
 	auth     []wire.ID
 	readOnly bool       // the client's connect request has the last byte, so the answer must
+	opening  bool       // the connect request has arrived
 	open     bool       // the session is established
 	inbox    []arrival  // read and not arrived: held back by a fault
 	queue    []*request // arrived and not executed, in order
@@ -118,9 +119,10 @@ func (c *conn) arrive(r *request, err error) {
 	c.arrivalsLocked()
 }
 
-// arrivalsLocked takes what has been read, unless a fault keeps it from the member.
+// arrivalsLocked takes what has been read, unless a fault keeps it from the member. Behind a connect request the server reads
+// nothing before it has been answered, not even the end of the stream.
 func (c *conn) arrivalsLocked() {
-	for len(c.inbox) > 0 && !c.deafLocked() && !c.closed {
+	for len(c.inbox) > 0 && !c.deafLocked() && !c.closed && c.opening == c.open {
 		a := c.inbox[0]
 		if !a.due.IsZero() && time.Now().Before(a.due) {
 			return
@@ -161,19 +163,20 @@ func (c *conn) arrivedLocked(r *request) {
 	}
 	r.session, r.auth = c.session, c.auth
 	if r.connect != nil {
+		c.opening = true
 		c.queue = append(c.queue, r)
 		c.holdLocked(r)
 		c.pumpLocked()
 		return
 	}
-	if c.open && !c.touchLocked() {
+	if !c.touchLocked() {
 		return // the session is being closed; its connection will be
 	}
-	if c.m.wedged && r.op == wire.OpPing && c.open {
+	if c.m.wedged && r.op == wire.OpPing {
 		c.executeLocked(r)
 		return
 	}
-	if r.op == wire.OpAuth && c.open && r.action.kind == pass {
+	if r.op == wire.OpAuth && r.action.kind == pass {
 		c.authLocked(r) // the server answers it ahead of what is in its pipeline
 		return
 	}
@@ -199,7 +202,7 @@ func (c *conn) pumpLocked() {
 	c.pumping = true
 	for len(c.queue) > 0 && !c.busy && !c.dead && !c.m.paused {
 		r := c.queue[0]
-		if r.held || r.connect == nil && (!c.open || c.m.wedged) {
+		if r.held || r.connect == nil && c.m.wedged {
 			break
 		}
 		c.queue = c.queue[1:]

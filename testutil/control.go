@@ -92,8 +92,8 @@ func DropBefore() Action { return Action{kind: dropBefore} }
 // DropAfter executes the request and closes the connection instead of answering it.
 func DropAfter() Action { return Action{kind: dropAfter} }
 
-// Fail answers the request with an error instead of executing it. A connection that was to be opened is told that its session is
-// gone, whatever the code.
+// Fail answers the request with an error instead of executing it. With CodeSessionMoved the connection is closed, which is all
+// that a server does then. A connection that was to be opened is told that its session is gone, whatever the code.
 func Fail(code Code) Action { return Action{kind: fail, code: code} }
 
 // Delay executes the request, and whatever its connection has sent behind it, later: even if the connection is gone by then.
