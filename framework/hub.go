@@ -33,7 +33,7 @@ type watchKind int
 
 const (
 	watchData     watchKind = iota // of a znode that exists: changed or deleted
-	watchMissing                   // of one that does not: created
+	watchMissing                   // of one that does not: created; or, if it did after all, as watchData
 	watchChildren                  // of one that exists: children come or gone, or deleted
 )
 
@@ -53,11 +53,11 @@ func (h *hub) event(what zk.EventType, path string) {
 	case zk.EventNodeCreated:
 		kinds = []watchKind{watchMissing}
 	case zk.EventNodeDataChanged:
-		kinds = []watchKind{watchData}
+		kinds = []watchKind{watchData, watchMissing}
 	case zk.EventNodeChildrenChanged:
 		kinds = []watchKind{watchChildren}
 	case zk.EventNodeDeleted:
-		kinds = []watchKind{watchData, watchChildren}
+		kinds = []watchKind{watchData, watchChildren, watchMissing}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -181,6 +181,34 @@ func TestWatchChildrenFollows(t *testing.T) {
 	})
 }
 
+// A znode that comes into being between the read that misses it and the watch for
+// its creation leaves that watch on a znode that exists. It was once taken for
+// armed for ever, and whoever followed the znode spun when it was deleted.
+func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		_, err := c.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		defer once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeNoNode))()
+		values, err := c.WatchData(within(t, time.Hour), "/a")
+		must(t, err)
+		for range 3 {
+			if v := <-values; !v.Exists {
+				t.Fatalf("it exists, but %+v", v)
+			}
+			must(t, c.Delete(t.Context(), "/a", -1))
+			if v := <-values; v.Exists {
+				t.Fatalf("it is gone, but %+v", v)
+			}
+			_, err := c.Create(t.Context(), "/a", nil, 0)
+			must(t, err)
+		}
+		if n := ens.Requests()[testutil.OpGetData]; n > 20 {
+			t.Errorf("%d reads", n)
+		}
+	})
+}
+
 // An error of the path is an error of the call.
 func TestWatchDataReportsErrors(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

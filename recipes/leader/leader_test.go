@@ -361,8 +361,8 @@ func TestObserve(t *testing.T) {
 			w.run(ctx, all[len(all)-1], id, 1000*time.Hour, nil)
 			time.Sleep(time.Second)
 		}
-		if n := w.Watches()[path]; n != 0 {
-			t.Errorf("%d watches on the directory", n)
+		if n := w.Requests()[testutil.OpGetChildren2]; n != 3 {
+			t.Errorf("%d lists while three joined: the observer was woken", n)
 		}
 		for _, e := range all[:3] {
 			must(t, e.Resign(ctx))
