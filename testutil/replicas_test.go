@@ -42,7 +42,7 @@ func TestReplicasAgree(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
-	for i := range uint64(10) {
+	for i := range uint64(4) {
 		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { disturb(t, rand.New(rand.NewPCG(*seed+i, 0))) })
 		})
