@@ -63,7 +63,7 @@ func disturb(t *testing.T, r *rand.Rand) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(10 * time.Millisecond):
+				case <-time.After(50 * time.Millisecond):
 				}
 				if path, err := c.Create("/n-", nil, zk.FlagSequence, anyACL); err == nil {
 					created <- path
