@@ -317,7 +317,7 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		w.ResetRequests()
+		w.recount()
 		w.Client("a").Heal()
 		l := granted(t, waiting).lease
 		names := w.line(1)

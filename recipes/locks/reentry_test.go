@@ -156,7 +156,7 @@ func TestReentry(t *testing.T) {
 				}
 				wait, cancel := context.WithTimeoutCause(ctx, time.Second, errWaits)
 				defer cancel()
-				w.ResetRequests()
+				w.recount()
 				l, err := m.Acquire(wait)
 				if (err == nil) != (test.want == nil) {
 					t.Fatalf("Acquire: %v, want %v", err, test.want)
@@ -365,7 +365,7 @@ func TestTryAcquire(t *testing.T) {
 
 		_, err = a.TryAcquire(t.Context()) // busy at home
 		wantErr(t, err, recipes.ErrBusy)
-		w.ResetRequests()
+		w.recount()
 		for range 10 {
 			_, err = b.TryAcquire(t.Context()) // busy elsewhere
 			wantErr(t, err, recipes.ErrBusy)
@@ -385,7 +385,7 @@ func TestTryAcquire(t *testing.T) {
 		release(t, l)
 		release(t, granted(t, waiting).lease)
 
-		w.ResetRequests()
+		w.recount()
 		l, err = b.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

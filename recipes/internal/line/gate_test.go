@@ -22,6 +22,7 @@ func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
 		first, second, third := queue(t, l), queue(t, l), queue(t, l)
 		<-first.Ready()
 		names := ens.Children("/line")
+		synctest.Wait() // for the list behind the first create, which found no directory
 		ens.ResetRequests()
 		third.GiveUp() // at home
 		first.GiveUp() // chosen
