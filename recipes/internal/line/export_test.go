@@ -41,6 +41,13 @@ func (q *Queued) GiveUp() {
 	q.g.leave(q.w)
 }
 
+// Again goes on as a try does whose place was lost before it was taken: it reports
+// whether it is queued once more.
+func (q *Queued) Again() bool {
+	q.w = &waiter{line: q.w.line, try: true, ready: make(chan struct{})}
+	return q.g.requeue(q.w)
+}
+
 // Gates is the number of gates that are kept.
 func (l *Line) Gates() int {
 	l.gates.mu.Lock()
