@@ -59,10 +59,11 @@ func (l *Lease) leaveParts(ctx context.Context) error {
 			l.lose(part.partly(err)) // unless it has heard of it before
 		}
 	}
-	select {
-	case <-l.lost:
+	l.mu.Lock()
+	lost := l.err != nil
+	l.mu.Unlock()
+	if lost {
 		errs = append(errs, l.notHeld())
-	default:
 	}
 	return errors.Join(errs...)
 }
