@@ -676,10 +676,9 @@ func TestDoWithAll(t *testing.T) {
 // Nobody is let into any of the locks of another, whatever is cancelled, lost and
 // cut off, and nothing is left behind.
 func TestAllUnderRandomFaults(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	inBubble(t, func(t *testing.T, w *world) {
-		rng := rand.New(rand.NewPCG(seed, 1))
+		rng := random(t)
+		w.Latency(2 * time.Millisecond)
 		paths := []string{"/app/a", "/app/b", "/app/c", "/app/d"}
 		var inside [4]struct {
 			sync.Mutex
