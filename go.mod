@@ -14,4 +14,5 @@ require (
 require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
