@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ type Client struct {
 type core struct {
 	cfg     config
 	servers []string
+	turn    atomic.Uint32 // of servers, to be dialed
 	pace    pace
 	closing chan struct{}  // closed: Close was called
 	done    chan struct{}  // closed: run has returned
@@ -61,7 +63,7 @@ func New(servers string, opts ...Option) (*Client, error) {
 	c := &core{
 		cfg:       cfg,
 		servers:   shuffled(addrs),
-		pace:      pace{round: len(addrs)},
+		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),

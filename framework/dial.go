@@ -21,23 +21,19 @@ import (
 // route is the wire client's list of servers for one session. It leaves names
 // unresolved, so that the dialer resolves them at every attempt, and leaves the
 // pace to the dialer, which can be interrupted.
-type route struct {
-	session *session
-	servers []string
-	next    int
-}
+type route struct{ session *session }
 
-func (r *route) Init([]string) error { return nil }
-func (r *route) Len() int            { return len(r.servers) }
-func (r *route) Connected()          {}
+func (r route) Init([]string) error { return nil }
+func (r route) Len() int            { return len(r.session.core.servers) }
+func (r route) Connected()          {}
 
-// Next goes round. It reports the start of a new round only once the session is
-// severed: that makes the wire client stop and look whether it is being closed;
-// before that it would fail requests that only wait for a connection.
-func (r *route) Next() (server string, retryStart bool) {
-	server = r.servers[r.next%len(r.servers)]
-	r.next++
-	return server, r.session.severed()
+// Next goes round, over all sessions of the client: the next one does not begin
+// with the server that cost the last. It reports the start of a new round only once
+// the session is severed: that makes the wire client stop and look whether it is
+// being closed; before that it would fail requests that only wait for a connection.
+func (r route) Next() (server string, retryStart bool) {
+	c := r.session.core
+	return c.servers[int(c.turn.Add(1)-1)%len(c.servers)], r.session.severed()
 }
 
 func shuffled(addrs []string) []string {
@@ -100,11 +96,12 @@ func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 }
 
 // pace spaces the attempts to connect: each server of the list is tried at once,
-// then there is a jittered pause before each further attempt, growing to about a
-// second, until a server has proved to be in touch with its leader. Servers that
-// accept and drop are therefore not called in a tight loop.
+// then there is a jittered pause before each further attempt, growing to most,
+// until a server has proved to be in touch with its leader. Servers that accept and
+// drop are therefore not called in a tight loop.
 type pace struct {
-	round int // servers in the list
+	round int           // servers in the list
+	most  time.Duration // a second, or less for short sessions, which have no time to lose
 
 	mu    sync.Mutex // guards what follows
 	tries int        // since the last proof
@@ -117,7 +114,7 @@ func (p *pace) wait(stop <-chan struct{}) bool {
 	var pause time.Duration
 	if p.tries++; p.tries > p.round {
 		if p.back == nil {
-			p.back = retry.Exponential(100*time.Millisecond, time.Second, math.MaxInt)()
+			p.back = retry.Exponential(p.most/8, p.most, math.MaxInt)()
 		}
 		pause = p.back.NextBackOff()
 	}

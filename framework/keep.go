@@ -27,6 +27,9 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	}
 	s.holds[h] = struct{}{}
 	s.keepLocked()
+	if s.proven.Add(s.timeout - s.margin).Before(s.alarm) {
+		s.wake() // there was nothing to be lost at the stop margin before
+	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -59,10 +62,14 @@ func (s *session) doubt() error {
 // keepLocked wakes run when the quick heartbeat begins to be needed.
 func (s *session) keepLocked() {
 	if s.kept++; s.kept == 1 {
-		select {
-		case s.kick <- struct{}{}:
-		default:
-		}
+		s.wake()
+	}
+}
+
+func (s *session) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
 	}
 }
 
@@ -146,6 +153,7 @@ func (s *session) look(now time.Time) time.Duration {
 		}
 		next = min(next, due)
 	}
+	s.alarm = now.Add(next)
 	link := s.link
 	s.mu.Unlock()
 	if unproven {

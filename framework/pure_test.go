@@ -248,7 +248,7 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 // must never overflow, however long the outage.
 func TestPaceGrowsAfterOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pace{round: 3}
+		p := pace{round: 3, most: time.Second}
 		never := make(chan struct{})
 		began := time.Now()
 		for range 3 {

@@ -42,6 +42,7 @@ type session struct {
 	up         bool      // connected and authenticated
 	holds      map[*hold]struct{}
 	kept       int                            // holds and keeps
+	alarm      time.Time                      // when run looks at the clock again
 	awaited    map[string]chan struct{}       // closed when the create of that path leaves
 	condemned  map[string]map[string]struct{} // by directory: ids of creates that were given up
 	discarding map[string]struct{}            // paths being removed
@@ -87,7 +88,7 @@ func openSession(c *core) (*session, error) {
 		margin:  c.cfg.margin(c.cfg.sessionTimeout),
 	}
 	conn, events, err := zk.Connect(c.servers, c.cfg.sessionTimeout,
-		zk.WithHostProvider(&route{session: s, servers: c.servers}),
+		zk.WithHostProvider(route{s}),
 		zk.WithDialer(s.dial),
 		zk.WithEventCallback(s.told),
 		zk.WithLogger(wireLog{c.cfg.log}),

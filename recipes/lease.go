@@ -53,12 +53,14 @@ func (l *Lease) lose(why error) {
 		return
 	}
 	l.err, l.deadline = why, deadline
-	close(l.lost)
 	if l.working {
 		l.watchWorkLocked()
 	}
 	l.mu.Unlock()
+	// In this order: whoever sees Lost finds the context ended, and whoever sees
+	// either finds Err.
 	l.end(fmt.Errorf("%w: %w", ErrNotHeld, why))
+	close(l.lost)
 }
 
 // Context carries the values of Acquire's context and this lease, so that an

@@ -122,7 +122,9 @@ func (m *member) haltLocked() {
 		return
 	}
 	m.lookLocked("stopped")
-	m.up, m.paused = false, false
+	m.paused = false
+	m.catchUpLocked() // what it has acknowledged is on its disk, and read from there when it starts again
+	m.up = false
 	if m.listener != nil {
 		m.listener.Close()
 		m.listener = nil
@@ -141,16 +143,20 @@ func (m *member) advanceLocked() {
 	if m.paused || m.lagging && m.lead == nil {
 		return
 	}
-	for m.applied < m.logged {
-		t := m.e.log[m.applied-m.e.base]
-		m.applied++
-		m.applyLocked(t)
-	}
+	m.catchUpLocked()
 	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied {
 		r := m.syncs[0].request
 		m.syncs = m.syncs[1:]
 		r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
 		r.c.finishedLocked()
+	}
+}
+
+func (m *member) catchUpLocked() {
+	for m.applied < m.logged {
+		t := m.e.log[m.applied-m.e.base]
+		m.applied++
+		m.applyLocked(t)
 	}
 }
 

@@ -29,6 +29,15 @@
 // from too many. Those that are left and are a majority choose a new leader, with the next epoch and full time-outs for all
 // sessions.
 //
+// The same script of frames is run against it and against Apache ZooKeeper 3.8, and the answers are compared frame by frame:
+// testdata/conformance.txt is what the real one said. Some of that surprises: a follower keeps its transaction number when a
+// new epoch begins, until the first write in it, and so refuses a client that has seen the new leader's; the old connection of a
+// session that has moved to another member goes on reading and syncing, and is closed by its first write; a multi that fails
+// has no error in its header; a container shows no owner.
+//
+// What it does not have: TTL znodes, persistent watches, the removal of watches, quotas, SASL, read-only mode, reconfiguration,
+// observers. An operation that it does not know is answered with the code for that, and the connection is closed.
+//
 // # Faults
 //
 // Members are stopped, restarted, paused, partitioned, made to lag, mute or wedged. Clients are cut off, by session or, through

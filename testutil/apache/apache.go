@@ -209,15 +209,23 @@ func (e *Ensemble) WaitServing(ctx context.Context) error {
 // ExpireSession ends a session as its expiry would: its ephemeral znodes go, and its client is told that it has expired.
 func (e *Ensemble) ExpireSession(id int64) error {
 	var failed error
-	for _, m := range e.members { // any of them will do that serves
-		if !m.serves() {
-			continue
+	unsure := false // whether an earlier try has ended it, and only its answer was lost
+	for range attempts {
+		for _, m := range e.members { // any of them will do that serves
+			if !m.serves() {
+				continue
+			}
+			err := attach(m.address, id, time.Second, true)
+			if err == nil || unsure && errors.Is(err, errNoSession) {
+				return nil
+			}
+			// The client may come back and take the session from us before we could end it.
+			unsure = unsure || errors.Is(err, errUnanswered)
+			failed = errors.Join(failed, err)
 		}
-		err := attach(m.address, id, time.Second, true)
-		if err == nil {
-			return nil
+		if !unsure {
+			break
 		}
-		failed = errors.Join(failed, err)
 	}
 	if failed == nil {
 		failed = errors.New("no member serves")

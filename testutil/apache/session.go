@@ -47,8 +47,12 @@ func (p *process) sessions() ([]session, error) {
 	return sessions, nil
 }
 
+// errUnanswered says that the end of a session was asked for and not confirmed.
+var errUnanswered = errors.New("close session: no answer")
+
 // attach connects to a session in its owner's place, which closes the owner's connection, and leaves again: with a
-// closeSession if the session shall end, without a word otherwise.
+// closeSession if the session shall end, without a word otherwise. Both requests leave at once, for the owner may come back
+// and take its session as we did.
 func attach(address string, id int64, timeout time.Duration, end bool) error {
 	const patience = 5 * time.Second
 	conn, err := net.DialTimeout("tcp", address, patience)
@@ -59,13 +63,26 @@ func attach(address string, id int64, timeout time.Duration, end bool) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
-	connect := binary.BigEndian.AppendUint32(nil, 0)                      // protocol version
-	connect = binary.BigEndian.AppendUint64(connect, 0)                   // last zxid seen
-	connect = binary.BigEndian.AppendUint32(connect, uint32(timeout/1e6)) // milliseconds
+	var connect []byte
+	connect = binary.BigEndian.AppendUint32(connect, 0) // protocol version
+	connect = binary.BigEndian.AppendUint64(connect, 0) // last zxid seen
+	connect = binary.BigEndian.AppendUint32(connect, uint32(timeout.Milliseconds()))
 	connect = binary.BigEndian.AppendUint64(connect, uint64(id))
-	connect = binary.BigEndian.AppendUint32(connect, 16) // length of the password
 	password := sessionPassword(id)
-	answer, err := exchange(conn, append(append(connect, password[:]...), 0)) // and not read-only
+	connect = binary.BigEndian.AppendUint32(connect, uint32(len(password)))
+	connect = append(connect, password[:]...)
+	connect = append(connect, 0) // not read-only
+	requests := frame(connect)
+	if end {
+		const closeSession = 1<<32 - 11                  // -11
+		request := binary.BigEndian.AppendUint32(nil, 1) // xid
+		request = binary.BigEndian.AppendUint32(request, closeSession)
+		requests = append(requests, frame(request)...)
+	}
+	if _, err := conn.Write(requests); err != nil {
+		return err
+	}
+	answer, err := readFrame(conn)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -78,21 +95,17 @@ func attach(address string, id int64, timeout time.Duration, end bool) error {
 	if !end {
 		return nil
 	}
-	const closeSession = 1<<32 - 11                  // -11
-	request := binary.BigEndian.AppendUint32(nil, 1) // xid
-	request = binary.BigEndian.AppendUint32(request, closeSession)
-	if _, err := exchange(conn, request); err != nil {
-		return fmt.Errorf("close session: %w", err)
+	if _, err := readFrame(conn); err != nil {
+		return fmt.Errorf("%w: %w", errUnanswered, err)
 	}
 	return nil
 }
 
-// exchange sends a frame and reads one.
-func exchange(conn net.Conn, payload []byte) ([]byte, error) {
-	frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), payload...)
-	if _, err := conn.Write(frame); err != nil {
-		return nil, err
-	}
+func frame(payload []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), payload...)
+}
+
+func readFrame(conn net.Conn) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(conn, length[:]); err != nil {
 		return nil, err
@@ -101,9 +114,9 @@ func exchange(conn net.Conn, payload []byte) ([]byte, error) {
 	if n > 1<<20 {
 		return nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	answer := make([]byte, n)
-	_, err := io.ReadFull(conn, answer)
-	return answer, err
+	payload := make([]byte, n)
+	_, err := io.ReadFull(conn, payload)
+	return payload, err
 }
 
 // sessionPassword derives a session's password from its id as the server does, which draws 16 bytes from a java.util.Random

@@ -1,0 +1,232 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// ledger checks a history of grants: never two at work, tokens ever greater.
+type ledger struct {
+	t      testing.TB
+	mu     sync.Mutex // guards what follows
+	worker string     // at work; empty: nobody
+	last   recipes.Token
+	grants int
+	losses int
+}
+
+func (l *ledger) begin(who string, token recipes.Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.worker != "" {
+		l.t.Errorf("%s begins while %s is at work", who, l.worker)
+	}
+	if token.Compare(l.last) <= 0 {
+		l.t.Errorf("%s has token %v after %v", who, token, l.last)
+	}
+	l.worker, l.last = who, token
+	l.grants++
+}
+
+func (l *ledger) end(lost bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.worker = ""
+	if lost {
+		l.losses++
+	}
+}
+
+// Whatever happens to clients and members, nobody begins to work while another one
+// works, where work stops within the stop margin of a loss; and once the faults
+// have ended everybody is served, and nothing is left.
+func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
+	r := random(t)
+	grants, losses := 0, 0
+	for range 5 {
+		inBubble(t, func(t *testing.T, w *world) {
+			history := &ledger{t: t}
+			chaos(t, w, rand.New(rand.NewPCG(r.Uint64(), 0)), history)
+			grants, losses = grants+history.grants, losses+history.losses
+		}, testutil.WithMembers(3), testutil.WithSyncLimit(8))
+	}
+	if grants < 250 || losses < 5 {
+		t.Errorf("%d grants, %d of them lost: not much of a test", grants, losses)
+	}
+}
+
+func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
+	const clients, span = 4, 30 * time.Minute
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range clients {
+		name := fmt.Sprint("client ", i)
+		m := w.mutex(w.client(name))
+		for g := range 2 {
+			who := fmt.Sprint(name, ", goroutine ", g)
+			pace := rand.New(rand.NewPCG(r.Uint64(), 0))
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					wait, cancel := context.WithTimeout(ctx, time.Duration(pace.Int64N(int64(time.Minute))))
+					l, err := m.Acquire(wait)
+					cancel()
+					if err != nil {
+						if !expected(err) {
+							t.Errorf("%s: %v", who, err)
+						}
+						continue
+					}
+					history.begin(who, l.Token())
+					work := time.Duration(pace.Int64N(int64(8 * time.Second)))
+					if pace.IntN(4) == 0 {
+						work *= 5
+					}
+					select {
+					case <-time.After(work):
+						history.end(false)
+					case <-l.Lost():
+						time.Sleep(margin - time.Nanosecond) // it stops at the last moment
+						history.end(true)
+					}
+					release, cancel := context.WithTimeout(context.Background(), time.Duration(pace.Int64N(int64(20*time.Second))))
+					_ = l.Release(release)
+					cancel()
+				}
+			})
+		}
+	}
+	for end := time.Now().Add(span); time.Now().Before(end); {
+		heal := w.fault(r, clients)
+		time.Sleep(time.Duration(r.Int64N(int64(25 * time.Second))))
+		heal()
+		time.Sleep(time.Duration(r.Int64N(int64(15 * time.Second))))
+	}
+	stop()
+	wg.Wait()
+	time.Sleep(time.Minute)
+	w.empty()
+	for i := range clients {
+		m := w.mutex(w.client(fmt.Sprint("another ", i)))
+		release(t, acquire(t, t.Context(), m))
+	}
+}
+
+// expected reports whether an Acquire may fail so: its context has ended, or the
+// retry budget of one of its steps.
+func expected(err error) bool {
+	for _, e := range []error{context.DeadlineExceeded, context.Canceled, zk.ErrNoServer, zk.ErrConnectionClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// fault makes one thing go wrong, until heal is called.
+func (w *world) fault(r *rand.Rand, clients int) (heal func()) {
+	client := w.Client(fmt.Sprint("client ", r.IntN(clients)))
+	member := r.IntN(w.Members())
+	w.Latency(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
+	switch r.IntN(9) {
+	case 0, 1:
+		client.Cut()
+		return client.Heal
+	case 2:
+		client.CutOneWay(r.IntN(2) == 0)
+		return client.Heal
+	case 3:
+		client.Drop()
+		return func() {}
+	case 4:
+		if err := w.Stop(member); err != nil {
+			w.t.Error(err)
+		}
+		return func() {
+			if err := w.Restart(member); err != nil {
+				w.t.Error(err)
+			}
+		}
+	case 5:
+		w.Isolate(member)
+		return w.Heal
+	case 6:
+		if err := w.Pause(member); err != nil {
+			w.t.Error(err)
+		}
+		return func() {
+			if err := w.Resume(member); err != nil {
+				w.t.Error(err)
+			}
+		}
+	case 7:
+		w.Wedge(member)
+		return func() { w.Unwedge(member) }
+	default:
+		// Requests of the line are lost, or their answers.
+		lose := r.IntN(2) == 0
+		pick := rand.New(rand.NewPCG(r.Uint64(), 0))
+		var mu sync.Mutex
+		return w.Control(func(req testutil.Request) testutil.Action {
+			mu.Lock()
+			hit := pick.IntN(5) == 0
+			mu.Unlock()
+			switch {
+			case req.Op == testutil.OpPing || req.Op == testutil.OpCreateSession || !hit:
+				return testutil.Pass()
+			case lose:
+				return testutil.DropBefore()
+			}
+			return testutil.DropAfter()
+		})
+	}
+}
+
+// The ledger must reject what it is there to reject.
+func TestTheLedgerRejects(t *testing.T) {
+	broken := func(history func(l *ledger)) bool {
+		probe := &probe{TB: t}
+		history(&ledger{t: probe})
+		return probe.failed
+	}
+	newer, older := parse(t, "000000000000000200000000"), parse(t, "000000000000000100000000")
+	if !broken(func(l *ledger) { l.begin("a", older); l.begin("b", newer) }) {
+		t.Error("two at work passed")
+	}
+	if !broken(func(l *ledger) { l.begin("a", newer); l.end(false); l.begin("b", older) }) {
+		t.Error("a lesser token passed")
+	}
+	if !broken(func(l *ledger) { l.begin("a", newer); l.end(false); l.begin("b", newer) }) {
+		t.Error("an equal token passed")
+	}
+	if broken(func(l *ledger) { l.begin("a", older); l.end(true); l.begin("b", newer); l.end(false) }) {
+		t.Error("a good history did not pass")
+	}
+}
+
+// probe is a test that may fail.
+type probe struct {
+	testing.TB
+	failed bool
+}
+
+func (p *probe) Errorf(string, ...any) { p.failed = true }
+
+func parse(t *testing.T, text string) recipes.Token {
+	t.Helper()
+	token, err := recipes.ParseToken(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
