@@ -22,10 +22,36 @@ const (
 	Margin  = Timeout / 10
 )
 
+// T is what this package needs of a testing.TB, which a rapid.T has too.
+type T interface {
+	Helper()
+	Cleanup(func())
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // World is an ensemble in memory, inside a bubble.
 type World struct {
 	*testutil.Embedded
-	T testing.TB
+	T T
+}
+
+// New starts a World in the bubble that the caller is in.
+func New(t T, opts ...testutil.Option) *World {
+	t.Helper()
+	opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
+	ens, err := testutil.New(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ens.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &World{Embedded: ens, T: t}
 }
 
 // Run runs a scenario in virtual time. The bubble itself fails one that leaves a
@@ -33,8 +59,7 @@ type World struct {
 func Run(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
-		scenario(t, &World{Embedded: testutil.Start(t, opts...), T: t})
+		scenario(t, New(t, opts...))
 	})
 }
 
@@ -119,7 +144,7 @@ func (w *World) Once(op testutil.Op, dir string, action testutil.Action) *atomic
 }
 
 // Acquire is one that must succeed.
-func Acquire(t testing.TB, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
+func Acquire(t T, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
 	t.Helper()
 	l, err := a.Acquire(ctx)
 	if err != nil {
@@ -129,7 +154,7 @@ func Acquire(t testing.TB, ctx context.Context, a recipes.Acquirer) *recipes.Lea
 }
 
 // Release is one that must succeed.
-func Release(t testing.TB, leases ...*recipes.Lease) {
+func Release(t T, leases ...*recipes.Lease) {
 	t.Helper()
 	for _, l := range leases {
 		if err := l.Release(context.Background()); err != nil {
@@ -156,7 +181,7 @@ func Acquiring(ctx context.Context, a recipes.Acquirer) <-chan Grant {
 }
 
 // Pending fails the test if one of the Acquires has returned.
-func Pending(t testing.TB, all ...<-chan Grant) {
+func Pending(t T, all ...<-chan Grant) {
 	t.Helper()
 	synctest.Wait()
 	for i, granted := range all {
@@ -169,7 +194,7 @@ func Pending(t testing.TB, all ...<-chan Grant) {
 }
 
 // Granted waits for an Acquire, for a minute at most.
-func Granted(t testing.TB, from <-chan Grant) Grant {
+func Granted(t T, from <-chan Grant) Grant {
 	t.Helper()
 	select {
 	case g := <-from:
@@ -184,7 +209,7 @@ func Granted(t testing.TB, from <-chan Grant) Grant {
 }
 
 // Lost waits for the loss of a lease, for a minute at most, and says when it was.
-func Lost(t testing.TB, l *recipes.Lease) time.Time {
+func Lost(t T, l *recipes.Lease) time.Time {
 	t.Helper()
 	select {
 	case <-l.Lost():
@@ -196,7 +221,7 @@ func Lost(t testing.TB, l *recipes.Lease) time.Time {
 }
 
 // WantErr fails the test unless err is each of the errors.
-func WantErr(t testing.TB, err error, each ...error) {
+func WantErr(t T, err error, each ...error) {
 	t.Helper()
 	for _, want := range each {
 		if !errors.Is(err, want) {

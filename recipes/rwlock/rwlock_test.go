@@ -23,7 +23,7 @@ import (
 
 const path = "/app/rw"
 
-func newLock(t testing.TB, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
+func newLock(t T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
 	t.Helper()
 	rw, err := rwlock.New(c, path, append([]rwlock.Option{rwlock.WithHost("web-1")}, opts...)...)
 	if err != nil {
