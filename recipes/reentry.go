@@ -106,6 +106,13 @@ func (l *Lease) on(key line.Key) (*Lease, *line.Place) {
 	return nil, nil
 }
 
+// Carried gives the place in ln of a lease that ctx carries, or that its owner has,
+// and that was not released; nil if there is none. It is for the recipes.
+func Carried(ctx context.Context, ln *line.Line) *line.Place {
+	_, p := carried(ctx, ln.Key())
+	return p
+}
+
 // Held gives the lease on ln that ctx carries, or that its owner has, and that is
 // held. It is for the recipes.
 func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {

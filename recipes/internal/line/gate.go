@@ -6,13 +6,14 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A gate is where the goroutines of this process queue, in the order in which
 // they come, for a place in one line. It is dropped when nobody uses it.
 //
-// There is a driver exactly while somebody waits and nobody holds. Each change of
-// either ends with driveLocked.
+// There is a driver exactly while somebody waits and nobody holds; where holds are
+// shared, while somebody waits. Each change of either ends with driveLocked.
 type gate struct {
 	registry *registry
 	key      Key
@@ -26,7 +27,7 @@ type gate struct {
 	mu      sync.Mutex // guards what follows, and the state of the gate's holds
 	waiters list.List  // of *waiter
 	driver  *driver    // nil: none
-	hold    *hold      // nil: none, or lost
+	holds   int        // that have their turn here: were not lost, and have not left
 }
 
 // waiter is a goroutine that waits at home.
@@ -42,7 +43,8 @@ type waiter struct {
 // driver is the identity of a goroutine that stands in line for the gate: one
 // that was told to stop, and is slow to, can never act for the next.
 type driver struct {
-	stop context.CancelFunc
+	stop  context.CancelFunc
+	waits bool // guarded by gate.mu: somebody in line was ahead at the last look
 }
 
 func (g *gate) enter(ctx context.Context, l *Line, try bool) (*Place, error) {
@@ -76,12 +78,21 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) (*Place, error) {
 func (g *gate) queue(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if w.try && (g.hold != nil || g.waiters.Len() > 0) {
+	if w.try && g.busyLocked() {
 		return false
 	}
 	w.at = g.waiters.PushBack(w)
 	g.driveLocked()
 	return true
+}
+
+// busyLocked reports whether one who came now would have to wait for another of
+// this process.
+func (g *gate) busyLocked() bool {
+	if g.rule.Mode == layout.Shared {
+		return g.driver != nil && g.driver.waits
+	}
+	return g.holds > 0 || g.waiters.Len() > 0
 }
 
 // requeue puts w before everybody else.
@@ -105,7 +116,7 @@ func (g *gate) leave(w *waiter) {
 		g.mu.Unlock()
 		return
 	}
-	if h := w.place.h; h.err == nil && g.waiters.Len() > 0 {
+	if h := w.place.h; h.err == nil && g.waiters.Len() > 0 && g.rule.Mode == layout.Exclusive {
 		g.chooseLocked(h)
 		w.place.outLocked()
 		w.place.settleLocked(nil)
@@ -114,6 +125,19 @@ func (g *gate) leave(w *waiter) {
 	}
 	g.mu.Unlock()
 	w.place.quit()
+}
+
+// chooseAllLocked gives h to all who may have it at once: those who wait now, and
+// would have to give it back after the same time.
+func (g *gate) chooseAllLocked(h *hold) {
+	first := g.waiters.Front().Value.(*waiter).line
+	g.chooseLocked(h)
+	if g.rule.Mode == layout.Exclusive {
+		return
+	}
+	for g.waiters.Len() > 0 && g.waiters.Front().Value.(*waiter).line.cfg.MaxHold == first.cfg.MaxHold {
+		g.chooseLocked(h)
+	}
 }
 
 // chooseLocked gives h to the first waiter.
@@ -137,15 +161,15 @@ func (g *gate) removeLocked(w *waiter) {
 
 // driveLocked starts a driver if one is needed.
 func (g *gate) driveLocked() {
-	if g.driver != nil || g.hold != nil || g.waiters.Len() == 0 {
+	if g.driver != nil || g.waiters.Len() == 0 || g.holds > 0 && g.rule.Mode == layout.Exclusive {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	g.driver = &driver{stop}
+	g.driver = &driver{stop: stop}
 	go g.drive(ctx, g.driver)
 }
 
-// admit ends d by giving h to the first waiter. It reports false, and changes
+// admit ends d by giving h to those whose turn it is. It reports false, and changes
 // nothing, if h was lost already or nobody waits for d any more.
 func (g *gate) admit(d *driver, h *hold) bool {
 	g.mu.Lock()
@@ -153,19 +177,28 @@ func (g *gate) admit(d *driver, h *hold) bool {
 	if h.err != nil || g.driver != d {
 		return false
 	}
-	g.driver, g.hold = nil, h
-	g.registry.reuse(g)
-	g.chooseLocked(h)
+	g.driver = nil
+	g.seatLocked(h)
+	g.chooseAllLocked(h)
+	g.driveLocked()
 	return true
+}
+
+// seatLocked has h use the gate, until vacateLocked.
+func (g *gate) seatLocked(h *hold) {
+	h.seated = true
+	g.holds++
+	g.registry.reuse(g)
 }
 
 // vacateLocked ends h's use of the gate, at its loss or when it has left: those
 // who wait here stand in line again.
 func (g *gate) vacateLocked(h *hold) {
-	if g.hold != h {
+	if !h.seated {
 		return
 	}
-	g.hold = nil
+	h.seated = false
+	g.holds--
 	g.driveLocked()
 	g.registry.unuse(g)
 }
@@ -197,6 +230,7 @@ func (g *gate) busy(d *driver) bool {
 	if g.driver != d {
 		return false
 	}
+	d.waits = true
 	var next *list.Element
 	for e := g.waiters.Front(); e != nil; e = next {
 		next = e.Next()

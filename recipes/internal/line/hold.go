@@ -24,6 +24,7 @@ type hold struct {
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
+	seated   bool      // it counts among the gate's holds
 	places   int       // that have not left
 	open     []*Place  // that have no result yet
 	since    time.Time // when a caller took it; zero: nobody has worked under it

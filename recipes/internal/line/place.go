@@ -45,6 +45,9 @@ func (p *Place) begin() bool {
 	if h.err != nil {
 		return false
 	}
+	if !h.since.IsZero() { // by another who shares it
+		return true
+	}
 	h.since = time.Now()
 	if d := p.line.cfg.MaxHold; d > 0 {
 		h.limit = time.AfterFunc(d, func() { h.lose(fmt.Errorf("%w: %v", ErrMaxHold, d)) })
@@ -132,10 +135,13 @@ func (p *Place) Share(l *Line) (*Place, error) {
 }
 
 // Session is the session that the place belongs to, in the view of its line.
-func (p *Place) Session() (*framework.Session, error) {
-	sess, err := p.line.client.Session()
+func (p *Place) Session() (*framework.Session, error) { return p.in(p.line.client) }
+
+// in is the session that the place belongs to, in the view of c.
+func (p *Place) in(c *framework.Client) (*framework.Session, error) {
+	sess, err := c.Session()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, err)
 	}
 	if sess.ID() != p.h.sess.ID() {
 		return nil, framework.ErrSessionLost

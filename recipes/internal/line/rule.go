@@ -29,6 +29,10 @@ type Rule struct {
 	// Family is the layout that stands in this line. A child of another layout
 	// is ErrLayout, one of no known layout is ignored.
 	Family layout.Family
+	// Mode is that of the znode. Where it is Shared, all who wait at home when the
+	// turn comes have it together; who comes later joins the line anew, behind
+	// whoever waits there by then.
+	Mode layout.Mode
 	// Blocker picks the one to wait for among those ahead of own, which are in
 	// order. It reports false when own need not wait.
 	Blocker func(own layout.Node, ahead []layout.Node) (layout.Node, bool)
@@ -84,6 +88,14 @@ func (r *Rule) free(children []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family}, members)
+	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family, Mode: r.Mode, Seq: next(members)}, members)
 	return !wait, nil
+}
+
+// next is a number that is behind all of a line.
+func next(members []layout.Node) int32 {
+	if len(members) == 0 {
+		return 0
+	}
+	return members[len(members)-1].Seq + 1
 }
