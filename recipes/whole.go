@@ -113,7 +113,7 @@ func (l *Lease) oneView() bool {
 			return false
 		}
 	}
-	return true
+	return len(l.places) > 0
 }
 
 // partsOfDifferentClients stands in for the guard that cannot be made. It is no

@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -121,21 +122,40 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 func TestAllOfDifferentKinds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.client("a")
-		e, err := leader.New(c, "/app/leader")
+		app, err := c.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := all(t, all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
+		e, err := leader.New(app, "/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rw, err := rwlock.New(app, "/rw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.All(rw.Reader(), rw.Writer()); err == nil {
+			t.Error("both sides of one lock are taken as one")
+		}
+		whole := all(t, rw.Reader(), all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
 		l := acquire(t, t.Context(), whole)
 		var paths []string
 		for _, part := range l.Parts() {
-			paths = append(paths, part.Path()[:len("/app/x")])
+			dir := part.Path()[:strings.LastIndexByte(part.Path(), '/')]
+			paths = append(paths, strings.TrimPrefix(dir, "/app"))
 		}
-		if got := strings.Join(paths, " "); got != "/app/a /app/l /app/m /app/z" {
+		if got := strings.Join(paths, " "); got != "/a /leader /m /rw /z" {
 			t.Errorf("parts: %s", got)
 		}
 		_, err = e.TryAcquire(t.Context())
 		wantErr(t, err, recipes.ErrBusy)
+		_, err = rw.Writer().Acquire(l.Context()) // as a part it is what it is alone
+		wantErr(t, err, rwlock.ErrUpgrade)
+		beside, err := rw.Reader().TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, beside)
 		release(t, l)
 		w.clean()
 	})
