@@ -91,18 +91,22 @@ func newTicker(client *framework.Client, name string) (*ticker, error) {
 	return &ticker{name: name, client: client, mutex: mutex, ticked: func(string) {}}, nil
 }
 
-// run ticks until ctx ends. When the lock is lost it waits for its turn again.
+// run ticks until ctx ends, or the client closes. Whatever else goes wrong, it waits
+// for its turn again: the lock was lost, or no server could be reached for so long
+// that the client's retry policy gave up.
 func (t *ticker) run(ctx context.Context) error {
 	if err := t.client.MakePath(ctx, tickPath); err != nil {
 		return err
 	}
 	for {
 		err := recipes.Do(ctx, t.mutex, t.tick)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !errors.Is(err, recipes.ErrNotHeld) {
+		if errors.Is(err, framework.ErrClosed) {
 			return err
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
@@ -118,9 +122,14 @@ func (t *ticker) tick(ctx context.Context, lease *recipes.Lease) error {
 			return ctx.Err()
 		}
 		text := fmt.Sprintf("%s %s", t.name, time.Now().UTC().Format(time.TimeOnly))
-		if _, err := lease.Multi(ctx, &zk.SetDataRequest{Path: tickPath, Data: []byte(text), Version: -1}); err != nil {
+		_, err := lease.Multi(ctx, &zk.SetDataRequest{Path: tickPath, Data: []byte(text), Version: -1})
+		switch {
+		case err == nil:
+			t.ticked(text)
+		case framework.MaybeApplied(err) && lease.Held():
+			// Its answer was lost, and the lock was not. The next one overwrites it.
+		default:
 			return err
 		}
-		t.ticked(text)
 	}
 }
