@@ -174,6 +174,9 @@ func (l *Lease) Release(ctx context.Context) error {
 		l.checkHeld()
 		l.end(ErrReleased)
 	}
+	for _, p := range l.places {
+		p.Quit() // all at once
+	}
 	var errs []error
 	for _, p := range l.places {
 		if err := p.Leave(ctx); err != nil {
