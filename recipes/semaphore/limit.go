@@ -19,23 +19,45 @@ import (
 // limit gives the limit in force and what must still be true of it when permits are
 // taken: that it has not changed, or that it can be recorded.
 func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, err error) {
-	n, stat, err := s.recorded(sess.Get(ctx, s.path))
+	n, stat, err := s.agree(ctx, sess)
 	if err != nil {
 		return 0, nil, err
 	}
-	if s.agreed.Load() != stat.Czxid || stat.Czxid == 0 {
-		if err := s.check(ctx, sess); err != nil {
-			return 0, nil, err
-		}
-		if n != s.max && !s.cfg.adopt {
-			return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
-		}
-		s.agreed.Store(stat.Czxid)
-	}
 	if stat.DataLength == 0 {
+		s.agreed.Store(stat.Czxid)
 		return n, &zk.SetDataRequest{Path: s.path, Data: []byte(strconv.Itoa(n)), Version: stat.Version}, nil
 	}
 	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil
+}
+
+// reader is a client, or one session of it.
+type reader interface {
+	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
+	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
+}
+
+// agree gives the limit in force, ErrLimit if it is another one than this value's
+// and was so from the beginning. Once for each creation of the path, it looks
+// whether that is used for something else.
+func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, err error) {
+	n, stat, err = s.recorded(r.Get(ctx, s.path))
+	if err != nil || stat.Czxid == s.agreed.Load() {
+		return n, stat, err
+	}
+	children, _, err := r.Children(ctx, s.path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return 0, nil, err
+	}
+	if _, stranger := layout.Line(children); stranger != "" {
+		return 0, nil, fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
+	}
+	if n != s.max && !s.cfg.adopt {
+		return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
+	}
+	if stat.DataLength > 0 {
+		s.agreed.Store(stat.Czxid)
+	}
+	return n, stat, nil
 }
 
 // recorded takes the answer to a read of the path: the limit in force, which is
@@ -56,22 +78,14 @@ func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.St
 	return n, stat, nil
 }
 
-// check refuses a path that is used for something else, once for each creation of
-// the path: the two would not see each other. It costs a list.
-func (s *Semaphore) check(ctx context.Context, sess *framework.Session) error {
-	children, _, err := sess.Children(ctx, s.path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return err
-	}
-	if _, stranger := layout.Line(children); stranger != "" {
-		return fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
-	}
-	return nil
-}
-
-// possible fails with ErrLimit if as many permits cannot be had.
+// possible fails with ErrLimit if as many permits cannot be had, or if this value
+// has not agreed to the limit before and does not: at once, rather than after its
+// turn in line.
 func (p permits) possible(ctx context.Context) error {
-	n, _, err := p.recorded(p.client.Get(ctx, p.path))
+	if p.n <= p.max && p.agreed.Load() != 0 {
+		return nil
+	}
+	n, _, err := p.agree(ctx, p.client)
 	if err == nil && p.n > n {
 		err = fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, n)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
@@ -50,6 +51,7 @@ func TestDisagreementAtHome(t *testing.T) {
 		good, bad := newSemaphore(t, c, 1), newSemaphore(t, c, 2)
 		held := Acquire(t, t.Context(), good)
 		wrong := Acquiring(t.Context(), bad)
+		synctest.Wait()
 		right := Acquiring(t.Context(), good)
 		WantErr(t, (<-wrong).Err, semaphore.ErrLimit)
 		Pending(t, right)

@@ -35,7 +35,8 @@ import (
 // leave, and each departure wakes one waiter.
 //
 // An uncontended Acquire costs a create and two lists, a read and a Multi in three
-// round trips, and Release a delete for each permit.
+// round trips, the first of a value a read and a list more; Release a delete for
+// each permit.
 //
 // A permit is never re-entered: with the context of a lease, too, Acquire waits for
 // another one. Beside a Curator client that takes several permits one by one, taking
@@ -144,8 +145,8 @@ func (p permits) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 
 func (p permits) acquire(ctx context.Context, enter func(*line.Line, context.Context) ([]*line.Place, error)) (*recipes.Lease, error) {
 	err := p.err
-	if err == nil && p.n > p.max && ctx.Err() == nil {
-		err = p.possible(ctx) // rather than wait in line for what cannot be
+	if err == nil {
+		err = p.possible(ctx)
 	}
 	var places []*line.Place
 	if err == nil {

@@ -182,8 +182,8 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 			synctest.Wait()
 			want := map[testutil.Op]int{
 				testutil.OpDelete: 1, testutil.OpMulti: 1,
-				// The head: one look. The next: the line, the path (once), two looks, and a watch of the permits.
-				testutil.OpGetData: 1 + 3, testutil.OpGetChildren2: 1 + 5,
+				// The head: one look. The next: the line, two looks, and the two watches.
+				testutil.OpGetData: 1 + 3, testutil.OpGetChildren2: 1 + 4,
 			}
 			if i == waiters-1 {
 				want[testutil.OpGetData], want[testutil.OpGetChildren2] = 1, 1
