@@ -219,6 +219,9 @@ func (l *Lease) leave(ctx context.Context) error {
 	if len(l.parts) > 0 {
 		return l.leaveParts(ctx)
 	}
+	for _, p := range l.places {
+		p.Quit() // all at once
+	}
 	var errs []error
 	for _, p := range l.places {
 		if err := p.Leave(ctx); err != nil {

@@ -20,6 +20,7 @@ type contender struct {
 	name     string
 	children []string // the latest list of the directory; nil: look again
 	pzxid    int64    // of the directory, in that list
+	marked   bool     // others can see that it is first and waits
 }
 
 // turn decides whom to wait for, nobody if blocker is empty. It is errOut when
@@ -63,9 +64,9 @@ func (c *contender) out(err error) error {
 	return err
 }
 
-// wait returns when the blocker may have left, and the line must be looked at
-// again.
-func (c *contender) wait(ctx context.Context, blocker string) error {
+// wait returns when the blocker may have left, or with passed or kick: then the
+// line must be looked at again.
+func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-chan struct{}) error {
 	c.children = nil
 	changed, err := c.sess.Watch(ctx, child(c.gate.dir, blocker))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -76,6 +77,10 @@ func (c *contender) wait(ctx context.Context, blocker string) error {
 	}
 	select {
 	case <-changed:
+		return nil
+	case <-passed:
+		return nil
+	case <-kick:
 		return nil
 	case <-c.sess.Done():
 		return c.sess.Err()

@@ -18,7 +18,7 @@ func (l *Line) Queue() (*Queued, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	g.queue(w)
 	return &Queued{g, w}, nil
 }
@@ -29,10 +29,10 @@ func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
 // Take goes on as a caller does who sees that first.
 func (q *Queued) Take() (p *Place, ok bool) {
 	defer q.g.registry.unuse(q.g)
-	if q.w.err != nil || !q.w.place.begin() {
-		return q.w.place, false
+	if q.w.err != nil || !q.w.begin() {
+		return q.w.places[0], false
 	}
-	return q.w.place, true
+	return q.w.places[0], true
 }
 
 // GiveUp goes on as a caller does who sees first that its context has ended.
@@ -55,7 +55,7 @@ func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
 		return false, err
 	}
 	defer g.registry.unuse(g)
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	d := &driver{stop: func() {}}
 	g.mu.Lock()
 	w.at, g.driver = g.waiters.PushBack(w), d

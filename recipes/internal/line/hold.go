@@ -111,9 +111,9 @@ func (h *hold) loseLocked(why error) (tell func()) {
 		if !worked {
 			return
 		}
-		g.client.Logger().Warn("lease lost", zap.String("path", g.dir), zap.String("znode", h.name), zap.Error(why))
+		g.client.Logger().Warn("lease lost", zap.String("path", g.path), zap.String("znode", h.name), zap.Error(why))
 		if lost := g.client.Observer().Lost; lost != nil {
-			lost(g.dir, why)
+			lost(g.path, why)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (h *hold) remove(r *removal, again bool) {
 		h.sess.Discard(h.path)
 	}
 	if fn := g.client.Observer().Released; fn != nil && released {
-		fn(g.dir, time.Since(since))
+		fn(g.path, time.Since(since))
 	}
 	close(r.done)
 }

@@ -24,8 +24,8 @@ type Place struct {
 // Line is the line that the place is in.
 func (p *Place) Line() *Line { return p.line }
 
-// Path is the path of the znode in line.
-func (p *Place) Path() string { return child(p.line.dir, p.h.name) }
+// Path is the path of the znode that holds.
+func (p *Place) Path() string { return child(p.line.held(), p.h.name) }
 
 // Timeout is the session time-out.
 func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
@@ -175,6 +175,12 @@ func (p *Place) Leave(ctx context.Context) error {
 	p.h.gate.mu.Lock()
 	defer p.h.gate.mu.Unlock()
 	return p.result
+}
+
+// Quit begins to leave, and does not wait for it.
+func (p *Place) Quit() {
+	p.Held() // as Leave does
+	p.quit()
 }
 
 // quit is Leave without the wait: for the removal that it returns, nil if the
