@@ -94,7 +94,7 @@ func (e *Election) Path() string { return e.line.Dir() }
 
 // FullPath is the path of the election on the ensemble, its client's chroot and
 // namespace included.
-func (e *Election) FullPath() string { return e.line.FullDir() }
+func (e *Election) FullPath() string { return e.line.Client().Resolve(e.Path()) }
 
 // Participants lists the leader and the other candidates, in the order in which
 // they will lead. It costs a list and a read for each.

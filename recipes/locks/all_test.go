@@ -19,6 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -137,14 +138,21 @@ func TestAllOfDifferentKinds(t *testing.T) {
 		if _, err := locks.All(rw.Reader(), rw.Writer()); err == nil {
 			t.Error("both sides of one lock are taken as one")
 		}
-		whole := all(t, rw.Reader(), all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
+		sem, err := semaphore.New(app, "/sem", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.All(sem, sem.Permits(2)); err == nil {
+			t.Error("two shares of one semaphore are taken as one")
+		}
+		whole := all(t, sem.Permits(2), rw.Reader(), all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
 		l := acquire(t, t.Context(), whole)
 		var paths []string
 		for _, part := range l.Parts() {
 			dir := part.Path()[:strings.LastIndexByte(part.Path(), '/')]
 			paths = append(paths, strings.TrimPrefix(dir, "/app"))
 		}
-		if got := strings.Join(paths, " "); got != "/a /leader /m /rw /z" {
+		if got := strings.Join(paths, " "); got != "/a /leader /m /rw /sem/leases /z" {
 			t.Errorf("parts: %s", got)
 		}
 		_, err = e.TryAcquire(t.Context())
@@ -156,6 +164,9 @@ func TestAllOfDifferentKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, beside)
+		if n, err := sem.Available(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d permits are left, %v", n, err)
+		}
 		release(t, l)
 		w.clean()
 	})

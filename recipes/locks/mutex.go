@@ -100,7 +100,7 @@ func (m *Mutex) Path() string { return m.line.Dir() }
 
 // FullPath is the path of the lock on the ensemble, its client's chroot and
 // namespace included.
-func (m *Mutex) FullPath() string { return m.line.FullDir() }
+func (m *Mutex) FullPath() string { return m.line.Client().Resolve(m.Path()) }
 
 // Held gives the lease on this lock that ctx carries, or that its owner has, if it
 // is held. It makes no request.

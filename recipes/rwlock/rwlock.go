@@ -109,7 +109,7 @@ func (rw *RWLock) Path() string { return rw.read.Dir() }
 
 // FullPath is the path of the lock on the ensemble, its client's chroot and
 // namespace included.
-func (rw *RWLock) FullPath() string { return rw.read.FullDir() }
+func (rw *RWLock) FullPath() string { return rw.read.Client().Resolve(rw.Path()) }
 
 type reader struct{ *RWLock }
 

@@ -76,7 +76,9 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) ([]*Place, error) {
 		// line, not its call, and not its place at home either.
 		w.quit()
 		w = newWaiter(l, try)
-		g.requeue(w)
+		if !g.requeue(w) {
+			return nil, ErrBusy
+		}
 	}
 }
 
@@ -105,6 +107,13 @@ func (g *gate) queue(w *waiter) bool {
 		return false
 	}
 	w.at = g.waiters.PushBack(w)
+	g.joinedLocked(w)
+	return true
+}
+
+// joinedLocked starts a driver if one is needed, and has one that there is look
+// for whom it drives.
+func (g *gate) joinedLocked(w *waiter) {
 	g.driveLocked()
 	if w.try && g.driver != nil {
 		select {
@@ -112,7 +121,6 @@ func (g *gate) queue(w *waiter) bool {
 		default:
 		}
 	}
-	return true
 }
 
 // busyLocked reports whether one who came now would have to wait for another of
@@ -124,12 +132,17 @@ func (g *gate) busyLocked() bool {
 	return g.driver != nil && g.driver.waits
 }
 
-// requeue puts w before everybody else.
-func (g *gate) requeue(w *waiter) {
+// requeue puts w before everybody else, or reports false as queue does: whoever
+// came in the meantime may stand in line, and a try does not wait there.
+func (g *gate) requeue(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if w.try && g.busyLocked() {
+		return false
+	}
 	w.at = g.waiters.PushFront(w)
-	g.driveLocked()
+	g.joinedLocked(w)
+	return true
 }
 
 // leave takes w, whose caller has given up, out of the queue. If w was chosen

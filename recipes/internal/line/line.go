@@ -79,9 +79,6 @@ func (l *Line) SameView(m *Line) bool {
 	return l.gates == m.gates && l.client.Resolve("/") == m.client.Resolve("/")
 }
 
-// FullDir is Dir on the ensemble, chroot and namespace included.
-func (l *Line) FullDir() string { return l.key.path }
-
 // Wait queues at the gate and returns when this caller has its turn, with
 // everything that a grant promises. If ctx ends first the error wraps both its
 // error and its cause, and what was waited for is passed on or withdrawn.
