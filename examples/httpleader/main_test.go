@@ -216,7 +216,8 @@ func (w *world) await(r *running, want int) {
 	w.t.Fatalf("the probe did not become %d", want)
 }
 
-func (r *running) get(path string) (int, string)  { return get(r.t, r.http, "http://instance"+path) }
+func (r *running) get(path string) (int, string) { return get(r.t, r.http, "http://instance"+path) }
+
 func (r *running) post(path string) (int, string) { return post(r.t, r.http, "http://instance"+path) }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
