@@ -94,7 +94,7 @@ func TestValidatePath(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/": true, "/a": true, "/a/b": true, "/a/...": true, "/ü/日本": true, "/_c_x-lock-0000000001": true,
 		"": false, "a": false, "a/b": false, "/a/": false, "//": false, "/a//b": false, "/a/./b": false, "/..": false,
-		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false,
+		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false, "/\U0001f511": false,
 	} {
 		err := ValidatePath(path)
 		if (err == nil) != ok {

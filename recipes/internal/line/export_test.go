@@ -17,7 +17,7 @@ func (l *Line) Queue() (*Queued, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	g.queue(w)
 	return &Queued{g, w}, nil
 }
@@ -28,10 +28,10 @@ func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
 // Take goes on as a caller does who sees that first.
 func (q *Queued) Take() (p *Place, ok bool) {
 	defer q.g.registry.unuse(q.g)
-	if q.w.err != nil || !q.w.place.begin() {
-		return q.w.place, false
+	if q.w.err != nil {
+		return nil, false
 	}
-	return q.w.place, true
+	return q.w.places[0], q.w.begin()
 }
 
 // GiveUp goes on as a caller does who sees first that its context has ended.
@@ -43,7 +43,7 @@ func (q *Queued) GiveUp() {
 // Again goes on as a try does whose place was lost before it was taken: it reports
 // whether it is queued once more.
 func (q *Queued) Again() bool {
-	q.w = &waiter{line: q.w.line, try: true, ready: make(chan struct{})}
+	q.w = newWaiter(q.w.line, true)
 	return q.g.requeue(q.w)
 }
 
@@ -62,7 +62,7 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 		return false, err
 	}
 	defer g.registry.unuse(g)
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	d := &driver{stop: func() {}}
 	g.mu.Lock()
 	w.at, g.driver = g.waiters.PushBack(w), d

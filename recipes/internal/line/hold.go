@@ -24,6 +24,7 @@ type hold struct {
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
+	seated   bool      // it counts among the gate's holds
 	places   int       // that have not left
 	open     []*Place  // that have no result yet
 	since    time.Time // when a caller took it; zero: nobody has worked under it
@@ -123,9 +124,9 @@ func (h *hold) loseLocked(why error) (tell func()) {
 		if !worked {
 			return
 		}
-		g.client.Logger().Warn("lease lost", zap.String("path", g.dir), zap.String("znode", h.name), zap.Error(why))
+		g.client.Logger().Warn("lease lost", zap.String("path", g.path), zap.String("znode", h.name), zap.Error(why))
 		if lost := g.client.Observer().Lost; lost != nil {
-			lost(g.dir, why)
+			lost(g.path, why)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func (h *hold) remove(r *removal, again bool) {
 		h.sess.Discard(h.path)
 	}
 	if fn := g.client.Observer().Released; fn != nil && released {
-		fn(g.dir, time.Since(since))
+		fn(g.path, time.Since(since))
 	}
 	close(r.done)
 }
