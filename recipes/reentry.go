@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -120,16 +121,21 @@ func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {
 // must not go on under a new lease as if nothing had happened. It is for the
 // recipes.
 func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) {
-	_, outer := carried(ctx, ln.Key())
-	if outer == nil {
-		return nil, false, nil
+	for {
+		_, outer := carried(ctx, ln.Key())
+		if outer == nil {
+			return nil, false, nil
+		}
+		if outer.Held() && ctx.Err() != nil {
+			return nil, true, line.Ended(ctx)
+		}
+		place, err := outer.Share(ln)
+		if errors.Is(err, line.ErrLeft) {
+			continue // it was released just now, and is carried no more
+		}
+		if err != nil {
+			return nil, true, err
+		}
+		return NewLease(ctx, place), true, nil
 	}
-	if outer.Held() && ctx.Err() != nil {
-		return nil, true, line.Ended(ctx)
-	}
-	place, err := outer.Share(ln)
-	if err != nil {
-		return nil, true, err
-	}
-	return NewLease(ctx, place), true, nil
 }

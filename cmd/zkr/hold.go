@@ -184,7 +184,7 @@ func (h *holder) work(lease *recipes.Lease, signals *signals) error {
 		return h.lost(err)
 	}
 	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
-		return h.lost(lease.Err())
+		return h.lost(err)
 	} else if err != nil {
 		fmt.Fprintf(os.Stderr, "zkr: %v (it goes with the session)\n", err)
 	}

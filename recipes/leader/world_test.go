@@ -45,8 +45,12 @@ func inBubble(t *testing.T, scenario func(t *testing.T, w *world), opts ...testu
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
-		scenario(t, &world{Embedded: testutil.Start(t, opts...), t: t, leading: map[string]*recipes.Lease{}})
+		scenario(t, newWorld(testutil.Start(t, opts...), t))
 	})
+}
+
+func newWorld(ens *testutil.Embedded, t testing.TB) *world {
+	return &world{Embedded: ens, t: t, leading: map[string]*recipes.Lease{}}
 }
 
 func (w *world) client(name string, opts ...framework.Option) *framework.Client {

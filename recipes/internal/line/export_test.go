@@ -29,16 +29,23 @@ func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
 // Take goes on as a caller does who sees that first.
 func (q *Queued) Take() (p *Place, ok bool) {
 	defer q.g.registry.unuse(q.g)
-	if q.w.err != nil || !q.w.begin() {
-		return q.w.places[0], false
+	if q.w.err != nil {
+		return nil, false
 	}
-	return q.w.places[0], true
+	return q.w.places[0], q.w.begin()
 }
 
 // GiveUp goes on as a caller does who sees first that its context has ended.
 func (q *Queued) GiveUp() {
 	defer q.g.registry.unuse(q.g)
 	q.g.leave(q.w)
+}
+
+// Again goes on as a try does whose place was lost before it was taken: it reports
+// whether it is queued once more.
+func (q *Queued) Again() bool {
+	q.w = newWaiter(q.w.line, true)
+	return q.g.requeue(q.w)
 }
 
 // Gates is the number of gates that are kept.

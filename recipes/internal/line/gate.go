@@ -76,7 +76,9 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) ([]*Place, error) {
 		// line, not its call, and not its place at home either.
 		w.quit()
 		w = newWaiter(l, try)
-		g.requeue(w)
+		if !g.requeue(w) {
+			return nil, ErrBusy
+		}
 	}
 }
 
@@ -124,12 +126,17 @@ func (g *gate) busyLocked() bool {
 	return g.driver != nil && g.driver.waits
 }
 
-// requeue puts w before everybody else.
-func (g *gate) requeue(w *waiter) {
+// requeue puts w before everybody else, or reports false as queue does: whoever
+// came in the meantime may stand in line, and a try does not wait there.
+func (g *gate) requeue(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if w.try && g.busyLocked() {
+		return false
+	}
 	w.at = g.waiters.PushFront(w)
 	g.driveLocked()
+	return true
 }
 
 // leave takes w, whose caller has given up, out of the queue. If w was chosen

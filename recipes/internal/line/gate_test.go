@@ -22,6 +22,7 @@ func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
 		first, second, third := queue(t, l), queue(t, l), queue(t, l)
 		<-first.Ready()
 		names := ens.Children("/line")
+		synctest.Wait() // for the list behind the first create, which found no directory
 		ens.ResetRequests()
 		third.GiveUp() // at home
 		first.GiveUp() // chosen
@@ -97,6 +98,52 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
+// A try was let in and lost that before it looked, as after a pause of the process;
+// it was put before those who had come since, whose znode stood in line by then,
+// and waited there as if it were no try.
+func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		c, other := connect(t, ens), connect(t, ens)
+		l := newLine(t, c, exclusive)
+		first := queue(t, l)
+		<-first.Ready()
+		later := queue(t, l)
+		before := make(chan *line.Place)
+		go func() {
+			p, err := newLine(t, other, exclusive).Wait(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			before <- p
+		}()
+		synctest.Wait()
+		if err := ens.ExpireSession(session(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		p := <-before
+		time.Sleep(5 * time.Second)
+		if n := len(ens.Children("/line")); n != 2 {
+			t.Fatalf("%d in line", n)
+		}
+		if first.Again() {
+			t.Error("a try waits for others")
+		}
+		later.GiveUp()
+		synctest.Wait()
+		if !first.Again() {
+			t.Error("a try was refused at home, where nobody waits")
+		}
+		<-first.Ready()
+		if _, ok := first.Take(); ok {
+			t.Error("a try was let in beside the holder")
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
 func TestALostHoldIsNotGivenOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
@@ -143,6 +190,39 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 			t.Errorf("a lost place was shared: %v", err)
 		}
 		if err := shared.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// A guarded Multi that was sent behind the delete of a Release finds no znode, and
+// may hear of it first. It made the Release fail, and the Observer count a loss.
+func TestTheOwnRemovalIsNoLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		p, err := l.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.OnLoss(func(err error) { t.Errorf("lost: %v", err) })
+		answer := make(chan struct{})
+		stop := ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpDelete {
+				return testutil.HoldReply(answer)
+			}
+			return testutil.Pass()
+		})
+		defer stop()
+		left := make(chan error)
+		go func() { left <- p.Leave(t.Context()) }()
+		synctest.Wait()
+		if n := len(ens.Children("/line")); n != 0 {
+			t.Fatalf("%d in line", n)
+		}
+		p.Deleted()
+		close(answer)
+		if err := <-left; err != nil {
 			t.Errorf("Leave: %v", err)
 		}
 		empty(t, ens, l)

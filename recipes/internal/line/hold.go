@@ -53,6 +53,19 @@ func (h *hold) errDeleted() error {
 // errUnproven is what a look at the clock finds before the session has told.
 var errUnproven = fmt.Errorf("%w: not proven alive in time", framework.ErrSessionLost)
 
+// doubt is why a hold is lost whose session is not proven, and has not told.
+func (h *hold) doubt() error {
+	select {
+	case <-h.gate.client.Done():
+		return framework.ErrClosed
+	default:
+	}
+	if over := h.sess.Err(); over != nil {
+		return over
+	}
+	return errUnproven
+}
+
 // why is why it was lost.
 func (h *hold) why() error {
 	h.gate.mu.Lock()

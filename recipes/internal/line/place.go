@@ -38,7 +38,7 @@ func (p *Place) Pzxid() int64 { return p.h.pzxid }
 func (p *Place) begin() bool {
 	h := p.h
 	if !h.sess.Proven() {
-		h.lose(errUnproven)
+		h.lose(h.doubt())
 	}
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *Place) Held() bool {
 		return false
 	}
 	if !h.sess.Proven() {
-		h.lose(errUnproven)
+		h.lose(h.doubt())
 		return false
 	}
 	return true
@@ -115,8 +115,18 @@ func (p *Place) OnLoss(fn func(error)) {
 	}
 }
 
-// Deleted tells that the znode was found missing.
-func (p *Place) Deleted() { p.h.lose(p.h.errDeleted()) }
+// Deleted tells that the znode was found missing, which is a loss unless it is the
+// own removal that was found.
+func (p *Place) Deleted() {
+	h := p.h
+	h.gate.mu.Lock()
+	tell := func() {}
+	if !h.gone {
+		tell = h.loseLocked(h.errDeleted())
+	}
+	h.gate.mu.Unlock()
+	tell()
+}
 
 // Share makes another place on the same hold, for l, a view of the same line. Each
 // leaves by itself; the znode goes with the last.

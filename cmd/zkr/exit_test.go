@@ -1,0 +1,95 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestExitCodes(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	holder := start(t, e.args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 100")...)
+	holder.prints(t, "ready\n")
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("\x7fELF but not really"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	nobody := target{servers: "127.0.0.1:1"}
+	for _, test := range []struct {
+		name string
+		args []string
+		want int
+		says string
+	}{
+		{"the command succeeds", e.args("lock", "/free", "--", "true"), 0, ""},
+		{"the command fails", e.args("lock", "/free", "--", "sh", "-c", "exit 7"), 7, ""},
+		{"the command fails with one of zkr's own codes", e.args("lock", "/free", "--", "sh", "-c", "exit 111"), 111, ""},
+		{"the command is killed by a signal", e.args("lock", "/free", "--", "sh", "-c", "kill -TERM $$"), 143, ""},
+		{"the command kills itself the hard way", e.args("lock", "/free", "--", "sh", "-c", "kill -KILL $$"), 137, ""},
+		{"the command's own flags stay its own", e.args("lock", "/free", "--", "sh", "-c", `test "$1" = --wait`, "sh", "--wait"), 0, ""},
+		{"not found", e.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
+		{"not found by its path", e.args("lock", "/free", "--", "/no/such/command"), 127, "/no/such/command"},
+		{"not executable", e.args("lock", "/free", "--", plain), 126, plain},
+		{"no program", e.args("lock", "/free", "--", broken), 126, broken},
+		{"not found, before anybody is asked", nobody.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
+
+		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "/held"},
+		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "not granted within 100ms"},
+		{"in time", e.args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
+		{"free", e.args("lock", "--try", "/free/for/us/alone", "--", "true"), 0, ""},
+		{"no ensemble", nobody.args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
+		{"no ensemble to inspect", nobody.args("inspect", "--connect-timeout", "200ms", "/free"), 113, "127.0.0.1:1"},
+
+		{"no path", e.args("lock"), 2, "PATH"},
+		{"no command", e.args("lock", "/free"), 2, "PATH -- CMD"},
+		{"no command behind the dashes", e.args("lock", "/free", "--"), 2, "no command"},
+		{"no dashes", e.args("lock", "/free", "true"), 2, "PATH -- CMD"},
+		{"two paths", e.args("lock", "/free", "/other", "--", "true"), 2, "one PATH"},
+		{"a relative path", e.args("lock", "free", "--", "true"), 2, `"free"`},
+		{"an unknown flag", e.args("lock", "--never", "/free", "--", "true"), 2, "--never"},
+		{"an unknown verb", e.args("luck", "/free"), 2, "luck"},
+		{"both --wait and --try", e.args("lock", "--wait", "1s", "--try", "/free", "--", "true"), 2, "exclude each other"},
+		{"no time to wait", e.args("lock", "--wait", "0s", "/free", "--", "true"), 2, "--wait"},
+		{"a grace that no session of this length holds", e.args("lock", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
+		{"a grace that the session does not hold that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
+		{"a negative grace", e.args("lock", "--grace", "-1s", "/free", "--", "true"), 2, "--grace"},
+		{"no session", e.args("lock", "--session-timeout", "0s", "/free", "--", "true"), 2, "--session-timeout"},
+		{"no server in the list", []string{"lock", "--servers", ",", "/free", "--", "true"}, 2, "server"},
+		{"half a certificate", e.args("lock", "--tls-cert", "x", "/free", "--", "true"), 2, "--tls-key"},
+		{"credentials without a scheme", e.args("lock", "--auth", "secret", "/free", "--", "true"), 2, "--auth"},
+		{"two paths to inspect", e.args("inspect", "/free", "/held"), 2, "one PATH"},
+		{"a server with an argument", []string{"server", "x"}, 2, "x"},
+		{"a server without members", []string{"server", "--members", "0"}, 2, "--members"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, test.args...)
+			if got := p.wait(t); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+			if text := p.text(); !strings.Contains(text, test.says) || test.says == "" && text != "" {
+				t.Errorf("it printed %q, want %q in it", text, test.says)
+			}
+			if strings.Contains(p.text(), "secret") {
+				t.Errorf("it printed the credentials: %q", p.text())
+			}
+		})
+	}
+}
+
+// TestCommandGetsStdin, and the default for --servers from the environment.
+func TestCommandGetsStdin(t *testing.T) {
+	t.Setenv("ZKR_SERVERS", startServer(t).servers)
+	p := startWith(t, "from stdin", "lock", "/stdin", "--", "cat")
+	if code := p.wait(t); code != 0 || p.text() != "from stdin" {
+		t.Errorf("exit code %d; it printed %q", code, p.text())
+	}
+}

@@ -1,0 +1,122 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// step is something that happens to one candidate, and how long it is left so.
+type step struct {
+	what      string
+	candidate int
+	wait      time.Duration
+}
+
+func (s step) String() string { return fmt.Sprintf("%s %d, %v", s.what, s.candidate, s.wait) }
+
+var steps = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+	return step{
+		what:      rapid.SampledFrom([]string{"wait", "resign", "cut", "heal", "drop", "stop member", "isolate"}).Draw(t, "what"),
+		candidate: rapid.IntRange(0, 2).Draw(t, "candidate"),
+		wait:      time.Duration(rapid.IntRange(1, 15_000).Draw(t, "wait")) * time.Millisecond,
+	}
+}), 1, 30)
+
+// Whatever happens to candidates and members, no two lead at once by anybody's
+// knowledge, terms are in order, and when it is over there is a leader soon, one
+// znode for each candidate, and nothing after they have left. serve checks the
+// first two at each term. (Sessions expire by cuts here: one that an operator ends
+// lets the next one in before its owner can know.)
+func TestOneLeaderWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		plan := steps.Draw(rt, "plan")
+		var fault error
+		synctest.Test(t, func(t *testing.T) { fault = play(t, plan) })
+		if fault != nil {
+			rt.Fatalf("%v", fault)
+		}
+	})
+}
+
+func play(t *testing.T, plan []step) error {
+	ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}))
+	verdict := &judge{TB: t, faults: make(chan string, 1)}
+	w := newWorld(ens, verdict)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all []*leader.Election
+	for i := range 3 {
+		id := string(rune('a' + i))
+		all = append(all, w.candidate(w.client(id), id, leader.WithMaxTerm(20*time.Second)))
+		w.run(ctx, all[i], id, time.Minute, nil)
+	}
+	for _, s := range plan {
+		w.happen(ctx, all, s)
+		time.Sleep(s.wait)
+	}
+	w.heal()
+	w.settled(3)
+	cancel()
+	time.Sleep(2 * timeout) // sessions that were lost and could not be closed have expired by then
+	w.inLine(0)
+	return verdict.fault()
+}
+
+func (w *world) happen(ctx context.Context, all []*leader.Election, s step) {
+	net := w.Client(string(rune('a' + s.candidate)))
+	switch s.what {
+	case "resign":
+		_ = all[s.candidate].Resign(ctx)
+	case "cut":
+		net.Cut()
+	case "heal":
+		w.heal()
+	case "drop":
+		net.Drop()
+	case "stop member":
+		_ = w.Stop(s.candidate) // it may be stopped already
+	case "isolate":
+		w.Isolate(s.candidate)
+	}
+}
+
+// heal ends every fault.
+func (w *world) heal() {
+	w.Heal()
+	for i := range w.Members() {
+		_ = w.Restart(i) // most are running
+		w.Client(string(rune('a' + i))).Heal()
+	}
+}
+
+// judge collects what fails, for rapid to make the plan shorter with.
+type judge struct {
+	testing.TB
+	faults chan string
+}
+
+func (j *judge) Errorf(format string, args ...any) {
+	select {
+	case j.faults <- fmt.Sprintf(format, args...):
+	default: // one is enough
+	}
+}
+
+func (j *judge) Fatalf(format string, args ...any) { j.Errorf(format, args...) }
+
+func (j *judge) fault() error {
+	select {
+	case text := <-j.faults:
+		return fmt.Errorf("%s", text)
+	default:
+		return nil
+	}
+}
