@@ -85,5 +85,5 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 	err = g.letIn(d, c, h)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(w.places) > 0, err
+	return w.places != nil, err
 }
