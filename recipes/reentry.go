@@ -2,7 +2,6 @@ package recipes
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -130,7 +129,7 @@ func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {
 // recipes.
 func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) {
 	for {
-		_, outer := carried(ctx, ln.Key())
+		lease, outer := carried(ctx, ln.Key())
 		if outer == nil {
 			return nil, false, nil
 		}
@@ -138,8 +137,8 @@ func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) 
 			return nil, true, line.Ended(ctx)
 		}
 		place, err := outer.Share(ln)
-		if errors.Is(err, line.ErrLeft) {
-			continue // it was released just now, and is carried no more
+		if err != nil && lease.isReleased() {
+			continue // just now: it is carried no more
 		}
 		if err != nil {
 			return nil, true, err

@@ -29,7 +29,7 @@ var (
 // one never ends another.
 type term struct {
 	end      context.CancelCauseFunc
-	returned chan struct{} // closed: its function has returned, and its znode is gone or being removed
+	returned chan struct{} // closed: its function has returned, so its znode goes
 }
 
 // Run campaigns, calls lead in each term that it wins, and campaigns again, at the

@@ -123,7 +123,14 @@ func (r reader) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 
 func (r reader) acquire(ctx context.Context, enter func(context.Context) (*line.Place, error)) (*recipes.Lease, error) {
 	if writing := recipes.Carried(ctx, r.write); writing != nil && recipes.Carried(ctx, r.read) == nil {
-		enter = func(ctx context.Context) (*line.Place, error) { return writing.Beside(ctx, r.read) }
+		wait := enter
+		enter = func(ctx context.Context) (*line.Place, error) {
+			p, err := writing.Beside(ctx, r.read)
+			if errors.Is(err, recipes.ErrReleased) { // just now: it is carried no more
+				return wait(ctx)
+			}
+			return p, err
+		}
 	}
 	return enterOrReenter(ctx, r.read, enter)
 }
@@ -140,11 +147,16 @@ func (w writer) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 
 func (w writer) acquire(ctx context.Context, enter func(context.Context) (*line.Place, error)) (*recipes.Lease, error) {
 	if reading := recipes.Carried(ctx, w.read); reading != nil {
-		enter = func(context.Context) (*line.Place, error) {
+		wait := enter
+		enter = func(ctx context.Context) (*line.Place, error) {
 			if reading.Held() {
 				return nil, ErrUpgrade
 			}
-			return nil, fmt.Errorf("%w: %w", recipes.ErrNotHeld, reading.Err())
+			err := reading.Err()
+			if errors.Is(err, recipes.ErrReleased) { // just now: it is carried no more
+				return wait(ctx)
+			}
+			return nil, fmt.Errorf("%w: %w", recipes.ErrNotHeld, err)
 		}
 	}
 	return enterOrReenter(ctx, w.write, enter)

@@ -33,7 +33,11 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 						s := clients(w, 2, 3)
 						Release(t, Acquire(t, t.Context(), s[0]))
 						hits := w.Once(op, path, action)
+						w.ResetRequests()
 						l := Acquire(t, t.Context(), s[0].Permits(n))
+						if got := w.Cost()[testutil.OpMulti]; what == "answer lost" && got != 1 {
+							t.Errorf("%d takings: what was taken was not found again", got)
+						}
 						time.Sleep(time.Second)
 						w.InLine(leases, n)
 						w.InLine(lockDir, 0)

@@ -353,6 +353,27 @@ func TestTryAcquire(t *testing.T) {
 				empty(w)
 			})
 		})
+		t.Run(fmt.Sprint("at home, behind another, behind one who waits itself, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 3)
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				if home {
+					s[2] = s[1]
+				}
+				second := Acquiring(t.Context(), s[2])
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := s[2].TryAcquire(ctx)
+				WantErr(t, err, recipes.ErrBusy)
+				Pending(t, waiting, second)
+				Release(t, held)
+				Release(t, Granted(t, waiting).Lease, Granted(t, second).Lease)
+				empty(w)
+			})
+		})
 		// The first in line has room, and is about to take it.
 		t.Run(fmt.Sprint("behind one who is merely passing, at home ", home), func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {

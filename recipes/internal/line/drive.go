@@ -81,6 +81,12 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 		c.withdraw()
 		return err
 	}
+	return g.letIn(d, c, h)
+}
+
+// letIn ends stand with h for the first waiter. If h was lost already, or nobody
+// waits for d any more, it is taken back.
+func (g *gate) letIn(d *driver, c *contender, h *hold) error {
 	if g.admit(d, h) {
 		return nil
 	}

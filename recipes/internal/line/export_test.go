@@ -2,8 +2,7 @@ package line
 
 import (
 	"context"
-
-	"github.com/zkrecipes/zkrecipes/framework"
+	"sync"
 )
 
 // Queued is a caller in the middle of Wait, whose next step a test decides.
@@ -55,8 +54,9 @@ func (l *Line) Gates() int {
 	return len(l.gates.gates)
 }
 
-// AdmitLost reports whether a hold is given out that was lost after it was made.
-func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
+// LetIn reports whether a hold is given out to a waiter, with which before is done
+// once it was made: it was lost, or the waiter has left.
+func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave func())) (admitted bool, err error) {
 	g, err := l.gates.use(l)
 	if err != nil {
 		return false, err
@@ -67,7 +67,8 @@ func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
 	g.mu.Lock()
 	w.at, g.driver = g.waiters.PushBack(w), d
 	g.mu.Unlock()
-	defer g.leave(w)
+	leave := sync.OnceFunc(func() { g.leave(w) })
+	defer leave()
 	sess, err := g.client.AwaitSession(ctx)
 	if err != nil {
 		return false, err
@@ -76,11 +77,13 @@ func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer c.withdraw()
 	h, err := c.claim(ctx)
 	if err != nil {
 		return false, err
 	}
-	h.lose(framework.ErrSessionLost)
-	return g.admit(d, h), nil
+	before(h.lose, leave)
+	err = g.letIn(d, c, h)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return w.places != nil, err
 }

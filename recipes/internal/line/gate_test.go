@@ -98,6 +98,34 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
+// The process is paused between the choice and the moment at which the caller takes
+// its place: nothing has told of the loss yet, and only the clock knows.
+func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		paused := make(chan struct{})
+		c := connect(t, ens, framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
+			if s.To == framework.Suspended {
+				<-paused // what follows the session's deadline stands still
+			}
+		}}))
+		l := newLine(t, c, exclusive)
+		q := queue(t, l)
+		<-q.Ready()
+		if err := ens.DropConnections(session(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(framework.DefaultSessionTimeout)
+		if p, ok := q.Take(); ok || !errors.Is(p.Err(), framework.ErrSessionLost) {
+			t.Errorf("taken %v, err %v", ok, p.Err())
+		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		close(paused)
+		time.Sleep(framework.DefaultSessionTimeout)
+		empty(t, ens, l)
+	})
+}
+
 // A try was let in and lost that before it looked, as after a pause of the process;
 // it was put before those who had come since, whose znode stood in line by then,
 // and waited there as if it were no try.
@@ -144,13 +172,28 @@ func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
-func TestALostHoldIsNotGivenOut(t *testing.T) {
+// The turn comes at the moment at which it is lost, or at which the last waiter
+// leaves: it is given to nobody, and its znode goes.
+func TestATurnThatComesTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
-		if admitted, err := l.AdmitLost(t.Context()); admitted || err != nil {
-			t.Errorf("admitted %v, %v", admitted, err)
+		lost := errors.New("lost")
+		admitted, err := l.LetIn(t.Context(), func(lose func(error), _ func()) { lose(lost) })
+		if admitted || !errors.Is(err, lost) {
+			t.Errorf("lost: admitted %v, %v", admitted, err)
 		}
 		empty(t, ens, l)
+		admitted, err = l.LetIn(t.Context(), func(_ func(error), leave func()) { leave() })
+		if admitted || err != nil {
+			t.Errorf("nobody waits: admitted %v, %v", admitted, err)
+		}
+		empty(t, ens, l)
+		// Nothing keeps the session's heartbeat quick: one for each third of the time-out.
+		ens.ResetRequests()
+		time.Sleep(10 * framework.DefaultSessionTimeout)
+		if n := ens.Requests()[testutil.OpSync]; n > 31 {
+			t.Errorf("%d heartbeats in ten time-outs, while nothing is held", n)
+		}
 	})
 }
 
@@ -302,9 +345,9 @@ func inBubble(t *testing.T, scenario func(t *testing.T, ens *testutil.Embedded))
 	})
 }
 
-func connect(t *testing.T, ens *testutil.Embedded) *framework.Client {
+func connect(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) *framework.Client {
 	t.Helper()
-	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	c, err := framework.New(ens.Servers(), append(opts, framework.WithDialer(ens.Dial))...)
 	if err != nil {
 		t.Fatal(err)
 	}
