@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -717,7 +718,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 		}
 		names := []string{"a", "b", "c"}
 		var wg sync.WaitGroup
-		total := 0
+		var total atomic.Int32
 		for _, name := range names {
 			c := w.client(name)
 			for range 2 {
@@ -741,7 +742,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 								t.Errorf("%s: two hold it", paths[i])
 							}
 							inside[i].Lease = l
-							total++
+							total.Add(1)
 							inside[i].Unlock()
 						}
 						select {
@@ -766,7 +767,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 				for _, name := range names {
 					w.Client(name).Heal()
 				}
-				t.Logf("%d grants of a lock, %d faults", total, faults)
+				t.Logf("%d grants of a lock, %d faults", total.Load(), faults)
 				time.Sleep(time.Minute)
 				w.clean()
 				return

@@ -107,13 +107,6 @@ func (g *gate) queue(w *waiter) bool {
 		return false
 	}
 	w.at = g.waiters.PushBack(w)
-	g.joinedLocked(w)
-	return true
-}
-
-// joinedLocked starts a driver if one is needed, and has one that there is look
-// for whom it drives.
-func (g *gate) joinedLocked(w *waiter) {
 	g.driveLocked()
 	if w.try && g.driver != nil {
 		select {
@@ -121,6 +114,7 @@ func (g *gate) joinedLocked(w *waiter) {
 		default:
 		}
 	}
+	return true
 }
 
 // busyLocked reports whether one who came now would have to wait for another of
@@ -141,7 +135,7 @@ func (g *gate) requeue(w *waiter) bool {
 		return false
 	}
 	w.at = g.waiters.PushFront(w)
-	g.joinedLocked(w)
+	g.driveLocked()
 	return true
 }
 
