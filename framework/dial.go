@@ -96,9 +96,9 @@ func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 }
 
 // pace spaces the attempts to connect: each server of the list is tried at once,
-// then there is a jittered pause before each further attempt, growing to most,
-// until a server has proved to be in touch with its leader. Servers that accept and
-// drop are therefore not called in a tight loop.
+// and there is a jittered pause before each further round, growing to most, until a
+// server has proved to be in touch with its leader. Servers that accept and drop
+// are therefore not called in a tight loop.
 type pace struct {
 	round int           // servers in the list
 	most  time.Duration // a second, or less for short sessions, which have no time to lose
@@ -112,12 +112,13 @@ type pace struct {
 func (p *pace) wait(stop <-chan struct{}) bool {
 	p.mu.Lock()
 	var pause time.Duration
-	if p.tries++; p.tries > p.round {
+	if p.tries > 0 && p.tries%p.round == 0 {
 		if p.back == nil {
 			p.back = retry.Exponential(p.most/8, p.most, math.MaxInt)()
 		}
 		pause = p.back.NextBackOff()
 	}
+	p.tries++
 	p.mu.Unlock()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

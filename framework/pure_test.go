@@ -263,7 +263,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 				t.Fatalf("a pause of %v, want at most 1s", time.Since(before))
 			}
 		}
-		if took := time.Since(began); took < 300*time.Second {
+		if took := time.Since(began); took < 100*time.Second {
 			t.Errorf("1000 attempts in %v: that is hammering", took)
 		}
 		p.reset()
@@ -273,7 +273,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		}
 		stopped := make(chan struct{})
 		close(stopped)
-		p.tries = 1000
+		p.tries = 999
 		for range 100 {
 			if !p.wait(stopped) {
 				return

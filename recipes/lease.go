@@ -102,7 +102,7 @@ func (l *Lease) Held() bool {
 // Lost is closed when the lease is lost, and only then: the session's deadline is
 // near or the session is over, the znode was deleted, the recipe's longest hold is
 // over, or the client closed. By then the work has a stop margin left, unless it
-// was the ensemble that ended it.
+// was the ensemble that ended it, or Close, which waits for no work.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Err is nil while the lease is held, ErrReleased after its release, and why it
@@ -121,7 +121,8 @@ func (l *Lease) Err() error {
 
 // Deadline is the instant until which nobody else can be granted what this lease
 // holds, as far as is known now; it moves on while heartbeats are answered. After
-// a loss it is the one that was known then.
+// a loss it is the one that was known then, and too late where it was not the clock
+// that ended the lease but the ensemble, somebody who deleted its znode, or Close.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	lost, deadline := l.err != nil, l.deadline
@@ -173,6 +174,9 @@ func (l *Lease) Release(ctx context.Context) error {
 		// A loss that is found only now is to be the cause, not the release.
 		l.checkHeld()
 		l.end(ErrReleased)
+	}
+	for _, p := range l.places {
+		p.Quit() // all at once
 	}
 	var errs []error
 	for _, p := range l.places {

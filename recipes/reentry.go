@@ -98,6 +98,13 @@ func (l *Lease) on(key line.Key) *line.Place {
 	return nil
 }
 
+// Carried gives the place in ln of a lease that ctx carries, or that its owner has,
+// and that was not released; nil if there is none. It is for the recipes.
+func Carried(ctx context.Context, ln *line.Line) *line.Place {
+	_, p := carried(ctx, ln.Key())
+	return p
+}
+
 // Held gives the lease on ln that ctx carries, or that its owner has, and that is
 // held. It is for the recipes.
 func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {
@@ -113,16 +120,21 @@ func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {
 // must not go on under a new lease as if nothing had happened. It is for the
 // recipes.
 func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) {
-	_, outer := carried(ctx, ln.Key())
-	if outer == nil {
-		return nil, false, nil
+	for {
+		lease, outer := carried(ctx, ln.Key())
+		if outer == nil {
+			return nil, false, nil
+		}
+		if outer.Held() && ctx.Err() != nil {
+			return nil, true, line.Ended(ctx)
+		}
+		place, err := outer.Share(ln)
+		if err != nil && lease.isReleased() {
+			continue // just now: it is carried no more
+		}
+		if err != nil {
+			return nil, true, err
+		}
+		return NewLease(ctx, place), true, nil
 	}
-	if outer.Held() && ctx.Err() != nil {
-		return nil, true, line.Ended(ctx)
-	}
-	place, err := outer.Share(ln)
-	if err != nil {
-		return nil, true, err
-	}
-	return NewLease(ctx, place), true, nil
 }

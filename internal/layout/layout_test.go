@@ -209,7 +209,8 @@ func TestTwins(t *testing.T) {
 		{"one", []string{"lock-0000000001"}, false},
 		{"neighbours", []string{"lock-0000000001", "lock-0000000002"}, false},
 		{"two locks", []string{"a-lock-2147483647", "b-lock-2147483647"}, true},
-		{"two reads", []string{"a-R-2147483647", "b-R-2147483647"}, true},
+		{"two reads", []string{"a-R-0000000001", "b-R-0000000001"}, false},
+		{"a write and two reads of it", []string{"a-W-0000000001", "a-R-0000000001", "b-R-0000000001"}, false},
 		{"two writes and a read", []string{"a-W-2147483647", "c-R-2147483647", "b-W-2147483647"}, true},
 		{"a write and its read", []string{"a-W-0000000001", "a-R-0000000001"}, false},
 	} {

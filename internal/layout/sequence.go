@@ -48,10 +48,11 @@ func Sort(nodes []Node) {
 }
 
 // Twins reports whether two nodes of a sorted line cannot be told apart by their numbers, which happens when a server has run
-// out of them. A read beside the write it came from is no twin.
+// out of them. Reads with equal numbers are none: those that came from one write have its number, and exclude nobody who
+// shares.
 func Twins(line []Node) bool {
 	for i := 1; i < len(line); i++ {
-		if line[i].Seq == line[i-1].Seq && line[i].Mode == line[i-1].Mode {
+		if line[i].Seq == line[i-1].Seq && line[i].Mode == Exclusive && line[i-1].Mode == Exclusive {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -71,14 +72,23 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 		}
 		return ctx.Err()
 	}
-	states, err := client.WatchData(ctx, now.Path)
+	// Not WatchData, which goes on to watch for the znode to come again: that name
+	// never does, and the watch would stay.
+	sess, err := client.AwaitSession(ctx)
 	if err != nil {
 		return err
 	}
-	for state := range states {
-		if state.Err != nil || !state.Exists {
-			return state.Err
-		}
+	changed, err := sess.Watch(ctx, now.Path)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, framework.ErrSessionLost) {
+		return nil
 	}
-	return ctx.Err()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-changed: // or the session is over
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -92,8 +92,9 @@ func WithBackoff(p retry.Policy) Option { return func(c *config) { c.backoff = p
 
 // WithHealthCheck has Run call check at once and every so often during a term, and
 // give the term up when it fails; it campaigns again once check passes. Each call
-// has a context that ends after every. A heartbeat shows only that the process is
-// alive, not that its work gets on. Default: none.
+// has a context that ends after every; one that has not returned by then has
+// failed, but Run waits for it before it campaigns again or returns. A heartbeat
+// shows only that the process is alive, not that its work gets on. Default: none.
 func WithHealthCheck(every time.Duration, check func(context.Context) error) Option {
 	return func(c *config) { c.every, c.health = every, check }
 }

@@ -29,7 +29,7 @@ var (
 // one never ends another.
 type term struct {
 	end      context.CancelCauseFunc
-	returned chan struct{} // closed: its function has returned, and its znode is gone or being removed
+	returned chan struct{} // closed: its function has returned, so its znode goes
 }
 
 // Run campaigns, calls lead in each term that it wins, and campaigns again, at the
@@ -81,8 +81,18 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
+// workError is an error of what works in a term, or decides about one: the
+// function's or the health check's. Whatever it wraps says nothing about the
+// election.
+type workError struct{ error }
+
+func (e workError) Unwrap() error { return e.error }
+
 // hopeless reports whether no further campaign would mend err.
 func hopeless(err error) bool {
+	if errors.As(err, new(workError)) {
+		return false
+	}
 	for _, target := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, zk.ErrAuthFailed} {
 		if errors.Is(err, target) {
 			return true
@@ -109,13 +119,14 @@ func (e *Election) rest(ctx context.Context, d time.Duration) error {
 // asked for the end of Run.
 func (e *Election) campaign(ctx context.Context, lead func(context.Context, *recipes.Lease) error) (stop bool, err error) {
 	if err := e.check(ctx); err != nil {
-		return false, fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)
+		return false, workError{fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)}
 	}
 	var leadErr error
 	err = recipes.Do(ctx, e, func(ctx context.Context, l *recipes.Lease) error {
 		leadErr = e.serve(ctx, l, lead)
 		return nil
 	})
+	e.beside.Wait() // a health check that hangs keeps the candidate out of line
 	switch {
 	case errors.Is(leadErr, ErrStop):
 		return true, nil
@@ -124,7 +135,7 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, *rec
 	case err != nil:
 		return false, err
 	case leadErr != nil:
-		return false, fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)
+		return false, workError{fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)}
 	}
 	return false, nil
 }
@@ -219,7 +230,11 @@ func (e *Election) others(ctx context.Context) (bool, error) {
 // watchHealth ends a term whose candidate is not fit to lead.
 func (e *Election) watchHealth(ctx context.Context, end context.CancelCauseFunc) {
 	for e.rest(ctx, e.cfg.every) == nil {
-		if err := e.check(ctx); err != nil && ctx.Err() == nil {
+		// One that does not heed the end of its context has failed as well.
+		hangs := time.AfterFunc(e.cfg.every, func() { end(fmt.Errorf("%w: %w", ErrUnhealthy, context.DeadlineExceeded)) })
+		err := e.check(ctx)
+		hangs.Stop()
+		if err != nil && ctx.Err() == nil {
 			end(fmt.Errorf("%w: %w", ErrUnhealthy, err))
 			return
 		}

@@ -53,20 +53,20 @@ func (l *ledger) end(lost bool) {
 func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
 	r := random(t)
 	grants, losses := 0, 0
-	for range 5 {
+	for range 3 {
 		inBubble(t, func(t *testing.T, w *world) {
 			history := &ledger{t: t}
 			chaos(t, w, rand.New(rand.NewPCG(r.Uint64(), 0)), history)
 			grants, losses = grants+history.grants, losses+history.losses
 		}, testutil.WithMembers(3), testutil.WithSyncLimit(8))
 	}
-	if grants < 250 || losses < 5 {
+	if grants < 150 || losses == 0 {
 		t.Errorf("%d grants, %d of them lost: not much of a test", grants, losses)
 	}
 }
 
 func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
-	const clients, span = 4, 30 * time.Minute
+	const clients, span = 4, 20 * time.Minute
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup

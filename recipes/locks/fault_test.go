@@ -249,7 +249,7 @@ func TestAnEndedContextMakesNoRequest(t *testing.T) {
 		why := errors.New("no need")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		w.ResetRequests()
+		w.recount()
 		_, err := m.Acquire(ctx)
 		wantErr(t, err, context.Canceled, why)
 		if want := "locks: acquire /app/lock: context canceled: no need"; err == nil || err.Error() != want {

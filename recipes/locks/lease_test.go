@@ -68,7 +68,7 @@ func TestMultiIsGuarded(t *testing.T) {
 		wantErr(t, l.Err(), zk.ErrNoNode)
 		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 
-		w.ResetRequests()
+		w.recount()
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
 		wantErr(t, err, recipes.ErrNotHeld)
 		if n := w.Requests()[testutil.OpMulti]; n != 0 {

@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"fmt"
-	"path"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -104,10 +103,7 @@ func (m *Mutex) Participants(ctx context.Context) ([]recipes.Participant, error)
 // it, and so is a Curator client's listener told. Nothing enforces it. It returns
 // zk.ErrNoNode if p has left.
 func (m *Mutex) Revoke(ctx context.Context, p recipes.Participant) error {
-	if path.Dir(p.Path) != m.Path() {
-		return fmt.Errorf("locks: revoke %s: not in line at %s", p.Path, m.Path())
-	}
-	if _, err := m.line.Client().Set(ctx, p.Path, []byte(line.Revocation), -1); err != nil {
+	if err := m.line.Revoke(ctx, p.Path); err != nil {
 		return fmt.Errorf("locks: revoke: %w", err)
 	}
 	return nil

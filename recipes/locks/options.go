@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -26,7 +27,10 @@ func newConfig(opts []Option) config {
 
 // WithData sets the data of the znode in line, by which others see who it is.
 // Default: none.
-func WithData(data []byte) Option { return func(c *config) { c.Data = data } }
+func WithData(data []byte) Option {
+	data = bytes.Clone(data)
+	return func(c *config) { c.Data = data }
+}
 
 // WithACL sets the ACL of the znode in line; its directories have the client's.
 // Default: the client's.

@@ -20,6 +20,7 @@ type contender struct {
 	name     string
 	children []string // the latest list of the directory; nil: look again
 	pzxid    int64    // of the directory, in that list
+	marked   bool     // others can see that it is first and waits
 }
 
 // turn decides whom to wait for, nobody if blocker is empty. It is errOut when
@@ -63,9 +64,9 @@ func (c *contender) out(err error) error {
 	return err
 }
 
-// wait returns when the blocker may have left, and the line must be looked at
-// again.
-func (c *contender) wait(ctx context.Context, blocker string) error {
+// wait returns when the blocker may have left, or with passed or kick: then the
+// line must be looked at again.
+func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-chan struct{}) error {
 	c.children = nil
 	changed, err := c.sess.Watch(ctx, child(c.gate.dir, blocker))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -76,6 +77,10 @@ func (c *contender) wait(ctx context.Context, blocker string) error {
 	}
 	select {
 	case <-changed:
+		return nil
+	case <-passed:
+		return nil
+	case <-kick:
 		return nil
 	case <-c.sess.Done():
 		return c.sess.Err()
@@ -89,27 +94,34 @@ func (c *contender) wait(ctx context.Context, blocker string) error {
 // looked at, and from before the last look on its loss is reported to the hold.
 func (c *contender) claim(ctx context.Context) (*hold, error) {
 	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, pzxid: c.pzxid}
+	if err := h.claim(ctx); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *hold) claim(ctx context.Context) error {
 	for {
-		if !c.sess.Proven() {
-			if err := c.sess.Prove(ctx); err != nil {
-				return nil, err
+		if !h.sess.Proven() {
+			if err := h.sess.Prove(ctx); err != nil {
+				return err
 			}
 		}
-		release, err := c.sess.Hold(h.lose)
+		release, err := h.sess.Hold(h.lose)
 		if err == nil {
-			c.gate.mu.Lock()
+			h.gate.mu.Lock()
 			h.unhold = release // h may have been lost by now; admit looks
-			c.gate.mu.Unlock()
-			return h, nil
+			h.gate.mu.Unlock()
+			return nil
 		}
-		if over := c.sess.Err(); over != nil {
-			return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, over)
+		if over := h.sess.Err(); over != nil {
+			return fmt.Errorf("%w: %w", framework.ErrSessionLost, over)
 		}
 		// In doubt again since it was proven, by a disconnect or by the clock: the
 		// place in line is not lost by that.
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(claimPause):
 		}
 	}

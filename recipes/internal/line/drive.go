@@ -44,12 +44,8 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 	defer sess.Keep()()
 
 	if g.trying(d) {
-		free, err := g.look(ctx, sess)
-		if err != nil {
+		if err := g.lookFirst(ctx, d, sess); err != nil || g.first(d) == nil {
 			return err
-		}
-		if !free && !g.busy(d) {
-			return nil
 		}
 	}
 	c, err := g.join(ctx, sess)
@@ -68,26 +64,58 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 		if blocker == "" {
 			break
 		}
-		if !g.busy(d) {
-			c.withdraw()
-			return nil
+		passed, err := g.hope(ctx, d, c)
+		if err == nil && g.first(d) != nil {
+			err = c.wait(ctx, blocker, passed, d.kick)
 		}
-		if err := c.wait(ctx, blocker); err != nil {
+		if err != nil || g.first(d) == nil {
 			c.withdraw()
 			return err
 		}
+	}
+	if g.rule.Take != nil {
+		return g.take(ctx, d, c)
 	}
 	h, err := c.claim(ctx)
 	if err != nil {
 		c.withdraw()
 		return err
 	}
+	return g.letIn(d, c, h)
+}
+
+// letIn ends stand with h for the first waiter. If h was lost already, or nobody
+// waits for d any more, it is taken back.
+func (g *gate) letIn(d *driver, c *contender, h *hold) error {
 	if g.admit(d, h) {
 		return nil
 	}
 	c.withdraw()
 	h.unhold()
 	return h.why()
+}
+
+// lookFirst ends the wait of those who only try, if one who joined now would not be
+// let in.
+func (g *gate) lookFirst(ctx context.Context, d *driver, sess *framework.Session) error {
+	if g.rule.Take != nil {
+		return g.lookForRoom(ctx, d, sess)
+	}
+	free, err := g.look(ctx, sess)
+	if err == nil && !free {
+		g.busy(d)
+	}
+	return err
+}
+
+// hope ends the wait of those who only try and have to wait for others in line. By
+// passed, if it is not nil, the rest of them learn that they have to look again.
+func (g *gate) hope(ctx context.Context, d *driver, c *contender) (passed <-chan struct{}, err error) {
+	if g.rule.Take != nil {
+		return g.hopeForRoom(ctx, d, c)
+	}
+	g.busy(d)
+	return nil, nil
 }
 
 // look reports whether a contender that joined now would be let in at once.

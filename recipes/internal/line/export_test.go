@@ -2,8 +2,7 @@ package line
 
 import (
 	"context"
-
-	"github.com/zkrecipes/zkrecipes/framework"
+	"sync"
 )
 
 // Queued is a caller in the middle of Wait, whose next step a test decides.
@@ -18,7 +17,7 @@ func (l *Line) Queue() (*Queued, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	g.queue(w)
 	return &Queued{g, w}, nil
 }
@@ -29,16 +28,23 @@ func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
 // Take goes on as a caller does who sees that first.
 func (q *Queued) Take() (p *Place, ok bool) {
 	defer q.g.registry.unuse(q.g)
-	if q.w.err != nil || !q.w.place.begin() {
-		return q.w.place, false
+	if q.w.err != nil {
+		return nil, false
 	}
-	return q.w.place, true
+	return q.w.places[0], q.w.begin()
 }
 
 // GiveUp goes on as a caller does who sees first that its context has ended.
 func (q *Queued) GiveUp() {
 	defer q.g.registry.unuse(q.g)
 	q.g.leave(q.w)
+}
+
+// Again goes on as a try does whose place was lost before it was taken: it reports
+// whether it is queued once more.
+func (q *Queued) Again() bool {
+	q.w = newWaiter(q.w.line, true)
+	return q.g.requeue(q.w)
 }
 
 // Gates is the number of gates that are kept.
@@ -48,19 +54,21 @@ func (l *Line) Gates() int {
 	return len(l.gates.gates)
 }
 
-// AdmitLost reports whether a hold is given out that was lost after it was made.
-func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
+// LetIn reports whether a hold is given out to a waiter, with which before is done
+// once it was made: it was lost, or the waiter has left.
+func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave func())) (admitted bool, err error) {
 	g, err := l.gates.use(l)
 	if err != nil {
 		return false, err
 	}
 	defer g.registry.unuse(g)
-	w := &waiter{line: l, ready: make(chan struct{})}
+	w := newWaiter(l, false)
 	d := &driver{stop: func() {}}
 	g.mu.Lock()
 	w.at, g.driver = g.waiters.PushBack(w), d
 	g.mu.Unlock()
-	defer g.leave(w)
+	leave := sync.OnceFunc(func() { g.leave(w) })
+	defer leave()
 	sess, err := g.client.AwaitSession(ctx)
 	if err != nil {
 		return false, err
@@ -69,11 +77,13 @@ func (l *Line) AdmitLost(ctx context.Context) (admitted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer c.withdraw()
 	h, err := c.claim(ctx)
 	if err != nil {
 		return false, err
 	}
-	h.lose(framework.ErrSessionLost)
-	return g.admit(d, h), nil
+	before(h.lose, leave)
+	err = g.letIn(d, c, h)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return w.places != nil, err
 }

@@ -6,18 +6,20 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A gate is where the goroutines of this process queue, in the order in which
 // they come, for a place in one line. It is dropped when nobody uses it.
 //
-// There is a driver exactly while somebody waits and nobody holds. Each change of
-// either ends with driveLocked.
+// There is a driver exactly while somebody waits and, where a hold is alone, nobody
+// holds. Each change of either ends with driveLocked.
 type gate struct {
 	registry *registry
 	key      Key
 	client   *framework.Client
-	dir      string
+	path     string // for messages
+	dir      string // whose children are the line
 	rule     Rule
 	cfg      Config
 
@@ -26,27 +28,34 @@ type gate struct {
 	mu      sync.Mutex // guards what follows, and the state of the gate's holds
 	waiters list.List  // of *waiter
 	driver  *driver    // nil: none
-	hold    *hold      // nil: none, or lost
+	holds   int        // that have their turn here: were not lost, and have not left
 }
 
 // waiter is a goroutine that waits at home.
 type waiter struct {
-	line  *Line
-	try   bool          // it leaves rather than wait for somebody else
-	ready chan struct{} // closed: place or err is set, and it is in the queue no more
-	place *Place
-	err   error
-	at    *list.Element // nil: not in the queue
+	line   *Line
+	try    bool          // it leaves rather than wait for somebody else
+	ready  chan struct{} // closed: places or err is set, and it is in the queue no more
+	gone   chan struct{} // closed: it has left the queue
+	places []*Place
+	err    error
+	at     *list.Element // nil: not in the queue
+}
+
+func newWaiter(l *Line, try bool) *waiter {
+	return &waiter{line: l, try: try, ready: make(chan struct{}), gone: make(chan struct{})}
 }
 
 // driver is the identity of a goroutine that stands in line for the gate: one
 // that was told to stop, and is slow to, can never act for the next.
 type driver struct {
-	stop context.CancelFunc
+	stop  context.CancelFunc
+	waits bool          // guarded by gate.mu: who only tries has no hope behind it
+	kick  chan struct{} // a token: somebody who only tries has come
 }
 
-func (g *gate) enter(ctx context.Context, l *Line, try bool) (*Place, error) {
-	w := &waiter{line: l, try: try, ready: make(chan struct{})}
+func (g *gate) enter(ctx context.Context, l *Line, try bool) ([]*Place, error) {
+	w := newWaiter(l, try)
 	if !g.queue(w) {
 		return nil, ErrBusy
 	}
@@ -60,14 +69,32 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) (*Place, error) {
 		switch {
 		case w.err != nil:
 			return nil, w.err
-		case w.place.begin():
-			return w.place, nil
+		case w.begin():
+			return w.places, nil
 		}
 		// Lost between the choice and now, unused: it costs this caller its place in
 		// line, not its call, and not its place at home either.
-		w.place.quit()
-		w = &waiter{line: l, try: try, ready: make(chan struct{})}
-		g.requeue(w)
+		w.quit()
+		w = newWaiter(l, try)
+		if !g.requeue(w) {
+			return nil, ErrBusy
+		}
+	}
+}
+
+// begin takes what w was chosen for, all or none.
+func (w *waiter) begin() bool {
+	for _, p := range w.places {
+		if !p.begin() {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *waiter) quit() {
+	for _, p := range w.places {
+		p.quit()
 	}
 }
 
@@ -76,20 +103,40 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) (*Place, error) {
 func (g *gate) queue(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if w.try && (g.hold != nil || g.waiters.Len() > 0) {
+	if w.try && g.busyLocked() {
 		return false
 	}
 	w.at = g.waiters.PushBack(w)
 	g.driveLocked()
+	if w.try && g.driver != nil {
+		select {
+		case g.driver.kick <- struct{}{}:
+		default:
+		}
+	}
 	return true
 }
 
-// requeue puts w before everybody else.
-func (g *gate) requeue(w *waiter) {
+// busyLocked reports whether one who came now would have to wait for another of
+// this process.
+func (g *gate) busyLocked() bool {
+	if g.rule.alone() {
+		return g.holds > 0 || g.waiters.Len() > 0
+	}
+	return g.driver != nil && g.driver.waits
+}
+
+// requeue puts w before everybody else, or reports false as queue does: whoever
+// came in the meantime may stand in line, and a try does not wait there.
+func (g *gate) requeue(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if w.try && g.busyLocked() {
+		return false
+	}
 	w.at = g.waiters.PushFront(w)
 	g.driveLocked()
+	return true
 }
 
 // leave takes w, whose caller has given up, out of the queue. If w was chosen
@@ -101,34 +148,50 @@ func (g *gate) leave(w *waiter) {
 		g.mu.Unlock()
 		return
 	}
-	if w.place == nil { // it failed just now, which its caller need not hear
+	if w.places == nil { // it failed just now, which its caller need not hear
 		g.mu.Unlock()
 		return
 	}
-	if h := w.place.h; h.err == nil && g.waiters.Len() > 0 {
-		g.chooseLocked(h)
-		w.place.outLocked()
-		w.place.settleLocked(nil)
+	if p := w.places[0]; p.h.err == nil && g.waiters.Len() > 0 && g.rule.alone() {
+		g.chooseLocked(p.h)
+		p.outLocked()
+		p.settleLocked(nil)
 		g.mu.Unlock()
 		return
 	}
 	g.mu.Unlock()
-	w.place.quit()
+	w.quit()
 }
 
-// chooseLocked gives h to the first waiter.
-func (g *gate) chooseLocked(h *hold) {
-	w := g.waiters.Front().Value.(*waiter)
+// chooseAllLocked gives what has its turn to all who may have it at once: where it
+// is shared, to those who wait now and would have to give it back after the same
+// time.
+func (g *gate) chooseAllLocked(holds []*hold) {
+	first := g.firstLocked().line
+	g.chooseLocked(holds...)
+	for g.rule.Mode == layout.Shared && g.waiters.Len() > 0 && g.firstLocked().line.cfg.MaxHold == first.cfg.MaxHold {
+		g.chooseLocked(holds...)
+	}
+}
+
+// chooseLocked gives the first waiter a place on each.
+func (g *gate) chooseLocked(holds ...*hold) {
+	w := g.firstLocked()
 	g.removeLocked(w)
-	w.place = h.placeLocked(w.line)
+	for _, h := range holds {
+		w.places = append(w.places, h.placeLocked(w.line))
+	}
 	close(w.ready)
 }
+
+func (g *gate) firstLocked() *waiter { return g.waiters.Front().Value.(*waiter) }
 
 // removeLocked takes w out of the queue. With the last waiter goes the driver,
 // which withdraws its znode.
 func (g *gate) removeLocked(w *waiter) {
 	g.waiters.Remove(w.at)
 	w.at = nil
+	close(w.gone)
 	if g.waiters.Len() == 0 && g.driver != nil {
 		g.driver.stop()
 		g.driver = nil
@@ -137,35 +200,52 @@ func (g *gate) removeLocked(w *waiter) {
 
 // driveLocked starts a driver if one is needed.
 func (g *gate) driveLocked() {
-	if g.driver != nil || g.hold != nil || g.waiters.Len() == 0 {
+	if g.driver != nil || g.waiters.Len() == 0 || g.holds > 0 && g.rule.alone() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	g.driver = &driver{stop}
+	g.driver = &driver{stop: stop, kick: make(chan struct{}, 1)}
 	go g.drive(ctx, g.driver)
 }
 
-// admit ends d by giving h to the first waiter. It reports false, and changes
-// nothing, if h was lost already or nobody waits for d any more.
-func (g *gate) admit(d *driver, h *hold) bool {
+// admit ends d by giving what has its turn to those whose turn it is. It reports
+// false, and changes nothing, if any of it was lost already, or nobody waits for d
+// any more, or the first by now needs another number of them.
+func (g *gate) admit(d *driver, holds ...*hold) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h.err != nil || g.driver != d {
+	if g.driver != d || g.rule.Take != nil && g.firstLocked().line.rule.Take.N != len(holds) {
 		return false
 	}
-	g.driver, g.hold = nil, h
-	g.registry.reuse(g)
-	g.chooseLocked(h)
+	for _, h := range holds {
+		if h.err != nil {
+			return false
+		}
+	}
+	g.driver = nil
+	for _, h := range holds {
+		g.seatLocked(h)
+	}
+	g.chooseAllLocked(holds)
+	g.driveLocked()
 	return true
+}
+
+// seatLocked has h use the gate, until vacateLocked.
+func (g *gate) seatLocked(h *hold) {
+	h.seated = true
+	g.holds++
+	g.registry.reuse(g)
 }
 
 // vacateLocked ends h's use of the gate, at its loss or when it has left: those
 // who wait here stand in line again.
 func (g *gate) vacateLocked(h *hold) {
-	if g.hold != h {
+	if !h.seated {
 		return
 	}
-	g.hold = nil
+	h.seated = false
+	g.holds--
 	g.driveLocked()
 	g.registry.unuse(g)
 }
@@ -178,7 +258,7 @@ func (g *gate) fail(d *driver, err error) {
 		return
 	}
 	for g.waiters.Len() > 0 {
-		g.refuseLocked(g.waiters.Front().Value.(*waiter), err)
+		g.refuseLocked(g.firstLocked(), err)
 	}
 }
 
@@ -186,7 +266,38 @@ func (g *gate) fail(d *driver, err error) {
 func (g *gate) trying(d *driver) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.driver == d && g.waiters.Front().Value.(*waiter).try
+	return g.driver == d && g.firstLocked().try
+}
+
+// first is the first to be served by d, nil if nobody waits for it any more.
+func (g *gate) first(d *driver) *waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.driver != d {
+		return nil
+	}
+	return g.firstLocked()
+}
+
+// tries are those who only try.
+func (g *gate) tries() (all []*waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := g.waiters.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); w.try {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// refuse ends the wait of one, if it still waits for d.
+func (g *gate) refuse(d *driver, w *waiter, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.driver == d && w.at != nil {
+		g.refuseLocked(w, err)
+	}
 }
 
 // busy ends the wait of all who only try. It reports whether anybody goes on
@@ -197,6 +308,7 @@ func (g *gate) busy(d *driver) bool {
 	if g.driver != d {
 		return false
 	}
+	d.waits = true
 	var next *list.Element
 	for e := g.waiters.Front(); e != nil; e = next {
 		next = e.Next()

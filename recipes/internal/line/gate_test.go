@@ -22,6 +22,7 @@ func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
 		first, second, third := queue(t, l), queue(t, l), queue(t, l)
 		<-first.Ready()
 		names := ens.Children("/line")
+		synctest.Wait() // for the list behind the first create, which found no directory
 		ens.ResetRequests()
 		third.GiveUp() // at home
 		first.GiveUp() // chosen
@@ -97,13 +98,102 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
-func TestALostHoldIsNotGivenOut(t *testing.T) {
+// The process is paused between the choice and the moment at which the caller takes
+// its place: nothing has told of the loss yet, and only the clock knows.
+func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
-		if admitted, err := l.AdmitLost(t.Context()); admitted || err != nil {
-			t.Errorf("admitted %v, %v", admitted, err)
+		paused := make(chan struct{})
+		c := connect(t, ens, framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
+			if s.To == framework.Suspended {
+				<-paused // what follows the session's deadline stands still
+			}
+		}}))
+		l := newLine(t, c, exclusive)
+		q := queue(t, l)
+		<-q.Ready()
+		if err := ens.DropConnections(session(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(framework.DefaultSessionTimeout)
+		if p, ok := q.Take(); ok || !errors.Is(p.Err(), framework.ErrSessionLost) {
+			t.Errorf("taken %v, err %v", ok, p.Err())
+		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		close(paused)
+		time.Sleep(framework.DefaultSessionTimeout)
+		empty(t, ens, l)
+	})
+}
+
+// A try was let in and lost that before it looked, as after a pause of the process;
+// it was put before those who had come since, whose znode stood in line by then,
+// and waited there as if it were no try.
+func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		c, other := connect(t, ens), connect(t, ens)
+		l := newLine(t, c, exclusive)
+		first := queue(t, l)
+		<-first.Ready()
+		later := queue(t, l)
+		before := make(chan *line.Place)
+		go func() {
+			p, err := newLine(t, other, exclusive).Wait(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			before <- p
+		}()
+		synctest.Wait()
+		if err := ens.ExpireSession(session(t, c)); err != nil {
+			t.Fatal(err)
+		}
+		p := <-before
+		time.Sleep(5 * time.Second)
+		if n := len(ens.Children("/line")); n != 2 {
+			t.Fatalf("%d in line", n)
+		}
+		if first.Again() {
+			t.Error("a try waits for others")
+		}
+		later.GiveUp()
+		synctest.Wait()
+		if !first.Again() {
+			t.Error("a try was refused at home, where nobody waits")
+		}
+		<-first.Ready()
+		if _, ok := first.Take(); ok {
+			t.Error("a try was let in beside the holder")
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
 		}
 		empty(t, ens, l)
+	})
+}
+
+// The turn comes at the moment at which it is lost, or at which the last waiter
+// leaves: it is given to nobody, and its znode goes.
+func TestATurnThatComesTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		lost := errors.New("lost")
+		admitted, err := l.LetIn(t.Context(), func(lose func(error), _ func()) { lose(lost) })
+		if admitted || !errors.Is(err, lost) {
+			t.Errorf("lost: admitted %v, %v", admitted, err)
+		}
+		empty(t, ens, l)
+		admitted, err = l.LetIn(t.Context(), func(_ func(error), leave func()) { leave() })
+		if admitted || err != nil {
+			t.Errorf("nobody waits: admitted %v, %v", admitted, err)
+		}
+		empty(t, ens, l)
+		// Nothing keeps the session's heartbeat quick: one for each third of the time-out.
+		ens.ResetRequests()
+		time.Sleep(10 * framework.DefaultSessionTimeout)
+		if n := ens.Requests()[testutil.OpSync]; n > 31 {
+			t.Errorf("%d heartbeats in ten time-outs, while nothing is held", n)
+		}
 	})
 }
 
@@ -143,6 +233,39 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 			t.Errorf("a lost place was shared: %v", err)
 		}
 		if err := shared.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+			t.Errorf("Leave: %v", err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// A guarded Multi that was sent behind the delete of a Release finds no znode, and
+// may hear of it first. It made the Release fail, and the Observer count a loss.
+func TestTheOwnRemovalIsNoLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		p, err := l.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.OnLoss(func(err error) { t.Errorf("lost: %v", err) })
+		answer := make(chan struct{})
+		stop := ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpDelete {
+				return testutil.HoldReply(answer)
+			}
+			return testutil.Pass()
+		})
+		defer stop()
+		left := make(chan error)
+		go func() { left <- p.Leave(t.Context()) }()
+		synctest.Wait()
+		if n := len(ens.Children("/line")); n != 0 {
+			t.Fatalf("%d in line", n)
+		}
+		p.Deleted()
+		close(answer)
+		if err := <-left; err != nil {
 			t.Errorf("Leave: %v", err)
 		}
 		empty(t, ens, l)
@@ -222,9 +345,9 @@ func inBubble(t *testing.T, scenario func(t *testing.T, ens *testutil.Embedded))
 	})
 }
 
-func connect(t *testing.T, ens *testutil.Embedded) *framework.Client {
+func connect(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) *framework.Client {
 	t.Helper()
-	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	c, err := framework.New(ens.Servers(), append(opts, framework.WithDialer(ens.Dial))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ type hold struct {
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
+	seated   bool      // it counts among the gate's holds
 	places   int       // that have not left
 	open     []*Place  // that have no result yet
 	since    time.Time // when a caller took it; zero: nobody has worked under it
@@ -51,6 +52,19 @@ func (h *hold) errDeleted() error {
 
 // errUnproven is what a look at the clock finds before the session has told.
 var errUnproven = fmt.Errorf("%w: not proven alive in time", framework.ErrSessionLost)
+
+// doubt is why a hold is lost whose session is not proven, and has not told.
+func (h *hold) doubt() error {
+	select {
+	case <-h.gate.client.Done():
+		return framework.ErrClosed
+	default:
+	}
+	if over := h.sess.Err(); over != nil {
+		return over
+	}
+	return errUnproven
+}
 
 // why is why it was lost.
 func (h *hold) why() error {
@@ -110,9 +124,9 @@ func (h *hold) loseLocked(why error) (tell func()) {
 		if !worked {
 			return
 		}
-		g.client.Logger().Warn("lease lost", zap.String("path", g.dir), zap.String("znode", h.name), zap.Error(why))
+		g.client.Logger().Warn("lease lost", zap.String("path", g.path), zap.String("znode", h.name), zap.Error(why))
 		if lost := g.client.Observer().Lost; lost != nil {
-			lost(g.dir, why)
+			lost(g.path, why)
 		}
 	}
 }
@@ -186,7 +200,7 @@ func (h *hold) remove(r *removal, again bool) {
 		h.sess.Discard(h.path)
 	}
 	if fn := g.client.Observer().Released; fn != nil && released {
-		fn(g.dir, time.Since(since))
+		fn(g.path, time.Since(since))
 	}
 	close(r.done)
 }

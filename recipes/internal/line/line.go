@@ -15,36 +15,49 @@ import (
 // configuration. It is immutable.
 type Line struct {
 	client *framework.Client
-	dir    string
+	path   string // that it is made for
+	dir    string // whose children are the line
 	rule   Rule
 	cfg    Config
 	gates  *registry
 	key    Key
 }
 
-// New makes a Line over the children of dir. It does no I/O.
-func New(client *framework.Client, dir string, rule Rule, cfg Config) (*Line, error) {
+// New makes a Line over the children of path, or of rule.Sub below it. It does no
+// I/O.
+func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, error) {
 	if client == nil {
 		return nil, errors.New("no client")
 	}
-	if err := framework.ValidatePath(dir); err != nil {
+	if err := framework.ValidatePath(path); err != nil {
 		return nil, err
 	}
-	if dir == "/" {
+	if path == "/" {
 		return nil, errors.New(`path "/": the root cannot be a line`)
 	}
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("path %s: %w", dir, err)
+		return nil, fmt.Errorf("path %s: %w", path, err)
 	}
-	gates := gatesOf(client)
+	gates, dir := gatesOf(client), path
+	if rule.Sub != "" {
+		dir = child(path, rule.Sub)
+	}
 	return &Line{
-		client: client, dir: dir, rule: rule, cfg: cfg, gates: gates,
+		client: client, path: path, dir: dir, rule: rule, cfg: cfg, gates: gates,
 		key: Key{gates: gates, path: client.Resolve(dir), kind: rule.Kind, layout: rule.Family},
 	}, nil
 }
 
-// Dir is the directory whose children are the line.
-func (l *Line) Dir() string { return l.dir }
+// Dir is the path that the line is made for.
+func (l *Line) Dir() string { return l.path }
+
+// held is the directory of the znodes that hold.
+func (l *Line) held() string {
+	if l.rule.Take != nil {
+		return l.rule.Take.Dir
+	}
+	return l.dir
+}
 
 // Client is the view of the client that Dir belongs to.
 func (l *Line) Client() *framework.Client { return l.client }
@@ -63,13 +76,26 @@ func (l *Line) Key() Key { return l.key }
 // Wait queues at the gate and returns when this caller has its turn, with
 // everything that a grant promises. If ctx ends first the error wraps both its
 // error and its cause, and what was waited for is passed on or withdrawn.
-func (l *Line) Wait(ctx context.Context) (*Place, error) { return l.enter(ctx, false) }
+func (l *Line) Wait(ctx context.Context) (*Place, error) { return sole(l.WaitAll(ctx)) }
+
+// WaitAll is Wait for a rule that takes several znodes: a place on each.
+func (l *Line) WaitAll(ctx context.Context) ([]*Place, error) { return l.enter(ctx, false) }
 
 // Try is Wait that fails with ErrBusy where Wait would have to wait for somebody
 // else. It looks before it joins, so that a busy line costs one read.
-func (l *Line) Try(ctx context.Context) (*Place, error) { return l.enter(ctx, true) }
+func (l *Line) Try(ctx context.Context) (*Place, error) { return sole(l.TryAll(ctx)) }
 
-func (l *Line) enter(ctx context.Context, try bool) (*Place, error) {
+// TryAll is Try for a rule that takes several znodes: a place on each.
+func (l *Line) TryAll(ctx context.Context) ([]*Place, error) { return l.enter(ctx, true) }
+
+func sole(places []*Place, err error) (*Place, error) {
+	if err != nil {
+		return nil, err
+	}
+	return places[0], nil
+}
+
+func (l *Line) enter(ctx context.Context, try bool) ([]*Place, error) {
 	if ctx.Err() != nil {
 		return nil, Ended(ctx)
 	}
@@ -79,14 +105,14 @@ func (l *Line) enter(ctx context.Context, try bool) (*Place, error) {
 	}
 	defer l.gates.unuse(g)
 	came := time.Now()
-	p, err := g.enter(ctx, l, try)
+	places, err := g.enter(ctx, l, try)
 	if err != nil {
 		return nil, err
 	}
 	if granted := l.client.Observer().Granted; granted != nil {
-		granted(l.dir, time.Since(came))
+		granted(l.path, time.Since(came))
 	}
-	return p, nil
+	return places, nil
 }
 
 // Ended is ctx's error, and its cause where that is another one.

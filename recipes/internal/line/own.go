@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,6 +12,16 @@ import (
 // Revocation is the data by which anybody asks a holder, or one who will be, to
 // release: Apache Curator's.
 const Revocation = "__REVOKE__"
+
+// Revoke asks whoever stands in line with the znode at path to leave. It is
+// zk.ErrNoNode if nobody does any more.
+func (l *Line) Revoke(ctx context.Context, path string) error {
+	if path != child(l.dir, base(path)) {
+		return fmt.Errorf("%s: not in line at %s", path, l.dir)
+	}
+	_, err := l.client.Set(ctx, path, []byte(Revocation), -1)
+	return err
+}
 
 // ownWatchDelay is how long a znode is held before it is watched. Most are not
 // held for so long, and cost no watch.

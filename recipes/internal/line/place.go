@@ -24,8 +24,8 @@ type Place struct {
 // Line is the line that the place is in.
 func (p *Place) Line() *Line { return p.line }
 
-// Path is the path of the znode in line.
-func (p *Place) Path() string { return child(p.line.dir, p.h.name) }
+// Path is the path of the znode that holds.
+func (p *Place) Path() string { return child(p.line.held(), p.h.name) }
 
 // Timeout is the session time-out.
 func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
@@ -38,12 +38,15 @@ func (p *Place) Pzxid() int64 { return p.h.pzxid }
 func (p *Place) begin() bool {
 	h := p.h
 	if !h.sess.Proven() {
-		h.lose(errUnproven)
+		h.lose(h.doubt())
 	}
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	if h.err != nil {
 		return false
+	}
+	if !h.since.IsZero() { // by another who shares it
+		return true
 	}
 	h.since = time.Now()
 	if d := p.line.cfg.MaxHold; d > 0 {
@@ -64,7 +67,7 @@ func (p *Place) Held() bool {
 		return false
 	}
 	if !h.sess.Proven() {
-		h.lose(errUnproven)
+		h.lose(h.doubt())
 		return false
 	}
 	return true
@@ -112,8 +115,18 @@ func (p *Place) OnLoss(fn func(error)) {
 	}
 }
 
-// Deleted tells that the znode was found missing.
-func (p *Place) Deleted() { p.h.lose(p.h.errDeleted()) }
+// Deleted tells that the znode was found missing, which is a loss unless it is the
+// own removal that was found.
+func (p *Place) Deleted() {
+	h := p.h
+	h.gate.mu.Lock()
+	tell := func() {}
+	if !h.gone {
+		tell = h.loseLocked(h.errDeleted())
+	}
+	h.gate.mu.Unlock()
+	tell()
+}
 
 // Share makes another place on the same hold, for l, a view of the same line. Each
 // leaves by itself; the znode goes with the last.
@@ -132,10 +145,13 @@ func (p *Place) Share(l *Line) (*Place, error) {
 }
 
 // Session is the session that the place belongs to, in the view of its line.
-func (p *Place) Session() (*framework.Session, error) {
-	sess, err := p.line.client.Session()
+func (p *Place) Session() (*framework.Session, error) { return p.in(p.line.client) }
+
+// in is the session that the place belongs to, in the view of c.
+func (p *Place) in(c *framework.Client) (*framework.Session, error) {
+	sess, err := c.Session()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, err)
 	}
 	if sess.ID() != p.h.sess.ID() {
 		return nil, framework.ErrSessionLost
@@ -169,6 +185,12 @@ func (p *Place) Leave(ctx context.Context) error {
 	p.h.gate.mu.Lock()
 	defer p.h.gate.mu.Unlock()
 	return p.result
+}
+
+// Quit begins to leave, and does not wait for it.
+func (p *Place) Quit() {
+	p.Held() // as Leave does
+	p.quit()
 }
 
 // quit is Leave without the wait: for the removal that it returns, nil if the

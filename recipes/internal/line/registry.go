@@ -21,7 +21,7 @@ func gatesOf(c *framework.Client) *registry {
 	}).(*registry)
 }
 
-var errConflict = errors.New("another value for this path, with other data or another ACL, is in use in this process")
+var errConflict = errors.New("another value for this path, with other data, another ACL or another name, is in use in this process")
 
 // use gives the gate for l, and counts the caller as one of its users: it must
 // call unuse.
@@ -31,9 +31,9 @@ func (r *registry) use(l *Line) (*gate, error) {
 	defer r.mu.Unlock()
 	g := r.gates[key]
 	if g == nil {
-		g = &gate{registry: r, key: key, client: l.client, dir: l.dir, rule: l.rule, cfg: l.cfg}
+		g = &gate{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
 		r.gates[key] = g
-	} else if !g.cfg.sameZnode(&l.cfg) {
+	} else if !g.cfg.sameZnode(&l.cfg) || g.rule.Base != l.rule.Base {
 		return nil, errConflict
 	}
 	g.users++

@@ -15,6 +15,7 @@ var (
 	ErrLayout    = errors.New("the path is used with another layout")
 	ErrExhausted = errors.New("the directory's sequence numbers are used up")
 	ErrMaxHold   = errors.New("held for the longest time allowed")
+	ErrLimit     = errors.New("not within the limit")
 )
 
 // errOut says that the own znode is not in line any more.
@@ -24,15 +25,26 @@ var errOut = errors.New("the znode is no longer in line")
 type Rule struct {
 	// Kind tells apart the gates of lines over one directory: "mutex".
 	Kind string
+	// Sub is where the line stands, below the path that it is made for; empty: there.
+	Sub string
 	// Base is what the znode's name ends with, before its sequence number.
 	Base string
 	// Family is the layout that stands in this line. A child of another layout
 	// is ErrLayout, one of no known layout is ignored.
 	Family layout.Family
+	// Mode is that of the znode. Where it is Shared, all who wait at home when the
+	// turn comes have it together; who comes later joins the line anew, behind
+	// whoever waits there by then.
+	Mode layout.Mode
 	// Blocker picks the one to wait for among those ahead of own, which are in
 	// order. It reports false when own need not wait.
 	Blocker func(own layout.Node, ahead []layout.Node) (layout.Node, bool)
+	// Take, if not nil, is what the first in line does instead of holding.
+	Take *Take
 }
+
+// alone reports whether a hold keeps all others at home waiting.
+func (r *Rule) alone() bool { return r.Mode == layout.Exclusive && r.Take == nil }
 
 // Predecessor is the Blocker of an exclusive line: wait for whoever is directly
 // ahead. It is fair, for the order is the ensemble's, and each departure wakes
@@ -84,6 +96,14 @@ func (r *Rule) free(children []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family}, members)
+	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family, Mode: r.Mode, Seq: next(members)}, members)
 	return !wait, nil
+}
+
+// next is a number that is behind all of a line.
+func next(members []layout.Node) int32 {
+	if len(members) == 0 {
+		return 0
+	}
+	return members[len(members)-1].Seq + 1
 }

@@ -1,0 +1,170 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+)
+
+// Batch is N znodes Dir/_c_<uuid>-Name to be created in protected mode, by one
+// Multi with the operations Before and After them. It must be such that it cannot
+// be applied twice: with a check, before, of what it removes after, for example.
+type Batch struct {
+	Before, After []any
+	Dir, Name     string
+	N             int
+	Data          []byte
+	Flags         int32
+	ACL           []zk.ACL // nil: the client's
+}
+
+// CreateAll creates a batch, all of it or nothing, and gives the paths of its
+// znodes. failed is which of its operations was refused with err, counted from 0,
+// and negative if none was.
+//
+// An answer that is lost is made up for as by CreateAndList: the znodes are looked
+// for by their ids, in this session, and if they are not there the batch is tried
+// again under others, within one budget of the retry policy. On any error nothing
+// of it stays behind in a session that lives.
+func (s *Session) CreateAll(ctx context.Context, b Batch) (paths []string, failed int, err error) {
+	w := s.scope()
+	if err := ValidatePath(join(b.Dir, b.Name)); err != nil {
+		return nil, -1, &opError{op: opNameMulti, path: join(b.Dir, b.Name), err: err}
+	}
+	failed = -1
+	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a attempt) error {
+		m := many{session: s.core, dir: w.root.fix(b.Dir)}
+		ops, err := m.ops(w, b)
+		if err != nil {
+			return err
+		}
+		paths, failed, err = m.create(ctx, ops, len(b.Before), a.budget)
+		return err
+	})
+	if err != nil {
+		return nil, failed, err
+	}
+	for i := range paths {
+		paths[i] = w.root.unfix(paths[i])
+	}
+	return paths, -1, nil
+}
+
+// many is one try of a batch.
+type many struct {
+	session *session
+	dir     string
+	ids     []string
+}
+
+// ops is the batch under new ids, with the paths of the wire.
+func (m *many) ops(w scope, b Batch) ([]any, error) {
+	ops := append([]any{}, b.Before...)
+	for range b.N {
+		id := newID()
+		m.ids = append(m.ids, id)
+		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, protectedPrefix+id+"-"+b.Name), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
+	}
+	return w.fixOps(append(ops, b.After...))
+}
+
+func (m *many) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
+	s := m.session
+	responses, err := call(ctx, s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+		return conn.Multi(ops...)
+	}, func(late []zk.MultiResponse, err error) {
+		switch {
+		case err == nil:
+			for _, path := range m.made(late, before) {
+				s.discard(path)
+			}
+		case judge(err) == ambiguous:
+			m.condemn()
+		}
+	})
+	switch {
+	case err == nil:
+		return m.made(responses, before), -1, nil
+	case ctx.Err() != nil || s.Err() != nil:
+		return nil, -1, err // the late answer is seen to
+	case judge(err) == ambiguous:
+		paths, err = m.recover(ctx, err, budget)
+		return paths, -1, err
+	}
+	for i, r := range responses {
+		if r.Error != nil {
+			return nil, i, err
+		}
+	}
+	return nil, -1, err
+}
+
+// made is the paths that the answer to a batch gives.
+func (m *many) made(responses []zk.MultiResponse, before int) []string {
+	var paths []string
+	for i := range m.ids {
+		paths = append(paths, responses[before+i].String)
+	}
+	return paths
+}
+
+// recover looks for the znodes of a batch whose answer was lost with lost, which it
+// gives back, to be tried again, when they are not there.
+func (m *many) recover(ctx context.Context, lost error, budget backoff.BackOff) ([]string, error) {
+	paths, err := m.find(ctx, budget)
+	if err == nil && paths == nil {
+		err = lost
+	}
+	if err != nil {
+		m.condemn()
+		return nil, err
+	}
+	return paths, nil
+}
+
+// find gives the paths if all of them are there, and this session's: they were made
+// at once, so one tells for all.
+func (m *many) find(ctx context.Context, budget backoff.BackOff) ([]string, error) {
+	s := m.session
+	w := scope{core: s.core, in: s, budget: budget}
+	if err := w.sync(ctx, m.dir); err != nil {
+		return nil, err
+	}
+	names, _, err := w.children(ctx, m.dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, id := range m.ids {
+		for _, name := range names {
+			if idOf(name) == id {
+				paths = append(paths, join(m.dir, name))
+			}
+		}
+	}
+	if len(paths) != len(m.ids) || len(paths) == 0 {
+		return nil, nil
+	}
+	found, stat, err := w.exists(ctx, paths[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, nil
+	case stat.EphemeralOwner != 0 && stat.EphemeralOwner != s.sessionID():
+		return nil, fmt.Errorf("%w: the znodes found again are not this session's", ErrSessionLost)
+	}
+	return paths, nil
+}
+
+func (m *many) condemn() {
+	for _, id := range m.ids {
+		m.session.condemn(m.dir, id)
+	}
+}

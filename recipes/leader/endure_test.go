@@ -1,0 +1,128 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// Run took the errors of the work for those of its campaign: a leader that met a
+// znode it may not read, or a closed client of something else, never led again.
+func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
+	for _, own := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, recipes.ErrNotHeld} {
+		inBubble(t, func(t *testing.T, w *world) {
+			e := w.candidate(w.client("a"), "a")
+			terms := 0
+			err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
+				if terms++; terms < 3 {
+					return own
+				}
+				return leader.ErrStop
+			})
+			if err != nil || terms != 3 {
+				t.Errorf("%v: %d terms, then %v", own, terms, err)
+			}
+		})
+	}
+	// Nor do those of the health check.
+	inBubble(t, func(t *testing.T, w *world) {
+		checks := 0
+		check := func(context.Context) error {
+			if checks++; checks < 3 {
+				return zk.ErrNoAuth
+			}
+			return nil
+		}
+		e := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Hour, check))
+		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop })
+		if err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// What Run returns when the pauses are used up is still the work's own error.
+func TestTheLastErrorIsTheWorks(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.Never()))
+		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return zk.ErrNoAuth })
+		if !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A check that hangs was waited for instead of counted as failed, so that whatever
+// had stopped the process's work kept the leadership too.
+func TestAHealthCheckThatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := cancellable(t)
+		hang := make(chan struct{})
+		calls := 0
+		check := func(context.Context) error {
+			if calls++; calls == 3 {
+				<-hang // whatever becomes of its context
+			}
+			return nil
+		}
+		a := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check))
+		ended := w.run(ctx, a, "a", time.Hour, nil)
+		w.inLine(1)
+		w.run(ctx, w.candidate(w.client("b"), "b"), "b", time.Hour, nil)
+		w.inLine(2)
+		time.Sleep(time.Minute)
+		first := w.term(0)
+		if !errors.Is(first.cause, leader.ErrUnhealthy) || first.to.Sub(first.from) != 3*time.Second {
+			t.Errorf("the first term: %+v, which lasted %v", first, first.to.Sub(first.from))
+		}
+		if got := w.order(); got != "ab" || len(w.Children(path)) != 1 {
+			t.Errorf("led: %s; in line: %v", got, w.Children(path))
+		}
+		close(hang)
+		w.inLine(2) // it is fit again
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// Pitfall 10: the observer left a watch on each leader's znode that had vanished,
+// for as long as its session lived.
+func TestObserveLeavesNoWatches(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := cancellable(t)
+		watching, stop := context.WithCancel(ctx)
+		leaders := w.candidate(w.client("watcher"), "x").Observe(watching)
+		all := w.candidates(ctx, 2, 1000*time.Hour)
+		for i := range 20 {
+			must(t, all[i%2].Resign(ctx))
+			time.Sleep(time.Second)
+			synctest.Wait()
+			<-leaders
+			for watched, n := range w.Watches() {
+				if !w.Exists(watched) || n > 3 {
+					t.Fatalf("after %d leaders: %d watches on %s, there %v", i+2, n, watched, w.Exists(watched))
+				}
+			}
+		}
+		stop()
+		cancel()
+		w.inLine(0)
+		time.Sleep(time.Second)
+		for watched := range w.Watches() {
+			if watched != path { // of who waited for somebody to lead
+				t.Errorf("left: a watch on %s", watched)
+			}
+		}
+	})
+}

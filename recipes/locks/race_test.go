@@ -1,0 +1,309 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Held looked at the clock while the client was closing, before the session had
+// heard of it, and blamed the session for the loss.
+func TestALossByCloseIsCalledSo(t *testing.T) {
+	for what, look := range map[string]func(l *recipes.Lease){
+		"Held": func(l *recipes.Lease) { l.Held() },
+		"Release": func(l *recipes.Lease) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = l.Release(ctx)
+		},
+	} {
+		inBubble(t, func(t *testing.T, w *world) {
+			busy := make(chan struct{})
+			c := w.client("a", framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
+				if s.To == framework.Suspended {
+					<-busy // the session's own goroutine is slow
+				}
+			}}))
+			l := acquire(t, t.Context(), w.mutex(c))
+			w.Client("a").Drop()
+			synctest.Wait()
+			closed := make(chan error)
+			go func() { closed <- c.Close() }()
+			<-c.Done()
+			look(l)
+			if err := l.Err(); !errors.Is(err, framework.ErrClosed) {
+				t.Errorf("%s: the lease ended with %v", what, err)
+			}
+			close(busy)
+			<-closed
+			wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
+		})
+	}
+}
+
+// A process that was paused releases before anything can have told it of the loss:
+// that must not pass for held until now, and the work's context must not say that
+// it was released.
+func TestAReleaseAfterAPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		paused := make(chan struct{})
+		c := w.client("a", framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
+			if s.To == framework.Suspended {
+				<-paused // what follows the session's deadline stands still
+			}
+		}}))
+		m := w.mutex(c)
+		outer := acquire(t, t.Context(), m)
+		inner := acquire(t, outer.Context(), m)
+		w.Client("a").Cut()
+		w.Client("a").Drop()
+		time.Sleep(timeout)
+		wantErr(t, inner.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		wantErr(t, context.Cause(inner.Context()), recipes.ErrNotHeld)
+		lost(t, outer)
+		close(paused)
+		wantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
+		w.Client("a").Heal()
+		time.Sleep(2 * timeout)
+		w.empty()
+	})
+}
+
+// A nested Acquire met its outer lease just as that was released, and failed, as
+// if something had been lost: what was released matches nothing.
+func TestReentryRacesTheRelease(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
+		for range 3000 {
+			outer := acquire(t, ctx, m)
+			var wg sync.WaitGroup
+			wg.Go(func() { release(t, outer) })
+			for range 4 {
+				wg.Go(func() { release(t, acquire(t, ctx, m)) })
+			}
+			wg.Wait()
+		}
+		w.empty()
+	})
+}
+
+// The data belonged to the caller still: a change of it made the lock's own values
+// disagree, or raced with the create.
+func TestDataIsCopied(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		data := []byte("host a")
+		m := w.mutex(c, locks.WithData(data))
+		copy(data, "XXXX")
+		l := acquire(t, t.Context(), m)
+		if got, _ := w.Data(l.Path()); string(got) != "host a" {
+			t.Errorf("data %q", got)
+		}
+		release(t, l)
+		time.Sleep(time.Second)
+		w.empty()
+	})
+}
+
+// A try that stands behind somebody after all takes its znode with it.
+func TestATryThatComesSecondLeavesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+		release(t, acquire(t, t.Context(), a))
+		free := make(chan struct{})
+		w.once(testutil.OpCreate, testutil.Hold(free))
+		tried := make(chan error)
+		go func() {
+			_, err := b.TryAcquire(t.Context())
+			tried <- err
+		}()
+		synctest.Wait()
+		first := acquire(t, t.Context(), a)
+		close(free)
+		wantErr(t, <-tried, recipes.ErrBusy)
+		time.Sleep(time.Second)
+		w.line(1)
+		release(t, first)
+		w.empty()
+	})
+}
+
+// The turn has come, but the session is in doubt, and the caller gives up before it
+// is proven: the znode goes as soon as there is a server again.
+func TestACancelBeforeTheSessionIsProven(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var armed atomic.Bool
+		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict),
+			framework.WithObserver(framework.Observer{Request: func(op string, _ time.Duration, _ error) {
+				if op == "list" && armed.CompareAndSwap(true, false) {
+					w.Client("a").Cut()
+					w.Client("a").Drop()
+					time.Sleep(100 * time.Millisecond) // the list was answered, and is seen only now
+				}
+			}}))
+		m := w.mutex(a)
+		release(t, acquire(t, t.Context(), m))
+		armed.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := m.Acquire(ctx)
+		wantErr(t, err, context.DeadlineExceeded)
+		if names := w.Children(lockPath); len(names) != 1 {
+			t.Fatalf("in line: %v", names)
+		}
+		w.Client("a").Heal()
+		if err := a.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.empty()
+	})
+}
+
+// The session is in doubt while the lock is being released, and proven again by the
+// time that the znode goes: the loss was told, and stays one.
+func TestALossWhileReleasing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var released, losses atomic.Int32
+		a := w.client("a", framework.WithObserver(framework.Observer{
+			Released: func(string, time.Duration) { released.Add(1) },
+			Lost:     func(string, error) { losses.Add(1) },
+		}))
+		l := acquire(t, t.Context(), w.mutex(a))
+		w.Client("a").Cut()
+		deadline := l.Deadline()
+		done := make(chan error)
+		go func() { done <- l.Release(t.Context()) }()
+		lost(t, l)
+		w.Client("a").Heal()
+		wantErr(t, <-done, recipes.ErrNotHeld, framework.ErrSessionLost)
+		if !time.Now().Before(deadline) {
+			t.Error("the session was lost too: not what was to be shown")
+		}
+		synctest.Wait()
+		if released.Load() != 0 || losses.Load() != 1 {
+			t.Errorf("the observer heard of %d releases, %d losses", released.Load(), losses.Load())
+		}
+		w.empty()
+	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
+}
+
+// A release that no server answered in all of its budget is asked for again when
+// the session is over: whether it was held until then nobody can tell.
+func TestALossBetweenTwoReleases(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
+		l := acquire(t, t.Context(), w.mutex(a))
+		w.Client("a").Cut()
+		w.Client("a").Drop()
+		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
+		time.Sleep(2 * timeout)
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		lost(t, l)
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.Client("a").Heal()
+		time.Sleep(time.Minute)
+		w.empty()
+	})
+}
+
+// One that nobody asks for again goes on by itself, while the session lives.
+func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
+		l := acquire(t, t.Context(), w.mutex(a))
+		next := acquiring(t.Context(), w.mutex(w.client("b")))
+		w.line(2)
+		w.Client("a").Cut()
+		w.Client("a").Drop()
+		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
+		w.Client("a").Heal()
+		cut := time.Now()
+		g := granted(t, next)
+		if took := g.at.Sub(cut); took > timeout/2 {
+			t.Errorf("the next was granted after %v", took)
+		}
+		release(t, g.lease)
+		release(t, l) // its removal is known to be the own one
+		w.empty()
+	})
+}
+
+// What has ended, however it did, keeps the session's heartbeat quick no longer.
+func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m, other := w.mutex(w.client("a"), locks.WithMaxHold(time.Second)), w.mutex(w.client("b"))
+		beats := func() int {
+			time.Sleep(timeout)
+			w.recount()
+			time.Sleep(10 * timeout)
+			return w.Requests()[testutil.OpSync]
+		}
+		idle := beats()
+		for what, end := range map[string]func(){
+			"released": func() { release(t, acquire(t, t.Context(), m)) },
+			"lost": func() {
+				l := acquire(t, t.Context(), m)
+				lost(t, l)
+				wantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+			},
+			"busy": func() {
+				held := acquire(t, t.Context(), other)
+				_, err := m.TryAcquire(t.Context())
+				wantErr(t, err, recipes.ErrBusy)
+				release(t, held)
+			},
+			"cancelled": func() {
+				held := acquire(t, t.Context(), other)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := m.Acquire(ctx)
+				wantErr(t, err, context.DeadlineExceeded)
+				release(t, held)
+			},
+		} {
+			end()
+			if got := beats(); got > idle+2 {
+				t.Errorf("%s: %d heartbeats, %d before", what, got, idle)
+			}
+		}
+		w.empty()
+	})
+}
+
+// Of a lost lease and those nested in it, one that was released does not take away
+// the znode under which the others are still stopping.
+func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Minute))
+		outer := acquire(t, t.Context(), m)
+		inner := acquire(t, outer.Context(), m)
+		next := acquiring(t.Context(), w.mutex(w.client("b")))
+		w.line(2)
+		lost(t, outer)
+		lost(t, inner)
+		wantErr(t, outer.Release(t.Context()), recipes.ErrMaxHold)
+		time.Sleep(time.Until(inner.Deadline()) / 2)
+		pending(t, next)
+		wantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
+		start := time.Now()
+		g := granted(t, next)
+		if took := g.at.Sub(start); took != 0 {
+			t.Errorf("the next was granted %v after the last had been released", took)
+		}
+		release(t, g.lease)
+		w.empty()
+	})
+}

@@ -1,0 +1,81 @@
+package rwlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+)
+
+// Option configures an RWLock. A bad value is an error of New.
+type Option func(*config)
+
+type config struct {
+	line.Config
+	layout Layout
+	host   string
+}
+
+// Layout selects whose readers and writers stand in the same line.
+//
+// Kazoo's ReadLock and WriteLock are not among them: how they read a name that
+// begins as ours do has changed between its releases, and one that overlooks a
+// neighbour is no lock. A line in which they stand fails with recipes.ErrLayout.
+type Layout int
+
+const (
+	// LayoutPlain: ours, which names the host.
+	LayoutPlain Layout = iota
+	// LayoutCurator: Apache Curator's InterProcessReadWriteLock.
+	LayoutCurator
+)
+
+// names are those under which a reader and a writer of host are created.
+func (l Layout) names(host string) (family layout.Family, read, write string) {
+	if l == LayoutCurator {
+		return layout.CuratorRW, layout.CuratorReadName, layout.CuratorWriteName
+	}
+	return layout.PlainRW, layout.PlainReadName(host), layout.PlainWriteName(host)
+}
+
+func newConfig(opts []Option) (config, error) {
+	host, _ := os.Hostname() // it only names the znode: without one it is "host"
+	cfg := config{host: host}
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	var errs []error
+	if cfg.layout != LayoutPlain && cfg.layout != LayoutCurator {
+		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// WithLayout selects the znodes' names. Default LayoutPlain.
+func WithLayout(l Layout) Option { return func(c *config) { c.layout = l } }
+
+// WithHost sets the host in the znodes' names, where the layout has one; what a
+// znode's name cannot have becomes '_'. Default: os.Hostname.
+func WithHost(host string) Option { return func(c *config) { c.host = host } }
+
+// WithData sets the data of the znodes in line, by which others see who it is.
+// Default: none.
+func WithData(data []byte) Option { return func(c *config) { c.Data = data } }
+
+// WithACL sets the ACL of the znodes in line; their directories have the client's.
+// Default: the client's.
+func WithACL(acl ...zk.ACL) Option {
+	return func(c *config) { c.ACL = append([]zk.ACL{}, acl...) }
+}
+
+// WithMaxHold sets for how long a lease, with all that re-enters it, is held at
+// most: it is declared lost then, with recipes.ErrMaxHold, and its znode removed
+// when it is released, or else at the deadline that the session has by then, at
+// most a session time-out later. A downgraded read has a time of its own. Default
+// 0: for as long as the session lives.
+func WithMaxHold(d time.Duration) Option { return func(c *config) { c.MaxHold = d } }

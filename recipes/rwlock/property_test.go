@@ -1,0 +1,76 @@
+package rwlock_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+)
+
+const reading, writing = 0, 1
+
+// exclusive says what is wrong: whoever writes is alone, but for what it acquired
+// under its own lease.
+func exclusive(held []bubble.Held) error {
+	for _, a := range held {
+		for _, b := range held {
+			if a.Side == writing && a.Root != b.Root {
+				return fmt.Errorf("%s is held for writing, and so is %s, by another (side %d)", a.Lease.Path(), b.Lease.Path(), b.Side)
+			}
+		}
+	}
+	return nil
+}
+
+func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, layout rwlock.Layout) func(*framework.Client) recipes.Acquirer {
+	return func(c *framework.Client) recipes.Acquirer {
+		rw, err := rwlock.New(c, path, rwlock.WithLayout(layout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of(rw)
+	}
+}
+
+// Never a reader beside a writer, nor two writers, whatever happens; everybody is
+// granted in the end, and nothing is left.
+func TestRandomSequences(t *testing.T) {
+	for _, layout := range []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator} {
+		game := bubble.Game{
+			Sides: []func(*framework.Client) recipes.Acquirer{
+				side(t, path, (*rwlock.RWLock).Reader, layout), side(t, path, (*rwlock.RWLock).Writer, layout),
+			},
+			Check:   exclusive,
+			Dirs:    []string{path},
+			Refusal: rwlock.ErrUpgrade,
+		}
+		rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+	}
+}
+
+// The same sequences find what is wrong with a lock whose readers overlook writers.
+func TestRandomSequencesRejectABrokenLock(t *testing.T) {
+	found := 0
+	game := bubble.Game{
+		Sides: []func(*framework.Client) recipes.Acquirer{
+			side(t, path, (*rwlock.RWLock).Reader, rwlock.LayoutPlain),
+			side(t, path+"-other", (*rwlock.RWLock).Writer, rwlock.LayoutPlain),
+		},
+		Check: func(held []bubble.Held) error {
+			if exclusive(held) != nil {
+				found++
+			}
+			return nil
+		},
+		Dirs: []string{path, path + "-other"},
+	}
+	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+	if found == 0 {
+		t.Error("nothing was found")
+	}
+}

@@ -1,0 +1,442 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const path = "/app/rw"
+
+func newLock(t T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
+	t.Helper()
+	rw, err := rwlock.New(c, path, append([]rwlock.Option{rwlock.WithHost("web-1")}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rw
+}
+
+// clients makes the lock of n clients.
+func clients(w *World, n int, opts ...rwlock.Option) []*rwlock.RWLock {
+	all := make([]*rwlock.RWLock, n)
+	for i := range all {
+		all[i] = newLock(w.T, w.Connect(fmt.Sprint("client ", i)), opts...)
+	}
+	return all
+}
+
+func TestReadersShareAndWritersExclude(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 4)
+		one, two := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[1].Reader())
+		writer := Acquiring(t.Context(), rw[2].Writer())
+		w.InLine(path, 3)
+		Release(t, one)
+		Pending(t, writer)
+		Release(t, two)
+		writing := Granted(t, writer).Lease
+		reader := Acquiring(t.Context(), rw[0].Reader())
+		w.InLine(path, 2)
+		other := Acquiring(t.Context(), rw[3].Writer())
+		w.InLine(path, 3)
+		Pending(t, reader, other)
+		Release(t, writing)
+		reading := Granted(t, reader).Lease
+		Pending(t, other)
+		Release(t, reading)
+		Release(t, Granted(t, other).Lease)
+		w.Empty(path)
+	})
+}
+
+// Neither side starves the other: who comes later goes later.
+func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
+	for _, where := range []string{"of another process", "of the same process"} {
+		t.Run(where, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				rw := clients(w, 2)
+				if where == "of the same process" {
+					rw[1] = rw[0]
+				}
+				first := Acquire(t, t.Context(), rw[0].Reader())
+				writer := Acquiring(t.Context(), rw[1].Writer())
+				w.InLine(path, 2)
+				later := Acquiring(t.Context(), rw[0].Reader())
+				w.InLine(path, 3)
+				Pending(t, writer, later)
+				if _, err := rw[0].Reader().TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
+					t.Errorf("TryAcquire behind a waiting writer: %v", err)
+				}
+				Release(t, first)
+				writing := Granted(t, writer).Lease
+				Pending(t, later)
+				Release(t, writing)
+				Release(t, Granted(t, later).Lease)
+				w.Empty(path)
+			})
+		})
+	}
+}
+
+// A stream of readers of one process, which never ends, lets a writer in, wherever
+// it waits.
+func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
+	for _, home := range []bool{true, false} {
+		Run(t, func(t *testing.T, w *World) {
+			rw := clients(w, 2)
+			if home {
+				rw[1] = rw[0]
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for i := range 10 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+					for ctx.Err() == nil {
+						l := Acquire(t, t.Context(), rw[0].Reader())
+						time.Sleep(100 * time.Millisecond)
+						Release(t, l)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			for range 5 {
+				start := time.Now()
+				l := Acquire(t, t.Context(), rw[1].Writer())
+				if took := time.Since(start); took > 100*time.Millisecond {
+					t.Errorf("home %v: the writer waited for %v, longer than the readers that were there", home, took)
+				}
+				time.Sleep(50 * time.Millisecond)
+				Release(t, l)
+			}
+			stop()
+			wg.Wait()
+			w.Empty(path)
+		})
+	}
+}
+
+// Readers of one process that wait when their turn comes share a znode, and one
+// that leaves does not end it for the others.
+func TestReadersAtHomeShareOneZnode(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 2)
+		writing := Acquire(t, t.Context(), rw[1].Writer())
+		var waiting []<-chan Grant
+		for range 5 {
+			waiting = append(waiting, Acquiring(t.Context(), rw[0].Reader()))
+		}
+		w.InLine(path, 2)
+		Pending(t, waiting...)
+		w.ResetRequests()
+		Release(t, writing)
+		var reading []*recipes.Lease
+		for _, granted := range waiting {
+			reading = append(reading, Granted(t, granted).Lease)
+		}
+		if want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}; !maps.Equal(w.Cost(), want) {
+			t.Errorf("requests: %v, want %v", w.Cost(), want)
+		}
+		w.InLine(path, 1)
+		later := Acquire(t, t.Context(), rw[0].Reader()) // a znode of its own
+		w.InLine(path, 2)
+		w.ResetRequests()
+		Release(t, reading[1:]...)
+		if got := w.Cost(); len(got) != 0 {
+			t.Errorf("requests of all releases but the last: %v", got)
+		}
+		if !reading[0].Held() || reading[1].Held() {
+			t.Error("held is wrong")
+		}
+		Release(t, reading[0])
+		if got := w.Cost()[testutil.OpDelete]; got != 1 {
+			t.Errorf("%d deletes", got)
+		}
+		w.InLine(path, 1)
+		Release(t, later)
+		w.Empty(path)
+	})
+}
+
+// Readers who may hold for different times do not share what ends.
+func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		long, short := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
+		writing := Acquire(t, t.Context(), long.Writer())
+		a, b := Acquiring(t.Context(), long.Reader()), Acquiring(t.Context(), short.Reader())
+		Pending(t, a, b)
+		Release(t, writing)
+		forLong, forShort := Granted(t, a).Lease, Granted(t, b).Lease
+		Lost(t, forShort)
+		WantErr(t, forShort.Err(), recipes.ErrMaxHold)
+		if !forLong.Held() {
+			t.Error("lost with the other's longest hold")
+		}
+		WantErr(t, forShort.Release(t.Context()), recipes.ErrNotHeld)
+		Release(t, forLong)
+		w.Empty(path)
+	})
+}
+
+// A release wakes exactly those who may go on. Each wake-up is a list; there are 50
+// readers and 10 writers, a client each, five readers before each writer.
+func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		const rounds, readers = 10, 5
+		first := Acquire(t, t.Context(), newLock(t, w.Connect("first")).Writer())
+		var waiting [rounds][readers + 1]<-chan Grant
+		n := 1
+		for i := range rounds {
+			for j := range readers + 1 {
+				rw := newLock(t, w.Connect(fmt.Sprint("client ", n)))
+				who := rw.Reader()
+				if j == readers {
+					who = rw.Writer()
+				}
+				waiting[i][j] = Acquiring(t.Context(), who)
+				n++
+				w.InLine(path, n)
+			}
+		}
+		// Readers watch the write before them, writers whoever is before them.
+		if got := len(w.Watches()); got < 2*rounds || got > 2*rounds+1 {
+			t.Errorf("%d znodes are watched", got)
+		}
+		writing := first
+		for i := range rounds {
+			w.ResetRequests()
+			Release(t, writing)
+			synctest.Wait()
+			if got := w.Cost()[testutil.OpGetChildren2]; got != readers {
+				t.Errorf("a writer's release woke %d, want %d", got, readers)
+			}
+			var reading []*recipes.Lease
+			for j := range readers {
+				reading = append(reading, Granted(t, waiting[i][j]).Lease)
+			}
+			Pending(t, waiting[i][readers])
+			w.ResetRequests()
+			Release(t, reading...) // the one that the writer watches is the last
+			synctest.Wait()
+			if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
+				t.Errorf("the releases of %d readers woke %d, want one", readers, got)
+			}
+			writing = Granted(t, waiting[i][readers]).Lease
+		}
+		Release(t, writing)
+		w.Empty(path)
+	})
+}
+
+func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 1)[0]
+		Release(t, Acquire(t, t.Context(), rw.Reader())) // makes the path
+		time.Sleep(time.Second)
+		for _, side := range []recipes.Acquirer{rw.Reader(), rw.Writer()} {
+			w.ResetRequests()
+			Release(t, Acquire(t, t.Context(), side))
+			time.Sleep(time.Second)
+			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
+			if got := w.Cost(); !maps.Equal(got, want) {
+				t.Errorf("requests: %v, want %v", got, want)
+			}
+		}
+		w.Empty(path)
+	})
+}
+
+func TestParticipantsAreListedInOrder(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 4, rwlock.WithData([]byte("me")))
+		writing := Acquire(t, t.Context(), rw[0].Writer())
+		reading := Acquire(t, writing.Context(), rw[0].Reader())
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting []<-chan Grant
+		for i, side := range []recipes.Acquirer{rw[1].Reader(), rw[2].Writer(), rw[3].Reader()} {
+			waiting = append(waiting, Acquiring(ctx, side))
+			w.InLine(path, 3+i)
+		}
+		look := func(want ...string) []recipes.Participant {
+			t.Helper()
+			all, err := rw[3].Participants(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range all {
+				text := p.Mode.String() + " waits"
+				if p.Holder {
+					text = p.Mode.String() + " holds"
+				}
+				got = append(got, text)
+				if string(p.Data) != "me" || p.Session == 0 || p.Since.IsZero() || !w.Exists(p.Path) {
+					t.Errorf("participant %+v", p)
+				}
+			}
+			if strings.Join(got, ", ") != strings.Join(want, ", ") {
+				t.Errorf("participants: %v, want %v", got, want)
+			}
+			return all
+		}
+		look("exclusive holds", "shared holds", "shared waits", "exclusive waits", "shared waits")
+		Release(t, writing)
+		granted := Granted(t, waiting[0]).Lease
+		all := look("shared holds", "shared holds", "exclusive waits", "shared waits")
+
+		// Any of them can be asked to leave.
+		revoked := granted.Revoked()
+		if err := rw[3].Revoke(t.Context(), all[1]); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		select {
+		case <-revoked:
+		default:
+			t.Error("the reader was not told")
+		}
+		Release(t, granted)
+		WantErr(t, rw[3].Revoke(t.Context(), all[1]), zk.ErrNoNode)
+		if err := rw[3].Revoke(t.Context(), recipes.Participant{Path: "/app/other/x"}); err == nil {
+			t.Error("revoked what stands in no line of this lock")
+		}
+		cancel()
+		WantErr(t, (<-waiting[1]).Err, context.Canceled)
+		WantErr(t, (<-waiting[2]).Err, context.Canceled)
+		Release(t, reading)
+		w.Empty(path)
+	})
+}
+
+func TestTryAcquire(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 2)
+		try := func(a recipes.Acquirer, want error) {
+			t.Helper()
+			l, err := a.TryAcquire(t.Context())
+			if !errors.Is(err, want) {
+				t.Errorf("TryAcquire: %v, want %v", err, want)
+			}
+			if err == nil {
+				Release(t, l)
+			}
+		}
+		for _, other := range rw { // of another process, and of the same
+			reading := Acquire(t, t.Context(), other.Reader())
+			try(rw[0].Reader(), nil)
+			try(rw[0].Writer(), recipes.ErrBusy)
+			Release(t, reading)
+			writing := Acquire(t, t.Context(), other.Writer())
+			try(rw[0].Reader(), recipes.ErrBusy)
+			try(rw[0].Writer(), recipes.ErrBusy)
+			waiting := Acquiring(t.Context(), rw[0].Reader())
+			w.InLine(path, 2)
+			try(rw[0].Reader(), recipes.ErrBusy) // behind one who waits at home
+			Release(t, writing)
+			Release(t, Granted(t, waiting).Lease)
+			try(rw[0].Reader(), nil)
+			try(rw[0].Writer(), nil)
+		}
+		w.Empty(path)
+	})
+}
+
+func TestTokens(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 2)
+		var last recipes.Token
+		for range 3 {
+			writing := Acquire(t, t.Context(), rw[0].Writer())
+			if writing.Token().Compare(last) <= 0 {
+				t.Errorf("write token %v after %v", writing.Token(), last)
+			}
+			down := Acquire(t, writing.Context(), rw[0].Reader())
+			if down.Token() != writing.Token() {
+				t.Errorf("a downgraded read has token %v, its write %v", down.Token(), writing.Token())
+			}
+			Release(t, writing, down)
+			one := Acquire(t, t.Context(), rw[0].Reader())
+			two := Acquire(t, t.Context(), rw[1].Reader())
+			for _, reading := range []*recipes.Lease{one, two} {
+				if reading.Token().Compare(writing.Token()) <= 0 {
+					t.Errorf("read token %v after write token %v", reading.Token(), writing.Token())
+				}
+				if reading.Token().Compare(last) > 0 {
+					last = reading.Token()
+				}
+			}
+			Release(t, one, two)
+		}
+		w.Empty(path)
+	})
+}
+
+func TestOtherLayoutsAreRefused(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		curator, plain := newLock(t, c, rwlock.WithLayout(rwlock.LayoutCurator)), newLock(t, c)
+		mutex, err := locks.NewMutex(c, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := []recipes.Acquirer{curator.Reader(), plain.Reader(), mutex}
+		names := []string{"-__READ__0000000000", "-web-1-R-0000000000", "-lock-0000000000"}
+		for i, a := range all {
+			l := Acquire(t, t.Context(), a)
+			if i == 0 && !strings.HasSuffix(l.Path(), names[0]) || i > 0 && !strings.Contains(l.Path(), names[i][:len(names[i])-10]) {
+				t.Errorf("name %s, want one like %s", l.Path(), names[i])
+			}
+			for j, other := range all {
+				if i != j {
+					_, err := other.Acquire(t.Context())
+					WantErr(t, err, recipes.ErrLayout)
+				}
+			}
+			Release(t, l)
+			w.InLine(path, 0)
+		}
+		w.Empty(path)
+	})
+}
+
+func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		tests := []struct {
+			c    *framework.Client
+			path string
+			opt  rwlock.Option
+			text string
+		}{
+			{nil, path, rwlock.WithHost("x"), "no client"},
+			{c, "rw", rwlock.WithHost("x"), "rw"},
+			{c, "/", rwlock.WithHost("x"), `"/"`},
+			{c, path, rwlock.WithMaxHold(-time.Second), "-1s"},
+			{c, path, rwlock.WithACL(), "ACL"},
+			{c, path, rwlock.WithData([]byte("__REVOKE__")), "__REVOKE__"},
+			{c, path, rwlock.WithLayout(7), "layout 7"},
+		}
+		for _, test := range tests {
+			if _, err := rwlock.New(test.c, test.path, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+			}
+		}
+	})
+}

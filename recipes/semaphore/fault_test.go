@@ -1,0 +1,286 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Pitfalls 28 to 30: whatever request is lost, or its answer, exactly as many
+// permits as were granted stand there, and none is orphaned.
+func TestARequestOrItsAnswerIsLost(t *testing.T) {
+	actions := map[string]testutil.Action{
+		"lost":        testutil.DropBefore(),
+		"answer lost": testutil.DropAfter(),
+		"throttled":   testutil.Fail(testutil.CodeThrottled),
+		"late":        testutil.Delay(time.Second),
+		"answered late by a connection that is given up": testutil.DelayReply(9 * time.Second),
+	}
+	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpMulti, testutil.OpDelete} {
+		for what, action := range actions {
+			for _, n := range []int{1, 3} {
+				t.Run(fmt.Sprint(op, " ", what, " for ", n), func(t *testing.T) {
+					Run(t, func(t *testing.T, w *World) {
+						s := clients(w, 2, 3)
+						Release(t, Acquire(t, t.Context(), s[0]))
+						hits := w.Once(op, path, action)
+						w.ResetRequests()
+						l := Acquire(t, t.Context(), s[0].Permits(n))
+						if got := w.Cost()[testutil.OpMulti]; what == "answer lost" && got != 1 {
+							t.Errorf("%d takings: what was taken was not found again", got)
+						}
+						time.Sleep(time.Second)
+						w.InLine(leases, n)
+						w.InLine(lockDir, 0)
+						for _, name := range w.Children(leases) {
+							if stat, _ := w.Stat(leases + "/" + name); stat.EphemeralOwner == 0 {
+								t.Errorf("permit %s: %+v", name, stat)
+							}
+						}
+						if !l.Held() {
+							t.Error("not held")
+						}
+						Release(t, l)
+						if hits.Load() == 0 {
+							t.Error("the fault was not met")
+						}
+						Release(t, Acquire(t, t.Context(), s[1].Permits(3)))
+						empty(w)
+					})
+				})
+			}
+		}
+	}
+}
+
+// The taking is given up by its caller and applied all the same, at once or late.
+func TestATakingThatWasGivenUp(t *testing.T) {
+	for what, action := range map[string]testutil.Action{
+		"applied late":               testutil.Delay(4 * time.Second),
+		"answered late":              testutil.DelayReply(4 * time.Second),
+		"applied, answer lost":       testutil.DropAfter(),
+		"late, on a dead connection": testutil.Delay(2 * time.Second),
+	} {
+		t.Run(what, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 2, 3)
+				Release(t, Acquire(t, t.Context(), s[0]))
+				hits := w.Once(testutil.OpMulti, path, action)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if l, err := s[0].Permits(3).Acquire(ctx); err == nil {
+					Release(t, l)
+				} else {
+					WantErr(t, err, context.DeadlineExceeded)
+				}
+				if strings.Contains(what, "dead") {
+					w.Client("client 0").Drop()
+				}
+				Release(t, Acquire(t, t.Context(), s[1].Permits(3)))
+				time.Sleep(10 * time.Second)
+				if hits.Load() == 0 {
+					t.Error("the fault was not met")
+				}
+				Release(t, Acquire(t, t.Context(), s[0].Permits(3)))
+				empty(w)
+			})
+		})
+	}
+}
+
+// Pitfall 104: the head sees room, loses its place, and must not take.
+func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 1)
+		operator := w.Connect("operator")
+		Release(t, Acquire(t, t.Context(), s[0]))
+		pass := make(chan struct{})
+		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+		loses := Acquiring(t.Context(), s[0])
+		head := w.InLine(lockDir, 1)[0]
+		other := Acquiring(t.Context(), s[1])
+		w.InLine(lockDir, 2)
+		if err := operator.Delete(t.Context(), lockDir+"/"+head, -1); err != nil {
+			t.Fatal(err)
+		}
+		held := Granted(t, other).Lease
+		close(pass)
+		Pending(t, loses)
+		w.InLine(leases, 1)
+		if !held.Held() || hits.Load() != 1 {
+			t.Error("not held")
+		}
+		Release(t, held)
+		Release(t, Granted(t, loses).Lease)
+		empty(w)
+	})
+}
+
+// A cancel at any instant around the grant: either the permits are given, or they
+// are free, and never neither.
+func TestACancelRacesTheGrant(t *testing.T) {
+	const latency = 10 * time.Millisecond
+	for _, home := range []bool{false, true} {
+		for at := time.Duration(0); at <= 10*latency; at += latency / 4 {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 2)
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				ctx, cancel := context.WithCancel(t.Context())
+				waiting := Acquiring(ctx, s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				next := s[2]
+				if home {
+					next = s[1]
+				}
+				behind := Acquiring(t.Context(), next.Permits(2))
+				Pending(t, waiting, behind)
+				w.Latency(latency)
+				time.AfterFunc(at, cancel)
+				go Release(t, held)
+				g := <-waiting
+				if g.Err == nil {
+					Release(t, g.Lease)
+				} else {
+					WantErr(t, g.Err, context.Canceled)
+				}
+				start := time.Now()
+				Release(t, Granted(t, behind).Lease)
+				if took := time.Since(start); took > 20*latency {
+					t.Errorf("cancel after %v: the next was done after %v", at, took)
+				}
+				empty(w)
+			})
+		}
+	}
+}
+
+// A waiter that leaves at home does not cost the others their place, nor does the
+// head that waits and leaves.
+func TestTheFirstAtHomeGivesUp(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 3)
+		held := Acquire(t, t.Context(), s[1].Permits(2))
+		ctx, cancel := context.WithCancel(t.Context())
+		two := Acquiring(ctx, s[0].Permits(2))
+		names := w.InLine(lockDir, 1)
+		one := Acquiring(t.Context(), s[0])
+		Pending(t, two, one)
+		pass := make(chan struct{})
+		w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+		cancel()
+		WantErr(t, (<-two).Err, context.Canceled)
+		if after := w.InLine(lockDir, 1); after[0] != names[0] { // there is room for one
+			t.Errorf("in line: %v, before %v", after, names)
+		}
+		close(pass)
+		Release(t, Granted(t, one).Lease, held)
+		empty(w)
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		one, two := newSemaphore(t, a, 2), newSemaphore(t, b, 2)
+		held := Acquire(t, t.Context(), one.Permits(2))
+		waiting := Acquiring(t.Context(), two.Permits(2))
+		w.InLine(lockDir, 1)
+		w.Expire(b) // costs the waiter its place, not its call
+		time.Sleep(5 * time.Second)
+		w.InLine(lockDir, 1)
+		Pending(t, waiting)
+		w.Expire(a)
+		Lost(t, held)
+		next := Granted(t, waiting).Lease
+		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+
+		// A holder that is cut off is told in time, before anybody else is let in.
+		third := Acquiring(t.Context(), one)
+		w.InLine(lockDir, 1)
+		w.Client("b").Cut()
+		start := time.Now()
+		told := Lost(t, next)
+		got := Granted(t, third)
+		if told.Sub(start) > Timeout-Margin || got.At.Before(next.Deadline()) {
+			t.Errorf("told after %v, the next was let in %v before the deadline", told.Sub(start), next.Deadline().Sub(got.At))
+		}
+		w.Client("b").Heal()
+		WantErr(t, next.Release(t.Context()), recipes.ErrNotHeld)
+		Release(t, got.Lease)
+		empty(w)
+	})
+}
+
+// An operator deletes a permit: the lease is lost, the rest of it goes with its
+// release, and others get in, but never too many.
+func TestAPermitIsDeleted(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 3)
+		operator := w.Connect("operator")
+		held := Acquire(t, t.Context(), s[0].Permits(3))
+		time.Sleep(time.Second) // it is watched by now
+		all := w.Children(leases)
+		if err := operator.Delete(t.Context(), leases+"/"+all[1], -1); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if took := Lost(t, held).Sub(start); took > 100*time.Millisecond {
+			t.Errorf("told after %v", took)
+		}
+		WantErr(t, held.Err(), zk.ErrNoNode)
+		one := Acquire(t, t.Context(), s[1])
+		_, err := s[1].TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		time.Sleep(time.Second)
+		w.InLine(leases, 1)
+		Release(t, one)
+		empty(w)
+	})
+}
+
+func TestTheLongestHold(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 1, 2, semaphore.WithMaxHold(3*time.Second))[0]
+		start := time.Now()
+		held := Acquire(t, t.Context(), s.Permits(2))
+		if took := Lost(t, held).Sub(start); took != 3*time.Second {
+			t.Errorf("lost after %v", took)
+		}
+		WantErr(t, held.Err(), recipes.ErrMaxHold)
+		WantErr(t, held.Release(t.Context()), recipes.ErrMaxHold)
+		Release(t, Acquire(t, t.Context(), s.Permits(2)))
+		empty(w)
+	})
+}
+
+func TestGuard(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		s := newSemaphore(t, c, 3)
+		held := Acquire(t, t.Context(), s.Permits(2))
+		responses, err := held.Multi(t.Context(), &zk.CreateRequest{Path: "/app/out", Acl: zk.WorldACL(zk.PermAll)})
+		if err != nil || len(responses) != 1 {
+			t.Errorf("guarded: %v, %v", responses, err)
+		}
+		if err := c.Delete(t.Context(), leases+"/"+w.Children(leases)[1], -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = held.Multi(t.Context(), &zk.DeleteRequest{Path: "/app/out", Version: -1})
+		WantErr(t, err, recipes.ErrNotHeld)
+		if !w.Exists("/app/out") {
+			t.Error("a guarded write has passed without one of its permits")
+		}
+		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		empty(w)
+	})
+}

@@ -1,0 +1,139 @@
+package semaphore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// The limit is the data of the path, in decimal text. The first who is first in
+// line records it; who comes later compares.
+
+// limit gives the limit in force and what must still be true of it when permits are
+// taken: that it has not changed, or that it can be recorded.
+func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, err error) {
+	n, stat, err := s.agree(ctx, sess)
+	if err != nil {
+		return 0, nil, err
+	}
+	if stat.DataLength == 0 {
+		s.agreed.Store(stat.Czxid)
+		return n, &zk.SetDataRequest{Path: s.path, Data: []byte(strconv.Itoa(n)), Version: stat.Version}, nil
+	}
+	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil
+}
+
+// reader is a client, or one session of it.
+type reader interface {
+	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
+	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
+}
+
+// agree gives the limit in force, ErrLimit if it is another one than this value's
+// and was so from the beginning. Once for each creation of the path, it looks
+// whether that is used for something else.
+func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, err error) {
+	n, stat, err = s.recorded(r.Get(ctx, s.path))
+	if err != nil || stat.Czxid == s.agreed.Load() {
+		return n, stat, err
+	}
+	children, _, err := r.Children(ctx, s.path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return 0, nil, err
+	}
+	if _, stranger := layout.Line(children); stranger != "" {
+		return 0, nil, fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
+	}
+	if n != s.max && !s.cfg.adopt {
+		return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
+	}
+	if stat.DataLength > 0 {
+		s.agreed.Store(stat.Czxid)
+	}
+	return n, stat, nil
+}
+
+// recorded takes the answer to a read of the path: the limit in force, which is
+// this value's where none is recorded.
+func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.Stat, error) {
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return s.max, &zk.Stat{}, nil
+	case err != nil:
+		return 0, nil, err
+	case len(data) == 0:
+		return s.max, stat, nil
+	}
+	n, err := strconv.Atoi(string(data))
+	if err != nil || n < 1 {
+		return 0, nil, fmt.Errorf("%w: the path's data %.40q is none; SetMax would replace it", ErrLimit, data)
+	}
+	return n, stat, nil
+}
+
+// possible fails with ErrLimit if as many permits cannot be had, or if this value
+// has not agreed to the limit before and does not: at once, rather than after its
+// turn in line.
+func (p permits) possible(ctx context.Context) error {
+	if p.n <= p.max && p.agreed.Load() != 0 {
+		return nil
+	}
+	n, _, err := p.agree(ctx, p.client)
+	if err == nil && p.n > n {
+		err = fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, n)
+	}
+	return err
+}
+
+// watch gives what is closed when the permits held, or the limit, have changed.
+func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed [2]<-chan struct{}, err error) {
+	if changed[0], err = sess.WatchChildren(ctx, s.path+"/"+leases); err == nil {
+		changed[1], err = sess.Watch(ctx, s.path)
+	}
+	if errors.Is(err, zk.ErrNoNode) { // the last of them has left: look again at once
+		again := make(chan struct{})
+		close(again)
+		changed[0], err = again, nil
+	}
+	return changed, err
+}
+
+// count is how many permits are held, by the answer to a list.
+func count(children []string, _ *zk.Stat, err error) (int, error) {
+	if errors.Is(err, zk.ErrNoNode) {
+		return 0, nil
+	}
+	return len(children), err
+}
+
+// setMax makes the path, keeps it by a child of it that stays, and sets the limit;
+// that wakes whoever is first in line.
+func (s *Semaphore) setMax(ctx context.Context, n int) error {
+	if n < 1 {
+		return fmt.Errorf("%w: %d permits: must be positive", ErrLimit, n)
+	}
+	for {
+		if err := s.client.MakePath(ctx, s.path); err != nil {
+			return err
+		}
+		_, err := s.client.Create(ctx, s.path+"/"+keeper, nil, zk.FlagPersistent)
+		if err == nil || errors.Is(err, zk.ErrNodeExists) {
+			break
+		}
+		if !errors.Is(err, zk.ErrNoNode) { // else reaped in between
+			return err
+		}
+	}
+	stat, err := s.client.Set(ctx, s.path, []byte(strconv.Itoa(n)), -1)
+	if err == nil {
+		s.agreed.Store(stat.Czxid)
+	}
+	return err
+}

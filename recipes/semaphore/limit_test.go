@@ -1,0 +1,232 @@
+package semaphore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func setMax(t *testing.T, s *semaphore.Semaphore, n int) {
+	t.Helper()
+	if err := s.SetMax(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestProcessesThatDisagree(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		held := Acquire(t, t.Context(), newSemaphore(t, w.Connect("a"), 2))
+		b := w.Connect("b")
+		_, err := newSemaphore(t, b, 3).Acquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+		if want := "semaphore: acquire /app/sem: not within the limit: 2 is recorded, this process was made with 3"; err == nil || err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+		_, err = newSemaphore(t, b, 3).TryAcquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+
+		adopts := newSemaphore(t, b, 3, semaphore.WithRecordedLimit())
+		other := Acquire(t, t.Context(), adopts)
+		_, err = adopts.TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		_, err = adopts.Permits(3).Acquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+		Release(t, held, other)
+		empty(w)
+	})
+}
+
+// One that disagrees costs the others of its process nothing.
+func TestDisagreementAtHome(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		good, bad := newSemaphore(t, c, 1), newSemaphore(t, c, 2)
+		held := Acquire(t, t.Context(), good)
+		wrong := Acquiring(t.Context(), bad)
+		synctest.Wait()
+		right := Acquiring(t.Context(), good)
+		WantErr(t, (<-wrong).Err, semaphore.ErrLimit)
+		Pending(t, right)
+		Release(t, held)
+		Release(t, Granted(t, right).Lease)
+		empty(w)
+	})
+}
+
+func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 3)
+		held := Acquire(t, t.Context(), s[1].Permits(3))
+		waiting := Acquiring(t.Context(), s[1])
+		w.InLine(path+"/locks", 1)
+		start := time.Now()
+		_, err := s[0].Permits(4).Acquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+		if took := time.Since(start); took != 0 || !strings.Contains(err.Error(), "4 permits of 3") {
+			t.Errorf("after %v: %v", took, err)
+		}
+		Release(t, held)
+		Release(t, Granted(t, waiting).Lease)
+		empty(w)
+	})
+}
+
+// Raising wakes those who wait (pitfall 32), lowering revokes nothing, and both are
+// seen by all who have agreed before.
+func TestSetMax(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 4, 1)
+		held := []*recipes.Lease{Acquire(t, t.Context(), s[0])}
+		var waiting []<-chan Grant
+		for i := range 3 {
+			waiting = append(waiting, Acquiring(t.Context(), s[i+1]))
+			w.InLine(path+"/locks", i+1)
+		}
+		Pending(t, waiting...)
+		setMax(t, s[3], 3)
+		held = append(held, Granted(t, waiting[0]).Lease, Granted(t, waiting[1]).Lease)
+		Pending(t, waiting[2])
+		setMax(t, s[0], 1)
+		for _, l := range held {
+			if !l.Held() {
+				t.Error("a lease was revoked")
+			}
+		}
+		Release(t, held[0])
+		Pending(t, waiting[2])
+		Release(t, held[1])
+		Pending(t, waiting[2])
+		if n, err := s[1].Available(t.Context()); n != 0 || err != nil {
+			t.Errorf("available: %d, %v", n, err)
+		}
+		Release(t, held[2])
+		last := Granted(t, waiting[2]).Lease
+		_, err := s[0].TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		Release(t, last)
+		WantErr(t, s[0].SetMax(t.Context(), 0), semaphore.ErrLimit)
+		empty(w)
+	})
+}
+
+// Who waits for more than a lowered limit need not wait on, and lets others in.
+func TestAWaiterThatNoLongerFits(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 3, 3)
+		held := Acquire(t, t.Context(), s[0])
+		three := Acquiring(t.Context(), s[1].Permits(3))
+		w.InLine(path+"/locks", 1)
+		one := Acquiring(t.Context(), s[2])
+		w.InLine(path+"/locks", 2)
+		Pending(t, three, one)
+		setMax(t, s[0], 2)
+		WantErr(t, (<-three).Err, semaphore.ErrLimit)
+		Release(t, Granted(t, one).Lease, held)
+		empty(w)
+	})
+}
+
+// The limit changes between the look and the taking: nothing is taken by the old one.
+func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 2)
+		held := Acquire(t, t.Context(), s[0])
+		pass := make(chan struct{})
+		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+		waiting := Acquiring(t.Context(), s[1])
+		w.InLine(path+"/locks", 1)
+		setMax(t, s[0], 1)
+		close(pass)
+		Pending(t, waiting)
+		if hits.Load() != 1 {
+			t.Error("the taking was not held back")
+		}
+		Release(t, held)
+		Release(t, Granted(t, waiting).Lease)
+		empty(w)
+	})
+}
+
+// What was set stays; what was only recorded goes with the path.
+func TestALimitThatWasSetStays(t *testing.T) {
+	for _, set := range []bool{false, true} {
+		Run(t, func(t *testing.T, w *World) {
+			c := w.Connect("a")
+			s := newSemaphore(t, c, 2)
+			if set {
+				setMax(t, s, 5)
+			}
+			Release(t, Acquire(t, t.Context(), s))
+			time.Sleep(10 * time.Minute)
+			if w.Exists(path) != set {
+				t.Fatalf("set %v: the path exists: %v\n%s", set, w.Exists(path), w.Tree())
+			}
+			l, err := newSemaphore(t, c, 7).Acquire(t.Context())
+			if !set {
+				Release(t, l)
+				_, err = s.Acquire(t.Context()) // agreed with the former path only
+			}
+			WantErr(t, err, semaphore.ErrLimit)
+			if set {
+				Release(t, Acquire(t, t.Context(), s.Permits(5)))
+			}
+			empty(w)
+		})
+	}
+}
+
+func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		mutex, err := locks.NewMutex(c, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := Acquire(t, t.Context(), mutex)
+		s := newSemaphore(t, c, 2)
+		_, err = s.Acquire(t.Context())
+		WantErr(t, err, recipes.ErrLayout)
+		Release(t, l)
+		w.Empty(path + "/locks")
+		if _, err := c.Set(t.Context(), path, []byte("10.0.0.7"), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Acquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+		setMax(t, s, 2)
+		Release(t, Acquire(t, t.Context(), s))
+		empty(w)
+	})
+}
+
+// A wiped tree is made anew.
+func TestAWipedTree(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 1)
+		operator := w.Connect("operator")
+		held := Acquire(t, t.Context(), s[0])
+		waiting := Acquiring(t.Context(), s[1])
+		w.InLine(path+"/locks", 1)
+		for _, dir := range []string{path + "/locks", path + "/leases"} {
+			for _, name := range w.Children(dir) {
+				if err := operator.Delete(t.Context(), dir+"/"+name, -1); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = operator.Delete(t.Context(), dir, -1) // it may be in use again
+		}
+		_ = operator.Delete(t.Context(), path, -1)
+		next := Granted(t, waiting).Lease
+		WantErr(t, held.Release(context.Background()), recipes.ErrNotHeld)
+		Release(t, next)
+		empty(w)
+	})
+}

@@ -1,0 +1,120 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+)
+
+type side = func(*framework.Client) recipes.Acquirer
+
+// permits is the side that takes n of limit.
+func permits(t *testing.T, limit, n int) side {
+	return func(c *framework.Client) recipes.Acquirer {
+		return newSemaphore(t, c, limit, semaphore.WithRecordedLimit()).Permits(n)
+	}
+}
+
+// within says what is wrong: more are held than limit. Side i is i+1 permits.
+func within(limit int) func([]bubble.Held) error {
+	return func(held []bubble.Held) error {
+		sum := 0
+		for _, h := range held {
+			sum += h.Side + 1
+		}
+		if sum > limit {
+			return fmt.Errorf("%d permits of %d are held", sum, limit)
+		}
+		return nil
+	}
+}
+
+// Never more than the limit, whatever happens; everybody is granted in the end, and
+// nothing is left.
+func TestRandomSequences(t *testing.T) {
+	game := bubble.Game{
+		Sides: []side{permits(t, 3, 1), permits(t, 3, 2), permits(t, 3, 3)},
+		Check: within(3),
+		Dirs:  []string{lockDir, leases},
+	}
+	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+}
+
+// The same while the limit is set up and down.
+func TestRandomSequencesWithSetMax(t *testing.T) {
+	game := bubble.Game{
+		Sides: []side{permits(t, 3, 1)},
+		Check: within(3),
+		Dirs:  []string{lockDir, leases},
+		More: func(rt *rapid.T, clients []*framework.Client) {
+			c := rapid.SampledFrom(clients).Draw(rt, "client")
+			n := rapid.IntRange(1, 3).Draw(rt, "limit")
+			go func() {
+				_ = newSemaphore(t, c, 3).SetMax(context.Background(), n) // the client may be cut off
+			}()
+		},
+	}
+	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+}
+
+// A semaphore of one behaves as the mutex under the same sequences; but what is
+// acquired with the context of a lease waits too.
+func TestASemaphoreOfOneIsAMutex(t *testing.T) {
+	mutex := func(c *framework.Client) recipes.Acquirer {
+		m, err := locks.NewMutex(c, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for what, one := range map[string]struct {
+		side  side
+		check func([]bubble.Held) error
+		dirs  []string
+	}{
+		"mutex":     {mutex, alone, []string{path}},
+		"semaphore": {permits(t, 1, 1), within(1), []string{lockDir, leases}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			game := bubble.Game{Sides: []side{one.side}, Check: one.check, Dirs: one.dirs}
+			rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+		})
+	}
+}
+
+// alone says what is wrong: two hold, of whom neither has entered under the other.
+func alone(held []bubble.Held) error {
+	for _, h := range held {
+		if h.Root != held[0].Root {
+			return fmt.Errorf("%s is held beside %s", h.Lease.Path(), held[0].Lease.Path())
+		}
+	}
+	return nil
+}
+
+// The same sequences find what is wrong with a semaphore of more.
+func TestRandomSequencesRejectABrokenSemaphore(t *testing.T) {
+	found := 0
+	game := bubble.Game{
+		Sides: []side{permits(t, 2, 1)},
+		Check: func(held []bubble.Held) error {
+			if within(1)(held) != nil {
+				found++
+			}
+			return nil
+		},
+		Dirs: []string{lockDir, leases},
+	}
+	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
+	if found == 0 {
+		t.Error("nothing was found")
+	}
+}

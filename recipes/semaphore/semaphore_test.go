@@ -1,0 +1,474 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const (
+	path    = "/app/sem"
+	lockDir = path + "/locks"
+	leases  = path + "/leases"
+)
+
+func newSemaphore(t T, c *framework.Client, n int, opts ...semaphore.Option) *semaphore.Semaphore {
+	t.Helper()
+	s, err := semaphore.New(c, path, n, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// clients makes the semaphore of n clients.
+func clients(w *World, n, limit int, opts ...semaphore.Option) []*semaphore.Semaphore {
+	all := make([]*semaphore.Semaphore, n)
+	for i := range all {
+		all[i] = newSemaphore(w.T, w.Connect(fmt.Sprint("client ", i)), limit, opts...)
+	}
+	return all
+}
+
+func empty(w *World) {
+	w.T.Helper()
+	w.Empty(lockDir, leases)
+}
+
+func TestNeverMoreThanTheLimit(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		const limit, goroutines, rounds = 3, 5, 10
+		var inside, most atomic.Int32
+		var wg sync.WaitGroup
+		for _, s := range clients(w, 4, limit) {
+			for i := range goroutines {
+				n := i%limit + 1
+				wg.Go(func() {
+					for range rounds {
+						err := recipes.Do(t.Context(), s.Permits(n), func(context.Context, *recipes.Lease) error {
+							now := inside.Add(int32(n))
+							most.Store(max(most.Load(), now))
+							time.Sleep(time.Millisecond)
+							inside.Add(int32(-n))
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got := most.Load(); got != limit {
+			t.Errorf("at most %d were inside, want %d", got, limit)
+		}
+		empty(w)
+	}, testutil.WithMembers(3))
+}
+
+func TestNamesAreCurators(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 2, semaphore.WithData([]byte("me")))
+		one, two := Acquire(t, t.Context(), s[0]), Acquire(t, t.Context(), s[1])
+		waiting := Acquiring(t.Context(), s[0])
+		const id = `_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-`
+		waits := regexp.MustCompile("^" + id + `lock-\d{10}$`)
+		holds := regexp.MustCompile("^" + leases + "/" + id + `lease-\d{10}$`)
+		if name := w.InLine(lockDir, 1)[0]; !waits.MatchString(name) {
+			t.Errorf("one who waits: %s", name)
+		}
+		for _, l := range []*recipes.Lease{one, two} {
+			data, ok := w.Data(l.Path())
+			if !holds.MatchString(l.Path()) || !ok || string(data) != "me" {
+				t.Errorf("a permit: %s, data %q, %v", l.Path(), data, ok)
+			}
+		}
+		if data, _ := w.Data(path); string(data) != "2" {
+			t.Errorf("the limit is recorded as %q", data)
+		}
+		Release(t, one, two)
+		Release(t, Granted(t, waiting).Lease)
+		empty(w)
+	})
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	for _, home := range []bool{true, false} {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 6, 2)
+			held := []*recipes.Lease{Acquire(t, t.Context(), s[0]), Acquire(t, t.Context(), s[1])}
+			var waiting []<-chan Grant
+			for i := range 5 {
+				who := s[i+1]
+				if home {
+					who = s[0]
+				}
+				waiting = append(waiting, Acquiring(t.Context(), who))
+				synctest.Wait()
+				if !home {
+					w.InLine(lockDir, i+1)
+				}
+			}
+			if n := len(w.Children(lockDir)); home && n != 1 {
+				t.Errorf("%d stand in line for one process", n)
+			}
+			for _, next := range waiting {
+				Pending(t, waiting...)
+				Release(t, held[0])
+				held = append(held[1:], Granted(t, next).Lease)
+				waiting = waiting[1:]
+			}
+			Release(t, held...)
+			empty(w)
+		})
+	}
+}
+
+// Pitfall 93: holders leave in another order than they came.
+func TestHoldersLeaveInAnyOrder(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 6, 3)
+			var held []*recipes.Lease
+			for i := range 3 {
+				held = append(held, Acquire(t, t.Context(), s[i]))
+			}
+			var waiting []<-chan Grant
+			for i := range 3 {
+				waiting = append(waiting, Acquiring(t.Context(), s[i+3]))
+				w.InLine(lockDir, i+1)
+			}
+			for i, leaves := range order {
+				Pending(t, waiting[i:]...)
+				Release(t, held[leaves])
+				held = append(held, Granted(t, waiting[i]).Lease)
+			}
+			Release(t, held[3:]...)
+			empty(w)
+		})
+	}
+}
+
+// A departure wakes the first in line, and that wakes the next: nobody else makes a
+// request.
+func TestAReleaseWakesOneWaiter(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		const waiters = 20
+		held := Acquire(t, t.Context(), newSemaphore(t, w.Connect("first"), 1))
+		var waiting []<-chan Grant
+		for i := range waiters {
+			waiting = append(waiting, Acquiring(t.Context(), newSemaphore(t, w.Connect(fmt.Sprint("client ", i)), 1)))
+			w.InLine(lockDir, i+1)
+		}
+		for i, next := range waiting {
+			w.ResetRequests()
+			Release(t, held)
+			held = Granted(t, next).Lease
+			synctest.Wait()
+			want := map[testutil.Op]int{
+				testutil.OpDelete: 1, testutil.OpMulti: 1,
+				// The head: one look. The next: the line, two looks, and the two watches.
+				testutil.OpGetData: 1 + 3, testutil.OpGetChildren2: 1 + 4,
+			}
+			if i == waiters-1 {
+				want[testutil.OpGetData], want[testutil.OpGetChildren2] = 1, 1
+			}
+			if got := w.Cost(); !maps.Equal(got, want) {
+				t.Errorf("requests of release %d: %v, want %v", i, got, want)
+			}
+		}
+		Release(t, held)
+		empty(w)
+	})
+}
+
+func TestTheCostOfAGrant(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 1, 5)[0]
+		Release(t, Acquire(t, t.Context(), s)) // makes the path
+		time.Sleep(time.Second)
+		for _, n := range []int{1, 3} {
+			w.ResetRequests()
+			Release(t, Acquire(t, t.Context(), s.Permits(n)))
+			time.Sleep(time.Second)
+			want := map[testutil.Op]int{
+				testutil.OpCreate: 1, testutil.OpGetChildren2: 2, testutil.OpGetData: 1, testutil.OpMulti: 1, testutil.OpDelete: n,
+			}
+			if got := w.Cost(); !maps.Equal(got, want) {
+				t.Errorf("requests for %d: %v, want %v", n, got, want)
+			}
+		}
+		w.Latency(50 * time.Millisecond)
+		start := time.Now()
+		l := Acquire(t, t.Context(), s.Permits(5))
+		if took := time.Since(start); took != 300*time.Millisecond {
+			t.Errorf("Acquire took %v, want three round trips", took)
+		}
+		start = time.Now()
+		Release(t, l)
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("Release of five took %v, want one round trip", took)
+		}
+		empty(w)
+	})
+}
+
+// Several at once, all or none: who wants many is not starved by who want few, and
+// two who want many do not wait for each other (pitfall 37).
+func TestPermitsAreTakenAllOrNone(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 3, 3)
+		one := Acquire(t, t.Context(), s[0])
+		three := Acquiring(t.Context(), s[1].Permits(3))
+		w.InLine(lockDir, 1)
+		two := Acquiring(t.Context(), s[2].Permits(2))
+		w.InLine(lockDir, 2)
+		Pending(t, three, two)
+		w.InLine(leases, 1) // nothing was taken in part
+		if n, err := s[0].Available(t.Context()); n != 2 || err != nil {
+			t.Errorf("available: %d, %v", n, err)
+		}
+		Release(t, one)
+		all := Granted(t, three).Lease
+		w.InLine(leases, 3)
+		Pending(t, two)
+		Release(t, all)
+		Release(t, Granted(t, two).Lease)
+		if n, err := s[0].Available(t.Context()); n != 3 || err != nil {
+			t.Errorf("available: %d, %v", n, err)
+		}
+		empty(w)
+	})
+}
+
+func TestItIsNotReentered(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 1, 2)[0]
+		outer := Acquire(t, t.Context(), s)
+		inner := Acquire(t, outer.Context(), s)
+		if inner.Path() == outer.Path() {
+			t.Error("re-entered")
+		}
+		_, err := s.TryAcquire(inner.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		third := Acquiring(context.WithoutCancel(inner.Context()), s)
+		Pending(t, third)
+		Release(t, inner)
+		Release(t, outer, Granted(t, third).Lease)
+		empty(w)
+	})
+}
+
+func TestParticipants(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 3, 3, semaphore.WithData([]byte("me")))
+		held := Acquire(t, t.Context(), s[0].Permits(2))
+		ctx, cancel := context.WithCancel(t.Context())
+		first := Acquiring(ctx, s[1].Permits(2))
+		w.InLine(lockDir, 1)
+		second := Acquiring(ctx, s[2])
+		w.InLine(lockDir, 2)
+		all, err := s[2].Participants(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range all {
+			got = append(got, fmt.Sprintf("%s %v %v", p.Data, p.Mode, p.Holder))
+			if p.Session == 0 || p.Since.IsZero() || !w.Exists(p.Path) {
+				t.Errorf("participant %+v", p)
+			}
+		}
+		if want := "me shared true, me shared true, me shared false, me shared false"; strings.Join(got, ", ") != want {
+			t.Errorf("participants %q, want %q", got, want)
+		}
+		cancel()
+		WantErr(t, (<-first).Err, context.Canceled)
+		WantErr(t, (<-second).Err, context.Canceled)
+		Release(t, held)
+		empty(w)
+	})
+}
+
+func TestTryAcquire(t *testing.T) {
+	try := func(t *testing.T, a recipes.Acquirer, want error) {
+		t.Helper()
+		l, err := a.TryAcquire(t.Context())
+		if !errors.Is(err, want) {
+			t.Errorf("TryAcquire: %v, want %v", err, want)
+		}
+		if err == nil {
+			Release(t, l)
+		}
+	}
+	t.Run("without room", func(t *testing.T) {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 2, 3)
+			try(t, s[0], nil)
+			held := Acquire(t, t.Context(), s[1].Permits(2))
+			try(t, s[0], nil)
+			w.ResetRequests()
+			try(t, s[0].Permits(2), recipes.ErrBusy)
+			if got := w.Cost(); got[testutil.OpCreate] != 0 || got[testutil.OpDelete] != 0 {
+				t.Errorf("it did not look before it joined: %v", got)
+			}
+			Release(t, held)
+			try(t, s[0].Permits(3), nil)
+			empty(w)
+		})
+	})
+	// The first in line wants more than there is: there is room for one, which would
+	// pass it.
+	for _, home := range []bool{true, false} {
+		t.Run(fmt.Sprint("behind one who waits itself, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 3)
+				if home {
+					s[1] = s[2]
+				}
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				try(t, s[2], recipes.ErrBusy)
+				Pending(t, waiting)
+				w.InLine(lockDir, 1)
+				Release(t, held)
+				Release(t, Granted(t, waiting).Lease)
+				try(t, s[2], nil)
+				empty(w)
+			})
+		})
+		t.Run(fmt.Sprint("at home, behind another, behind one who waits itself, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 3)
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				if home {
+					s[2] = s[1]
+				}
+				second := Acquiring(t.Context(), s[2])
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := s[2].TryAcquire(ctx)
+				WantErr(t, err, recipes.ErrBusy)
+				Pending(t, waiting, second)
+				Release(t, held)
+				Release(t, Granted(t, waiting).Lease, Granted(t, second).Lease)
+				empty(w)
+			})
+		})
+		// The first in line has room, and is about to take it.
+		t.Run(fmt.Sprint("behind one who is merely passing, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 4, 2)
+				if home {
+					s[2] = s[3]
+				}
+				Release(t, Acquire(t, t.Context(), s[0]))
+				pass := make(chan struct{})
+				hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+				first := Acquiring(t.Context(), s[1])
+				w.InLine(lockDir, 1)
+				passing := []<-chan Grant{first}
+				if home { // one of the same process waits in between
+					passing = append(passing, Acquiring(t.Context(), s[2]))
+					w.InLine(lockDir, 2)
+				}
+				tried := make(chan error, 1)
+				go func() {
+					l, err := s[3].TryAcquire(t.Context())
+					if err == nil {
+						Release(t, l)
+					}
+					tried <- err
+				}()
+				synctest.Wait()
+				if len(tried) > 0 || hits.Load() != 1 {
+					t.Fatalf("TryAcquire did not wait: %d, %v", hits.Load(), <-tried)
+				}
+				close(pass)
+				var held []*recipes.Lease
+				for _, g := range passing {
+					held = append(held, Granted(t, g).Lease)
+				}
+				if err := <-tried; home && !errors.Is(err, recipes.ErrBusy) || !home && err != nil {
+					t.Errorf("at home %v: TryAcquire: %v", home, err)
+				}
+				Release(t, held...)
+				empty(w)
+			})
+		})
+	}
+	// The one in front was passing, and then begins to wait.
+	t.Run("behind one who begins to wait", func(t *testing.T) {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 4, 4)
+			held := Acquire(t, t.Context(), s[0].Permits(2))
+			pass := make(chan struct{})
+			w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+			first := Acquiring(t.Context(), s[1])
+			w.InLine(lockDir, 1)
+			second := Acquiring(t.Context(), s[2].Permits(3)) // will have to wait
+			w.InLine(lockDir, 2)
+			tried := make(chan error, 1)
+			go func() {
+				_, err := s[3].TryAcquire(t.Context())
+				tried <- err
+			}()
+			w.InLine(lockDir, 3)
+			close(pass)
+			WantErr(t, <-tried, recipes.ErrBusy)
+			Pending(t, second)
+			one := Granted(t, first).Lease
+			Release(t, held)
+			Release(t, Granted(t, second).Lease, one)
+			empty(w)
+		})
+	})
+}
+
+func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		tests := []struct {
+			c    *framework.Client
+			path string
+			max  int
+			opt  semaphore.Option
+			text string
+		}{
+			{nil, path, 1, semaphore.WithRecordedLimit(), "no client"},
+			{c, "sem", 1, semaphore.WithRecordedLimit(), "sem"},
+			{c, "/", 1, semaphore.WithRecordedLimit(), `"/"`},
+			{c, path, 0, semaphore.WithRecordedLimit(), "0 permits"},
+			{c, path, -3, semaphore.WithRecordedLimit(), "-3 permits"},
+			{c, path, 1, semaphore.WithMaxHold(-time.Second), "-1s"},
+			{c, path, 1, semaphore.WithACL(), "ACL"},
+			{c, path, 1, semaphore.WithData(make([]byte, 1<<20)), "1048576 bytes"},
+		}
+		for _, test := range tests {
+			if _, err := semaphore.New(test.c, test.path, test.max, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+			}
+		}
+		_, err := newSemaphore(t, c, 2).Permits(0).Acquire(t.Context())
+		WantErr(t, err, semaphore.ErrLimit)
+	})
+}
