@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -24,8 +21,10 @@ func newDemo() *cobra.Command {
 		Short: "A tour on an embedded ensemble, faults included, that checks itself",
 		Long: `Starts an ensemble of three members inside this process, lets four clients contend for one mutex with
 work to do inside, stops the leader, cuts the holder off from the ensemble until its session has expired, and tells
-what happens. In the end it checks that there were never two holders, that fencing tokens only grew, that no work was
-lost, and that nothing is left in the ensemble. It exits with 1 if any of that does not hold.`,
+what happens. Short scenes follow with the read/write lock, the semaphore and the election. In the end it checks that
+there were never two holders, no writer beside anybody, never more permits out than there are, and never two leaders; that
+fencing tokens only grew, that nobody was passed, that no work was lost, and that nothing is left in the ensemble. It exits
+with 1 if any of that does not hold.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return catchSignals().endWhile(func(ctx context.Context) error {
@@ -39,14 +38,9 @@ lost, and that nothing is left in the ensemble. It exits with 1 if any of that d
 }
 
 const (
-	demoPath    = "/demo/ledger"
-	demoRounds  = 3 // of each client
+	demoRoot    = "/demo"
 	demoSession = 2 * time.Second
 	demoWork    = 120 * time.Millisecond
-
-	// The grants in which something goes wrong.
-	leaderStops = 3
-	holderIsCut = 7
 )
 
 var demoClients = []string{"anna", "ben", "carl", "dora"}
@@ -59,7 +53,10 @@ type demo struct {
 	chores   sync.WaitGroup // what goes on beside the clients
 
 	mu      sync.Mutex // guards what follows, and the output
-	tenures []tenure
+	tenures []tenure   // of the mutex
+	stays   []stay     // under the read/write lock
+	shares  []stay     // of the semaphore
+	terms   []tenure   // of the election
 	faults  []error
 }
 
@@ -76,160 +73,62 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	d.say("ensemble", "3 members serve, member %d leads; sessions last %v", d.ensemble.Leader(), demoSession)
 
-	var clients sync.WaitGroup
-	for _, name := range demoClients {
-		clients.Go(func() {
-			if err := d.client(ctx, name); err != nil {
-				d.fault(fmt.Errorf("%s: %w", name, err))
-			}
-		})
-		// One after the other, so that the order in line is told by who came first, and not by luck.
-		if err := d.until(ctx, func() bool { return d.inLine(name) }); err != nil {
-			break // the clients say why
+	for _, scene := range []func(context.Context) error{d.mutex, d.readersAndWriters, d.semaphore, d.election} {
+		if err := scene(ctx); err != nil {
+			d.fault(err)
+		}
+		if d.wrong() {
+			break
 		}
 	}
-	clients.Wait()
 	d.chores.Wait()
 	return d.check(ctx)
 }
 
-// client works in rounds until all of its work is done, whatever happens meanwhile.
-func (d *demo) client(ctx context.Context, name string) error {
-	network := d.ensemble.Client(name)
-	c, err := framework.New(d.ensemble.Servers(), framework.WithDialer(network.Dial), framework.WithSessionTimeout(demoSession))
+// join connects a client for a scene.
+func (d *demo) join(name string) (*framework.Client, error) {
+	c, err := framework.New(d.ensemble.Servers(), framework.WithDialer(d.ensemble.Client(name).Dial), framework.WithSessionTimeout(demoSession))
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			d.fault(fmt.Errorf("%s: close: %w", name, err))
-		}
-	}()
-	defer c.Listen(func(change framework.StateChange) { d.tell(name, change) })()
-	mutex, err := locks.NewMutex(c, demoPath, locks.WithData([]byte(name)))
-	if err != nil {
-		return err
-	}
-	for round := 1; round <= demoRounds; {
-		d.say(name, "waits in line")
-		lease, err := mutex.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		n := d.grant(ctx, name, lease, mutex)
-		lost := d.work(ctx, n, c, network, lease)
-		if lost == nil {
-			d.say(name, "gives it up")
-		}
-		d.end(n, lost == nil)
-		switch err := lease.Release(ctx); {
-		case lost != nil && !errors.Is(err, recipes.ErrNotHeld):
-			return fmt.Errorf("a lost lease was released as if it were held: %v", err) //nolint:errorlint // it is none
-		case lost == nil && err != nil && !errors.Is(err, recipes.ErrNotHeld): // what was posted was posted while it was held
-			return err
-		case lost != nil && n == holderIsCut:
-			if err := d.aftermath(ctx, name, n, network, lease); err != nil {
-				return err
-			}
-		case lost == nil:
-			round++
-		}
-	}
-	d.say(name, "has done its work and goes")
-	return nil
+	c.Listen(func(change framework.StateChange) { d.tell(name, change) })
+	return c, nil
 }
 
-// work posts to the ledger. It returns why it stopped where the lease was lost; nothing was posted then.
-func (d *demo) work(ctx context.Context, n int, c *framework.Client, network *testutil.ClientNet, lease *recipes.Lease) error {
-	balance := d.ledger.read()
-	switch n {
-	case leaderStops:
-		another := make(chan struct{})
-		d.chores.Go(func() { d.replaceLeader(ctx, another) })
-		select {
-		case <-another:
-		case <-lease.Context().Done():
-		}
-		// The session lives through it, and with it the lease; the work waits only so that the timeline shows it.
-		_ = c.WaitConnected(lease.Context())
-	case holderIsCut:
-		d.say("network", "the holder is cut off from every member")
-		network.Cut()
-		<-lease.Lost() // nothing else would end it; work that is done in steps would look at lease.Context()
+// leave disconnects it.
+func (d *demo) leave(name string, c *framework.Client) {
+	if err := c.Close(); err != nil {
+		d.fault(fmt.Errorf("%s: close: %w", name, err))
 	}
-	select {
-	case <-time.After(demoWork):
-	case <-lease.Context().Done():
-		d.say(d.tenure(n).client, "LOST it and stops working: %v", lease.Err())
-		return lease.Err()
-	}
-	if err := d.ledger.write(balance+1, lease.Token()); err != nil {
-		d.fault(fmt.Errorf("the holder's write was refused: %w", err))
-	}
-	return nil
-}
-
-// replaceLeader stops the leading member, and starts it again once another leads.
-func (d *demo) replaceLeader(ctx context.Context, another chan<- struct{}) {
-	old := d.ensemble.Leader()
-	d.say("ensemble", "the leader, member %d, is stopped", old)
-	err := d.ensemble.Stop(old)
-	if err == nil {
-		err = d.until(ctx, func() bool { l := d.ensemble.Leader(); return l >= 0 && l != old })
-	}
-	if err == nil {
-		d.say("ensemble", "member %d leads", d.ensemble.Leader())
-	}
-	close(another)
-	if err == nil {
-		err = d.ensemble.Restart(old)
-	}
-	if err == nil {
-		err = d.ensemble.WaitServing(ctx)
-	}
-	if err != nil {
-		d.fault(fmt.Errorf("the leader's replacement: %w", err))
-		return
-	}
-	d.say("ensemble", "member %d is back", old)
-}
-
-// aftermath follows a lost tenure: once another holds, the one who lost it tries to write all the same, as a program does that
-// was asleep and has not heard of its loss.
-func (d *demo) aftermath(ctx context.Context, name string, n int, network *testutil.ClientNet, lease *recipes.Lease) error {
-	if err := d.until(ctx, func() bool { return d.grants() > n+1 }); err != nil { // one of them has posted since
-		return err
-	}
-	err := d.ledger.write(0, lease.Token())
-	if !errors.Is(err, errFenced) {
-		return fmt.Errorf("a write with the token of a lost lease got through (%v)", err) //nolint:errorlint // it is none
-	}
-	d.say(name, "writes with its old token: %v", err)
-	network.Heal()
-	d.say("network", "%s can reach the ensemble again", name)
-	return nil
 }
 
 // check is the end of the tour: what must be true of all that happened, and of what is left.
 func (d *demo) check(ctx context.Context) error {
 	d.mu.Lock()
-	faults := append(slices.Clone(d.faults), audit(d.tenures, d.ledger.read())...)
-	grants := len(d.tenures)
+	faults := slices.Clone(d.faults)
+	if len(faults) == 0 { // otherwise not all has happened that should
+		faults = slices.Concat(audit(d.tenures, d.ledger.read()), auditSides(d.stays), auditShares(d.shares, demoPermits), auditTerms(d.terms, demoTerms))
+	}
+	grants, stays, shares, terms := len(d.tenures), len(d.stays), len(d.shares), len(d.terms)
 	d.mu.Unlock()
 	if len(faults) == 0 {
 		// The directories are containers: the ensemble removes them once they are empty.
-		_ = d.until(ctx, func() bool { return len(d.ensemble.Sessions()) == 0 && !d.ensemble.Exists("/demo") })
+		_ = d.until(ctx, func() bool { return len(d.ensemble.Sessions()) == 0 && !d.ensemble.Exists(demoRoot) })
 		if sessions := d.ensemble.Sessions(); len(sessions) > 0 {
 			faults = append(faults, fmt.Errorf("%d sessions are left", len(sessions)))
 		}
-		if d.ensemble.Exists("/demo") {
+		if d.ensemble.Exists(demoRoot) {
 			faults = append(faults, fmt.Errorf("the tree is not empty:\n%s", d.ensemble.Tree()))
 		}
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("the demo FAILED:\n%w", errors.Join(faults...))
 	}
-	d.say("check", "%d grants, never two holders, tokens strictly increasing, no posting lost, nothing left behind: ok", grants)
+	d.say("check", "mutex: %d grants, never two holders, tokens strictly increasing, no posting lost: ok", grants)
+	d.say("check", "read/write lock: %d grants, readers together, no writer beside anybody, nobody passed: ok", stays)
+	d.say("check", "semaphore: %d grants, all %d permits out at times and never more: ok", shares, demoPermits)
+	d.say("check", "election: %d terms, never two leaders, in the order of the line, tokens strictly increasing: ok", terms)
+	d.say("check", "nothing left behind: ok")
 	return nil
 }
 
@@ -248,74 +147,34 @@ func (d *demo) tell(name string, change framework.StateChange) {
 	}
 }
 
-// grant records a grant and returns its number, from 1.
-func (d *demo) grant(ctx context.Context, name string, lease *recipes.Lease, mutex *locks.Mutex) int {
-	d.mu.Lock()
-	d.tenures = append(d.tenures, tenure{client: name, token: lease.Token(), from: time.Now()})
-	n := len(d.tenures)
-	d.mu.Unlock()
-	behind := "nobody waits"
-	if others, err := mutex.Participants(ctx); err == nil {
-		var names []string
-		for _, p := range others {
-			if !p.Holder {
-				names = append(names, string(p.Data))
-			}
-		}
-		if len(names) > 0 {
-			behind = "behind it: " + strings.Join(names, ", ")
-		}
-	}
-	d.say(name, "HOLDS it, token %v; %s", lease.Token(), behind)
-	return n
-}
-
-func (d *demo) end(n int, posted bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.tenures[n-1].to, d.tenures[n-1].posted = time.Now(), posted
-}
-
-func (d *demo) tenure(n int) tenure {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.tenures[n-1]
-}
-
-func (d *demo) grants() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.tenures)
-}
-
 func (d *demo) fault(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.faults = append(d.faults, err)
 }
 
-// inLine reports whether a client has come so far, by the ensemble's own knowledge, or whether something is wrong anyway.
-func (d *demo) inLine(name string) bool {
+func (d *demo) wrong() bool {
 	d.mu.Lock()
-	had := slices.ContainsFunc(d.tenures, func(t tenure) bool { return t.client == name })
-	wrong := len(d.faults) > 0
-	d.mu.Unlock()
-	if had || wrong {
-		return true
-	}
-	for _, child := range d.ensemble.Children(demoPath) {
-		if data, ok := d.ensemble.Data(demoPath + "/" + child); ok && string(data) == name {
-			return true
-		}
-	}
-	return false
+	defer d.mu.Unlock()
+	return len(d.faults) > 0
 }
 
-// until waits for something that the ensemble shows and nobody announces.
+// stands reports whether a client stands in a directory, by the ensemble's own knowledge.
+func (d *demo) stands(name, dir string) bool {
+	return slices.ContainsFunc(d.ensemble.Children(dir), func(child string) bool {
+		data, ok := d.ensemble.Data(dir + "/" + child)
+		return ok && string(data) == name
+	})
+}
+
+// until waits for something that the ensemble shows and nobody announces, as long as nothing is wrong.
 func (d *demo) until(ctx context.Context, condition func() bool) error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for !condition() {
+		if d.wrong() {
+			return errors.New("what should have come next did not")
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -48,6 +48,27 @@ func TestExitCodes(t *testing.T) {
 		{"no ensemble", nobody.args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
 		{"no ensemble to inspect", nobody.args("inspect", "--connect-timeout", "200ms", "/free"), 113, "127.0.0.1:1"},
 
+		{"one term whose command succeeds", e.args("elect", "--once", "/office", "--", "true"), 0, ""},
+		{"one term whose command fails", e.args("elect", "--once", "--layout", "selector", "/office/too", "--", "sh", "-c", "exit 7"), 7, ""},
+		{"a term whose command is none", e.args("elect", "/office/for/none", "--", broken), 126, broken},
+		{"a candidate whose command is not found", nobody.args("elect", "/office", "--", "no-such-command"), 127, "no-such-command"},
+		{"an election where others stand in line", e.args("elect", "--once", "/held", "--", "true"), 1, "/held"},
+		{"no ensemble to elect", nobody.args("elect", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
+		{"a layout that there is none", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch or selector"},
+		{"no longest term", e.args("elect", "--max-term", "0s", "/office", "--", "true"), 2, "--max-term"},
+		{"an election without a command", e.args("elect", "/office"), 2, "PATH -- CMD"},
+
+		{"a reader", e.args("read", "/rw", "--", "sh", "-c", "exit 7"), 7, ""},
+		{"a writer", e.args("write", "/rw/too", "--", "sh", "-c", "exit 8"), 8, ""},
+		{"a reader of another layout", e.args("read", "/held", "--", "true"), 1, "/held"},
+		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain or curator"},
+
+		{"a permit", e.args("semaphore", "--max", "2", "/permits", "--", "sh", "-c", "exit 9"), 9, ""},
+		{"no limit", e.args("semaphore", "/permits", "--", "true"), 2, "--max"},
+		{"a limit that is none", e.args("semaphore", "--max", "0", "/permits", "--", "true"), 2, "--max 0"},
+		{"more permits than there are", e.args("semaphore", "--max", "2", "--permits", "3", "/permits", "--", "true"), 2, "1 to 2"},
+		{"no permits", e.args("semaphore", "--max", "2", "--permits", "0", "/permits", "--", "true"), 2, "1 to 2"},
+
 		{"no path", e.args("lock"), 2, "PATH"},
 		{"no command", e.args("lock", "/free"), 2, "PATH -- CMD"},
 		{"no command behind the dashes", e.args("lock", "/free", "--"), 2, "no command"},

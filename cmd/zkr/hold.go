@@ -9,18 +9,15 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// holder runs a command while it holds what a recipe grants: what the verbs that do so have in common.
+// holder runs a command while it holds a lease: what the verbs that do so have in common.
 type holder struct {
 	to    *ensemble
-	wait  time.Duration
-	try   bool
 	grace time.Duration
 
 	graceSet bool
@@ -29,23 +26,29 @@ type holder struct {
 	program  string // of the command, found
 }
 
-const holderHelp = `CMD gets stdin, and in its environment ZKR_PATH and ZKR_TOKEN, the fencing token: tokens grow from one
-holder to the next, as text too, so that a resource can refuse whoever comes with less than it has seen.
+// What the verbs' help has in common, piece by piece: what a token is good for is the recipe's business.
+const (
+	commandHelp = `CMD gets stdin, and in its environment ZKR_PATH and ZKR_TOKEN, `
+
+	orderedTokens = `the fencing token: tokens grow from one
+holder to the next, as text too, so that a resource can refuse whoever comes with less than it has seen.`
+
+	lossHelp = `
 Signals that reach zkr are passed on to CMD's process group. What CMD leaves behind in the background
 when it ends is not waited for.
 
 When the lease is lost while CMD runs, because the ensemble could not be reached for most of the session
 time-out or because somebody removed the znode, CMD's process group gets SIGTERM, and SIGKILL as soon as
-another holder could be granted: --grace is the time in between. zkr exits with 112 then.`
+another holder could be granted: --grace is the time in between.`
+
+	lossExit = ` zkr exits with 112 then.`
+)
 
 // defaultGrace holds in the default session time-out; a shorter session gets a fifth of its own.
 const defaultGrace = 2 * time.Second
 
 func (h *holder) addFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.DurationVar(&h.wait, "wait", 0, "how long to wait in line at most (default: without end)")
-	flags.BoolVar(&h.try, "try", false, "do not wait: 111 at once if it is not free")
-	flags.DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session time-out")
+	cmd.Flags().DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session time-out")
 }
 
 // parse checks everything that can be checked before anything is done: a command that does not exist should not stand in line.
@@ -62,11 +65,6 @@ func (h *holder) parse(cmd *cobra.Command, args []string) error {
 	h.path, h.command = args[0], args[1:]
 	if err := framework.ValidatePath(h.path); err != nil {
 		return usage("%w", err)
-	}
-	if waits := cmd.Flags().Changed("wait"); waits && h.try {
-		return usage("--wait and --try exclude each other")
-	} else if waits && h.wait <= 0 {
-		return usage("--wait %v: must be more than 0; --try does not wait", h.wait)
 	}
 	if h.to.sessionTimeout <= 0 {
 		return usage("--session-timeout %v: must be more than 0", h.to.sessionTimeout)
@@ -97,42 +95,26 @@ func cannotRun(err error) error {
 	return &exit{exitCannotRun, err}
 }
 
-// run waits until the acquirer that make makes grants, and runs the command.
-func (h *holder) run(make func(c *framework.Client, path string, data []byte) (recipes.Acquirer, error)) error {
-	signals := catchSignals()
-	var client *framework.Client
-	var lease *recipes.Lease
-	err := signals.endWhile(func(ctx context.Context) (err error) {
-		if client, err = h.to.connect(ctx, framework.WithStopMargin(h.grace)); err != nil {
-			return err
-		}
-		if h.graceSet { // the server may have granted less than was asked for
-			session, err := client.AwaitSession(ctx)
-			if err != nil {
-				return notAcquired(err)
-			}
-			if timeout := session.Timeout(); h.grace > timeout/3 {
-				return h.graceError(timeout)
-			}
-		}
-		acquirer, err := make(client, h.path, h.identity())
-		if err != nil {
-			return usage("%w", err)
-		}
-		lease, err = h.acquire(ctx, acquirer)
-		return notAcquired(err)
-	})
-	if client != nil {
-		defer client.Close() // bounded; whatever it could not do, the end of the session does
+// connect returns a client that is connected, and whose leases leave the grace when they are lost.
+func (h *holder) connect(ctx context.Context) (*framework.Client, error) {
+	client, err := h.to.connect(ctx, framework.WithStopMargin(h.grace))
+	if err != nil || !h.graceSet {
+		return client, err
 	}
+	session, err := client.AwaitSession(ctx)
 	if err != nil {
-		if lease != nil { // granted, but a signal came first
-			err = errors.Join(err, release(lease))
-		}
-		return err
+		client.Close() // nothing was done yet: its error would tell nobody anything
+		return nil, notAcquired(err)
 	}
-	return h.work(lease, signals)
+	if timeout := session.Timeout(); h.grace > timeout/3 { // the server has granted less than was asked for
+		client.Close()
+		return nil, h.graceError(timeout)
+	}
+	return client, nil
 }
+
+// name is the command's, for messages.
+func (h *holder) name() string { return filepath.Base(h.command[0]) }
 
 // identity is what others see of us in the znode's data.
 func (h *holder) identity() []byte {
@@ -140,53 +122,21 @@ func (h *holder) identity() []byte {
 	if err != nil {
 		host = "unknown"
 	}
-	return fmt.Appendf(nil, "%s pid %d: %s", host, os.Getpid(), filepath.Base(h.command[0]))
+	return fmt.Appendf(nil, "%s pid %d: %s", host, os.Getpid(), h.name())
 }
 
-func (h *holder) acquire(ctx context.Context, a recipes.Acquirer) (*recipes.Lease, error) {
-	if h.try {
-		return a.TryAcquire(ctx)
-	}
-	if h.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, h.wait, fmt.Errorf("not granted within %v", h.wait))
-		defer cancel()
-	}
-	return a.Acquire(ctx)
-}
-
-// notAcquired gives the error of an acquisition its exit code.
-func notAcquired(err error) error {
-	var end *exit
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &end): // a signal
-		return end
-	case errors.Is(err, recipes.ErrBusy), errors.Is(err, context.DeadlineExceeded):
-		return &exit{exitNotAcquired, err}
-	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrConnectionClosed):
-		return &exit{exitNoEnsemble, err}
-	default:
-		return failed(err)
-	}
-}
-
-// work runs the command under the lease.
-func (h *holder) work(lease *recipes.Lease, signals *signals) error {
+// work runs the command under the lease, which it leaves as it is. over asks the command to end while the lease is still
+// held. The error is an exit: the command's, or that of what prevented it or took the lease away.
+func (h *holder) work(lease *recipes.Lease, over <-chan struct{}, signals *signals) error {
 	env := append(os.Environ(), "ZKR_PATH="+h.path, "ZKR_TOKEN="+lease.Token().String())
 	job, err := startJob(h.program, h.command, env)
 	if err != nil {
-		return errors.Join(cannotRun(err), release(lease))
+		return cannotRun(err)
 	}
-	h.guard(lease, job, signals)
+	h.guard(lease, job, over, signals)
+	signals.last = signals.last || job.interrupted()
 	if err := lease.Err(); err != nil {
 		return h.lost(err)
-	}
-	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
-		return h.lost(err)
-	} else if err != nil {
-		fmt.Fprintf(os.Stderr, "zkr: %v (it goes with the session)\n", err)
 	}
 	if job.code != 0 {
 		return &exit{code: job.code}
@@ -194,8 +144,21 @@ func (h *holder) work(lease *recipes.Lease, signals *signals) error {
 	return nil
 }
 
+// giveUp releases the lease after its work. It returns what the work came to, and the loss of the lease if that shows only now.
+func (h *holder) giveUp(lease *recipes.Lease, outcome error) error {
+	if lease.Err() != nil { // the work has heard of that
+		return outcome
+	}
+	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
+		return h.lost(err)
+	} else if err != nil {
+		fmt.Fprintf(os.Stderr, "zkr: %v (it goes with the session)\n", err)
+	}
+	return outcome
+}
+
 // guard returns when the job has ended, by itself or because it had to.
-func (h *holder) guard(lease *recipes.Lease, job *job, signals *signals) {
+func (h *holder) guard(lease *recipes.Lease, job *job, over <-chan struct{}, signals *signals) {
 	lost := lease.Lost()
 	var kill <-chan time.Time
 	for {
@@ -206,14 +169,20 @@ func (h *holder) guard(lease *recipes.Lease, job *job, signals *signals) {
 			}
 			return
 		case sig := <-signals.arrived:
+			signals.last = signals.last || asksToEnd(sig)
 			job.signal(sig)
+		case <-over:
+			over = nil
+			if lease.Err() == nil { // otherwise it is over because it was lost
+				job.terminate() // and nothing more: it holds for as long as that takes
+			}
 		case <-lost:
 			lost = nil
 			// Another may be granted at the deadline. Where it was not the clock that ended the lease, that may be soon
 			// or have been already, whatever the deadline was: then the grace is all there is.
 			left := min(time.Until(lease.Deadline()), h.grace)
 			fmt.Fprintf(os.Stderr, "zkr: %s: lost (%v): %s gets SIGTERM now, SIGKILL in %v\n",
-				h.path, lease.Err(), filepath.Base(h.command[0]), max(left, 0).Round(time.Millisecond))
+				h.path, lease.Err(), h.name(), max(left, 0).Round(time.Millisecond))
 			job.terminate()
 			kill = time.After(left)
 		case <-kill:
@@ -223,7 +192,7 @@ func (h *holder) guard(lease *recipes.Lease, job *job, signals *signals) {
 }
 
 func (h *holder) lost(why error) error {
-	return &exit{exitLost, fmt.Errorf("%s: lost while %s ran: %w", h.path, filepath.Base(h.command[0]), why)}
+	return &exit{exitLost, fmt.Errorf("%s: lost while %s ran: %w", h.path, h.name(), why)}
 }
 
 // release gives the lease up. The znode that cannot be removed in time is removed by the client's close, or goes with the

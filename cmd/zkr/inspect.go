@@ -25,7 +25,7 @@ func newInspect(to *ensemble) *cobra.Command {
 		Use:                   "inspect [flags] PATH",
 		Short:                 "Show which recipe uses PATH, who holds and who waits",
 		Long: `Shows what stands at PATH: the recipe, recognised by the names of its znodes, whoever uses it (we, Curator,
-Kazoo, go-zookeeper); its holders, and those who wait, in the order in which they will get it; for each
+Kazoo, go-zookeeper), where two stand in the same kind of line by both names; its holders, and those who wait, in the order in which they will get it; for each
 the mode, the session, the age, the owner's data and the znode.
 
 --json prints one object a line. --watch goes on and prints again at each change, until it is interrupted.`,
@@ -72,29 +72,42 @@ func failedIf(err error) error {
 	return failed(err)
 }
 
-// follow shows a snapshot now and after each change, until ctx ends. A change is one of those who stand in line; one of their
-// data shows with the next.
+// follow shows a snapshot now and after each change, until ctx ends. A change is one of those who stand in line, or of the
+// limit; one of their data shows with the next.
 func follow(ctx context.Context, c *framework.Client, at string, show func(snapshot) error) error {
 	changed := make(chan struct{}, 1)
-	ended := make(chan error, 3)
-	// A semaphore stands in two directories below. To watch them wherever there are none costs two watches and no more.
-	for _, dir := range []string{at, path.Join(at, queueDir), path.Join(at, leaseDir)} {
-		updates, err := c.WatchChildren(ctx, dir)
+	ended := make(chan error, 5)
+	tell := func(err error) {
+		if err != nil {
+			ended <- err // each watch has one error at most
+		}
+		select {
+		case changed <- struct{}{}:
+		default: // one that was not looked at yet stands for this one, too
+		}
+	}
+	// A semaphore stands in two directories below, Kazoo's in one beside. To watch them wherever there are none costs as many
+	// watches and no more.
+	for _, dir := range []string{at, path.Join(at, queueDir), path.Join(at, leaseDir), at + kazooQueue} {
+		lists, err := c.WatchChildren(ctx, dir)
 		if err != nil {
 			return err
 		}
-		go func() { // ends with ctx, which closes updates
-			for update := range updates {
-				if update.Err != nil {
-					ended <- update.Err
-				}
-				select {
-				case changed <- struct{}{}:
-				default: // one that was not looked at yet stands for this one, too
-				}
+		go func() { // ends with ctx, which closes lists
+			for list := range lists {
+				tell(list.Err)
 			}
 		}()
 	}
+	limits, err := c.WatchData(ctx, at)
+	if err != nil {
+		return err
+	}
+	go func() { // the same
+		for limit := range limits {
+			tell(limit.Err)
+		}
+	}()
 	var last snapshot
 	for first := true; ; first = false {
 		select {
@@ -121,7 +134,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(snaps
 // same reports whether two snapshots show the same line.
 func (s snapshot) same(t snapshot) bool {
 	alike := func(a, b contender) bool { return a.Path == b.Path && a.Holds == b.Holds && a.Data == b.Data }
-	return s.Recipe == t.Recipe && slices.Equal(s.Others, t.Others) &&
+	return s.Recipe == t.Recipe && s.MaxLeases == t.MaxLeases && s.Conflict == t.Conflict && slices.Equal(s.Others, t.Others) &&
 		slices.EqualFunc(s.Holders, t.Holders, alike) && slices.EqualFunc(s.Waiting, t.Waiting, alike)
 }
 
@@ -134,8 +147,12 @@ func printText(w io.Writer, s snapshot) error {
 	row := func(place string, c contender) {
 		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.age(), readable(c.Data), c.name)
 	}
+	holds := "holds"
+	if s.leads {
+		holds = "leads"
+	}
 	for _, c := range s.Holders {
-		row("holds", c)
+		row(holds, c)
 	}
 	for i, c := range s.Waiting {
 		row(fmt.Sprintf("waits, %d.", i+1), c)
@@ -155,13 +172,18 @@ func (s snapshot) headline() string {
 		return "nothing is here (the directories of free locks vanish after a while)"
 	}
 	if s.Recipe == "" && len(s.Others) == 0 {
+		if s.MaxLeases > 0 {
+			return fmt.Sprintf("free, nobody waits; %d leases if it is a semaphore", s.MaxLeases)
+		}
 		return "free, nobody waits"
 	}
 	if s.Recipe == "" {
 		return "no recipe's znodes"
 	}
 	state := "free"
-	if len(s.Holders) == 1 {
+	if len(s.Holders) == 1 && s.leads {
+		state = "led"
+	} else if len(s.Holders) == 1 {
 		state = "held"
 	} else if len(s.Holders) > 1 {
 		state = fmt.Sprintf("%d hold", len(s.Holders))

@@ -24,6 +24,7 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 		name     string
 		data     string
 		children []string
+		beside   []string // what follows the path
 		headline string
 		holds    []string
 		waits    []string
@@ -31,12 +32,12 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 		{name: "nobody", headline: "free, nobody waits"},
 		{
 			name: "mutex", children: []string{someID + "lock-0000000002", someID + "lock-0000000001"},
-			headline: "mutex, held, 1 waiting",
+			headline: "mutex or election (selector), held, 1 waiting",
 			holds:    []string{someID + "lock-0000000001"}, waits: []string{someID + "lock-0000000002"},
 		},
 		{
 			name: "mutex at the wrap", children: []string{someID + "lock--2147483648", someID + "lock-2147483647"},
-			headline: "mutex, held, 1 waiting",
+			headline: "mutex or election (selector), held, 1 waiting",
 			holds:    []string{someID + "lock-2147483647"}, waits: []string{someID + "lock--2147483648"},
 		},
 		{
@@ -53,11 +54,11 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 		},
 		{
 			name: "latch", children: []string{someID + "latch-0000000000"},
-			headline: "leader latch (Curator), held, 0 waiting", holds: []string{someID + "latch-0000000000"},
+			headline: "election (latch), led, 0 waiting", holds: []string{someID + "latch-0000000000"},
 		},
 		{
 			name: "Kazoo's lock", children: []string{kazooID + "__lock__0000000000"},
-			headline: "lock (Kazoo), held, 0 waiting", holds: []string{kazooID + "__lock__0000000000"},
+			headline: "lock or election (Kazoo), held, 0 waiting", holds: []string{kazooID + "__lock__0000000000"},
 		},
 		{
 			name: "Kazoo's read/write lock", children: []string{kazooID + "__lock__0000000001", kazooID + "__rlock__0000000000"},
@@ -75,8 +76,45 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 			waits:    []string{someID + "lock-0000000008", someID + "lock-0000000009"},
 		},
 		{
+			name: "semaphore that lowered its limit", data: "1",
+			children: []string{
+				"limit", "locks", "leases", "leases/" + someID + "lease-0000000001", "leases/" + someID + "lease-0000000002",
+				"locks/" + someID + "lock-0000000005",
+			},
+			headline: "semaphore, 2 of 1 leases held, 1 waiting",
+			holds:    []string{someID + "lease-0000000001", someID + "lease-0000000002"},
+			waits:    []string{someID + "lock-0000000005"},
+		},
+		{
+			name: "semaphore of unknown limit", children: []string{"locks", "leases"},
+			headline: "semaphore, free, 0 waiting",
+		},
+		{
+			name: "semaphore that nobody uses", data: "3", children: []string{"limit"},
+			headline: "free, nobody waits; 3 leases if it is a semaphore",
+		},
+		{
+			name: "Kazoo's semaphore", data: "2", children: []string{kazooID, "2f1b6a5e9c0d4e4f8a390f4f6f2c1d76"},
+			beside:   []string{"-__lock__", "-__lock__/" + kazooID + "__lock__0000000004", "-__lock__/" + kazooID + "__lock__0000000003"},
+			headline: "semaphore (Kazoo), 2 of 2 leases held, 2 waiting",
+			holds:    []string{kazooID, "2f1b6a5e9c0d4e4f8a390f4f6f2c1d76"},
+			waits:    []string{kazooID + "__lock__0000000003", kazooID + "__lock__0000000004"},
+		},
+		{
+			name:     "an election of several",
+			children: []string{someID + "latch-0000000005", someID + "latch-0000000003"},
+			headline: "election (latch), led, 1 waiting",
+			holds:    []string{someID + "latch-0000000003"}, waits: []string{someID + "latch-0000000005"},
+		},
+		{
+			name:     "a read that came out of a write is left",
+			children: []string{someID + "a-R-0000000003", someID + "b-W-0000000004", someID + "b-R-0000000005"},
+			headline: "read/write lock, held, 2 waiting",
+			holds:    []string{someID + "a-R-0000000003"}, waits: []string{someID + "b-W-0000000004", someID + "b-R-0000000005"},
+		},
+		{
 			name: "a conflict", children: []string{someID + "lock-0000000001", someID + "latch-0000000002"},
-			headline: "mutex, held, 1 waiting; CONFLICT: ",
+			headline: "mutex or election (selector), held, 1 waiting; CONFLICT: ",
 			holds:    []string{someID + "lock-0000000001"}, waits: []string{someID + "latch-0000000002"},
 		},
 		{name: "foreign", children: []string{"config"}, headline: "no recipe's znodes"},
@@ -93,6 +131,11 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 					data, flags = "owner of "+path.Base(znode), zk.FlagEphemeral
 				}
 				if _, err := client.Create(t.Context(), path.Join(at, znode), []byte(data), flags); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, znode := range test.beside {
+				if _, err := client.Create(t.Context(), at+znode, nil, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -207,6 +250,11 @@ func TestInspectWatch(t *testing.T) {
 	create("/watched/locks", 0)
 	create("/watched/leases/"+someID+"lease-0000000002", zk.FlagEphemeral)
 	see(1, 0)
+	if _, err := client.Set(t.Context(), "/watched", []byte("7"), -1); err != nil {
+		t.Fatal(err)
+	}
+	for s := <-shown; s.MaxLeases != 7; s = <-shown {
+	}
 	stop()
 	if err := <-ended; err == nil {
 		t.Error("it ended by itself")

@@ -20,6 +20,16 @@ var passedOn = []os.Signal{
 // harmless reports whether a signal does nothing to a process that does not ask for it.
 func harmless(sig syscall.Signal) bool { return sig == syscall.SIGWINCH }
 
+// asksToEnd reports whether a signal is for all of a program, and not for it to go on with.
+func asksToEnd(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+		return true
+	default:
+		return false
+	}
+}
+
 // job is a command in a process group of its own.
 type job struct {
 	group    int  // its id, which is the command's process id too
@@ -121,6 +131,12 @@ func (j *job) takeTerminal() {
 	if j.terminal {
 		setTerminalGroup(syscall.Getpgrp())
 	}
+}
+
+// interrupted reports, once the job has ended, whether it was Control-C at the terminal that ended it. While the terminal is
+// the job's we do not hear of that ourselves.
+func (j *job) interrupted() bool {
+	return j.terminal && (j.code == exitSignal+int(syscall.SIGINT) || j.code == exitSignal+int(syscall.SIGQUIT))
 }
 
 // terminalGroup returns the foreground group of the terminal that stdin is, or -1 if it is none.

@@ -10,6 +10,9 @@ var passedOn = []os.Signal{os.Interrupt}
 
 func harmless(syscall.Signal) bool { return false }
 
+// asksToEnd: Control-C, the only one there is, is meant for all.
+func asksToEnd(os.Signal) bool { return true }
+
 // job is a command in a process group of its own.
 type job struct {
 	process *os.Process
@@ -46,3 +49,6 @@ func (j *job) terminate() { j.signal(nil) }
 
 // kill ends the command, and not what it started: Windows has no signal to a group.
 func (j *job) kill() { _ = j.process.Kill() }
+
+// interrupted: Control-C reaches us, and the job only through us.
+func (j *job) interrupted() bool { return false }

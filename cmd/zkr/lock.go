@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -9,7 +11,7 @@ import (
 )
 
 func newLock(to *ensemble) *cobra.Command {
-	h := holder{to: to}
+	t := turn{holder: holder{to: to}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "lock [flags] PATH -- CMD [ARG]...",
@@ -17,17 +19,17 @@ func newLock(to *ensemble) *cobra.Command {
 		Long: `Waits in line for the mutex at PATH, first come first served, runs CMD, and gives the mutex up.
 A Java service that uses Curator's InterProcessMutex on the same path stands in the same line.
 
-` + holderHelp,
+` + commandHelp + orderedTokens + lossHelp + lossExit,
 		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
   zkr lock --try /app/cron -- ./nightly       # 111 if another machine is at it
   zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy`,
-		Args: h.parse,
+		Args: t.parse,
 		RunE: func(*cobra.Command, []string) error {
-			return h.run(func(c *framework.Client, path string, data []byte) (recipes.Acquirer, error) {
-				return locks.NewMutex(c, path, locks.WithData(data))
+			return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
+				return locks.NewMutex(c, t.path, locks.WithData(t.identity()))
 			})
 		},
 	}
-	h.addFlags(cmd)
+	t.addFlags(cmd)
 	return cmd
 }

@@ -77,7 +77,7 @@ func inspectShows(t *testing.T, e target, path string, want []*process) {
 		t.Fatalf("inspect: exit codes %d and %d", text.code, asJSON.code)
 	}
 	lines := strings.Split(strings.TrimSpace(text.text()), "\n")
-	if headline := fmt.Sprintf("%s: mutex, held, %d waiting", path, len(want)-1); lines[0] != headline {
+	if headline := fmt.Sprintf("%s: mutex or election (selector), held, %d waiting", path, len(want)-1); lines[0] != headline {
 		t.Errorf("inspect begins with %q, want %q", lines[0], headline)
 	}
 	if len(lines) != 1+len(want) {

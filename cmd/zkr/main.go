@@ -1,4 +1,4 @@
-// Command zkr brings the recipes of this module to the command line: run a command while holding a lock, look at who holds
+// Command zkr brings the recipes of this module to the command line: run a command while holding a lock or leading, look at who holds
 // and who waits, and an embedded ensemble to try it on. `zkr help` tells the rest.
 package main
 
@@ -89,6 +89,6 @@ could be reached, 2 usage, 1 anything else. A command's exit code is passed on; 
 		},
 	}
 	to.addFlags(root.PersistentFlags())
-	root.AddCommand(newLock(&to), newInspect(&to), newServer(), newDemo())
+	root.AddCommand(newLock(&to), newRead(&to), newWrite(&to), newSemaphore(&to), newElect(&to), newInspect(&to), newServer(), newDemo())
 	return root
 }

@@ -12,6 +12,7 @@ import (
 // signals are those that were sent to zkr.
 type signals struct {
 	arrived chan os.Signal
+	last    bool // one that a command got was meant to be the end of zkr, too
 }
 
 // catchSignals catches what can be passed on to a command, except what zkr was started to ignore (nohup).
@@ -30,8 +31,17 @@ func catchSignals() *signals {
 func (s *signals) endWhile(wait func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
+	stop := s.endOn(end)
+	err := wait(ctx)
+	stop()
+	return bySignal(ctx, err)
+}
+
+// endOn has each signal that arrives call end with the exit that it asks for, until stop: when that returns, the signals are
+// the caller's again.
+func (s *signals) endOn(end context.CancelCauseFunc) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
-	go func() {
+	go func() { // ends with stop
 		defer close(ended)
 		for {
 			select {
@@ -44,12 +54,17 @@ func (s *signals) endWhile(wait func(context.Context) error) error {
 			}
 		}
 	}()
-	err := wait(ctx)
-	close(over)
-	<-ended
-	var bySignal *exit
-	if errors.As(context.Cause(ctx), &bySignal) {
-		return bySignal
+	return func() {
+		close(over)
+		<-ended
+	}
+}
+
+// bySignal is the exit that a signal asked for if one has ended ctx, and err otherwise.
+func bySignal(ctx context.Context, err error) error {
+	var end *exit
+	if errors.As(context.Cause(ctx), &end) {
+		return end
 	}
 	return err
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -20,12 +22,14 @@ import (
 type snapshot struct {
 	Path      string      `json:"path"`
 	Exists    bool        `json:"exists"`
-	Recipe    string      `json:"recipe,omitempty"` // empty: none that is known
-	MaxLeases int         `json:"max_leases,omitempty"`
+	Recipe    string      `json:"recipe,omitempty"`     // empty: none that is known
+	MaxLeases int         `json:"max_leases,omitempty"` // the limit that is recorded, if it is a semaphore
 	Holders   []contender `json:"holders"`
 	Waiting   []contender `json:"waiting"` // in order
 	Others    []string    `json:"others,omitempty"`
 	Conflict  string      `json:"conflict,omitempty"`
+
+	leads bool // who holds is said to lead
 }
 
 // contender is one who holds or waits.
@@ -37,13 +41,16 @@ type contender struct {
 	AgeSeconds float64 `json:"age_s"` // by our clock from the ensemble's stamp, so as good as the two agree
 	Data       string  `json:"data"`
 
-	name string
+	name  string
+	czxid int64
 }
 
-// The directories of Curator's semaphore: a line of those who come, and the leases.
+// What stands at a semaphore's path, or beside it.
 const (
-	queueDir = "locks"
-	leaseDir = "leases"
+	queueDir   = "locks"     // ours and Curator's: those who come, in line
+	leaseDir   = "leases"    // and the leases
+	keeper     = "limit"     // keeps the path, and with it the limit, when nobody uses it
+	kazooQueue = "-__lock__" // behind Kazoo's path: those who come; the leases are at the path
 )
 
 // survey looks at a path. Each znode is read by itself, so what changes meanwhile may show half; what it shows was there.
@@ -62,38 +69,51 @@ func survey(ctx context.Context, c *framework.Client, at string) (snapshot, erro
 	line, others := sortLine(children)
 	s.Others = others
 	now := time.Now()
-	if semaphore := slices.Contains(children, queueDir) && slices.Contains(children, leaseDir); semaphore && len(line) == 0 {
+	switch {
+	case len(line) > 0:
+		return s, s.surveyLine(ctx, c, line, now)
+	case slices.Contains(children, leaseDir) && slices.Contains(children, queueDir):
 		return s, s.surveySemaphore(ctx, c, now)
-	}
-	if len(line) == 0 {
+	case slices.ContainsFunc(children, isKazooLease):
+		return s, s.surveyKazooSemaphore(ctx, c, now)
+	case len(children) == 0 || len(children) == 1 && children[0] == keeper: // a semaphore that nobody uses leaves its limit
+		s.Others = nil
+		return s, s.readLimit(ctx, c)
+	default:
 		return s, nil
 	}
-	families := make(map[layout.Family]bool)
+}
+
+// surveyLine fills in one line, which is all that most recipes are.
+func (s *snapshot) surveyLine(ctx context.Context, c *framework.Client, line []layout.Node, now time.Time) error {
+	var families []layout.Family
 	for _, node := range line {
-		families[node.Family] = true
-	}
-	s.Recipe = recipe(line[0].Family)
-	delete(families, line[0].Family)
-	if f := line[0].Family; f == layout.KazooLock || f == layout.KazooRLock {
-		delete(families, layout.KazooLock)
-		if families[layout.KazooRLock] || f == layout.KazooRLock {
-			s.Recipe = recipe(layout.KazooRLock)
+		if !slices.Contains(families, node.Family) {
+			families = append(families, node.Family)
 		}
-		delete(families, layout.KazooRLock)
 	}
-	if len(families) > 0 {
+	s.Recipe = recipe(families[0])
+	s.leads = families[0] == layout.Latch
+	if len(families) == 2 && families[0]+families[1] == layout.KazooLock+layout.KazooRLock {
+		s.Recipe = recipe(layout.KazooRLock)
+	} else if len(families) > 1 {
 		s.Conflict = "several recipes or layouts on one path, which do not see each other"
 	}
+	return s.addLine(ctx, c, s.Path, line, now, func(i int) bool { return holds(line, i) })
+}
+
+// addLine reads those in line; those who leave meanwhile are left out.
+func (s *snapshot) addLine(ctx context.Context, c *framework.Client, dir string, line []layout.Node, now time.Time, holds func(i int) bool) error {
 	for i, node := range line {
-		contender, err := read(ctx, c, at, node, now)
+		contender, err := read(ctx, c, path.Join(dir, node.Name), node.Mode, now)
 		if errors.Is(err, zk.ErrNoNode) {
-			continue // it left meanwhile
+			continue
 		} else if err != nil {
-			return s, err
+			return err
 		}
-		s.add(contender, holds(line, i))
+		s.add(contender, holds(i))
 	}
-	return s, nil
+	return nil
 }
 
 func (s *snapshot) add(c contender, holds bool) {
@@ -119,19 +139,17 @@ func holds(line []layout.Node, i int) bool {
 	return true
 }
 
-// surveySemaphore fills in what stands below a semaphore's path.
+// surveySemaphore fills in what stands below a semaphore's path: the leases, each of which holds, and those who come, the
+// first of whom waits for leases, and each other one for who is before it.
 func (s *snapshot) surveySemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
 	s.Recipe = "semaphore"
-	s.Others = slices.DeleteFunc(s.Others, func(name string) bool { return name == queueDir || name == leaseDir })
-	data, _, err := c.Get(ctx, s.Path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	s.Others = slices.DeleteFunc(s.Others, func(name string) bool { return name == queueDir || name == leaseDir || name == keeper })
+	if err := s.readLimit(ctx, c); err != nil {
 		return err
 	}
-	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && n > 0 {
-		s.MaxLeases = n
-	}
 	for _, dir := range []string{leaseDir, queueDir} {
-		children, _, err := c.Children(ctx, path.Join(s.Path, dir))
+		below := path.Join(s.Path, dir)
+		children, _, err := c.Children(ctx, below)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -139,15 +157,58 @@ func (s *snapshot) surveySemaphore(ctx context.Context, c *framework.Client, now
 		for _, name := range others {
 			s.Others = append(s.Others, dir+"/"+name)
 		}
-		for _, node := range line {
-			contender, err := read(ctx, c, path.Join(s.Path, dir), node, now)
-			if errors.Is(err, zk.ErrNoNode) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			s.add(contender, dir == leaseDir)
+		if err := s.addLine(ctx, c, below, line, now, func(int) bool { return dir == leaseDir }); err != nil {
+			return err
 		}
+	}
+	for i := range s.Waiting { // they stand in line one by one, for what is shared
+		s.Waiting[i].Mode = layout.Shared.String()
+	}
+	return nil
+}
+
+// surveyKazooSemaphore does so for Kazoo's, whose leases have no numbers: the ensemble's order of their creation is theirs.
+func (s *snapshot) surveyKazooSemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
+	s.Recipe = "semaphore (Kazoo)"
+	if err := s.readLimit(ctx, c); err != nil {
+		return err
+	}
+	for _, name := range s.Others {
+		if !isKazooLease(name) {
+			continue
+		}
+		contender, err := read(ctx, c, path.Join(s.Path, name), layout.Shared, now)
+		if errors.Is(err, zk.ErrNoNode) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		s.add(contender, true)
+	}
+	slices.SortFunc(s.Holders, func(a, b contender) int { return cmp.Compare(a.czxid, b.czxid) })
+	s.Others = slices.DeleteFunc(s.Others, isKazooLease)
+	children, _, err := c.Children(ctx, s.Path+kazooQueue)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	line, _ := layout.Line(children, layout.KazooLock)
+	return s.addLine(ctx, c, s.Path+kazooQueue, line, now, func(int) bool { return false })
+}
+
+// isKazooLease: a name of 32 hexadecimal digits and nothing else.
+func isKazooLease(name string) bool {
+	digits, err := hex.DecodeString(name)
+	return err == nil && len(digits) == 16
+}
+
+// readLimit reads what a semaphore of either kind records at its path.
+func (s *snapshot) readLimit(ctx context.Context, c *framework.Client) error {
+	data, _, err := c.Get(ctx, s.Path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil && n > 0 {
+		s.MaxLeases = n
 	}
 	return nil
 }
@@ -165,37 +226,37 @@ func sortLine(children []string) (line []layout.Node, others []string) {
 	return line, others
 }
 
-func read(ctx context.Context, c *framework.Client, dir string, node layout.Node, now time.Time) (contender, error) {
-	at := path.Join(dir, node.Name)
+func read(ctx context.Context, c *framework.Client, at string, mode layout.Mode, now time.Time) (contender, error) {
 	data, stat, err := c.Get(ctx, at)
 	if err != nil {
 		return contender{}, err
 	}
 	return contender{
 		Path:       at,
-		Mode:       node.Mode.String(),
+		Mode:       mode.String(),
 		Session:    fmt.Sprintf("%#x", stat.EphemeralOwner),
 		AgeSeconds: max(0, now.Sub(time.UnixMilli(stat.Ctime)).Seconds()),
 		Data:       string(data),
-		name:       node.Name,
+		name:       path.Base(at),
+		czxid:      stat.Czxid,
 	}, nil
 }
 
-// recipe names the recipe that makes a family's names.
+// recipe names the recipes that make a family's names. Where there are several they stand in one line.
 func recipe(f layout.Family) string {
 	switch f {
 	case layout.CuratorLock:
-		return "mutex" // or an election that stands in the same kind of line
+		return "mutex or election (selector)"
 	case layout.CuratorRW:
 		return "read/write lock (Curator)"
 	case layout.PlainRW:
 		return "read/write lock"
 	case layout.Latch:
-		return "leader latch (Curator)"
+		return "election (latch)"
 	case layout.Lease:
-		return "semaphore leases"
+		return "leases of a semaphore"
 	case layout.KazooLock:
-		return "lock (Kazoo)"
+		return "lock or election (Kazoo)"
 	case layout.KazooRLock:
 		return "read/write lock (Kazoo)"
 	default:

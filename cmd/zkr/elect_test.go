@@ -1,0 +1,183 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestOneLeaderAtATime: candidates lead in the order in which they came. The first is killed and the next one succeeds it when
+// its session has expired; the second is stopped and gives its place at once; and a candidate that waits leaves when told to.
+func TestOneLeaderAtATime(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		for _, layout := range []string{"latch", "selector"} {
+			path := "/elected/" + layout
+			log := filepath.Join(t.TempDir(), "log")
+			script := `echo "in $1 $ZKR_TOKEN $ZKR_PATH" >> "$2"; trap 'echo "out $1" >> "$2"; exit 5' TERM; while :; do sleep 0.02; done`
+			client := e.client(t)
+			var all []*process
+			for i := range 4 {
+				id := strconv.Itoa(i)
+				args := []string{
+					"elect", "--servers", e.servers, "--session-timeout", "1s", "--layout", layout, "--id", "candidate " + id,
+					path, "--", "sh", "-c", script, "sh", id, log,
+				}
+				all = append(all, start(t, args...))
+				e.inLine(t, client, path, i+1)
+			}
+			led := func(n int) {
+				eventually(t, fmt.Sprintf("term %d", n), func() bool {
+					text, _ := os.ReadFile(log)
+					return strings.Count(string(text), "in ") == n
+				})
+			}
+			led(1)
+			text := start(t, e.args("inspect", path)...)
+			if text.wait(t) != 0 || !strings.Contains(text.text(), "election") || !strings.Contains(text.text(), "candidate 0") {
+				t.Errorf("inspect prints %q", text.text())
+			}
+			began := time.Now()
+			all[0].signal(t, syscall.SIGKILL)
+			led(2)
+			within(t, "succession", time.Since(began), 1200*time.Millisecond)
+			all[2].signal(t, syscall.SIGTERM) // it waits
+			if code := all[2].wait(t); code != 143 {
+				t.Errorf("a candidate that waits: exit code %d, want 143", code)
+			}
+			all[1].signal(t, syscall.SIGTERM)
+			if code := all[1].wait(t); code != 5 {
+				t.Errorf("a leader: exit code %d, want its command's own 5", code)
+			}
+			led(3)
+			all[3].signal(t, syscall.SIGINT) // a script with no trap for it would go on
+			all[3].signal(t, syscall.SIGTERM)
+			all[3].wait(t)
+
+			lines := contents(t, log)
+			want := []string{"in 0", "in 1", "out 1", "in 3"}
+			last := ""
+			for i, w := range want {
+				if i >= len(lines) || !strings.HasPrefix(lines[i], w) {
+					t.Fatalf("%s: the log reads\n%s\nwant %q", layout, strings.Join(lines, "\n"), want)
+				}
+				if in := strings.Fields(lines[i]); in[0] == "in" {
+					if in[2] <= last || in[3] != path {
+						t.Errorf("%s after token %s", lines[i], last)
+					}
+					last = in[2]
+				}
+			}
+			if left := line(t, client, path); len(left) != 0 {
+				t.Errorf("left in line: %q", left)
+			}
+		}
+	})
+}
+
+// TestLeaderFails: a candidate whose command fails goes to the end of the line, and stands again after a pause.
+func TestLeaderFails(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	log := filepath.Join(t.TempDir(), "log")
+	script := `echo "$1" >> "$2"; exit 7`
+	fails := start(t, e.args("elect", "/fails", "--", "sh", "-c", script, "sh", "one", log)...)
+	fails.prints(t, "sh failed with exit code 7; standing for election again in ")
+	another := start(t, e.args("elect", "--once", "/fails", "--", "sh", "-c", script, "sh", "another", log)...)
+	if code := another.wait(t); code != 7 || strings.Contains(another.text(), "again") {
+		t.Errorf("--once: exit code %d, want the command's own 7; it printed %q", code, another.text())
+	}
+	seen := len(contents(t, log))
+	eventually(t, "it leads again", func() bool { return len(contents(t, log)) > seen })
+	fails.signal(t, syscall.SIGTERM)
+	if code := fails.wait(t); code != 143 && code != 7 { // between two terms or in one
+		t.Errorf("exit code %d", code)
+	}
+	if lines := contents(t, log); !slices.Contains(lines, "another") {
+		t.Errorf("the log reads %q", lines)
+	}
+}
+
+// TestShortTerms: a command that succeeds at once does not keep the ensemble busy.
+func TestShortTerms(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	p := start(t, e.args("elect", "/short", "--", "true")...)
+	p.prints(t, "true ended after ")
+	time.Sleep(500 * time.Millisecond) // in which there would be many terms
+	if n := strings.Count(p.text(), "true ended"); n > 1 {
+		t.Errorf("%d terms in half a second", n)
+	}
+	p.signal(t, syscall.SIGHUP)
+	if code := p.wait(t); code != 129 {
+		t.Errorf("exit code %d, want 129", code)
+	}
+}
+
+// TestMaxTerm: leadership goes round among those who wait, and stays where nobody does.
+func TestMaxTerm(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	client := e.client(t)
+	log := filepath.Join(t.TempDir(), "log")
+	script := `echo "$1" >> "$2"; trap 'exit 0' TERM; while :; do sleep 0.02; done`
+	candidate := func(name string) *process {
+		return start(t, e.args("elect", "--max-term", "200ms", "/round", "--", "sh", "-c", script, "sh", name, log)...)
+	}
+	a := candidate("a")
+	e.inLine(t, client, "/round", 1)
+	time.Sleep(400 * time.Millisecond) // longer than a term
+	if lines := contents(t, log); len(lines) != 1 {
+		t.Errorf("alone it led %d times", len(lines))
+	}
+	b := candidate("b")
+	eventually(t, "some terms", func() bool { return len(contents(t, log)) >= 5 })
+	for i, name := range contents(t, log)[:5] {
+		if want := []string{"a", "b"}[i%2]; name != want {
+			t.Errorf("term %d was %s's, want %s's", i+1, name, want)
+		}
+	}
+	for _, p := range []*process{a, b} {
+		p.signal(t, syscall.SIGTERM)
+		p.wait(t)
+	}
+}
+
+// TestTermLost: a lost term ends its command, and not the campaign, unless there is only one.
+func TestTermLost(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		campaigns := start(t, e.args("elect", "/lost/term", "--", self(t))...)
+		campaigns.prints(t, "ready\n")
+		remove := func(path string) {
+			t.Helper()
+			if err := client.Delete(t.Context(), path+"/"+line(t, client, path)[0], -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove("/lost/term")
+		eventually(t, "it leads again", func() bool { return strings.Count(campaigns.text(), "ready\n") == 2 })
+		if text := campaigns.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost/term: lost while") {
+			t.Errorf("it printed %q", text)
+		}
+		campaigns.signal(t, syscall.SIGTERM)
+		if code := campaigns.wait(t); code != 3 {
+			t.Errorf("exit code %d, want the command's own 3", code)
+		}
+		once := start(t, e.args("elect", "--once", "/lost/once", "--", self(t))...)
+		once.prints(t, "ready\n")
+		remove("/lost/once")
+		if code := once.wait(t); code != exitLost || !strings.Contains(once.text(), "stopping\n") {
+			t.Errorf("--once: exit code %d, want %d; it printed %q", code, exitLost, once.text())
+		}
+	})
+}
