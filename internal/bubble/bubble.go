@@ -123,6 +123,14 @@ func (w *World) InLine(dir string, n int) []string {
 	return nil
 }
 
+// ResetRequests begins to count anew, once what nobody waits for has been executed:
+// the list behind a create that failed is one.
+func (w *World) ResetRequests() {
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	w.Embedded.ResetRequests()
+}
+
 // Cost is the requests executed since the last ResetRequests, heartbeats left out.
 func (w *World) Cost() map[testutil.Op]int {
 	counts := w.Requests()

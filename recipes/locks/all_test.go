@@ -37,7 +37,7 @@ func TestAll(t *testing.T) {
 			t.Errorf("path %s", whole.Path())
 		}
 		seen := w.trace(testutil.OpCreate, testutil.OpDelete)
-		w.ResetRequests()
+		w.recount()
 		l := acquire(t, t.Context(), whole)
 		if got, want := seen(), "create /app/a, create /app/b, create /app/c"; got != want {
 			t.Errorf("acquired %s, want %s", got, want)
@@ -502,7 +502,7 @@ func TestAllReenters(t *testing.T) {
 		for _, ctx := range []context.Context{t.Context(), recipes.WithOwner(t.Context(), recipes.NewOwner())} {
 			outer := acquire(t, ctx, whole)
 			inside := outer.Context()
-			w.ResetRequests()
+			w.recount()
 			if held, ok := w.at(c, "/app/b").Held(inside); !ok || held != outer.Parts()[1] {
 				t.Errorf("Held: %v, %v, want the part", held, ok)
 			}

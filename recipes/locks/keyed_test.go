@@ -88,7 +88,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 		if keys, err := k.Keys(t.Context()); err != nil || len(keys) != 0 {
 			t.Errorf("Keys of nothing: %v, %v", keys, err)
 		}
-		w.ResetRequests()
+		w.recount()
 		for _, key := range []string{strings.Repeat("k", 1025), strings.Repeat("/", 342), strings.Repeat("é", 513), strings.Repeat("x", 2<<20)} {
 			m := k.Key(key)
 			for _, verb := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
