@@ -67,6 +67,29 @@ func TestRejectedCredentials(t *testing.T) {
 	})
 }
 
+// One member that rejects what the others take, and only for a while, was held
+// against the client for ever: at every later disconnect, what should have waited
+// for the reconnect failed.
+func TestRejectionThatPasses(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		defer once(ens, testutil.OpAuth, testutil.Fail(-115))()
+		c, network := start(t, ens, framework.WithAuth("digest", []byte("app:pw")))
+		if err := c.WaitConnected(within(t, time.Minute)); !errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("rejected, but %v", err)
+		}
+		network.Drop() // as the real server does
+		time.Sleep(timeout)
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		network.Cut()
+		network.Drop()
+		time.Sleep(10 * time.Millisecond)
+		time.AfterFunc(time.Second, network.Heal)
+		if _, _, err := c.Get(t.Context(), "/"); err != nil {
+			t.Errorf("after a disconnect: %v", err)
+		}
+	})
+}
+
 // A connection that breaks while credentials are presented again wedges the wire
 // client for good, if it hears of the failed write.
 func TestBreakWhileAuthenticating(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Session) CreateAll(ctx context.Context, b Batch) (paths []string, faile
 		return nil, -1, &opError{op: opNameMulti, path: join(b.Dir, b.Name), err: err}
 	}
 	failed = -1
-	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a attempt) error {
+	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
 		m := many{session: s.core, dir: w.root.fix(b.Dir)}
 		ops, err := m.ops(w, b)
 		if err != nil {

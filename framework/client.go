@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -113,7 +114,7 @@ func (c *core) transition(h happening, s *session, why error) {
 	change := StateChange{From: c.state, To: next(c.state, h), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch h {
 	case connected:
-		c.session, c.lastErr = s, nil
+		c.session, c.lastErr, c.refused = s, nil, nil
 	case lost, closed:
 		c.session = nil
 	}
@@ -142,8 +143,19 @@ func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 func (c *core) note(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastErr = err
+	c.lastErr = background{err}
 }
+
+// background is an error that explains another. It can be looked into, but is
+// never taken for the end of the caller's own context: a dial that timed out is
+// a context.DeadlineExceeded, too.
+type background struct{ error }
+
+func (b background) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(b.error, target)
+}
+
+func (b background) As(target any) bool { return errors.As(b.error, target) }
 
 func (c *core) setCloseErr(err error) {
 	c.mu.Lock()

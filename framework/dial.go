@@ -88,8 +88,14 @@ func (c *core) open(network, address string, limit time.Duration) (net.Conn, err
 		_ = conn.Close()
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return secured, nil
+	return rudeConn{secured}, nil
 }
+
+// rudeConn closes without a word to the other end: that can take seconds, which
+// whoever closes a connection because the deadline is near does not have.
+type rudeConn struct{ *tls.Conn }
+
+func (c rudeConn) Close() error { return c.NetConn().Close() }
 
 func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout(network, address, timeout)

@@ -116,7 +116,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 	}
 	key := watchKey{kind, w.root.fix(path)}
 	var armed *watch
-	err := w.do(ctx, opNameWatch, path, repeatable, func(a attempt) error {
+	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
 		var isNew bool
 		if armed, isNew = a.session.hub.join(key); isNew {
 			go a.session.arm(key, armed)

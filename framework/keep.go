@@ -112,6 +112,12 @@ var errUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
 // first: a lease then always has T/2 ahead of it in quiet times. While nothing
 // is kept one every T/3 does, with T/3 ahead. Either way a connection is left
 // at T/2 after its last answered heartbeat, while there is time for another.
+// Where F was made longer they come every T/6 at all times, and a connection is
+// left at T/3.
+//
+// While something is kept it is called every T/6 at least: the timer that calls
+// it stands still while the machine is suspended, and what has passed meanwhile
+// must be seen soon after.
 func (s *session) look(now time.Time) time.Duration {
 	const idle = time.Hour
 	s.mu.Lock()
@@ -131,9 +137,14 @@ func (s *session) look(now time.Time) time.Duration {
 	if left > s.margin {
 		next = left - s.margin
 	}
-	every, patience := s.timeout/3, (s.timeout/3+1)/2 // rounded up: two make F
+	third, sixth := s.timeout/3, (s.timeout/3+1)/2 // rounded up: two make F
+	every, patience := third, sixth
 	if s.kept > 0 {
-		every, patience = patience, every
+		every, patience = sixth, third
+		next = min(next, sixth)
+	}
+	if s.proof.wait > third {
+		every, patience = sixth, sixth
 	}
 	stalled := false
 	switch {
@@ -154,17 +165,17 @@ func (s *session) look(now time.Time) time.Duration {
 		next = min(next, due)
 	}
 	s.alarm = now.Add(next)
-	link := s.link
+	on := s.beat.of // not s.link: that may be the next one already
+	if stalled {
+		s.up = false // sink follows; until then nothing more is due
+	}
 	s.mu.Unlock()
 	if unproven {
 		s.loseHolds(errUnproven)
 	}
 	if stalled {
+		_ = on.Close()
 		s.core.abandoned(s, "no proof of the leader in time")
-		s.mu.Lock()
-		s.up = false // sink follows; until then nothing more is due
-		s.mu.Unlock()
-		_ = link.Close()
 	}
 	return next
 }
@@ -182,9 +193,9 @@ func (s *session) sendBeat(of *link) {
 }
 
 func (s *session) beaten(e event) {
-	if e.err != nil {
+	if e.err != nil && judge(e.err) != final {
 		return // the connection ended, or is about to be given up
-	}
+	} // a refusal has made the round trip, too
 	s.core.pace.reset()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,8 @@ const (
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
 	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
 	l.mute = time.AfterFunc(limit, func() {
-		s.core.abandoned(s, "no answer to the connect request")
 		_ = conn.Close()
+		s.core.abandoned(s, "no answer to the connect request")
 	})
 	return l
 }
@@ -106,7 +106,7 @@ func (l *link) Read(p []byte) (int, error) {
 	n, err := l.read.Read(p)
 	if !l.in.feed(p[:n], l.arrived) {
 		_ = l.Close()
-		return 0, errFrameSize
+		return 0, errNonsense
 	}
 	return n, err
 }
@@ -118,25 +118,24 @@ const (
 	maxAnswer        = 64 << 20
 )
 
-var errFrameSize = errors.New("a frame of nonsensical length")
+var errNonsense = errors.New("an answer that makes no sense")
 
-// arrived looks at the head of a frame before the wire client gets it.
-func (l *link) arrived(head []byte, first bool) {
+// arrived looks at the head of a frame, and reports whether the wire client may
+// get it.
+func (l *link) arrived(head []byte, first bool) bool {
 	now := time.Now()
 	if first {
 		l.mute.Stop()
 		answer, ok := parseConnectAnswer(head)
-		if !ok || !l.session.answered(l, answer, l.sentAt) {
-			_ = l.Close()
-		}
-		return
+		return ok && l.session.answered(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
-		return
+		return false
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
 	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
 	l.session.heard(l, xid, failed, now)
+	return true
 }
 
 // connectAnswer is what a server says of the session.
@@ -168,7 +167,7 @@ type inbound struct {
 
 // feed takes the next bytes and calls arrived for each head that is complete. It
 // reports false for a frame that must not reach the wire client.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) bool {
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bool {
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
@@ -187,7 +186,9 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool)) bool {
 		if !in.seen {
 			in.seen = true
 			in.body = 4 + in.size() - in.have
-			arrived(in.head[:in.have], !in.later)
+			if !arrived(in.head[:in.have], !in.later) {
+				return false
+			}
 		}
 		n := min(len(p), in.body)
 		p, in.body = p[n:], in.body-n

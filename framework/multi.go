@@ -13,7 +13,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
 	}
 	var responses []zk.MultiResponse
-	err = w.do(ctx, opNameMulti, multiPath(ops), onceOnly, func(a attempt) error {
+	err = w.do(ctx, opNameMulti, multiPath(ops), onceOnly, func(a *attempt) error {
 		var err error
 		responses, err = call(ctx, a.session, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 			return conn.Multi(full...)
@@ -21,7 +21,9 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		return err
 	})
 	for i := range responses {
-		responses[i].String = w.root.unfix(responses[i].String)
+		if made := &responses[i].String; *made != "" {
+			*made = w.root.unfix(*made)
+		}
 	}
 	return responses, err
 }

@@ -30,6 +30,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 		{"no retry policy", "a", framework.WithRetry(nil), "retry policy"},
 		{"no logger", "a", framework.WithLogger(nil), "logger"},
 		{"an empty ACL", "a", framework.WithACL(), "ACL"},
+		{"no TLS configuration", "a", framework.WithTLS(nil), "TLS"},
 		{"an unknown proof", "a", framework.WithProof(7), "proof 7"},
 		{"an unknown error policy", "a", framework.WithErrorPolicy(7), "error policy 7"},
 		{"credentials without a scheme", "a", framework.WithAuth("", nil), "auth"},

@@ -213,12 +213,13 @@ func TestNoListenerIsLeft(t *testing.T) {
 // A server that answers nonsense costs its connection, not the client.
 func TestNonsenseFromTheServer(t *testing.T) {
 	for name, answer := range map[string]string{
-		"text":            "HTTP/1.1 400 Bad Request\r\n\r\n",
-		"a huge frame":    "\x7f\xff\xff\xff" + strings.Repeat("x", 1000),
-		"a negative one":  "\xff\xff\xff\xff" + strings.Repeat("x", 1000),
-		"an empty one":    strings.Repeat("\x00", 1000),
-		"half an answer":  "\x00\x00\x00\x24\x00\x00",
-		"a tiny time-out": "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x00\x00" + strings.Repeat("\x01", 28),
+		"text":           "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"a huge frame":   "\x7f\xff\xff\xff" + strings.Repeat("x", 1000),
+		"a negative one": "\xff\xff\xff\xff" + strings.Repeat("x", 1000),
+		"an empty one":   strings.Repeat("\x00", 1000),
+		"half an answer": "\x00\x00\x00\x24\x00\x00",
+		"no time-out":    "\x00\x00\x00\x24" + strings.Repeat("\x00", 8) + strings.Repeat("\x01", 8) + "\x00\x00\x00\x10" + strings.Repeat("\x01", 16),
+		"short frames":   "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x10\x00" + strings.Repeat("\x01", 28) + strings.Repeat("\x00\x00\x00\x03xyz", 10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -235,9 +236,13 @@ func TestNonsenseFromTheServer(t *testing.T) {
 					}()
 					return client, nil
 				}))
+				states := record(c)
 				must(t, c.WaitConnected(within(t, time.Minute)))
 				if _, _, err := c.Get(t.Context(), "/"); err != nil {
 					t.Error(err)
+				}
+				if got, want := states.states(), "CONNECTING CONNECTED "; got != want {
+					t.Errorf("states %s, want %s: nonsense was taken for a session", got, want)
 				}
 			})
 		})

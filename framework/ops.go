@@ -20,14 +20,14 @@ func (c *Client) scope() scope { return scope{core: c.core, root: c.root} }
 
 // request makes one kind of request, in a form that can be repeated.
 func request[T any](ctx context.Context, w scope, op, path string, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
-	settle func(attempt, T, error) (T, error),
+	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
 	var value T
 	if err := ValidatePath(path); err != nil {
 		return value, &opError{op: op, path: path, err: err}
 	}
 	full := w.root.fix(path)
-	err := w.do(ctx, op, path, again, func(a attempt) error {
+	err := w.do(ctx, op, path, again, func(a *attempt) error {
 		var err error
 		value, err = call(ctx, a.session, op, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
 		if settle != nil {
@@ -96,7 +96,7 @@ func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk
 func (w scope) delete(ctx context.Context, path string, version int32) error {
 	_, err := request(ctx, w, opNameDelete, path, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
-	}, func(a attempt, v struct{}, err error) (struct{}, error) {
+	}, func(a *attempt, v struct{}, err error) (struct{}, error) {
 		if a.unsure && errors.Is(err, zk.ErrNoNode) {
 			err = nil // an earlier try, whose answer was lost, did it
 		}
@@ -134,7 +134,7 @@ func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, e
 	n, err := request(ctx, w, opNameList, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.children, n.stat, err = conn.Children(full)
 		return n, err
-	}, func(a attempt, n node, err error) (node, error) {
+	}, func(a *attempt, n node, err error) (node, error) {
 		a.session.sweep(w.root.fix(path), n.children)
 		return n, err
 	})
@@ -169,7 +169,7 @@ func (w scope) makePath(ctx context.Context, path string) error {
 		return &opError{op: opNameCreate, path: path, err: err}
 	}
 	full := w.root.fix(path)
-	return w.do(ctx, opNameCreate, path, repeatable, func(a attempt) error {
+	return w.do(ctx, opNameCreate, path, repeatable, func(a *attempt) error {
 		return w.core.makeDir(ctx, a.session, full)
 	})
 }
@@ -185,6 +185,19 @@ func (c *core) makeDir(ctx context.Context, s *session, full string) error {
 		switch {
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
+		case errors.Is(err, zk.ErrNoAuth):
+			// The server asks for the permission before it looks what is there.
+			found, existsErr := call(ctx, s, opNameExists, func(conn *zk.Conn) (bool, error) {
+				found, _, err := conn.Exists(full)
+				return found, err
+			}, nil)
+			if found {
+				return nil
+			}
+			if existsErr != nil {
+				return existsErr
+			}
+			return err
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}

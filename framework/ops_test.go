@@ -74,6 +74,11 @@ func TestOperations(t *testing.T) {
 		if !errors.Is(err, zk.ErrNoNode) || ens.Exists("/d") || len(responses) != 2 {
 			t.Errorf("a Multi that fails: %+v, %v", responses, err)
 		}
+		for i, r := range responses {
+			if r.String != "" {
+				t.Errorf("response %d of a Multi that creates nothing has the path %q", i, r.String)
+			}
+		}
 		if _, err := c.Multi(ctx, "what"); err == nil {
 			t.Error("a Multi of nonsense was accepted")
 		}
@@ -163,6 +168,8 @@ func TestMakePath(t *testing.T) {
 		if got := ens.Requests()[testutil.OpCreateContainer]; got != 3+1 {
 			t.Errorf("%d requests for two levels missing, and then none; want 3+1", got)
 		}
+		// The server asks for the permission to create before it looks what is there.
+		must(t, c.MakePath(ctx, "/top/app"))
 		if err := c.MakePath(ctx, "/top/other"); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("below what is closed: %v", err)
 		}

@@ -23,10 +23,12 @@ type Proof int
 
 const (
 	// ProofSync: the heartbeat is a sync, which reaches the leader. A leader that
-	// has lost its quorum and does not know it yet still answers it.
+	// has lost its quorum and does not know it yet still answers it, and takes
+	// sessions back.
 	ProofSync Proof = iota
 	// ProofWrite: the heartbeat is a multi of one check on the root, which needs
-	// the quorum and one log write per heartbeat.
+	// the quorum and one log write per heartbeat. Nothing but writes and the making
+	// of the session counts as proof.
 	ProofWrite
 )
 
@@ -56,6 +58,7 @@ type config struct {
 	auths          []auth
 	dial           Dialer
 	tls            *tls.Config
+	tlsSet         bool
 	observer       Observer
 }
 
@@ -98,6 +101,9 @@ func (cfg *config) validate() error {
 	}
 	if cfg.log == nil {
 		bad("logger: nil")
+	}
+	if cfg.tlsSet && cfg.tls == nil {
+		bad("TLS: no configuration") // and not silently without TLS
 	}
 	if len(cfg.acl) == 0 {
 		bad("ACL: empty, nobody could use what is created")
@@ -156,7 +162,10 @@ func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 
 // WithTLS speaks TLS over each connection. Where cfg has no ServerName the name
 // in the server list is used. cfg is cloned. Default: none.
-func WithTLS(cfg *tls.Config) Option { return func(c *config) { c.tls = cfg } }
+func WithTLS(cfg *tls.Config) Option {
+	cfg = cfg.Clone()
+	return func(c *config) { c.tls, c.tlsSet = cfg, true }
+}
 
 // WithStopMargin sets how long before its deadline a lease is declared lost, so
 // that work has time to stop. At most a third of the session time-out. Default
@@ -183,7 +192,7 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observer = o }
 // Observer is told of events. Each function is optional, is called from many
 // goroutines, and must return quickly without calling the client.
 type Observer struct {
-	// StateChanged is called before the listeners are.
+	// StateChanged is called with every change, in order; listeners may be first.
 	StateChanged func(StateChange)
 	// Request is called for each request that ended: its name ("create", "list",
 	// ...), how long it took, and the error of the wire.

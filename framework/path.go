@@ -41,8 +41,8 @@ func pathFault(path string) string {
 			return "relative names are not allowed"
 		}
 	}
-	for _, r := range path {
-		if r == 0 || r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff {
+	for _, r := range path { // beyond U+FFFF a Java server sees two surrogates
+		if r == 0 || r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
 			return fmt.Sprintf("character %U is not allowed", r)
 		}
 	}

@@ -21,10 +21,16 @@ import "time"
 // first-in-first-out channel that carries the touches. Hence a contact C proves
 // its own send time when
 //
-//   - C is a connect that was answered with a session, or
+//   - C is a connect that was answered with a session, unless the quorum is to be
+//     proven too and the session is not new (see ProofWrite), or
 //   - C was answered, and a request R that makes the round trip, sent no sooner
 //     than F after C's *answer*, was answered without error on the same
 //     connection: by then the follower had handed C's touch on.
+//
+// A leader that has lost its quorum and does not know it takes sessions back and
+// answers syncs. With ProofWrite neither proves anything by itself: only a write
+// is an R, and a connect is a C that the first one proves, for its touch went
+// straight to the leader.
 //
 // F is T/3, which is more than half a tick wherever T is two ticks or more, as
 // the server demands by default; see WithServerTick where that was changed.
@@ -45,21 +51,32 @@ type sending struct {
 type proof struct {
 	wait     time.Duration // F
 	grain    time.Duration // contacts closer together than this are not told apart
+	kind     Proof
 	sendings map[int32]sending
 	contacts []contact // answered, oldest first, none older than needed
 }
 
-func newProof(timeout, tick time.Duration) *proof {
+func newProof(timeout, tick time.Duration, kind Proof) *proof {
 	return &proof{
 		wait:     max(timeout/3, tick),
 		grain:    timeout / 64,
+		kind:     kind,
 		sendings: make(map[int32]sending),
 	}
 }
 
-// send notes that a request leaves now.
+// connect notes a connect that left at sent and was answered: a touch that the
+// leader has had, so that no F need pass before it can be proven.
+func (p *proof) connect(sent time.Time) {
+	p.contacts = append(p.contacts, contact{sent: sent, answered: sent.Add(-p.wait)})
+}
+
+// send notes that a request leaves now. All pings have the same number, and are
+// answered in order: one that leaves while another is under way does not count.
 func (p *proof) send(xid int32, op int32, at time.Time) {
-	p.sendings[xid] = sending{at: at, roundTrip: makesRoundTrip(op)}
+	if _, underWay := p.sendings[xid]; !underWay {
+		p.sendings[xid] = sending{at: at, roundTrip: p.makesRoundTrip(op)}
+	}
 }
 
 // answer notes the answer to xid. When it proves a contact it returns the send
@@ -99,10 +116,12 @@ const (
 	opCloseSession    = -11
 )
 
-func makesRoundTrip(op int32) bool {
+func (p *proof) makesRoundTrip(op int32) bool {
 	switch op {
-	case opCreate, opDelete, opSetData, opSetACL, opSync, opMulti, opCreateContainer, opCreateTTL:
+	case opCreate, opDelete, opSetData, opSetACL, opMulti, opCreateContainer, opCreateTTL:
 		return true
+	case opSync:
+		return p.kind == ProofSync
 	}
 	return false
 }

@@ -40,7 +40,7 @@ func TestProofOfContact(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Now()
 			at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
-			p := newProof(6*time.Second, 0)
+			p := newProof(6*time.Second, 0, ProofSync)
 			got := -1.0
 			for i, e := range tt.history {
 				p.send(int32(i), e.op, at(e.sent))
@@ -58,10 +58,27 @@ func TestProofOfContact(t *testing.T) {
 	}
 }
 
+// All pings have one and the same number. Behind a slow network the answer to the
+// first was once taken for the answer to the second, which was still under way:
+// that proved a contact that the leader need not have heard of.
+func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
+	const ping, opPing = -2, 11
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.send(ping, opPing, at(0))
+	p.send(ping, opPing, at(2))
+	p.answer(ping, false, at(2.1)) // to the first
+	p.send(1, opSync, at(4.2))
+	if proven, ok := p.answer(1, false, at(4.3)); !ok || !proven.Equal(at(0)) {
+		t.Errorf("proven at %v (%v), want the time of the first ping", proven.Sub(start), ok)
+	}
+}
+
 // A busy connection must not make the list of contacts grow: they are thinned,
 // and what is older than needed is dropped.
 func TestProofStaysSmall(t *testing.T) {
-	p := newProof(6*time.Second, 0)
+	p := newProof(6*time.Second, 0, ProofSync)
 	at := time.Now()
 	for i := range int32(100_000) {
 		p.send(i, opCreate, at)
@@ -77,10 +94,10 @@ func TestProofStaysSmall(t *testing.T) {
 }
 
 func TestServerTickLengthensTheWait(t *testing.T) {
-	if got, want := newProof(3*time.Second, 2*time.Second).wait, 2*time.Second; got != want {
+	if got, want := newProof(3*time.Second, 2*time.Second, ProofSync).wait, 2*time.Second; got != want {
 		t.Errorf("F = %v, want the tick, %v", got, want)
 	}
-	if got, want := newProof(9*time.Second, 2*time.Second).wait, 3*time.Second; got != want {
+	if got, want := newProof(9*time.Second, 2*time.Second, ProofSync).wait, 3*time.Second; got != want {
 		t.Errorf("F = %v, want a third of the time-out, %v", got, want)
 	}
 }
@@ -106,4 +123,25 @@ func shiftWall(at time.Time, by time.Duration) time.Time {
 	word := (*uint64)(unsafe.Pointer(&at))
 	*word += uint64(by/time.Second) << 30
 	return at
+}
+
+// A machine that is suspended while it has no connection: the timer of the stop
+// margin stands still with it. The holder used to hear of the loss only when the
+// rest of that timer had passed, most of a time-out after the machine woke up.
+func TestHoldersAreToldSoonAfterASuspension(t *testing.T) {
+	now := time.Now()
+	var told error
+	s := &session{
+		core: &core{closing: make(chan struct{})}, over: make(chan struct{}), cut: make(chan struct{}),
+		timeout: 6 * time.Second, margin: 600 * time.Millisecond, kept: 1, proven: now,
+		proof: newProof(6*time.Second, 0, ProofSync),
+		holds: map[*hold]struct{}{{lost: func(err error) { told = err }}: {}},
+	}
+	if next := s.look(now); next > time.Second {
+		t.Errorf("looks at the clocks again in %v, want at most T/6 while something is held", next)
+	}
+	s.look(shiftWall(now.Add(time.Second), time.Minute))
+	if told == nil || s.Err() == nil {
+		t.Errorf("a minute later by the wall clock: holder told %v, session %v", told, s.Err())
+	}
 }

@@ -62,11 +62,11 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 		acl = w.core.cfg.acl
 	}
 	var made Created
-	err := w.do(ctx, opNameCreate, dir, repeatable, func(a attempt) error {
+	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
 		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
 		path := join(p.dir, protectedPrefix+p.id+"-"+name)
 		var err error
-		made, err = p.create(ctx, path, data, flags, acl, a.budget)
+		made, err = p.create(ctx, a, path, data, flags, acl)
 		return err
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ type protected struct {
 	dir, id string
 }
 
-func (p *protected) create(ctx context.Context, path string, data []byte, flags int32, acl []zk.ACL, budget backoff.BackOff) (Created, error) {
+func (p *protected) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
 	s := p.session
 	left := s.awaitFrame(path)
 	lists := make(chan listing, 1)
@@ -113,7 +113,8 @@ func (p *protected) create(ctx context.Context, path string, data []byte, flags 
 	case ctx.Err() != nil || s.Err() != nil:
 		return Created{}, err // the late answer is disowned
 	case judge(err) == ambiguous:
-		return p.recover(ctx, flags, err, budget)
+		a.unsure = true // whatever the search for it says
+		return p.recover(ctx, flags, err, a.budget)
 	default:
 		return Created{}, err
 	}
@@ -270,7 +271,7 @@ func (s *session) discard(full string) {
 		w := scope{core: s.core, in: s}
 		for {
 			err := w.delete(context.Background(), full, -1)
-			if err == nil || errors.Is(err, zk.ErrNoNode) || s.Err() != nil {
+			if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, ErrClosed) || s.Err() != nil {
 				return
 			}
 			if judge(errors.Unwrap(err)) == final {

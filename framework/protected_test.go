@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -89,6 +90,38 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The answer is lost and no server comes back in time: the error is that of the
+// search for the znode, which changes nothing about the create, which may well
+// have been executed. It was reported as if it had not been.
+func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		var sent atomic.Bool
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpCreate || !sent.CompareAndSwap(false, true) {
+				return testutil.Pass()
+			}
+			network.Cut() // for longer than the budget lasts
+			return testutil.DropAfter()
+		})()
+		go func() {
+			time.Sleep(time.Millisecond)
+			network.Drop()
+		}()
+		_, err := contender(t.Context(), s)
+		if !framework.MaybeApplied(err) || len(ens.Children("/lock")) != 1 {
+			t.Errorf("error %v, maybe applied %v, in line %v", err, framework.MaybeApplied(err), ens.Children("/lock"))
+		}
+		network.Heal()
+		time.Sleep(2 * time.Minute)
+		if got := ens.Children("/lock"); len(got) != 0 {
+			t.Errorf("left in line: %v", got)
+		}
+	})
 }
 
 // The list's answer alone is lost: the create has succeeded, and says that the

@@ -94,7 +94,7 @@ func TestValidatePath(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/": true, "/a": true, "/a/b": true, "/a/...": true, "/ü/日本": true, "/_c_x-lock-0000000001": true,
 		"": false, "a": false, "a/b": false, "/a/": false, "//": false, "/a//b": false, "/a/./b": false, "/..": false,
-		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false,
+		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false, "/\U0001f511": false,
 	} {
 		err := ValidatePath(path)
 		if (err == nil) != ok {
@@ -198,11 +198,12 @@ func TestInboundFindsEveryHead(t *testing.T) {
 		firsts := 0
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+rnd.IntN(50))
-			in.feed(rest[:n], func(head []byte, first bool) {
+			in.feed(rest[:n], func(head []byte, first bool) bool {
 				heads = append(heads, bytes.Clone(head))
 				if first {
 					firsts++
 				}
+				return true
 			})
 			rest = rest[n:]
 		}
@@ -225,10 +226,11 @@ func FuzzInbound(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		var in inbound
-		in.feed(stream, func(head []byte, first bool) {
+		in.feed(stream, func(head []byte, first bool) bool {
 			if first {
 				parseConnectAnswer(head)
 			}
+			return true
 		})
 	})
 }

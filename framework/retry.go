@@ -14,7 +14,8 @@ import (
 // While none is, each pause of budget is waited out once; a nil budget is
 // endless.
 func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
-	var pause <-chan time.Time
+	var timer *time.Timer
+	var pause <-chan time.Time // nil: to be begun
 	for {
 		c.mu.Lock()
 		s, state, changed, refused, last := c.session, c.state, c.changed, c.refused, c.lastErr
@@ -36,8 +37,12 @@ func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (
 			if d == backoff.Stop {
 				return nil, withLast(zk.ErrNoServer, last)
 			}
-			timer := time.NewTimer(d)
-			defer timer.Stop()
+			if timer == nil {
+				timer = time.NewTimer(d)
+				defer timer.Stop()
+			} else {
+				timer.Reset(d)
+			}
 			pause = timer.C
 		}
 		select {
@@ -59,11 +64,10 @@ func withLast(err, last error) error {
 	return fmt.Errorf("%w (%w)", err, last)
 }
 
-// attempt is one try of an operation in a session. n counts from 0; unsure is
-// true when an earlier try may have been executed.
+// attempt is one try of an operation in a session. unsure is true when an earlier
+// try, or an earlier step of this one, may have been executed.
 type attempt struct {
 	session *session
-	n       int
 	unsure  bool
 	budget  backoff.BackOff // what is left for this try and all further ones
 }
@@ -78,20 +82,20 @@ const (
 
 // do runs try until it succeeds, fails for good, or the budget of the retry
 // policy is used up: one budget for the whole operation, however deep it nests.
-func (w scope) do(ctx context.Context, op, path string, again idempotence, try func(attempt) error) error {
+func (w scope) do(ctx context.Context, op, path string, again idempotence, try func(*attempt) error) error {
 	c, in, budget := w.core, w.in, w.budget
 	if budget == nil {
 		budget = c.cfg.retry()
 	}
 	a := attempt{budget: budget}
 	fail := func(err error) error { return &opError{op: op, path: path, err: err, maybe: a.unsure} }
-	for ; ; a.n++ {
+	for {
 		s, err := c.await(ctx, in, budget)
 		if err != nil {
 			return fail(err)
 		}
 		a.session = s
-		if err = try(a); err == nil {
+		if err = try(&a); err == nil {
 			return nil
 		}
 		what := judge(err)

@@ -57,7 +57,7 @@ type session struct {
 type event struct {
 	kind eventKind
 	err  error
-	of   *link // for beaten: the connection that the heartbeat went out on
+	of   *link // the connection that it is about, but for detached: there is one at a time
 }
 
 type eventKind int
@@ -114,7 +114,7 @@ func (s *session) told(e zk.Event) {
 	case e.Type != zk.EventSession:
 		s.hub.event(e.Type, e.Path)
 	case e.State == zk.StateHasSession:
-		s.events.put(event{kind: attached})
+		s.events.put(event{kind: attached, of: s.latest()})
 	case e.State == zk.StateDisconnected:
 		s.events.put(event{kind: detached})
 	case e.State == zk.StateExpired:
@@ -122,11 +122,19 @@ func (s *session) told(e zk.Event) {
 	}
 }
 
+// latest is the connection that a server gave us the session on last.
+func (s *session) latest() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link
+}
+
 // run follows the session until it is over or the client closes.
 func (s *session) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	authed := len(s.core.cfg.auths) == 0
+	var on *link // nil: there is no connection
 	for {
 		timer.Reset(s.look(time.Now()))
 		select {
@@ -140,18 +148,22 @@ func (s *session) run() {
 			for _, e := range s.events.take() {
 				switch e.kind {
 				case attached:
-					if authed {
+					if on = e.of; authed {
 						s.rise()
 					} else {
-						go s.authenticate()
+						go s.authenticate(on)
 					}
 				case authenticated:
-					if authed = e.err == nil; authed {
+					switch {
+					case e.of != on: // it has ended meanwhile: the next one's answer counts
+					case e.err != nil:
+						s.refuse(on, e.err)
+					default:
+						authed = true
 						s.rise()
-					} else {
-						s.refuse(e.err)
 					}
 				case detached:
+					on = nil
 					s.sink()
 				case beaten:
 					s.beaten(e)
@@ -170,6 +182,9 @@ func (s *session) rise() {
 	}
 	s.up = true
 	s.beat = beat{last: time.Now()}
+	if s.core.cfg.proof == ProofWrite {
+		s.beat.last = time.Time{} // at once: the connect is not proven before it
+	}
 	s.mu.Unlock()
 	// Whoever watches must look again: a watch may have been lost between two
 	// connections, for its re-registration can fail in silence.
@@ -192,22 +207,24 @@ func (s *session) sink() {
 	s.core.transition(disconnected, s, why)
 }
 
-// authenticate presents the credentials for the first time; the wire client
-// does so itself on every later connection, before anything else is sent.
-func (s *session) authenticate() {
+// authenticate presents the credentials for the first time, on one connection;
+// the wire client does so itself on every later one, before anything else is sent.
+func (s *session) authenticate(on *link) {
 	for _, a := range s.core.cfg.auths {
 		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
-			s.events.put(event{kind: authenticated, err: fmt.Errorf("auth %s: %w", a.scheme, err)})
+			s.events.put(event{kind: authenticated, err: fmt.Errorf("auth %s: %w", a.scheme, err), of: on})
 			return
 		}
 	}
-	s.events.put(event{kind: authenticated})
+	s.events.put(event{kind: authenticated, of: on})
 }
 
-func (s *session) refuse(err error) {
+// refuse: the credentials were not taken. The next connection tries again.
+func (s *session) refuse(on *link, err error) {
 	s.core.note(err)
+	_ = on.Close()
 	if !errors.Is(err, zk.ErrAuthFailed) {
-		return // the connection ended: the next one tries again
+		return
 	}
 	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
 	s.core.mu.Lock()
@@ -236,7 +253,7 @@ func (s *session) mayConnect(id int64) bool {
 
 // answered takes a server's answer to a connect that left at sentAt, and
 // reports whether the connection may go on. A connect is validated at the
-// leader, hence it is proof by itself.
+// leader, hence it is proof by itself; a new session needs the quorum, too.
 func (s *session) answered(l *link, a connectAnswer, sentAt time.Time) bool {
 	if a.id == 0 {
 		s.expire()
@@ -247,11 +264,15 @@ func (s *session) answered(l *link, a connectAnswer, sentAt time.Time) bool {
 	if s.severedYet || s.id != 0 && s.id != a.id || a.timeout <= 0 {
 		return false
 	}
+	isNew := s.id == 0
 	s.id, s.password, s.timeout = a.id, a.password, a.timeout
 	s.margin = s.core.cfg.margin(a.timeout)
 	s.link = l
-	s.proof = newProof(a.timeout, s.core.cfg.serverTick)
-	if sentAt.After(s.proven) {
+	s.proof = newProof(a.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
+	switch {
+	case s.core.cfg.proof == ProofWrite && !isNew:
+		s.proof.connect(sentAt)
+	case sentAt.After(s.proven):
 		s.proven = sentAt
 	}
 	return true

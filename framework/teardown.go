@@ -16,6 +16,8 @@ const (
 	closePatience = 5 * time.Second
 	// goodbye bounds the wait for the answer to the request that closes a session.
 	goodbye = 2 * time.Second
+	// burial bounds the search for another server to take that request.
+	burial = 2 * goodbye
 )
 
 // shutDown closes a session whose client closes. It is over already, so nobody
@@ -39,7 +41,7 @@ func (s *session) shutDown() error {
 	confirmed := s.closedOK || s.expired || id == 0
 	s.mu.Unlock()
 	s.core.tasks.Go(s.awaitGone)
-	if confirmed || s.bury(1) {
+	if confirmed || s.buryInTime() {
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server took the request to close session %s: its ephemeral znodes go when it expires",
@@ -70,6 +72,21 @@ func (s *session) awaitGone() {
 	}
 }
 
+// buryInTime is bury when the client closes. The dialer is the user's: that it
+// keeps its time-out is only hoped for.
+func (s *session) buryInTime() bool {
+	buried := make(chan bool, 1)
+	s.core.tasks.Go(func() { buried <- s.bury(3) })
+	patience := time.NewTimer(burial)
+	defer patience.Stop()
+	select {
+	case ok := <-buried:
+		return ok
+	case <-patience.C:
+		return false
+	}
+}
+
 // bury closes a session at the ensemble by a small connection of its own, so
 // that its ephemeral znodes do not stand in anybody's way until it expires. It
 // reports whether the session is known to be gone.
@@ -77,7 +94,8 @@ func (s *session) awaitGone() {
 // Each connection carries nothing but the connect and the close, in one write:
 // attaching touches the session, which would keep alive what was to be closed.
 // For the same reason it asks for the smallest time-out and does not try often;
-// what fails is left to expire.
+// what fails is left to expire. When the client closes it does not wait between
+// two tries, and tries each server once.
 func (s *session) bury(tries int) bool {
 	s.mu.Lock()
 	id, password := s.id, s.password
@@ -88,7 +106,7 @@ func (s *session) bury(tries int) bool {
 	}
 	first := rand.IntN(len(s.core.servers))
 	for try := range tries {
-		if try > 0 && !s.pause(limit/2+rand.N(limit/2)) {
+		if try > 0 && !s.pause(limit/2+rand.N(limit/2)) && try >= len(s.core.servers) {
 			break
 		}
 		address := s.core.servers[(first+try)%len(s.core.servers)]

@@ -16,6 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -40,7 +42,22 @@ var pairs = []struct {
 	{"selector", func(c *framework.Client, path string) (lined, error) {
 		return leader.New(c, path, leader.WithID("ours"), leader.WithLayout(leader.LayoutSelector))
 	}},
+	{"write", func(c *framework.Client, path string) (lined, error) {
+		rw, err := rwlock.New(c, path, rwlock.WithLayout(rwlock.LayoutCurator))
+		if err != nil {
+			return nil, err
+		}
+		return side{rw.Writer(), rw}, nil
+	}},
 }
+
+// side is one side of a read/write lock.
+type side struct {
+	recipes.Acquirer
+	*rwlock.RWLock
+}
+
+func (s side) Path() string { return s.RWLock.Path() }
 
 // lined is a recipe that tells who stands in its line.
 type lined interface {
@@ -53,12 +70,7 @@ type lined interface {
 // in its participants, and either of them that is killed is succeeded by the other.
 func TestBesideCurator(t *testing.T) {
 	ens := apache.Start(t, 1)
-	if _, err := os.Stat(curatorJar); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("needs Apache Curator (Debian's package libcurator-recipes-java): %v", err)
-	}
+	needCurator(t)
 	for _, pair := range pairs {
 		t.Run(pair.curator, func(t *testing.T) {
 			path := "/beside/" + pair.curator
@@ -75,6 +87,143 @@ func TestBesideCurator(t *testing.T) {
 			t.Run("curator killed", func(t *testing.T) { succeed(t, ens, path, theirs(), ours()) })
 			t.Run("ours killed", func(t *testing.T) { succeed(t, ens, path, ours(), theirs()) })
 		})
+	}
+}
+
+// Readers of both kinds read together, while a writer of each kind waits; whoever
+// reads later waits behind the writers.
+func TestReadersBesideCurator(t *testing.T) {
+	ens := apache.Start(t, 1)
+	needCurator(t)
+	const path = "/beside/rw"
+	reader := func() member {
+		c := client(t, ens)
+		rw, err := rwlock.New(c, path, rwlock.WithLayout(rwlock.LayoutCurator))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &goMember{ens: ens, client: c, recipe: side{rw.Reader(), rw}}
+	}
+	writer := func() member {
+		m := reader().(*goMember)
+		rw := m.recipe.(side).RWLock
+		m.recipe = side{rw.Writer(), rw}
+		return m
+	}
+	watcher := client(t, ens)
+	ourRead, theirRead := reader(), startCurator(t, ens, "read", path)
+	ourWrite, theirWrite := writer(), startCurator(t, ens, "write", path)
+	lateRead, theirLateRead := reader(), startCurator(t, ens, "read", path)
+
+	ourRead.acquire(t)
+	theirRead.acquire(t) // beside ours
+	served := make(chan string, 4)
+	for i, waiter := range []struct {
+		name string
+		member
+	}{{"their write", theirWrite}, {"our write", ourWrite}, {"their late read", theirLateRead}, {"our late read", lateRead}} {
+		go func() {
+			waiter.acquire(t)
+			served <- waiter.name
+		}()
+		inLine(t, watcher, path, 3+i)
+	}
+	expect := func(what string) {
+		t.Helper()
+		select {
+		case who := <-served:
+			if who != what {
+				t.Fatalf("served %s, want %s", who, what)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s was not served", what)
+		}
+	}
+	ourRead.release(t)
+	time.Sleep(100 * time.Millisecond)
+	if len(served) != 0 {
+		t.Fatalf("%s while a Curator client reads", <-served)
+	}
+	theirRead.release(t)
+	expect("their write")
+	time.Sleep(100 * time.Millisecond)
+	theirWrite.release(t)
+	expect("our write")
+	time.Sleep(100 * time.Millisecond)
+	if len(served) != 0 {
+		t.Fatalf("%s while we write", <-served)
+	}
+	ourWrite.release(t)
+	for range 2 { // together, in either order
+		select {
+		case <-served:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the late readers were not served")
+		}
+	}
+	lateRead.release(t)
+	theirLateRead.release(t)
+	nothingLeft(t, watcher, path)
+}
+
+// A semaphore of two, one permit with us and one with Curator: a third waits, of
+// whichever kind, and is let in by whoever leaves.
+func TestSemaphoreBesideCurator(t *testing.T) {
+	ens := apache.Start(t, 1)
+	needCurator(t)
+	const path = "/beside/semaphore"
+	ours := func() member {
+		c := client(t, ens)
+		s, err := semaphore.New(c, path, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &goMember{ens: ens, client: c, recipe: s}
+	}
+	watcher := client(t, ens)
+	for _, thirdIsOurs := range []bool{true, false} {
+		first, second := ours(), member(startCurator(t, ens, "2", path))
+		third := second
+		if thirdIsOurs {
+			third = ours()
+		} else {
+			third = startCurator(t, ens, "2", path)
+		}
+		first.acquire(t)
+		second.acquire(t)
+		if n := second.participants(t); n != 2 {
+			t.Errorf("Curator sees %d leases, want 2", n)
+		}
+		served := make(chan struct{})
+		go func() {
+			third.acquire(t)
+			close(served)
+		}()
+		inLine(t, watcher, path+"/locks", 1)
+		select {
+		case <-served:
+			t.Fatal("three at once")
+		case <-time.After(200 * time.Millisecond):
+		}
+		if thirdIsOurs {
+			second.release(t)
+		} else {
+			first.release(t)
+		}
+		select {
+		case <-served:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the third was not served")
+		}
+		inLine(t, watcher, path+"/leases", 2)
+		if thirdIsOurs {
+			first.release(t)
+		} else {
+			second.release(t)
+		}
+		third.release(t)
+		nothingLeft(t, watcher, path+"/leases")
+		nothingLeft(t, watcher, path+"/locks")
 	}
 }
 
@@ -220,6 +369,17 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// needCurator skips the test where there is no Curator, but not in CI.
+func needCurator(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(curatorJar); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("needs Apache Curator (Debian's package libcurator-recipes-java): %v", err)
+	}
 }
 
 func startCurator(t *testing.T, ens testutil.Ensemble, kind, path string) *curator {

@@ -28,7 +28,7 @@ func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) 
 		l.endWork()
 		// The release is not for ctx to prevent. The znode's safety net, if no server
 		// answers in all that time, is the session's end.
-		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.places[0].Timeout())
+		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 		defer stop()
 		err = errors.Join(err, l.Release(releaseCtx))
 	}()
@@ -68,7 +68,24 @@ func (l *Lease) endWork() {
 		return
 	}
 	l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.path()), zap.Duration("by", by))
-	if overran := l.client().Observer().Overran; overran != nil {
+	l.overran(by)
+}
+
+// overran counts by the path of each lock.
+func (l *Lease) overran(by time.Duration) {
+	for _, part := range l.parts {
+		part.overran(by)
+	}
+	if overran := l.client().Observer().Overran; overran != nil && len(l.parts) == 0 {
 		overran(l.path(), by)
 	}
+}
+
+// timeout is that of the session, the longest one if there are several.
+func (l *Lease) timeout() time.Duration {
+	longest := time.Duration(0)
+	for _, p := range l.places {
+		longest = max(longest, p.Timeout())
+	}
+	return longest
 }

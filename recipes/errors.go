@@ -29,5 +29,5 @@ var (
 	ErrMaxHold = line.ErrMaxHold
 )
 
-// errForeign is for operations that cannot be guarded by one session's multi.
-var errForeign = errors.New("its parts belong to different sessions")
+// errForeign is for operations that no one multi can guard.
+var errForeign = errors.New("its parts belong to different clients, or namespaces of one")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,34 +18,42 @@ import (
 // it was lost or released. It is safe for concurrent use.
 type Lease struct {
 	places []*line.Place // one, except where a recipe takes several at once
+	parts  []*Lease      // that it is made of, and that have the places; nil: none
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	owner  *Owner
 	lost   chan struct{} // closed: lost
 
-	mu       sync.Mutex  // guards what follows
-	err      error       // why it was lost
-	deadline time.Time   // as known at the loss
-	released bool        // Release was called
-	working  bool        // under Do
-	late     *time.Timer // fires at the deadline of a lost lease that works
+	mu       sync.Mutex    // guards what follows
+	err      error         // why it was lost
+	deadline time.Time     // as known at the loss
+	released bool          // Release was called
+	wholes   []*Lease      // that it is a part of
+	revoked  chan struct{} // of a whole, closed: a part is to be released; nil: nobody wants to know
+	working  bool          // under Do
+	late     *time.Timer   // fires at the deadline of a lost lease that works
 }
 
 // NewLease makes a lease of places that were granted to an Acquire with ctx. It is
 // for the recipes: nobody outside can have a place.
 func NewLease(ctx context.Context, places ...*line.Place) *Lease {
-	l := &Lease{places: places, lost: make(chan struct{}), owner: ownerOf(ctx)}
-	l.ctx, l.end = context.WithCancelCause(withLease(context.WithoutCancel(ctx), l))
-	if l.owner != nil {
-		l.owner.add(l)
-	}
+	l := &Lease{places: places}
+	l.start(ctx)
 	for _, p := range places {
 		p.OnLoss(l.lose)
 	}
 	return l
 }
 
-// lose is called when any of the places is lost.
+func (l *Lease) start(ctx context.Context) {
+	l.lost, l.owner = make(chan struct{}), ownerOf(ctx)
+	l.ctx, l.end = context.WithCancelCause(withLease(context.WithoutCancel(ctx), l))
+	if l.owner != nil {
+		l.owner.add(l)
+	}
+}
+
+// lose is called when any of the places, or of the parts, is lost.
 func (l *Lease) lose(why error) {
 	deadline := l.Deadline()
 	l.mu.Lock()
@@ -60,6 +69,9 @@ func (l *Lease) lose(why error) {
 	// In this order: whoever sees Lost finds the context ended, and whoever sees
 	// either finds Err.
 	l.end(fmt.Errorf("%w: %w", ErrNotHeld, why))
+	for _, whole := range l.partOf() {
+		whole.lose(l.partly(why))
+	}
 	close(l.lost)
 }
 
@@ -96,7 +108,7 @@ func (l *Lease) Held() bool {
 			return false
 		}
 	}
-	return true
+	return len(l.places) > 0 // a Lease that nobody was granted holds nothing
 }
 
 // Lost is closed when the lease is lost, and only then: the session's deadline is
@@ -138,21 +150,38 @@ func (l *Lease) Deadline() time.Time {
 	return deadline
 }
 
-// Token is the fencing token. See Token.
-func (l *Lease) Token() Token { return Token{zxid: l.places[0].Pzxid()} }
+// Token is the fencing token. See Token. Of several locks taken together it is the
+// greatest; what is guarded by one of them should look at that part's.
+func (l *Lease) Token() Token {
+	greatest := Token{zxid: l.places[0].Pzxid()}
+	for _, part := range l.parts {
+		if t := part.Token(); t.Compare(greatest) > 0 {
+			greatest = t
+		}
+	}
+	return greatest
+}
 
-// Path is the path of the znode that holds, in the view of the recipe's client.
+// Path is the path of the znode that holds, in the view of the recipe's client; of
+// several locks taken together, of the first one.
 func (l *Lease) Path() string { return l.places[0].Path() }
 
-// Parts are the leases that this one is made of, if it is one of several locks
-// taken together; otherwise there are none.
-func (l *Lease) Parts() []*Lease { return nil }
+// Parts are the leases that this one is made of, in the order in which they were
+// acquired, if it is one of several locks taken together; otherwise there are
+// none. They are this lease's: the release of one by itself is the loss of the
+// whole.
+func (l *Lease) Parts() []*Lease { return slices.Clone(l.parts) }
 
 // Revoked is closed when somebody asks for the lease to be released, by writing
 // __REVOKE__ to its znode as Apache Curator does. Nothing enforces it. The first
 // call begins to look for it, which costs a watch and a read, off the path of the
 // acquisition.
-func (l *Lease) Revoked() <-chan struct{} { return l.places[0].Revoked() }
+func (l *Lease) Revoked() <-chan struct{} {
+	if len(l.parts) > 0 {
+		return l.anyRevoked()
+	}
+	return l.places[0].Revoked()
+}
 
 // Release gives the lease up, and returns when its znode is gone. ctx bounds the
 // wait alone: the removal goes on if it ends, and Release may be called again to
@@ -163,6 +192,19 @@ func (l *Lease) Revoked() <-chan struct{} { return l.places[0].Revoked() }
 // ErrNotHeld, wrapping Err, if it was lost, be it while it was being released. So
 // a checked Release proves the whole section.
 func (l *Lease) Release(ctx context.Context) error {
+	for _, whole := range l.partOf() {
+		if !whole.isReleased() {
+			whole.lose(l.partly(ErrReleased))
+		}
+	}
+	if err := l.leave(ctx); err != nil {
+		return fmt.Errorf("recipes: release %s: %w", l.path(), err)
+	}
+	return nil
+}
+
+// leave is Release, also by the whole.
+func (l *Lease) leave(ctx context.Context) error {
 	l.mu.Lock()
 	first := !l.released
 	l.released = true
@@ -175,6 +217,9 @@ func (l *Lease) Release(ctx context.Context) error {
 		l.checkHeld()
 		l.end(ErrReleased)
 	}
+	if len(l.parts) > 0 {
+		return l.leaveParts(ctx)
+	}
 	for _, p := range l.places {
 		p.Quit() // all at once
 	}
@@ -184,10 +229,7 @@ func (l *Lease) Release(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("recipes: release %s: %w", l.path(), err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // checkHeld has each place look at the clock.
@@ -204,15 +246,25 @@ func (l *Lease) isReleased() bool {
 }
 
 // path is the path of the recipe, for messages.
-func (l *Lease) path() string { return l.places[0].Line().Dir() }
+func (l *Lease) path() string {
+	if len(l.parts) > 0 {
+		return l.pathOfParts()
+	}
+	return l.places[0].Line().Dir()
+}
 
 func (l *Lease) client() *framework.Client { return l.places[0].Line().Client() }
 
 // Guard gives ops behind a check that the lease's znode exists, for a Multi of
 // one's own. The whole is applied only while the lease is held, or its znode has
-// not been removed yet.
+// not been removed yet. Of several locks taken together each is checked; where
+// they belong to different clients, or namespaces of one, no Multi can do that,
+// and what Guard gives is refused by any.
 func (l *Lease) Guard(ops ...any) []any {
-	guarded := make([]any, 0, len(l.places)+len(ops))
+	guarded := make([]any, 0, len(l.places)+len(ops)+1)
+	if !l.oneView() {
+		guarded = append(guarded, partsOfDifferentClients{})
+	}
 	for _, p := range l.places {
 		// Any version: a request to release changes it, and changes no ownership.
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: p.Path(), Version: -1})
@@ -258,6 +310,9 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 
 // session is the one that all the places belong to.
 func (l *Lease) session() (*framework.Session, error) {
+	if !l.oneView() {
+		return nil, errForeign
+	}
 	var first *framework.Session
 	for _, p := range l.places {
 		sess, err := p.Session()
@@ -267,8 +322,8 @@ func (l *Lease) session() (*framework.Session, error) {
 		if first == nil {
 			first = sess
 		}
-		if sess.ID() != first.ID() {
-			return nil, errForeign
+		if sess.ID() != first.ID() { // one of them is lost, and has not been told yet
+			return nil, fmt.Errorf("%w: %w", ErrNotHeld, framework.ErrSessionLost)
 		}
 	}
 	return first, nil

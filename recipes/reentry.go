@@ -70,13 +70,13 @@ func (o *Owner) held() []*Lease {
 func carried(ctx context.Context, key line.Key) (*Lease, *line.Place) {
 	c, _ := ctx.Value(chainKey{}).(*chain)
 	for ; c != nil; c = c.outer {
-		if p := c.lease.on(key); p != nil {
-			return c.lease, p
+		if l, p := c.lease.on(key); p != nil {
+			return l, p
 		}
 	}
 	if o := ownerOf(ctx); o != nil {
 		for _, l := range o.held() {
-			if p := l.on(key); p != nil {
+			if l, p := l.on(key); p != nil {
 				return l, p
 			}
 		}
@@ -84,18 +84,26 @@ func carried(ctx context.Context, key line.Key) (*Lease, *line.Place) {
 	return nil, nil
 }
 
-// on gives l's place on what key identifies, nil if there is none or l was
-// released.
-func (l *Lease) on(key line.Key) *line.Place {
+// on gives l, or that part of it, which is on what key identifies, and its place
+// there; nil if there is none or l was released.
+func (l *Lease) on(key line.Key) (*Lease, *line.Place) {
 	if l.isReleased() {
-		return nil
+		return nil, nil
+	}
+	for _, part := range l.parts {
+		if on, p := part.on(key); p != nil {
+			return on, p
+		}
+	}
+	if len(l.parts) > 0 {
+		return nil, nil
 	}
 	for _, p := range l.places {
 		if p.Line().Key() == key {
-			return p
+			return l, p
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // Carried gives the place in ln of a lease that ctx carries, or that its owner has,

@@ -195,7 +195,7 @@ func (s *script) creates() {
 	s.a.do(wire.OpCreate, create("/none/a", "", 0))
 	s.a.do(wire.OpPing, nil)
 	for _, path := range []string{
-		"", "/", "a", "/x/", "/a//b", "/a/.", "/a/../b", "/a/\x00", "/a/\x01b", "/a/\u007f", "/a/\ufff0", "/a/ü", "/ ", "/a/b/",
+		"", "/", "a", "/x/", "/a//b", "/a/.", "/a/../b", "/a/\x00", "/a/\x01b", "/a/\u007f", "/a/\ufff0", "/a/\U0001f511", "/a/ü", "/ ", "/a/b/",
 	} {
 		s.a.do(wire.OpCreate, create(path, "", 0))
 	}

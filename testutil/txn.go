@@ -305,7 +305,7 @@ func validPath(path string) bool {
 	}
 	for _, r := range path {
 		switch {
-		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0 && r <= 0xffff:
+		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0: // beyond 0xffff it sees two surrogates
 			return false
 		}
 	}

@@ -92,6 +92,10 @@ func (e *Election) acquire(ctx context.Context, enter func(context.Context) (*li
 // Path is the path of the election, in its client's view.
 func (e *Election) Path() string { return e.line.Dir() }
 
+// FullPath is the path of the election on the ensemble, its client's chroot and
+// namespace included.
+func (e *Election) FullPath() string { return e.line.Client().Resolve(e.Path()) }
+
 // Participants lists the leader and the other candidates, in the order in which
 // they will lead. It costs a list and a read for each.
 func (e *Election) Participants(ctx context.Context) ([]recipes.Participant, error) {

@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,5 +125,75 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 				t.Errorf("left: a watch on %s", watched)
 			}
 		}
+	})
+}
+
+// A term that was ended, by a loss or by Resign, is not the function's failure: the
+// next campaign follows at once, whatever it returned.
+func TestAnEndedTermCostsNoPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		c := w.client("a")
+		e := w.candidate(c, "a", leader.WithBackoff(retry.Forever(time.Hour)))
+		w.run(ctx, e, "a", 1000*time.Hour, errors.New("interrupted"))
+		w.inLine(1)
+		time.Sleep(time.Second)
+		must(t, e.Resign(ctx))
+		time.Sleep(time.Second)
+		if got := w.order(); got != "aa" {
+			t.Fatalf("resigned, led: %s", got)
+		}
+		must(t, w.ExpireSession(w.session(c).ID()))
+		time.Sleep(timeout)
+		if got := w.order(); got != "aaa" {
+			t.Errorf("lost, led: %s", got)
+		}
+	})
+}
+
+// The pauses count what failed in a row.
+func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		boom := errors.New("boom")
+		plan := []error{boom, boom, nil, boom, boom, nil, boom, boom, boom, nil}
+		terms := 0
+		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.NTimes(2, time.Second)))
+		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
+			terms++
+			return plan[terms-1]
+		})
+		if !errors.Is(err, boom) || terms != 9 {
+			t.Errorf("%d terms, then %v", terms, err)
+		}
+	})
+}
+
+// When Run has returned, by a panic too, nothing of it is still running.
+func TestRunWaitsForWhatIsBeside(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var inside atomic.Int32
+		check := func(context.Context) error {
+			inside.Add(1)
+			defer inside.Add(-1)
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		}
+		for _, ret := range []error{leader.ErrStop, nil} {
+			e := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check))
+			func() {
+				defer func() { _ = recover() }()
+				_ = e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
+					time.Sleep(1500 * time.Millisecond)
+					if ret == nil {
+						panic("boom")
+					}
+					return ret
+				})
+			}()
+			if n := inside.Load(); n != 0 {
+				t.Errorf("%d health checks after Run", n)
+			}
+		}
+		w.inLine(0)
 	})
 }

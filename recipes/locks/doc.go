@@ -1,4 +1,5 @@
-// Package locks has the exclusive lock.
+// Package locks has the exclusive lock, [Mutex]; [All], which takes several
+// acquirers of any kind as one; and [Keyed], a lock for each key.
 //
 //	m, err := locks.NewMutex(client, "/app/lock")
 //	...

@@ -28,7 +28,9 @@ import (
 // predecessor leaves. What is held for longer is watched, against its deletion by
 // somebody else.
 type Mutex struct {
-	line *line.Line
+	line  *line.Line
+	keyed *Keyed // that it is a lock of; nil: none
+	bad   error  // why no lock can be there; nil: one can
 }
 
 var _ recipes.Acquirer = (*Mutex)(nil)
@@ -40,7 +42,7 @@ func NewMutex(c *framework.Client, path string, opts ...Option) (*Mutex, error) 
 	if err != nil {
 		return nil, fmt.Errorf("locks: mutex: %w", err)
 	}
-	return &Mutex{l}, nil
+	return &Mutex{line: l}, nil
 }
 
 // mutexRule: whoever is directly ahead goes first. The order is that of the
@@ -68,12 +70,24 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 }
 
 func (m *Mutex) acquire(ctx context.Context, enter func(context.Context) (*line.Place, error)) (*recipes.Lease, error) {
-	l, ok, err := recipes.Reenter(ctx, m.line)
-	if !ok {
-		var place *line.Place
-		if place, err = enter(ctx); err == nil {
-			l = recipes.NewLease(ctx, place)
+	grant := func(ctx context.Context) (*recipes.Lease, error) {
+		if l, ok, err := recipes.Reenter(ctx, m.line); ok {
+			return l, err
 		}
+		place, err := enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return recipes.NewLease(ctx, place), nil
+	}
+	var l *recipes.Lease
+	err := m.bad
+	switch {
+	case err != nil:
+	case m.keyed != nil:
+		l, err = m.keyed.acquire(ctx, grant)
+	default:
+		l, err = grant(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locks: acquire %s: %w", m.Path(), err)
@@ -83,6 +97,10 @@ func (m *Mutex) acquire(ctx context.Context, enter func(context.Context) (*line.
 
 // Path is the path of the lock, in its client's view.
 func (m *Mutex) Path() string { return m.line.Dir() }
+
+// FullPath is the path of the lock on the ensemble, its client's chroot and
+// namespace included.
+func (m *Mutex) FullPath() string { return m.line.Client().Resolve(m.Path()) }
 
 // Held gives the lease on this lock that ctx carries, or that its owner has, if it
 // is held. It makes no request.

@@ -69,6 +69,7 @@ func TestAReleaseAfterAPause(t *testing.T) {
 		inner := acquire(t, outer.Context(), m)
 		w.Client("a").Cut()
 		w.Client("a").Drop()
+		synctest.Wait()
 		time.Sleep(timeout)
 		wantErr(t, inner.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		wantErr(t, context.Cause(inner.Context()), recipes.ErrNotHeld)
@@ -208,6 +209,7 @@ func TestALossBetweenTwoReleases(t *testing.T) {
 		l := acquire(t, t.Context(), w.mutex(a))
 		w.Client("a").Cut()
 		w.Client("a").Drop()
+		synctest.Wait() // until that is known: what is sent before waits in the wire client
 		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
 		time.Sleep(2 * timeout)
 		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
@@ -228,6 +230,7 @@ func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
 		w.line(2)
 		w.Client("a").Cut()
 		w.Client("a").Drop()
+		synctest.Wait() // until that is known: what is sent before waits in the wire client
 		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
 		w.Client("a").Heal()
 		cut := time.Now()
@@ -237,6 +240,31 @@ func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
 		}
 		release(t, g.lease)
 		release(t, l) // its removal is known to be the own one
+		w.empty()
+	})
+}
+
+// Who waits has a session that is as well proven as a holder's: when the turn comes
+// there is time left to work.
+func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		held := acquire(t, t.Context(), w.mutex(w.client("a")))
+		b := w.client("b")
+		next := acquiring(t.Context(), w.mutex(b))
+		w.line(2)
+		s, err := b.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(timeout)
+		for range 100 {
+			time.Sleep(317 * time.Millisecond)
+			if left := time.Until(s.Deadline()); left < timeout/2-time.Millisecond {
+				t.Fatalf("%v left to the deadline", left)
+			}
+		}
+		release(t, held)
+		release(t, granted(t, next).lease)
 		w.empty()
 	})
 }
@@ -278,6 +306,45 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 			if got := beats(); got > idle+2 {
 				t.Errorf("%s: %d heartbeats, %d before", what, got, idle)
 			}
+		}
+		w.empty()
+	})
+}
+
+// Whoever hears of the loss by Lost finds the context ended, and Err.
+func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Millisecond))
+		for range 500 {
+			l := acquire(t, t.Context(), m)
+			<-l.Lost()
+			if l.Context().Err() == nil || l.Err() == nil {
+				t.Fatalf("lost, but the context says %v and the lease %v", l.Context().Err(), l.Err())
+			}
+			wantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+		}
+		w.empty()
+	})
+}
+
+// A guarded write finds the znode missing before it is watched: that is the loss.
+func TestAMultiFindsTheLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m := w.mutex(w.client("a"))
+		l := acquire(t, t.Context(), m)
+		nested := acquire(t, l.Context(), m)
+		if err := w.client("b").Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err := nested.Multi(t.Context())
+		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		for _, each := range []*recipes.Lease{l, nested} {
+			select {
+			case <-each.Lost():
+			default:
+				t.Error("not told")
+			}
+			wantErr(t, each.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		}
 		w.empty()
 	})

@@ -107,6 +107,10 @@ func (rw *RWLock) Writer() recipes.Acquirer { return writer{rw} }
 // Path is the path of the lock, in its client's view.
 func (rw *RWLock) Path() string { return rw.read.Dir() }
 
+// FullPath is the path of the lock on the ensemble, its client's chroot and
+// namespace included.
+func (rw *RWLock) FullPath() string { return rw.read.Client().Resolve(rw.Path()) }
+
 type reader struct{ *RWLock }
 
 func (r reader) Acquire(ctx context.Context) (*recipes.Lease, error) {

@@ -100,6 +100,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 // Path is the path of the semaphore, in its client's view.
 func (s *Semaphore) Path() string { return s.path }
 
+// FullPath is the path of the semaphore on the ensemble, its client's chroot and
+// namespace included.
+func (s *Semaphore) FullPath() string { return s.client.Resolve(s.path) }
+
 // Permits acquires n permits at once, as one lease, all or none. It fails with
 // ErrLimit when the limit is, or becomes, less than n.
 func (s *Semaphore) Permits(n int) recipes.Acquirer {

@@ -40,11 +40,20 @@ func (q *Queued) GiveUp() {
 	q.g.leave(q.w)
 }
 
-// Again goes on as a try does whose place was lost before it was taken: it reports
-// whether it is queued once more.
-func (q *Queued) Again() bool {
-	q.w = newWaiter(q.w.line, true)
+// Again goes on as a Wait, or a Try, does whose place was lost before it was taken:
+// it reports whether it is queued once more.
+func (q *Queued) Again(try bool) bool {
+	q.w = newWaiter(q.w.line, try)
 	return q.g.requeue(q.w)
+}
+
+// Use keeps the gate from being dropped, as a caller does who is about to leave.
+func (l *Line) Use() (unuse func(), err error) {
+	g, err := l.gates.use(l)
+	if err != nil {
+		return nil, err
+	}
+	return func() { l.gates.unuse(g) }, nil
 }
 
 // Gates is the number of gates that are kept.

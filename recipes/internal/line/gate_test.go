@@ -98,6 +98,102 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
+// Who was chosen in a session that was lost keeps its place at home.
+func TestWhoIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		first, later, p := chosenAndLost(t, ens, l)
+		if !first.Again(false) {
+			t.Error("refused")
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-first.Ready():
+		case <-later.Ready():
+			t.Fatal("a later one was let in before")
+		}
+		p, ok := first.Take()
+		if !ok {
+			t.Fatal("the place was not to be taken")
+		}
+		later.GiveUp()
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
+// chosenAndLost gives a waiter that was chosen in a session that is over, one who
+// came later, and another client's place, behind which the later one stands by now.
+func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, later *line.Queued, held *line.Place) {
+	t.Helper()
+	first = queue(t, l)
+	<-first.Ready()
+	later = queue(t, l)
+	other := newLine(t, connect(t, ens), exclusive)
+	waiting := make(chan *line.Place)
+	go func() {
+		p, err := other.Wait(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waiting <- p
+	}()
+	synctest.Wait()
+	if err := ens.ExpireSession(session(t, l.Client())); err != nil {
+		t.Fatal(err)
+	}
+	held = <-waiting
+	time.Sleep(5 * time.Second)
+	if n := len(ens.Children("/line")); n != 2 {
+		t.Fatalf("%d in line", n)
+	}
+	return first, later, held
+}
+
+// The last waiter leaves and another comes at once: the driver that was told to
+// stop says so, but not to the other.
+func TestADriverThatWasStoppedFailsNobodyElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l := newLine(t, connect(t, ens), exclusive)
+		held, err := newLine(t, connect(t, ens), exclusive).Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		unuse, err := l.Use()
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := queue(t, l)
+		for range 200 {
+			synctest.Wait()
+			select {
+			case <-q.Ready():
+				t.Fatal("failed by another's end, or let in beside the holder")
+			default:
+			}
+			q.GiveUp()
+			q = queue(t, l)
+		}
+		if err := held.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-q.Ready()
+		unuse()
+		p, ok := q.Take()
+		if !ok {
+			t.Fatal("not let in")
+		}
+		if err := p.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		empty(t, ens, l)
+	})
+}
+
 // The process is paused between the choice and the moment at which the caller takes
 // its place: nothing has told of the loss yet, and only the clock knows.
 func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
@@ -131,34 +227,14 @@ func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 // and waited there as if it were no try.
 func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		c, other := connect(t, ens), connect(t, ens)
-		l := newLine(t, c, exclusive)
-		first := queue(t, l)
-		<-first.Ready()
-		later := queue(t, l)
-		before := make(chan *line.Place)
-		go func() {
-			p, err := newLine(t, other, exclusive).Wait(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			before <- p
-		}()
-		synctest.Wait()
-		if err := ens.ExpireSession(session(t, c)); err != nil {
-			t.Fatal(err)
-		}
-		p := <-before
-		time.Sleep(5 * time.Second)
-		if n := len(ens.Children("/line")); n != 2 {
-			t.Fatalf("%d in line", n)
-		}
-		if first.Again() {
+		l := newLine(t, connect(t, ens), exclusive)
+		first, later, p := chosenAndLost(t, ens, l)
+		if first.Again(true) {
 			t.Error("a try waits for others")
 		}
 		later.GiveUp()
 		synctest.Wait()
-		if !first.Again() {
+		if !first.Again(true) {
 			t.Error("a try was refused at home, where nobody waits")
 		}
 		<-first.Ready()

@@ -73,6 +73,12 @@ type Key struct {
 // Key is the line's.
 func (l *Line) Key() Key { return l.key }
 
+// SameView reports whether m's paths mean the same as l's: one client, and one
+// namespace of it.
+func (l *Line) SameView(m *Line) bool {
+	return l.gates == m.gates && l.client.Resolve("/") == m.client.Resolve("/")
+}
+
 // Wait queues at the gate and returns when this caller has its turn, with
 // everything that a grant promises. If ctx ends first the error wraps both its
 // error and its cause, and what was waited for is passed on or withdrawn.

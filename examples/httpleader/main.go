@@ -1,0 +1,225 @@
+// Command httpleader is an HTTP service of which one instance leads. Each answers
+// a probe by whether its lease is held at that instant, so that a load balancer
+// sends the leader's requests to the leader alone, and drains on SIGTERM: first it
+// says that it is not ready, then it finishes what it is at, then it hands
+// leadership on.
+//
+//	go run ./examples/httpleader                                      # two instances, on an embedded ensemble
+//	ZKR_SERVERS=zk1:2181 go run ./examples/httpleader 127.0.0.1:8080  # one instance, on a real one
+//
+//	curl -i http://ADDRESS/ready      # 200 from the leader, 503 from others
+//	curl -X POST http://ADDRESS/count # counts one more, at the leader alone
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const (
+	basePath     = "/examples/httpleader"
+	electionPath = basePath + "/leader"
+	countPath    = basePath + "/count"
+
+	// A load balancer should have seen the probe fail before the listener closes.
+	drainDelay = 500 * time.Millisecond
+	// What is under way then has so long to end.
+	drainTimeout = 10 * time.Second
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	servers, addresses := os.Getenv("ZKR_SERVERS"), os.Args[1:]
+	if servers == "" {
+		ens, err := testutil.New(testutil.WithMembers(3))
+		if err != nil {
+			fatal(err)
+		}
+		defer ens.Close()
+		servers = ens.Servers()
+	}
+	if len(addresses) == 0 {
+		addresses = []string{"127.0.0.1:0", "127.0.0.1:0"}
+	}
+	if err := run(ctx, servers, addresses, os.Stdout); err != nil {
+		fatal(err)
+	}
+}
+
+func fatal(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// run serves at each address, with a client of its own, until ctx ends, or any of
+// them.
+func run(ctx context.Context, servers string, addresses []string, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	ended := make([]error, len(addresses))
+	for i, address := range addresses {
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "serving http://%s\n", ln.Addr())
+		wg.Go(func() {
+			defer stop()
+			client, err := framework.New(servers)
+			if err != nil {
+				ended[i] = err
+				return
+			}
+			defer client.Close()
+			ended[i] = serve(ctx, client, ln)
+		})
+	}
+	wg.Wait()
+	return errors.Join(ended...)
+}
+
+// instance is one instance of the service.
+type instance struct {
+	client   *framework.Client
+	term     atomic.Pointer[recipes.Lease] // that it leads by; nil, or over: it does not lead
+	draining atomic.Bool
+}
+
+// serve answers at ln, and stands for election, until ctx ends; then it drains.
+func serve(ctx context.Context, client *framework.Client, ln net.Listener) error {
+	i := &instance{client: client}
+	election, err := leader.New(client, electionPath, leader.WithID(ln.Addr().String()))
+	if err != nil {
+		return err
+	}
+	// Its requests outlive ctx by the drain, and so does its candidacy.
+	leading, resign := context.WithCancel(context.WithoutCancel(ctx))
+	defer resign()
+	campaign := make(chan error, 1)
+	go func() { campaign <- election.Run(leading, i.lead) }()
+
+	server := &http.Server{Handler: i.handler(), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	select {
+	case <-ctx.Done():
+	case err := <-served:
+		resign()
+		return errors.Join(err, drained(<-campaign))
+	case err := <-campaign: // for good: see leader.Election.Run
+		return errors.Join(err, server.Close())
+	}
+
+	i.draining.Store(true)
+	time.Sleep(drainDelay)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err = server.Shutdown(drain)
+	resign()
+	return errors.Join(err, drained(<-campaign))
+}
+
+// drained is the error of a campaign that was ended: none, if that is why it did.
+func drained(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// lead is one term: the handlers do the work.
+func (i *instance) lead(ctx context.Context, term *recipes.Lease) error {
+	if err := i.client.MakePath(ctx, basePath); err != nil {
+		return err
+	}
+	if _, err := i.client.Create(ctx, countPath, []byte("0"), zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return err
+	}
+	i.term.Store(term)
+	<-ctx.Done()
+	return nil
+}
+
+// leads gives the term that is led now. Held looks at the clock, so it is right
+// also in a process that was stopped for a while, before anything else could tell.
+func (i *instance) leads() (*recipes.Lease, bool) {
+	term := i.term.Load()
+	return term, term != nil && term.Held()
+}
+
+func (i *instance) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {}) // the process is: nothing else
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		term, ok := i.leads()
+		switch {
+		case i.draining.Load():
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		case !ok:
+			http.Error(w, "another instance leads", http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintf(w, "leading under token %s\n", term.Token())
+		}
+	})
+	mux.HandleFunc("POST /count", i.count)
+	return mux
+}
+
+// count is a request for the leader alone. That it leads when the request comes is
+// not enough: the write is guarded by the term, so that it is not applied when
+// another leads by then, and by the version, so that two requests count as two.
+func (i *instance) count(w http.ResponseWriter, r *http.Request) {
+	for {
+		term, ok := i.leads()
+		if !ok {
+			http.Error(w, "another instance leads", http.StatusServiceUnavailable)
+			return
+		}
+		n, err := i.increment(r.Context(), term)
+		switch {
+		case errors.Is(err, zk.ErrBadVersion):
+			continue // another request was faster
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintf(w, "%d\n", n)
+		}
+		return
+	}
+}
+
+func (i *instance) increment(ctx context.Context, term *recipes.Lease) (int, error) {
+	ctx, cancel := term.Bind(ctx) // the request ends when the term does
+	defer cancel()
+	data, stat, err := i.client.Get(ctx, countPath)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(data))
+	if err != nil {
+		return 0, err
+	}
+	_, err = term.Multi(ctx, &zk.SetDataRequest{Path: countPath, Data: []byte(strconv.Itoa(n + 1)), Version: stat.Version})
+	return n + 1, err
+}

@@ -1,0 +1,165 @@
+package framework_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A dialer that ignores its time-out held up Close for ever, which dials to close
+// the session.
+func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		release := make(chan struct{})
+		defer close(release)
+		var hanging atomic.Bool
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				if hanging.Load() {
+					<-release
+					return nil, errors.New("at last")
+				}
+				return ens.Dial(network, address, limit)
+			}))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		hanging.Store(true)
+		must(t, ens.DropConnections(session(t, c).ID()))
+		time.Sleep(time.Second)
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		select {
+		case err := <-closed:
+			if err == nil {
+				t.Error("Close must say that the session is left to expire")
+			}
+		case <-time.After(15 * time.Second):
+			t.Error("Close hangs with the dialer")
+		}
+	})
+}
+
+// Close while the connection is being made again used to try one server, by
+// chance the one that had just gone, and left the ephemerals to stand there.
+func TestCloseFindsAServerThatIsThere(t *testing.T) {
+	for range 10 {
+		bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			network := ens.Client("alone")
+			c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
+			must(t, err)
+			must(t, c.WaitConnected(t.Context()))
+			s := session(t, c)
+			for memberOf(t, ens, s.ID()) == ens.Leader() {
+				must(t, ens.DropConnections(s.ID()))
+				time.Sleep(time.Second)
+			}
+			must(t, ens.Pause(memberOf(t, ens, s.ID())))
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if alive(ens, s.ID()) {
+				t.Error("the session is still there")
+			}
+		})
+	}
+}
+
+// To close a connection over TLS politely can take five seconds, if the other end
+// takes nothing any more. The goroutine that watches the deadline waited for that,
+// and so did holders (here virtual time stood still for ever).
+func TestHoldersDoNotWaitForTLSToSayGoodbye(t *testing.T) {
+	certificate, pool := selfSigned(t, "member0")
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory())
+		var frozen atomic.Bool // what the client sends is taken and lost, and no other connection is
+		stopped := make(chan struct{})
+		thaw := make(chan struct{})
+		dial := func(network, address string, limit time.Duration) (net.Conn, error) {
+			if frozen.Load() {
+				return nil, errors.New("refused")
+			}
+			inner, err := ens.Dial(network, address, limit)
+			if err != nil {
+				return nil, err
+			}
+			client, server := net.Pipe()
+			secured := tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate}})
+			go func() {
+				<-stopped
+				_ = server.SetReadDeadline(time.Now())
+			}()
+			go func() {
+				defer server.Close()
+				defer inner.Close()
+				buf := make([]byte, 4096)
+				for {
+					n, err := secured.Read(buf)
+					if err != nil {
+						<-thaw
+						return
+					}
+					if !frozen.Load() {
+						_, _ = inner.Write(buf[:n])
+					}
+				}
+			}()
+			go func() { _, _ = io.Copy(secured, inner) }()
+			return client, nil
+		}
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(dial),
+			framework.WithTLS(&tls.Config{RootCAs: pool}))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		time.Sleep(time.Second)
+		var lostAt time.Time
+		_, err = s.Hold(func(error) { lostAt = time.Now() })
+		must(t, err)
+		time.Sleep(2*timeout + 100*time.Millisecond)
+		frozen.Store(true)
+		deadline := s.Deadline()
+		time.Sleep(timeout/3 + timeout/6 - 200*time.Millisecond)
+		close(stopped)
+		<-s.Done()
+		synctest.Wait()
+		if want := deadline.Add(-timeout / 10); !near(lostAt, want) {
+			t.Errorf("the hold was lost %v from the stop margin", lostAt.Sub(want))
+		}
+		close(thaw)
+		_ = c.Close() // the dialer refuses
+	})
+}
+
+// A dial that timed out is why there is no server, not why the call ended: it was
+// found in the error as if the caller's own context had ended.
+func TestTimedOutDialIsNotTheCallersDeadline(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)),
+			framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+			}))
+		var dial *net.OpError
+		_, _, err := c.Get(t.Context(), "/")
+		if !errors.Is(err, zk.ErrNoServer) || !errors.As(err, &dial) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a server: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err = c.WaitConnected(ctx)
+		if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a cancelled wait: %v", err)
+		}
+	})
+}

@@ -1,0 +1,173 @@
+package framework_test
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// With a tick of half the time-out a heartbeat proves what was answered T/2
+// before it. Paced every T/3, it proved in the very instant in which the deadline
+// passed, and an idle client lost one session after the other.
+func TestServerTickOfHalfTheTimeout(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithServerTick(timeout/2))
+		s := session(t, c)
+		for range 2 {
+			time.Sleep(2*timeout + 300*time.Millisecond)
+			for range 1000 {
+				time.Sleep(13 * time.Millisecond)
+				if left := time.Until(s.Deadline()); left < timeout/3-time.Millisecond || s.Err() != nil {
+					t.Fatalf("%v until the deadline, want at least %v; session: %v", left, timeout/3, s.Err())
+				}
+			}
+			holdThroughout(t, s)
+		}
+	})
+}
+
+// The heartbeat that writes checks the root, which needs the permission to read
+// it. Refused for the want of it, it was taken for unanswered, and the client
+// left one member after the other; but a refusal has made the round trip too.
+func TestProofByWritesUnderARootThatMayNotBeRead(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		admin, _ := connect(t, ens)
+		_, err := admin.SetACL(t.Context(), "/", zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		must(t, err)
+		c, _ := connect(t, ens, framework.WithProof(framework.ProofWrite))
+		states := record(c)
+		s := session(t, c)
+		holdThroughout(t, s)
+		time.Sleep(time.Minute)
+		if left := time.Until(s.Deadline()); left < timeout/2-time.Second/5 {
+			t.Errorf("%v until the deadline", left)
+		}
+		if got, want := states.states(), "CONNECTED "; got != want {
+			t.Errorf("states %s, want %s", got, want)
+		}
+	})
+}
+
+// A leader that has lost its quorum and does not know it answers syncs and takes
+// sessions back, while the others choose another leader. With proof by writes
+// neither may count, or the heartbeat's care would be undone by any other request.
+func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		var only atomic.Value // the address of the one member that can be reached
+		only.Store("")
+		network := ens.Client("confined")
+		c, _ := start(t, ens, framework.WithProof(framework.ProofWrite),
+			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+				if a := only.Load(); a != "" && a != address {
+					return nil, errors.New("refused")
+				}
+				return network.Dial(kind, address, limit)
+			}))
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		for memberOf(t, ens, s.ID()) != ens.Leader() {
+			must(t, ens.DropConnections(s.ID()))
+			time.Sleep(time.Second)
+		}
+		release := s.Keep()
+		defer release()
+		time.Sleep(2 * timeout)
+		only.Store([]string{"member0:2181", "member1:2181", "member2:2181"}[ens.Leader()])
+		ens.Isolate(ens.Leader())
+		time.Sleep(time.Millisecond)
+		deadline := s.Deadline()
+		for i := range 50 {
+			if i%10 == 9 {
+				network.Drop()
+			}
+			if err := s.Sync(within(t, timeout/2), "/"); err != nil {
+				break
+			}
+			if now := s.Deadline(); !now.Equal(deadline) {
+				t.Fatalf("moved on by %v without a quorum", now.Sub(deadline))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if time.Until(deadline) > timeout/2 {
+			t.Errorf("the test has no bite: it ended %v before the deadline", time.Until(deadline))
+		}
+		ens.Heal()
+		only.Store("")
+	})
+}
+
+// Proof by writes: a session that moves to another member is proven there at the
+// first write, not F later.
+func TestProofByWritesAfterAReconnect(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithProof(framework.ProofWrite))
+		s := session(t, c)
+		release := s.Keep()
+		defer release()
+		for range 20 {
+			time.Sleep(timeout/6 + 50*time.Millisecond)
+			network.Drop()
+			time.Sleep(time.Second)
+			if left := time.Until(s.Deadline()); left < timeout-time.Second-timeout/10 {
+				t.Fatalf("%v until the deadline, a second after a reconnect", left)
+			}
+		}
+	})
+}
+
+// The credentials' answer and the end of its connection are told by two
+// goroutines. Told in the wrong order, the client was CONNECTED while it was not.
+func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		for range 200 {
+			network := ens.Client("flaky")
+			var mu sync.Mutex
+			var last net.Conn
+			refusing := false
+			c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithAuth("digest", []byte("a:b")),
+				framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if refusing {
+						return nil, errors.New("refused")
+					}
+					refusing = true
+					conn, err := network.Dial(kind, address, limit)
+					if err != nil {
+						return nil, err
+					}
+					last = endsAfterAuth{conn, &atomic.Int32{}}
+					return last, nil
+				}))
+			must(t, err)
+			time.Sleep(time.Second)
+			if got := c.State(); got == framework.Connected {
+				t.Fatal("CONNECTED without a connection")
+			}
+			_ = c.Close() // the dialer refuses
+		}
+	})
+}
+
+// endsAfterAuth is a connection that ends right behind the answer to the
+// credentials: the connect answer is the first read, that one the second.
+type endsAfterAuth struct {
+	net.Conn
+	reads *atomic.Int32
+}
+
+func (e endsAfterAuth) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	if e.reads.Add(1) == 2 {
+		e.Conn.Close()
+	}
+	return n, err
+}

@@ -1,0 +1,153 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// all is several acquirers as one. It keeps nothing of its own in line: what there
+// is, and what it costs, is theirs.
+type all struct {
+	parts []recipes.Acquirer // in the order of their full paths, no two alike
+}
+
+// All takes several acquirers, of whatever kind, as one. Its lease is held while
+// all of them are, is lost with the first that is lost, releases all of them, the
+// last one first, and has the lease of each among its Parts.
+//
+// They are acquired one after the other in the order of their full paths, whatever
+// the order here. So two Alls that have several in common never wait for each
+// other; but one that holds a lock, and acquires an All beyond it, is in no such
+// order, and should have made it part of the All. An acquirer that is an All
+// itself is taken apart, for the same reason. Two of the same path are refused,
+// even if they belong to different clients: the second would wait for the first.
+//
+// While it waits for one of them it holds those before it. Whatever goes wrong,
+// it gives them up again, the last one first, before it fails; those that are lost
+// on the way, with their session or by a deletion, it acquires anew, with all
+// that come after them, as any waiter would.
+//
+// An acquirer of one's own may say, by a method FullPath() string, where on the
+// ensemble it is, if its Path alone does not: in a namespace, or under a chroot.
+func All(acquirers ...recipes.Acquirer) (recipes.Acquirer, error) {
+	parts := make([]recipes.Acquirer, 0, len(acquirers))
+	for i, a := range acquirers {
+		switch a := a.(type) {
+		case nil:
+			return nil, fmt.Errorf("locks: all: acquirer %d: nil", i)
+		case *all:
+			parts = append(parts, a.parts...)
+		default:
+			parts = append(parts, a)
+		}
+	}
+	if len(parts) == 0 {
+		return nil, errors.New("locks: all: of nothing")
+	}
+	slices.SortStableFunc(parts, func(a, b recipes.Acquirer) int { return strings.Compare(fullPath(a), fullPath(b)) })
+	for i := range parts[1:] {
+		if path := fullPath(parts[i]); path == fullPath(parts[i+1]) {
+			return nil, fmt.Errorf("locks: all: %s: more than once", path)
+		}
+	}
+	return &all{parts}, nil
+}
+
+func fullPath(a recipes.Acquirer) string {
+	if a, ok := a.(interface{ FullPath() string }); ok {
+		return a.FullPath()
+	}
+	return a.Path()
+}
+
+// Path is the path of the first part.
+func (a *all) Path() string { return a.parts[0].Path() }
+
+// FullPath is the full path of the first part.
+func (a *all) FullPath() string { return fullPath(a.parts[0]) }
+
+// Acquire waits for one part after the other. ctx is one for all.
+func (a *all) Acquire(ctx context.Context) (*recipes.Lease, error) {
+	return a.acquire(ctx, recipes.Acquirer.Acquire)
+}
+
+// TryAcquire fails with ErrBusy if any part is taken.
+func (a *all) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
+	return a.acquire(ctx, recipes.Acquirer.TryAcquire)
+}
+
+// enter is one of an acquirer's two verbs.
+type enter func(a recipes.Acquirer, ctx context.Context) (*recipes.Lease, error)
+
+func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) {
+	for {
+		parts, err := a.acquireEach(ctx, enter)
+		if err == nil {
+			whole := recipes.NewWhole(ctx, parts...)
+			if whole.Held() {
+				return whole, nil
+			}
+			err = lostPart(parts)
+			_ = whole.Release(ctx) // as in giveUp
+		}
+		if !errors.Is(err, errLostPart) || !joinsAnew(err) {
+			return nil, err
+		}
+	}
+}
+
+// acquireEach acquires one part after the other; if that fails it has given up
+// those that it had. The wait for one ends when one before it is lost: there is
+// nothing to wait for any more.
+func (a *all) acquireEach(ctx context.Context, enter enter) ([]*recipes.Lease, error) {
+	wait, stop := context.WithCancel(ctx)
+	defer stop()
+	held := make([]*recipes.Lease, 0, len(a.parts))
+	for _, part := range a.parts {
+		l, err := enter(part, wait)
+		if err != nil {
+			if ctx.Err() == nil && wait.Err() != nil {
+				err = lostPart(held)
+			}
+			giveUp(ctx, held)
+			return nil, err
+		}
+		defer context.AfterFunc(l.Context(), stop)()
+		held = append(held, l)
+	}
+	return held, nil
+}
+
+// errLostPart says that a part was lost before all were there.
+var errLostPart = errors.New("lost while the others were waited for")
+
+// lostPart is the error of a wait that ended with the loss of one of held.
+func lostPart(held []*recipes.Lease) error {
+	for _, l := range held {
+		if err := l.Err(); err != nil {
+			return fmt.Errorf("locks: acquire %s: %w: %w: %w", l.Path(), errLostPart, recipes.ErrNotHeld, err)
+		}
+	}
+	return errLostPart
+}
+
+// joinsAnew reports whether a waiter of a single lock would join the line anew.
+func joinsAnew(err error) bool {
+	return errors.Is(err, framework.ErrSessionLost) || errors.Is(err, zk.ErrNoNode)
+}
+
+// giveUp releases what was held in vain, the last one first. A release goes on when
+// ctx ends, and when it fails, until the znode is gone: its error is no news.
+func giveUp(ctx context.Context, held []*recipes.Lease) {
+	for _, l := range slices.Backward(held) {
+		_ = l.Release(ctx)
+	}
+}

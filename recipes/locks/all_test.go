@@ -1,0 +1,843 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Several locks as one: acquired in the order of their paths, released in reverse,
+// at the cost of each and no more.
+func TestAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		for _, path := range []string{"/app/a", "/app/b", "/app/c"} { // the directories are there already
+			release(t, acquire(t, t.Context(), w.at(c, path)))
+		}
+		whole := all(t, w.at(c, "/app/c"), w.at(c, "/app/a"), w.at(c, "/app/b"))
+		if whole.Path() != "/app/a" {
+			t.Errorf("path %s", whole.Path())
+		}
+		seen := w.trace(testutil.OpCreate, testutil.OpDelete)
+		w.ResetRequests()
+		l := acquire(t, t.Context(), whole)
+		if got, want := seen(), "create /app/a, create /app/b, create /app/c"; got != want {
+			t.Errorf("acquired %s, want %s", got, want)
+		}
+		greatest := recipes.Token{}
+		for i, part := range l.Parts() {
+			if want := "/app/" + string(rune('a'+i)) + "/"; !strings.HasPrefix(part.Path(), want) || !part.Held() {
+				t.Errorf("part %d: %s, held %v", i, part.Path(), part.Held())
+			}
+			if part.Token().Compare(greatest) > 0 {
+				greatest = part.Token()
+			}
+			if part.Deadline().Before(l.Deadline()) {
+				t.Errorf("part %d: its deadline is %v before the whole's", i, l.Deadline().Sub(part.Deadline()))
+			}
+		}
+		if len(l.Parts()) != 3 || !l.Held() || l.Token() != greatest || l.Path() != l.Parts()[0].Path() || l.Err() != nil {
+			t.Errorf("%d parts, held %v, token %v (greatest %v), path %s, error %v", len(l.Parts()), l.Held(), l.Token(), greatest, l.Path(), l.Err())
+		}
+		release(t, l)
+		if got, want := seen(), "delete /app/c, delete /app/b, delete /app/a"; got != want {
+			t.Errorf("released %s, want %s", got, want)
+		}
+		got := without(w.Requests(), testutil.OpSync)
+		if got[testutil.OpCreate] != 3 || got[testutil.OpGetChildren2] != 3 || got[testutil.OpDelete] != 3 || len(got) != 3 {
+			t.Errorf("requests: %v", got)
+		}
+		if l.Held() || l.Parts()[1].Held() {
+			t.Error("held after its release")
+		}
+		wantErr(t, l.Err(), recipes.ErrReleased)
+		wantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
+		wantErr(t, context.Cause(l.Context()), recipes.ErrReleased)
+		select {
+		case <-l.Lost():
+			t.Error("a release is no loss")
+		default:
+		}
+		release(t, l) // again: nothing
+		w.clean()
+	})
+}
+
+func TestAllOfWhatCannotBe(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c, other := w.client("a"), w.client("b")
+		app, err := c.Namespace("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := w.at(c, "/app/a")
+		tests := []struct {
+			story string
+			parts []recipes.Acquirer
+			want  string // in the error; empty: none
+		}{
+			{"nothing", nil, "of nothing"},
+			{"a nil", []recipes.Acquirer{m, nil}, "acquirer 1: nil"},
+			{"one", []recipes.Acquirer{m}, ""},
+			{"one twice", []recipes.Acquirer{m, m}, "/app/a: more than once"},
+			{"two values of one lock", []recipes.Acquirer{m, w.at(c, "/app/b"), w.at(c, "/app/a")}, "/app/a: more than once"},
+			{"one by two names", []recipes.Acquirer{m, w.at(app, "/a")}, "/app/a: more than once"},
+			{"one by two clients", []recipes.Acquirer{m, w.at(other, "/app/a")}, "/app/a: more than once"},
+			{"one, and an all that has it", []recipes.Acquirer{m, all(t, w.at(c, "/app/b"), m)}, "/app/a: more than once"},
+			{"two of one name in two places", []recipes.Acquirer{w.at(c, "/a"), w.at(app, "/a")}, ""},
+		}
+		for _, test := range tests {
+			a, err := locks.All(test.parts...)
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("%s: %v", test.story, err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), "locks: all: ") || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%s: error %v, want %s", test.story, err, test.want)
+			case test.want == "":
+				release(t, acquire(t, t.Context(), a))
+			}
+		}
+		w.clean()
+	})
+}
+
+// An All in an All is taken apart, so that the order is one for all; and any kind
+// of acquirer will do.
+func TestAllOfDifferentKinds(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		app, err := c.Namespace("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := leader.New(app, "/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rw, err := rwlock.New(app, "/rw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.All(rw.Reader(), rw.Writer()); err == nil {
+			t.Error("both sides of one lock are taken as one")
+		}
+		sem, err := semaphore.New(app, "/sem", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locks.All(sem, sem.Permits(2)); err == nil {
+			t.Error("two shares of one semaphore are taken as one")
+		}
+		whole := all(t, sem.Permits(2), rw.Reader(), all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
+		l := acquire(t, t.Context(), whole)
+		var paths []string
+		for _, part := range l.Parts() {
+			dir := part.Path()[:strings.LastIndexByte(part.Path(), '/')]
+			paths = append(paths, strings.TrimPrefix(dir, "/app"))
+		}
+		if got := strings.Join(paths, " "); got != "/a /leader /m /rw /sem/leases /z" {
+			t.Errorf("parts: %s", got)
+		}
+		_, err = e.TryAcquire(t.Context())
+		wantErr(t, err, recipes.ErrBusy)
+		_, err = rw.Writer().Acquire(l.Context()) // as a part it is what it is alone
+		wantErr(t, err, rwlock.ErrUpgrade)
+		beside, err := rw.Reader().TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, beside)
+		if n, err := sem.Available(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d permits are left, %v", n, err)
+		}
+		release(t, l)
+		w.clean()
+	})
+}
+
+// wrapped is an acquirer that is none of ours.
+type wrapped struct{ recipes.Acquirer }
+
+// Whatever keeps the second of three from being acquired, the first is given up,
+// and the error is the second's.
+func TestAllIsRolledBack(t *testing.T) {
+	errEnough := errors.New("waited for long enough")
+	tests := []struct {
+		story string
+		spoil func(t *testing.T, w *world, second *recipes.Lease) // while the All waits for the second
+		want  []error
+	}{
+		{
+			story: "its wait is cancelled",
+			spoil: func(*testing.T, *world, *recipes.Lease) {},
+			want:  []error{context.DeadlineExceeded, errEnough},
+		},
+		{
+			story: "another recipe stands there",
+			spoil: func(t *testing.T, w *world, second *recipes.Lease) {
+				path := "/app/b/_c_00000000-0000-4000-8000-000000000000-latch-"
+				if _, err := w.client("c").Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
+					t.Fatal(err)
+				}
+				release(t, second)
+			},
+			want: []error{recipes.ErrLayout},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.story, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				a, b := w.client("a"), w.client("b")
+				second := acquire(t, t.Context(), w.at(b, "/app/b"))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errEnough)
+				defer cancel()
+				start := time.Now()
+				waiting := acquiring(ctx, all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+				time.Sleep(time.Second)
+				pending(t, waiting)
+				first := acquiring(t.Context(), w.at(b, "/app/a"))
+				pending(t, first)
+				test.spoil(t, w, second)
+				g := <-waiting
+				if g.lease != nil || g.err == nil {
+					t.Fatalf("Acquire: %v, %v", g.lease, g.err)
+				}
+				wantErr(t, g.err, test.want...)
+				if !strings.HasPrefix(g.err.Error(), "locks: acquire /app/b: ") {
+					t.Errorf("error %q does not say where", g.err)
+				}
+				if errors.Is(g.err, context.DeadlineExceeded) && g.at.Sub(start) != 5*time.Second {
+					t.Errorf("it returned after %v", g.at.Sub(start))
+				}
+				release(t, granted(t, first).lease)
+				if w.Exists("/app/c") {
+					t.Error("the third was begun")
+				}
+				release(t, second)
+				synctest.Wait()
+				for _, name := range w.Children("/app/b") {
+					if !strings.Contains(name, "latch") {
+						t.Errorf("left in line: %s", name)
+					}
+				}
+				if left := w.Children("/app/a"); len(left) > 0 {
+					t.Errorf("left in line: %v", left)
+				}
+			})
+		})
+	}
+}
+
+func TestTryAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		whole := all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c"))
+		for _, taken := range []string{"/app/a", "/app/b", "/app/c"} {
+			l := acquire(t, t.Context(), w.at(b, taken))
+			start := time.Now()
+			_, err := whole.TryAcquire(t.Context())
+			wantErr(t, err, recipes.ErrBusy)
+			if want := "locks: acquire " + taken + ": it would have to wait"; err == nil || err.Error() != want {
+				t.Errorf("error %q, want %q", err, want)
+			}
+			if took := time.Since(start); took != 0 {
+				t.Errorf("it took %v", took)
+			}
+			release(t, l)
+			w.clean() // what it had is given up
+		}
+		l, err := whole.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, l)
+		w.clean()
+	})
+}
+
+// A part that is lost while the next is waited for is acquired again, as a waiter
+// joins its line again; unless there is no sense in that.
+func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
+	tests := []struct {
+		story string
+		opts  []locks.Option
+		lose  func(t *testing.T, w *world, c *framework.Client)
+		want  error // nil: it is granted all the same
+	}{
+		{
+			story: "its session expires",
+			lose: func(t *testing.T, w *world, c *framework.Client) {
+				if err := w.ExpireSession(w.session(c)); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		{
+			story: "its client is cut off, and comes again",
+			lose: func(_ *testing.T, w *world, _ *framework.Client) {
+				w.Client("a").Cut()
+				time.Sleep(12 * time.Second)
+				w.Client("a").Heal()
+			},
+		},
+		{
+			story: "its znode is deleted",
+			lose: func(t *testing.T, w *world, _ *framework.Client) {
+				if err := w.client("c").Delete(t.Context(), "/app/a/"+w.Children("/app/a")[0], -1); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		{
+			story: "it is held for as long as it may be",
+			opts:  []locks.Option{locks.WithMaxHold(3 * time.Second)},
+			lose:  func(*testing.T, *world, *framework.Client) {},
+			want:  recipes.ErrMaxHold,
+		},
+		{
+			story: "its client closes",
+			lose: func(_ *testing.T, _ *world, c *framework.Client) {
+				if err := c.Close(); err != nil {
+					panic(err)
+				}
+			},
+			want: framework.ErrClosed,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.story, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				a, b := w.client("a"), w.client("b")
+				second := acquire(t, t.Context(), w.at(b, "/app/b"))
+				waiting := acquiring(t.Context(), all(t, w.at(a, "/app/a", test.opts...), w.at(a, "/app/b", test.opts...)))
+				time.Sleep(time.Second)
+				pending(t, waiting)
+				test.lose(t, w, a)
+				time.Sleep(15 * time.Second)
+				if test.want != nil {
+					g := <-waiting
+					wantErr(t, g.err, test.want)
+					release(t, second)
+					w.clean()
+					return
+				}
+				pending(t, waiting)
+				first := acquiring(t.Context(), w.at(b, "/app/a"))
+				pending(t, first) // it has the first part again
+				release(t, second)
+				g := granted(t, waiting)
+				if !g.lease.Held() {
+					t.Error("granted, and not held")
+				}
+				pending(t, first)
+				release(t, g.lease)
+				release(t, granted(t, first).lease)
+				w.clean()
+			})
+		})
+	}
+}
+
+// Two that have two locks in common, and name them in opposite orders, never wait
+// for each other; also where one of them sees them in a namespace, where the order
+// of their paths is another one.
+func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		b1, err := b.Namespace("ns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		// By their paths alone the second would take /m before /ns/z, as "/z".
+		one := all(t, w.at(a, "/ns/b"), w.at(a, "/m"))
+		two := all(t, w.at(b, "/m"), w.at(b1, "/b"))
+		in := exclusion{t: t}
+		var wg sync.WaitGroup
+		for _, whole := range []recipes.Acquirer{one, two, one, two} {
+			wg.Go(func() {
+				for range 25 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					l, err := whole.Acquire(ctx)
+					cancel()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					in.enter()
+					time.Sleep(time.Millisecond)
+					in.leave()
+					release(t, l)
+				}
+			})
+		}
+		wg.Wait()
+		if n := in.entered.Load(); n != 100 {
+			t.Errorf("%d of 100", n)
+		}
+		w.clean()
+	})
+}
+
+// The test above is able to fail: without an order they do wait for each other.
+func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		one, two := acquire(t, ctx, w.at(a, "/app/a")), acquire(t, ctx, w.at(b, "/app/b"))
+		waiting := acquiring(ctx, w.at(a, "/app/b"))
+		_, err := w.at(b, "/app/a").Acquire(ctx)
+		wantErr(t, err, context.DeadlineExceeded)
+		wantErr(t, (<-waiting).err, context.DeadlineExceeded)
+		release(t, one)
+		release(t, two)
+		w.clean()
+	})
+}
+
+// The whole is lost with any part of it, for that part's reason; the others are
+// kept until it is released, for the work may still be stopping.
+func TestAWholeIsLostWithAPart(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+		time.Sleep(time.Second) // its znodes are being watched
+		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, l)
+		if l.Held() || !l.Parts()[0].Held() || l.Parts()[1].Held() || !l.Parts()[2].Held() {
+			t.Errorf("held: %v, parts %v %v %v", l.Held(), l.Parts()[0].Held(), l.Parts()[1].Held(), l.Parts()[2].Held())
+		}
+		wantErr(t, l.Err(), zk.ErrNoNode)
+		wantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+		if want := "part /app/b: "; !strings.HasPrefix(l.Err().Error(), want) {
+			t.Errorf("error %q, want it to begin with %q", l.Err(), want)
+		}
+		_, err := w.at(b, "/app/a").TryAcquire(t.Context())
+		wantErr(t, err, recipes.ErrBusy)
+		err = l.Release(t.Context())
+		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		if !strings.HasPrefix(err.Error(), "recipes: release /app/a, /app/b, /app/c: not held: part /app/b: znode") {
+			t.Errorf("error %q", err)
+		}
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // for good
+		release(t, acquire(t, t.Context(), w.at(b, "/app/a")))
+		w.clean()
+	})
+}
+
+func TestAWholeIsLostInTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+		next := acquiring(t.Context(), all(t, w.at(b, "/app/b"), w.at(b, "/app/a")))
+		time.Sleep(time.Minute)
+		w.Client("a").Cut()
+		deadline := l.Deadline()
+		if at := lost(t, l); !at.Equal(deadline.Add(-margin)) {
+			t.Errorf("lost %v before the deadline, want %v", deadline.Sub(at), margin)
+		}
+		if !l.Deadline().Equal(deadline) {
+			t.Errorf("the deadline has moved by %v", l.Deadline().Sub(deadline))
+		}
+		then := granted(t, next)
+		if then.at.Before(deadline) {
+			t.Errorf("the next was granted %v before the deadline", deadline.Sub(then.at))
+		}
+		if then.lease.Token().Compare(l.Token()) <= 0 {
+			t.Errorf("token %v after %v", then.lease.Token(), l.Token())
+		}
+		w.Client("a").Heal()
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		release(t, then.lease)
+		w.clean()
+	})
+}
+
+// A part that is released by itself ends the whole: who holds that must hear of it.
+func TestAPartIsReleasedByItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+		release(t, l.Parts()[0])
+		lost(t, l)
+		if l.Held() {
+			t.Error("held without a part")
+		}
+		wantErr(t, l.Err(), recipes.ErrReleased)
+		wantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld)
+		if !l.Parts()[1].Held() {
+			t.Error("the other part is not held")
+		}
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		wantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
+		w.clean()
+	})
+}
+
+// What is acquired under a whole re-enters its parts, and the other way round.
+func TestAllReenters(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		whole := all(t, w.at(c, "/app/a"), w.at(c, "/app/b"))
+		for _, ctx := range []context.Context{t.Context(), recipes.WithOwner(t.Context(), recipes.NewOwner())} {
+			outer := acquire(t, ctx, whole)
+			inside := outer.Context()
+			w.ResetRequests()
+			if held, ok := w.at(c, "/app/b").Held(inside); !ok || held != outer.Parts()[1] {
+				t.Errorf("Held: %v, %v, want the part", held, ok)
+			}
+			again := acquire(t, inside, whole)
+			part := acquire(t, inside, w.at(c, "/app/b"))
+			if part.Token() != outer.Parts()[1].Token() || part.Path() != outer.Parts()[1].Path() {
+				t.Errorf("a part re-entered: %s %v, want %s %v", part.Path(), part.Token(), outer.Parts()[1].Path(), outer.Parts()[1].Token())
+			}
+			if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
+				t.Errorf("requests: %v", got)
+			}
+			release(t, outer)
+			if !again.Held() || !part.Held() {
+				t.Error("what re-entered went with the outer lease")
+			}
+			release(t, again)
+			if w.Exists(again.Path()) || !w.Exists(part.Path()) {
+				t.Errorf("the znodes: %v %v, want the second", w.Exists(again.Path()), w.Exists(part.Path()))
+			}
+			release(t, part)
+		}
+
+		// A whole that re-enters one of its parts, and leaves it to whom it belongs.
+		b := acquire(t, t.Context(), w.at(c, "/app/b"))
+		l := acquire(t, b.Context(), whole)
+		release(t, l)
+		if !b.Held() {
+			t.Error("the outer lease is gone")
+		}
+		// What it had was lost: it must not go on as if nothing had happened.
+		if err := w.ExpireSession(w.session(c)); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, b)
+		_, err := whole.Acquire(context.WithoutCancel(b.Context()))
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		wantErr(t, b.Release(t.Context()), recipes.ErrNotHeld)
+		w.clean()
+	})
+}
+
+// A write under a whole is applied only while each part's znode is there.
+func TestMultiUnderAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		if _, err := b.Create(t.Context(), "/config", []byte("old"), zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+		results, err := l.Multi(t.Context(), set("/config", "new"))
+		if err != nil || len(results) != 1 || results[0].Stat == nil {
+			t.Fatalf("Multi: %v, %v", results, err)
+		}
+		if guarded := l.Guard(set("/config", "new")); len(guarded) != 3 {
+			t.Errorf("guarded by %v", guarded)
+		}
+		// The second part's znode is gone, and nobody has noticed.
+		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = l.Multi(t.Context(), set("/config", "stale"))
+		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		if data, _ := w.Data("/config"); string(data) != "new" {
+			t.Errorf("/config is %q", data)
+		}
+		lost(t, l)
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.clean()
+	})
+}
+
+// Parts of different clients are one lease, that ends with either; but no request
+// can be guarded by both.
+func TestAllOfDifferentClients(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		other := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
+		elsewhere, err := framework.New(other.Servers(), framework.WithDialer(other.Dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer elsewhere.Close()
+		a := w.client("a")
+		app, err := a.Namespace("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Create(t.Context(), "/config", nil, zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
+		for _, second := range []*framework.Client{elsewhere, w.client("b"), app} {
+			l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(second, "/app/b")))
+			want := "its parts belong to different clients, or namespaces of one"
+			if _, err := l.Multi(t.Context(), set("/config", "new")); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Multi: %v, want %s", err, want)
+			}
+			for _, c := range []*framework.Client{a, second} {
+				if _, err := c.Multi(t.Context(), l.Guard(set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "partsOfDifferentClients") {
+					t.Errorf("a multi of one's own: %v", err)
+				}
+			}
+			if !l.Held() {
+				t.Error("lost by what could not be guarded")
+			}
+			release(t, l)
+		}
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(elsewhere, "/app/b")))
+		w.Client("a").Cut()
+		early := l.Parts()[0].Deadline()
+		time.Sleep(6 * time.Second) // the other's moves on
+		if !l.Deadline().Equal(early) || !l.Parts()[1].Deadline().After(early) {
+			t.Errorf("deadline %v, want the earliest, %v", l.Deadline(), early)
+		}
+		lost(t, l)
+		w.Client("a").Heal()
+		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		if left := other.Children("/app/b"); len(left) > 0 {
+			t.Errorf("left elsewhere: %v", left)
+		}
+		w.clean()
+	})
+}
+
+func TestAWholeIsRevokedByAPart(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		for _, part := range []int{0, 1} {
+			l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+			revoked := l.Revoked()
+			synctest.Wait()
+			select {
+			case <-revoked:
+				t.Fatal("revoked by nobody")
+			default:
+			}
+			p := recipes.Participant{Path: l.Parts()[part].Path()}
+			if err := w.at(b, []string{"/app/a", "/app/b"}[part]).Revoke(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			<-revoked
+			if !l.Held() || l.Revoked() != revoked {
+				t.Error("a request is only that")
+			}
+			release(t, l)
+		}
+		release(t, acquireRevocable(t, all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))) // nobody asks: nothing is left
+		w.clean()
+	})
+}
+
+func acquireRevocable(t *testing.T, a recipes.Acquirer) *recipes.Lease {
+	l := acquire(t, t.Context(), a)
+	l.Revoked()
+	return l
+}
+
+func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+		w.Client("a").Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		w.Client("a").Heal()
+		release(t, l)
+		w.clean()
+	})
+}
+
+// Do takes a whole as it takes any lease, and counts late work for each lock.
+func TestDoWithAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var overran []string
+		a := w.client("a", framework.WithObserver(framework.Observer{
+			Overran: func(path string, by time.Duration) { overran = append(overran, fmt.Sprint(path, " ", by)) },
+		}))
+		whole := all(t, w.at(a, "/app/b"), w.at(a, "/app/a"))
+		err := recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
+			return recipes.Do(ctx, w.at(a, "/app/b"), func(context.Context, *recipes.Lease) error { return nil })
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		err = recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
+			w.Client("a").Cut()
+			<-ctx.Done()
+			time.Sleep(margin + 2*time.Second)
+			return nil
+		})
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		w.Client("a").Heal()
+		if want := []string{"/app/a 2s", "/app/b 2s"}; !slices.Equal(overran, want) {
+			t.Errorf("overran: %v, want %v", overran, want)
+		}
+		w.clean()
+	})
+}
+
+// Nobody is let into any of the locks of another, whatever is cancelled, lost and
+// cut off, and nothing is left behind.
+func TestAllUnderRandomFaults(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		rng := random(t)
+		w.Latency(2 * time.Millisecond)
+		paths := []string{"/app/a", "/app/b", "/app/c", "/app/d"}
+		var inside [4]struct {
+			sync.Mutex
+			*recipes.Lease
+		}
+		names := []string{"a", "b", "c"}
+		var wg sync.WaitGroup
+		var total atomic.Int32
+		for _, name := range names {
+			c := w.client(name)
+			for range 2 {
+				rng := rand.New(rand.NewPCG(rng.Uint64(), 2))
+				wg.Go(func() {
+					for range 60 {
+						some := rng.Perm(len(paths))[:1+rng.IntN(len(paths))]
+						var parts []recipes.Acquirer
+						for _, i := range some {
+							parts = append(parts, w.at(c, paths[i]))
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(20_000))*time.Millisecond)
+						l, err := all(t, parts...).Acquire(ctx)
+						cancel()
+						if err != nil {
+							continue
+						}
+						for _, i := range some {
+							inside[i].Lock()
+							if other := inside[i].Lease; other != nil && other.Held() {
+								t.Errorf("%s: two hold it", paths[i])
+							}
+							inside[i].Lease = l
+							total.Add(1)
+							inside[i].Unlock()
+						}
+						select {
+						case <-l.Lost():
+						case <-time.After(time.Duration(rng.IntN(3000)) * time.Millisecond):
+						}
+						if err := l.Release(t.Context()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		done := make(chan struct{})
+		go func() {
+			wg.Wait()
+			close(done)
+		}()
+		for faults := 0; ; faults++ {
+			select {
+			case <-done:
+				for _, name := range names {
+					w.Client(name).Heal()
+				}
+				t.Logf("%d grants of a lock, %d faults", total.Load(), faults)
+				time.Sleep(time.Minute)
+				w.clean()
+				return
+			case <-time.After(time.Duration(rng.IntN(10_000)) * time.Millisecond):
+			}
+			i := rng.IntN(len(names))
+			switch rng.IntN(3) { // sessions expire by themselves: only then can their holders know in time
+			case 0:
+				w.Client(names[i]).Drop()
+			case 1:
+				w.Client(names[i]).Cut()
+			case 2:
+				w.Client(names[i]).Heal()
+			}
+		}
+	}, testutil.WithMembers(3))
+}
+
+// at is a mutex at path.
+func (w *world) at(c *framework.Client, path string, opts ...locks.Option) *locks.Mutex {
+	w.t.Helper()
+	m, err := locks.NewMutex(c, path, opts...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
+	t.Helper()
+	a, err := locks.All(parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// clean fails the test unless, after a while, no znode of a session is left
+// anywhere, and nothing is watched.
+func (w *world) clean() {
+	w.t.Helper()
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+	for _, s := range w.Sessions() {
+		if len(s.Ephemerals) > 0 {
+			w.t.Errorf("left: %v", s.Ephemerals)
+		}
+	}
+	if left := w.Watches(); len(left) > 0 {
+		w.t.Errorf("watches left: %v", left)
+	}
+}
+
+// trace notes the requests of some kinds by the directory of what they are about,
+// from now on; seen gives those since it was called last.
+func (w *world) trace(ops ...testutil.Op) (seen func() string) {
+	var mu sync.Mutex
+	var list []string
+	w.Control(func(r testutil.Request) testutil.Action {
+		if slices.Contains(ops, r.Op) {
+			mu.Lock()
+			defer mu.Unlock()
+			list = append(list, fmt.Sprint(r.Op, " ", r.Path[:strings.LastIndexByte(r.Path, '/')]))
+		}
+		return testutil.Pass()
+	})
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { list = nil }()
+		return strings.Join(list, ", ")
+	}
+}

@@ -1,0 +1,86 @@
+package locks
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+func TestKeyNames(t *testing.T) {
+	tests := []struct{ key, name string }{
+		{"", "%"},
+		{"orders", "orders"},
+		{"order 7, EU", "order 7, EU"},
+		{"a/b", "a%2Fb"},
+		{"/", "%2F"},
+		{"//", "%2F%2F"},
+		{".", "%2E"},
+		{"..", "%2E%2E"},
+		{"...", "..."},
+		{"./..", ".%2F.."},
+		{".hidden", ".hidden"},
+		{"%", "%25"},
+		{"%2F", "%252F"},
+		{"a\x00b", "a%00b"},
+		{"tab\tnewline\n", "tab%09newline%0A"},
+		{"\x7f\u0085", "%7F%C2%85"},
+		{"straße", "straße"},
+		{"鍵", "鍵"},
+		{"\ue000", "%EE%80%80"}, // for private use: the server refuses it
+		{"\ufff9", "%EF%BF%B9"},
+		{"\ufeff", "\ufeff"},
+		{"🔑", "%F0%9F%94%91"},
+		{"\xff", "%FF"},
+		{"a\xe9", "a%E9"},
+		{"\ufffd", "%EF%BF%BD"},
+		{"lock-0000000001", "lock-0000000001"},
+	}
+	for _, test := range tests {
+		name := keyName(test.key)
+		if name != test.name {
+			t.Errorf("the name of %q is %q, want %q", test.key, name, test.name)
+		}
+		if key, ok := keyOf(name); !ok || key != test.key {
+			t.Errorf("%q is the name of %q, %v, want %q", name, key, ok, test.key)
+		}
+	}
+}
+
+func TestWhatIsNoKeysName(t *testing.T) {
+	for _, name := range []string{
+		"", "%2", "%2f", "%41", "%%", "a%", "%GG", "a/b", ".", "..", "%2E%2Ea", "%2E.", "%25%", "🔑", "\xff", "\x00", "%+1", "%...",
+	} {
+		if key, ok := keyOf(name); ok {
+			t.Errorf("%q is taken for the name of %q", name, key)
+		}
+	}
+}
+
+// A name is one that ZooKeeper takes, and leads back to its key alone.
+func FuzzKeyNames(f *testing.F) {
+	for _, seed := range []string{"", ".", "..", "/", "%", "%2F", "a/b\x00", "🔑", "\xff\xfe", "\ud7ff\ue000\uf8ff\uf900"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		name := keyName(s)
+		if err := framework.ValidatePath("/root/" + name); err != nil {
+			t.Errorf("the name of %q: %v", s, err)
+		}
+		if strings.Contains(name, "/") || name == "zookeeper" && s != name {
+			t.Errorf("the name of %q: %q", s, name)
+		}
+		for _, r := range name {
+			if r > 0xffff || r == utf8.RuneError {
+				t.Errorf("the name of %q has %U", s, r)
+			}
+		}
+		if key, ok := keyOf(name); !ok || key != s {
+			t.Errorf("%q is the name of %q, %v, want %q", name, key, ok, s)
+		}
+		if key, ok := keyOf(s); ok && keyName(key) != s {
+			t.Errorf("%q is taken for the name of %q, which has %q", s, key, keyName(key))
+		}
+	})
+}

@@ -1,0 +1,357 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+const root = "/app/orders"
+
+func (w *world) keyed(c *framework.Client, opts ...locks.Option) *locks.Keyed {
+	w.t.Helper()
+	k, err := locks.NewKeyed(c, root, opts...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return k
+}
+
+// One key excludes itself, by whatever value, and no other; it is an ordinary
+// mutex at its path.
+func TestKeyed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		mine, theirs := w.keyed(a, locks.WithData([]byte("host a"))), w.keyed(b)
+		if mine.Path() != root || mine.Key("a/b").Path() != root+"/a%2Fb" {
+			t.Errorf("paths %s and %s", mine.Path(), mine.Key("a/b").Path())
+		}
+		keys := []string{"", ".", "..", "/", "a", "a/b", "%", "%2F", "line\nbreak", "ключ", "🔑", "\xff", strings.Repeat("k", 1024)}
+		var leases []*recipes.Lease
+		for _, key := range keys {
+			leases = append(leases, acquire(t, t.Context(), mine.Key(key)))
+		}
+		listed, err := theirs.Keys(t.Context())
+		slices.Sort(keys)
+		if err != nil || !slices.Equal(listed, keys) {
+			t.Errorf("Keys: %q, %v, want %q", listed, err, keys)
+		}
+		for _, key := range keys {
+			_, err := theirs.Key(key).TryAcquire(t.Context())
+			wantErr(t, err, recipes.ErrBusy)
+			if all, err := theirs.Key(key).Participants(t.Context()); err != nil || len(all) != 1 || string(all[0].Data) != "host a" {
+				t.Errorf("Participants of %q: %v, %v", key, all, err)
+			}
+		}
+		for _, l := range leases {
+			release(t, l)
+		}
+
+		l := acquire(t, t.Context(), mine.Key("a"))
+		inner := acquire(t, l.Context(), mine.Key("a")) // re-entered, by another value of it
+		if inner.Path() != l.Path() {
+			t.Errorf("re-entered %s at %s", l.Path(), inner.Path())
+		}
+		plain := acquiring(t.Context(), w.at(b, root+"/a"))
+		pending(t, plain)
+		release(t, l)
+		pending(t, plain)
+		release(t, inner)
+		release(t, granted(t, plain).lease)
+
+		both := acquire(t, t.Context(), all(t, mine.Key("x"), mine.Key("a")))
+		_, err = theirs.Key("x").TryAcquire(t.Context())
+		wantErr(t, err, recipes.ErrBusy)
+		release(t, both)
+		w.clean()
+		w.vanished("/app")
+	})
+}
+
+func TestKeysThatCannotBe(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		k := w.keyed(c)
+		if keys, err := k.Keys(t.Context()); err != nil || len(keys) != 0 {
+			t.Errorf("Keys of nothing: %v, %v", keys, err)
+		}
+		w.ResetRequests()
+		for _, key := range []string{strings.Repeat("k", 1025), strings.Repeat("/", 342), strings.Repeat("é", 513), strings.Repeat("x", 2<<20)} {
+			m := k.Key(key)
+			for _, verb := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
+				_, err := verb(t.Context())
+				if err == nil || !strings.Contains(err.Error(), "key too long") || len(err.Error()) > 1200 {
+					t.Errorf("Acquire: %v", err)
+				}
+			}
+			if l := acquire(t, t.Context(), k.Key(strings.Repeat("k", 1024))); true {
+				if _, ok := m.Held(l.Context()); ok {
+					t.Error("a key that cannot be is held")
+				}
+				release(t, l)
+			}
+			if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
+				t.Errorf("Participants: %v, %v", all, err)
+			}
+		}
+		for story, make := range map[string]func() (*locks.Keyed, error){
+			"no client":     func() (*locks.Keyed, error) { return locks.NewKeyed(nil, root) },
+			"a relative":    func() (*locks.Keyed, error) { return locks.NewKeyed(c, "orders") },
+			"the root":      func() (*locks.Keyed, error) { return locks.NewKeyed(c, "/") },
+			"a bad option":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, locks.WithMaxHold(-1)) },
+			"an empty root": func() (*locks.Keyed, error) { return locks.NewKeyed(c, "") },
+		} {
+			if _, err := make(); err == nil || !strings.HasPrefix(err.Error(), "locks: keyed: ") {
+				t.Errorf("%s: error %v", story, err)
+			}
+		}
+		w.clean()
+	})
+}
+
+// Thousands of keys at once, from several goroutines of two processes, and
+// afterwards nothing is there any more.
+func TestThousandsOfKeys(t *testing.T) {
+	const count = 2000
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.keyed(w.client("a")), w.keyed(w.client("b"))
+		var in [count]exclusion
+		var wg sync.WaitGroup
+		for i := range count {
+			in[i].t = t
+			for _, k := range []*locks.Keyed{a, b} {
+				wg.Go(func() {
+					err := recipes.Do(t.Context(), k.Key(fmt.Sprint("order ", i)), func(ctx context.Context, l *recipes.Lease) error {
+						in[i].enter()
+						defer in[i].leave()
+						time.Sleep(time.Second)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		time.Sleep(500 * time.Millisecond)
+		if n := len(w.Children(root)); n != count {
+			t.Errorf("%d keys, want %d", n, count)
+		}
+		wg.Wait()
+		for i := range count {
+			if n := in[i].entered.Load(); n != 2 {
+				t.Errorf("key %d was held %d times", i, n)
+			}
+		}
+		w.clean()
+		w.vanished("/app")
+	})
+}
+
+// A key that is not used takes no memory. Each of them would be seen: they are
+// long.
+func TestUnusedKeysTakeNoMemory(t *testing.T) {
+	const count, long = 2000, 1000
+	inBubble(t, func(t *testing.T, w *world) {
+		k := w.keyed(w.client("a"))
+		use := func(from int) {
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					for n := from + i; n < from+count; n += 20 {
+						m := k.Key(strings.Repeat("k", long) + fmt.Sprint(n))
+						release(t, acquire(t, t.Context(), m))
+					}
+				})
+			}
+			wg.Wait()
+			w.clean()
+			w.vanished(root)
+		}
+		use(0) // whatever grows once has grown
+		before := heap()
+		use(count)
+		if grown := heap() - before; grown > count*long/10 {
+			t.Errorf("%d bytes for each key of %d bytes are left", grown/count, long)
+		} else {
+			t.Logf("%d bytes for each key of %d bytes are left", grown/count, long)
+		}
+		runtime.KeepAlive(k)
+	})
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what was pooled is gone after the second
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}
+
+// Close releases what is held and ends what waits; the keys are free for others,
+// and closed for this value.
+func TestCloseOfKeyed(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		k, theirs := w.keyed(a), w.keyed(b)
+		held := make(map[string]*recipes.Lease)
+		for i := range 100 {
+			key := fmt.Sprint(i)
+			held[key] = acquire(t, t.Context(), k.Key(key))
+		}
+		nested := acquire(t, held["0"].Context(), k.Key("0"))
+		gone := acquire(t, t.Context(), k.Key("gone"))
+		release(t, gone)
+		taken := acquire(t, t.Context(), theirs.Key("taken"))
+		waiting := acquiring(t.Context(), k.Key("taken"))
+		home := acquiring(t.Context(), k.Key("1"))
+		synctest.Wait()
+		pending(t, waiting)
+		pending(t, home)
+		independent := acquire(t, t.Context(), w.keyed(a).Key("independent"))
+
+		start := time.Now()
+		if err := k.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		for key, l := range held {
+			if l.Held() || w.Exists(l.Path()) {
+				t.Errorf("%s is held", key)
+			}
+			wantErr(t, l.Err(), recipes.ErrReleased)
+			release(t, l)
+		}
+		if nested.Held() {
+			t.Error("a nested lease is held")
+		}
+		for _, from := range []<-chan grant{waiting, home} {
+			g := <-from
+			wantErr(t, g.err, locks.ErrClosed)
+			if errors.Is(g.err, context.Canceled) {
+				t.Errorf("error %v: nobody has cancelled", g.err)
+			}
+		}
+		_, err := k.Key("2").Acquire(t.Context())
+		wantErr(t, err, locks.ErrClosed)
+		_, err = k.Key("2").TryAcquire(t.Context())
+		wantErr(t, err, locks.ErrClosed)
+		_, err = k.Key("independent").Acquire(independent.Context()) // not even by re-entry
+		wantErr(t, err, locks.ErrClosed)
+		if want := "locks: acquire /app/orders/independent: keyed locks closed"; err.Error() != want {
+			t.Errorf("error %q, want %q", err, want)
+		}
+		if err := k.Close(t.Context()); err != nil {
+			t.Errorf("closed again: %v", err)
+		}
+		if !independent.Held() {
+			t.Error("another value's lease was released")
+		}
+		release(t, independent)
+		release(t, taken)
+		w.clean()
+	})
+}
+
+// Close while nothing can be sent is bounded, and goes on; a loss is told.
+func TestCloseOfKeyedWithoutAServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a := w.client("a")
+		k := w.keyed(a)
+		for i := range 10 {
+			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
+		}
+		w.Client("a").Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		wantErr(t, k.Close(ctx), context.DeadlineExceeded)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		w.Client("a").Heal()
+		if err := k.Close(t.Context()); err != nil { // held until their release
+			t.Error(err)
+		}
+		w.clean()
+
+		k = w.keyed(a)
+		lostBefore := acquire(t, t.Context(), k.Key("before"))
+		time.Sleep(time.Second)
+		if err := w.client("b").Delete(t.Context(), lostBefore.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		lost(t, lostBefore)
+		synctest.Wait()
+		for i := range 10 {
+			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
+		}
+		w.Client("a").Cut()
+		err := k.Close(t.Context())
+		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		if errors.Is(err, zk.ErrNoNode) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("error %v, want one loss, of those that were held", err)
+		}
+		w.Client("a").Heal()
+		wantErr(t, lostBefore.Release(t.Context()), recipes.ErrNotHeld)
+		time.Sleep(time.Minute)
+		w.clean()
+	})
+}
+
+// Whoever acquires while the value is being closed either has a lease that Close
+// releases, or none.
+func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		w.Latency(10 * time.Millisecond)
+		for after := time.Duration(0); after < 100*time.Millisecond; after += 5 * time.Millisecond {
+			k := w.keyed(a)
+			for _, key := range []string{"1", "2"} {
+				go func() {
+					for {
+						if _, err := k.Key(key).Acquire(t.Context()); err != nil {
+							wantErr(t, err, locks.ErrClosed)
+							return
+						}
+					}
+				}()
+			}
+			time.Sleep(after)
+			if err := k.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for _, key := range []string{"1", "2"} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				release(t, acquire(t, ctx, w.keyed(b).Key(key)))
+				cancel()
+			}
+		}
+		w.clean()
+	})
+}
+
+// vanished fails the test unless a directory is gone some time after its use.
+func (w *world) vanished(path string) {
+	w.t.Helper()
+	time.Sleep(5 * time.Minute)
+	synctest.Wait()
+	if w.Exists(path) {
+		w.t.Errorf("%s is still there, with %d below it", path, len(w.Children(path)))
+	}
+}
