@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ const (
 	closePatience = 5 * time.Second
 	// goodbye bounds the wait for the answer to the request that closes a session.
 	goodbye = 2 * time.Second
-	// burial bounds the search for another server to take that request.
+	// burial bounds the search for a server that takes that request.
 	burial = 2 * goodbye
 )
 
@@ -41,7 +42,7 @@ func (s *session) shutDown() error {
 	confirmed := s.closedOK || s.expired || id == 0
 	s.mu.Unlock()
 	s.core.tasks.Go(s.awaitGone)
-	if confirmed || s.buryInTime() {
+	if confirmed || s.buryAtOnce() {
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server took the request to close session %s: its ephemeral znodes go when it expires",
@@ -55,7 +56,7 @@ func (s *session) tearDown() {
 	expired := s.expired
 	s.mu.Unlock()
 	if !expired {
-		s.bury(3)
+		s.bury()
 	}
 	s.awaitGone()
 }
@@ -72,52 +73,73 @@ func (s *session) awaitGone() {
 	}
 }
 
-// buryInTime is bury when the client closes. The dialer is the user's: that it
-// keeps its time-out is only hoped for.
-func (s *session) buryInTime() bool {
-	buried := make(chan bool, 1)
-	s.core.tasks.Go(func() { buried <- s.bury(3) })
-	patience := time.NewTimer(burial)
-	defer patience.Stop()
-	select {
-	case ok := <-buried:
-		return ok
-	case <-patience.C:
-		return false
-	}
-}
-
 // bury closes a session at the ensemble by a small connection of its own, so
-// that its ephemeral znodes do not stand in anybody's way until it expires. It
-// reports whether the session is known to be gone.
+// that its ephemeral znodes do not stand in anybody's way until it expires.
 //
 // Each connection carries nothing but the connect and the close, in one write:
 // attaching touches the session, which would keep alive what was to be closed.
 // For the same reason it asks for the smallest time-out and does not try often;
-// what fails is left to expire. When the client closes it does not wait between
-// two tries, and tries each server once.
-func (s *session) bury(tries int) bool {
+// what fails is left to expire.
+func (s *session) bury() {
+	servers := s.core.servers
+	first := rand.IntN(len(servers))
+	for try := range 3 {
+		if try > 0 && !s.pause(s.goodbye()/2+rand.N(s.goodbye()/2)) {
+			return
+		}
+		if s.closeAt(context.Background(), servers[(first+try)%len(servers)]) {
+			return
+		}
+	}
+}
+
+// buryAtOnce is bury when the client closes, which has no time to ask one server
+// after the other. It reports whether the session is known to be gone. The dialer
+// is the user's: that it keeps its time-out is only hoped for.
+func (s *session) buryAtOnce() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), burial)
+	defer cancel()
+	servers := shuffled(s.core.servers)
+	servers = servers[:min(len(servers), 3)]
+	results := make(chan bool, len(servers))
+	for _, address := range servers {
+		s.core.tasks.Go(func() { results <- s.closeAt(ctx, address) })
+	}
+	for range servers {
+		select {
+		case gone := <-results:
+			if gone {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
+// goodbye bounds each step of closing a session by a connection of its own.
+func (s *session) goodbye() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(s.timeout/3, goodbye)
+}
+
+// closeAt closes the session through one server, until ctx ends, and reports
+// whether it is known to be gone.
+func (s *session) closeAt(ctx context.Context, address string) bool {
 	s.mu.Lock()
 	id, password := s.id, s.password
-	limit := min(s.timeout/3, goodbye)
 	s.mu.Unlock()
 	if id == 0 {
 		return true
 	}
-	first := rand.IntN(len(s.core.servers))
-	for try := range tries {
-		if try > 0 && !s.pause(limit/2+rand.N(limit/2)) && try >= len(s.core.servers) {
-			break
-		}
-		address := s.core.servers[(first+try)%len(s.core.servers)]
-		err := s.core.closeRemotely(address, id, password, limit)
-		if err == nil {
-			return true
-		}
-		s.core.cfg.log.Debug("cannot close a lost session", zap.String("session", sessionText(id)),
+	err := s.core.closeRemotely(ctx, address, id, password, s.goodbye())
+	if err != nil {
+		s.core.cfg.log.Debug("cannot close a session", zap.String("session", sessionText(id)),
 			zap.String("server", address), zap.Error(err))
 	}
-	return false
+	return err == nil
 }
 
 // pause waits for d, and reports false when the client closes first.
@@ -136,12 +158,13 @@ var errBadAnswer = errors.New("unexpected answer")
 
 // closeRemotely attaches to the session at address and closes it, all in one
 // write. It returns nil once the session is known to be gone.
-func (c *core) closeRemotely(address string, id int64, password []byte, limit time.Duration) error {
+func (c *core) closeRemotely(ctx context.Context, address string, id int64, password []byte, limit time.Duration) error {
 	conn, err := c.open("tcp", address, limit)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
