@@ -49,6 +49,7 @@ func TestAuth(t *testing.T) {
 
 // TestTLS: the client shows its certificate and checks the servers'.
 func TestTLS(t *testing.T) {
+	parallel(t)
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
 	selfSigned(t, cert, key, "ensemble.example")

@@ -51,7 +51,7 @@ func TestReadersAndWriters(t *testing.T) {
 			if waits := w.text() + c.text(); waits != "" {
 				t.Errorf("with a reader left the others print %q", waits)
 			}
-			end(b, syscall.SIGKILL)
+			end(b, map[string]syscall.Signal{"plain": syscall.SIGKILL, "curator": syscall.SIGTERM}[layout])
 			w.prints(t, "ready\n")
 			if waits := c.text(); waits != "" {
 				t.Errorf("beside a writer the reader prints %q", waits)
