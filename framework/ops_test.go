@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -350,6 +351,7 @@ func TestObserver(t *testing.T) {
 		if _, _, err := c.Get(t.Context(), "/"); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the state is set before anybody is told
 		if requests.Load() != 2 || retried.Load() != 1 || states.Load() != 3 {
 			t.Errorf("%d requests, %d retries, %d states; want 2, 1, 3", requests.Load(), retried.Load(), states.Load())
 		}
