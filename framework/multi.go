@@ -33,26 +33,14 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 func (w scope) fixOps(ops []any) ([]any, error) {
 	full := make([]any, len(ops))
 	for i, op := range ops {
-		var path *string
-		switch op := op.(type) {
-		case *zk.CreateRequest:
-			copied := *op
-			if len(copied.Acl) == 0 {
-				copied.Acl = w.core.cfg.acl
-			}
-			full[i], path = &copied, &copied.Path
-		case *zk.DeleteRequest:
-			copied := *op
-			full[i], path = &copied, &copied.Path
-		case *zk.SetDataRequest:
-			copied := *op
-			full[i], path = &copied, &copied.Path
-		case *zk.CheckVersionRequest:
-			copied := *op
-			full[i], path = &copied, &copied.Path
-		default:
+		copied, path := copyOp(op)
+		if path == nil {
 			return nil, fmt.Errorf("operation %d: %T is none that a multi can have", i, op)
 		}
+		if create, ok := copied.(*zk.CreateRequest); ok && len(create.Acl) == 0 {
+			create.Acl = w.core.cfg.acl
+		}
+		full[i] = copied
 		if err := ValidatePath(*path); err != nil {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
@@ -61,20 +49,30 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 	return full, nil
 }
 
+// copyOp copies an op of a multi, and gives the copy's path; nil if it is none.
+func copyOp(op any) (copied any, path *string) {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		c := *op
+		return &c, &c.Path
+	case *zk.DeleteRequest:
+		c := *op
+		return &c, &c.Path
+	case *zk.SetDataRequest:
+		c := *op
+		return &c, &c.Path
+	case *zk.CheckVersionRequest:
+		c := *op
+		return &c, &c.Path
+	}
+	return nil, nil
+}
+
 // multiPath names a multi by its first path.
 func multiPath(ops []any) string {
 	if len(ops) == 0 {
 		return "/"
 	}
-	switch op := ops[0].(type) {
-	case *zk.CreateRequest:
-		return op.Path
-	case *zk.DeleteRequest:
-		return op.Path
-	case *zk.SetDataRequest:
-		return op.Path
-	case *zk.CheckVersionRequest:
-		return op.Path
-	}
-	return "/"
+	_, path := copyOp(ops[0])
+	return *path // fixOps has refused what is no op
 }
