@@ -45,6 +45,16 @@ func (o *ownWatch) stopLocked() {
 	}
 }
 
+// isRevoked reports whether a release was asked for, as far as anybody has looked.
+func (o *ownWatch) isRevoked() bool {
+	select {
+	case <-o.revoked: // never, if it is nil
+		return true
+	default:
+		return false
+	}
+}
+
 // Revoked is closed when somebody has asked for the place to be given up. The first
 // call begins to look for it.
 func (p *Place) Revoked() <-chan struct{} {

@@ -3,6 +3,7 @@ package line
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
@@ -88,6 +89,21 @@ func (r *Rule) turn(own string, children []string) (blocker string, err error) {
 		return "", nil
 	}
 	return "", errOut
+}
+
+// crowded reports whether anybody behind own, which has its turn, is kept waiting
+// by it. What cannot be told counts.
+func (r *Rule) crowded(own string, children []string) bool {
+	if len(children) <= 1 {
+		return false
+	}
+	members, err := r.line(children)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(members, func(m layout.Node) bool {
+		return m.Name != own && (r.Mode == layout.Exclusive || m.Mode == layout.Exclusive)
+	})
 }
 
 // free reports whether one who came now would be let in at once.
