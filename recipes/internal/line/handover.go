@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
@@ -201,6 +202,30 @@ func (h *hold) lookLocked() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.crowd.look = stop
 	go h.watchCrowd(ctx)
+}
+
+// EndLinger has what lingers in any line below dir leave it, and waits for that
+// until ctx ends; it goes on then.
+func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
+	var leaving []*removal
+	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
+		g.mu.Lock()
+		if h := g.seat; h != nil && h.idle != nil && g.waiters.Len() == 0 {
+			leaving = append(leaving, h.removeLocked())
+		}
+		g.mu.Unlock()
+	}
+	for _, r := range leaving {
+		select {
+		case <-r.done:
+			if r.err != nil {
+				return r.err
+			}
+		case <-ctx.Done():
+			return Ended(ctx)
+		}
+	}
+	return nil
 }
 
 // watchCrowd is not herded: nobody is behind h while it looks, and when somebody
