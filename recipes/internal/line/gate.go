@@ -132,7 +132,7 @@ func (g *gate) queue(w *waiter) bool {
 // this process.
 func (g *gate) busyLocked() bool {
 	if g.rule.alone() {
-		taken := g.holds > 0 && (g.seat == nil || g.seat.idle == nil)
+		taken := g.holds > 0 && (g.seat == nil || g.seat.idle.cfg == nil)
 		return taken || g.waiters.Len() > 0
 	}
 	return g.driver != nil && g.driver.waits

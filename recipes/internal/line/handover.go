@@ -35,9 +35,10 @@ const (
 	crowded           // for the rest of this hold's life
 )
 
-// idle is the state of a hold that has its turn and nobody to work under it.
+// idle is the state of a hold that has its turn and nobody to work under it; zero:
+// somebody does, or it leaves.
 type idle struct {
-	cfg   *Config   // of the caller who left last
+	cfg   *Config   // of the caller who left last; nil: not idle
 	until time.Time // when it leaves, if nobody has come
 }
 
@@ -66,9 +67,9 @@ func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 		h.turn++
 	}
 	h.since = time.Time{}
-	h.idle = &idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
+	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
 	if !g.resumeLocked(h) {
-		h.idle = nil
+		h.idle = idle{}
 		return false
 	}
 	return true
@@ -121,7 +122,7 @@ func (h *hold) mayServeLocked(cfg *Config, waiting bool) verdict {
 func (g *gate) expectLocked() {
 	switch h := g.seat; {
 	case h == nil || h.removal != nil: // about to leave
-	case h.idle != nil:
+	case h.idle.cfg != nil:
 		h.resumeOrLeaveLocked()
 	case g.firstLocked().line.cfg.Handover > 0 && !h.bound:
 		h.lookLocked()
@@ -154,7 +155,7 @@ func (g *gate) walkIn(l *Line) *Place {
 	h := g.seat
 	switch {
 	case h == nil, g.waiters.Len() > 0, h.crowd.known != clear:
-	case g.rule.Mode == layout.Exclusive && h.idle == nil:
+	case g.rule.Mode == layout.Exclusive && h.idle.cfg == nil:
 	case g.rule.Mode == layout.Shared && (h.timed || l.cfg.MaxHold > 0):
 	case h.mayServeLocked(&l.cfg, true) != yes:
 	default:
@@ -181,7 +182,7 @@ func (h *hold) lingered() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.lingering = false
-	if h.idle != nil && h.removal == nil && h.err == nil {
+	if h.idle.cfg != nil && h.removal == nil && h.err == nil {
 		h.resumeOrLeaveLocked()
 	}
 }
@@ -210,7 +211,7 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var leaving []*removal
 	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
 		g.mu.Lock()
-		if h := g.seat; h != nil && h.idle != nil && g.waiters.Len() == 0 {
+		if h := g.seat; h != nil && h.idle.cfg != nil && g.waiters.Len() == 0 {
 			leaving = append(leaving, h.removeLocked())
 		}
 		g.mu.Unlock()
@@ -286,7 +287,7 @@ func (h *hold) sawCrowd(ctx context.Context, began time.Time, names []string, er
 		h.crowd.known, h.crowd.at = clear, began
 		again = true
 	}
-	if h.idle != nil {
+	if h.idle.cfg != nil {
 		h.resumeOrLeaveLocked()
 	} else {
 		g.driveLocked() // readers may wait for this

@@ -24,10 +24,10 @@ type hold struct {
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
-	seated   bool      // it counts among the gate's holds
-	turn     uint32    // how often it was handed over
-	crowd    crowd     // who is kept waiting by it
-	idle     *idle     // nil: somebody works under it, or it leaves
+	seated   bool   // it counts among the gate's holds
+	turn     uint32 // how often it was handed over
+	crowd    crowd  // who is kept waiting by it
+	idle     idle
 	timed    bool      // it is not for long, by MaxHold
 	bound    bool      // a guard was given out, or a read stands beside it: it serves nobody else
 	guarding int       // guarded writes under way
@@ -86,7 +86,7 @@ func (h *hold) why() error {
 func (h *hold) placeLocked(l *Line) *Place {
 	p := &Place{h: h, line: l, turn: h.turn}
 	if h.places == 0 {
-		h.idle, h.timed = nil, l.cfg.MaxHold > 0
+		h.idle, h.timed = idle{}, l.cfg.MaxHold > 0
 	}
 	h.places++
 	h.open = append(h.open, p)
@@ -116,8 +116,8 @@ func (h *hold) loseLocked(why error) (tell func()) {
 		// The work may still be stopping, and has until the deadline for it.
 		h.cleanup = time.AfterFunc(time.Until(h.deadline), h.discard)
 	}
-	unused := h.idle != nil // so nobody will release it
-	h.idle = nil
+	unused := h.idle.cfg != nil // so nobody will release it
+	h.idle = idle{}
 	if h.removal == nil {
 		g.vacateLocked(h)
 	}
@@ -179,7 +179,7 @@ func (h *hold) discard() {
 // removeLocked starts to remove the znode of a hold that has no places left.
 func (h *hold) removeLocked() *removal {
 	h.stopLocked()
-	h.idle = nil
+	h.idle = idle{}
 	h.removal = &removal{done: make(chan struct{})}
 	go h.remove(h.removal, h.gone)
 	h.gone = true

@@ -70,7 +70,7 @@ func (p *Place) overstay() {
 	h := p.h
 	h.gate.mu.Lock()
 	tell := func() {}
-	if h.turn == p.turn && h.idle == nil {
+	if h.turn == p.turn && h.idle.cfg == nil {
 		tell = h.loseLocked(fmt.Errorf("%w: %v", ErrMaxHold, p.line.cfg.MaxHold))
 	}
 	h.gate.mu.Unlock()

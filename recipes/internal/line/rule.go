@@ -34,8 +34,8 @@ type Rule struct {
 	// is ErrLayout, one of no known layout is ignored.
 	Family layout.Family
 	// Mode is that of the znode. Where it is Shared, all who wait at home when the
-	// turn comes have it together; who comes later joins the line anew, behind
-	// whoever waits there by then.
+	// turn comes have it together, and those who come later share it until one who
+	// does not share stands behind it; then they join the line anew.
 	Mode layout.Mode
 	// Blocker picks the one to wait for among those ahead of own, which are in
 	// order. It reports false when own need not wait.
