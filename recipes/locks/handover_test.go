@@ -476,3 +476,50 @@ func TestCloseEndsLingering(t *testing.T) {
 		w.InLine("/app/keys/two", 0)
 	})
 }
+
+// What was handed over, or has lingered, for however long, is watched as before.
+func TestWhatWasHandedOverIsWatched(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second) // nobody works under it when the watch begins
+		l := Acquire(t, t.Context(), m)
+		w.Control(func(r testutil.Request) testutil.Action { // the other way to learn of it
+			if r.Op == testutil.OpGetChildren2 {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		c := w.Connect("operator")
+		if err := c.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if took := Lost(t, l).Sub(began); took > time.Second {
+			t.Errorf("lost after %v", took)
+		}
+	})
+}
+
+// The observer hears of each lease, however its znode came to it.
+func TestTheObserverHearsOfEachLease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		var granted, released, lost int
+		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
+			Granted:  func(string, time.Duration) { granted++ },
+			Released: func(_ string, held time.Duration) { released++ },
+			Lost:     func(string, error) { lost++ },
+		})), locks.WithLinger(time.Second), locks.WithHandover(1))
+		l := Acquire(t, t.Context(), m)
+		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
+		waiting := queued(m, 2)
+		l = next(t, l, waiting[0])
+		Release(t, l)
+		l = next(t, Granted(t, other).Lease, waiting[1])
+		Release(t, l)
+		synctest.Wait()
+		if granted != 3 || released != 3 || lost != 0 {
+			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
+		}
+	})
+}

@@ -54,23 +54,24 @@ const (
 // keepLocked keeps h, which its last caller with the given configuration has just
 // left, for the next one. It reports false if h has to leave the line.
 func (g *gate) keepLocked(h *hold, cfg *Config) bool {
-	if g.seat != h || cfg.Linger == 0 && (cfg.Handover == 0 || g.waiters.Len() == 0) {
+	switch {
+	case g.seat != h || cfg.Linger == 0 && (cfg.Handover == 0 || g.waiters.Len() == 0):
+		return false
+	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
 		return false
 	}
-	if h.limit != nil {
-		h.limit.Stop()
-	}
+	turn, since := h.turn, h.since
 	if g.rule.alone() {
-		if h.turn == math.MaxUint32 {
-			return false
-		}
 		h.turn++
 	}
 	h.since = time.Time{}
 	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
 	if !g.resumeLocked(h) {
-		h.idle = idle{}
+		h.idle, h.turn, h.since = idle{}, turn, since
 		return false
+	}
+	if h.limit != nil {
+		h.limit.Stop() // it was the last caller's
 	}
 	return true
 }

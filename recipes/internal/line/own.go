@@ -77,7 +77,7 @@ func (p *Place) Revoked() <-chan struct{} {
 // a goroutine of its own, once for a hold at most.
 func (h *hold) watchOwn() {
 	h.gate.mu.Lock()
-	if h.own.asked != nil || h.err != nil || h.places == 0 {
+	if h.own.asked != nil || h.err != nil || h.gone {
 		h.gate.mu.Unlock()
 		return
 	}
