@@ -26,12 +26,8 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 	}
 	results := make(chan result)
 	given := make(chan struct{}) // closed: the caller takes no result any more
-	began := time.Now()
 	go func() {
-		value, err := wire(s.conn)
-		if s.core.cfg.observer.Request != nil {
-			s.core.cfg.observer.Request(op, time.Since(began), err)
-		}
+		value, err := observed(s, op, wire)
 		select {
 		case results <- result{value, err}:
 		case <-given:
@@ -56,4 +52,16 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 		close(given)
 		return none, s.Err()
 	}
+}
+
+// observed is a call of the wire client that the observer hears of.
+func observed[T any](s *session, op string, wire func(*zk.Conn) (T, error)) (T, error) {
+	request := s.core.cfg.observer.Request
+	if request == nil {
+		return wire(s.conn)
+	}
+	began := time.Now()
+	value, err := wire(s.conn)
+	request(op, time.Since(began), err)
+	return value, err
 }

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,18 +87,18 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 	s := p.session
 	left := s.awaitFrame(path)
 	lists := make(chan listing, 1)
-	listCtx, stopList := context.WithCancel(ctx)
-	defer stopList()
+	given := make(chan struct{}) // closed: no list is wanted any more
+	defer close(given)
 	go func() {
 		select {
 		case <-left:
-		case <-listCtx.Done():
+		case <-given:
 			return
 		}
-		l, err := call(listCtx, s, opNameList, func(conn *zk.Conn) (l listing, err error) {
+		l, err := observed(s, opNameList, func(conn *zk.Conn) (l listing, err error) {
 			l.names, l.stat, err = conn.Children(p.dir)
 			return l, err
-		}, nil)
+		})
 		if err != nil {
 			l = listing{}
 		}
@@ -337,5 +338,15 @@ func newID() string {
 	_, _ = rand.Read(b[:]) // it never fails
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	var text [idLen]byte
+	at := 0
+	for i, c := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text[at] = '-'
+			at++
+		}
+		hex.Encode(text[at:], []byte{c})
+		at += 2
+	}
+	return string(text[:])
 }
