@@ -37,23 +37,19 @@ func alone(greatest *recipes.Token) func(held []bubble.Held) error {
 // Never two who hold, whatever happens, and whatever is handed over at home or
 // lingers; everybody is granted in the end, and nothing is left.
 func TestRandomSequences(t *testing.T) {
-	for _, opts := range [][]locks.Option{
-		{locks.WithHandover(0)},
-		{locks.WithHandover(1)},
-		{},
-		{locks.WithHandover(0), locks.WithLinger(50 * time.Millisecond)},
-		{locks.WithHandover(2), locks.WithLinger(5 * time.Second)},
-	} {
-		rapid.Check(t, func(rt *rapid.T) {
-			var greatest recipes.Token
-			game := bubble.Game{
-				Sides: []func(*framework.Client) recipes.Acquirer{func(c *framework.Client) recipes.Acquirer {
-					return mutexOf(rt, c, opts...)
-				}},
-				Check: alone(&greatest),
-				Dirs:  []string{lockPath},
-			}
-			rapid.SyncTest(rt, game.Play)
-		})
-	}
+	rapid.Check(t, func(rt *rapid.T) {
+		opts := []locks.Option{
+			locks.WithHandover(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(rt, "handover")),
+			locks.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
+		}
+		var greatest recipes.Token
+		game := bubble.Game{
+			Sides: []func(*framework.Client) recipes.Acquirer{func(c *framework.Client) recipes.Acquirer {
+				return mutexOf(rt, c, opts...)
+			}},
+			Check: alone(&greatest),
+			Dirs:  []string{lockPath},
+		}
+		rapid.SyncTest(rt, game.Play)
+	})
 }

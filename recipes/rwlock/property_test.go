@@ -41,12 +41,12 @@ func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, o
 // Never a reader beside a writer, nor two writers, whatever happens; everybody is
 // granted in the end, and nothing is left.
 func TestRandomSequences(t *testing.T) {
-	for _, opts := range [][]rwlock.Option{
-		{rwlock.WithLayout(rwlock.LayoutPlain)},
-		{rwlock.WithLayout(rwlock.LayoutCurator), rwlock.WithHandover(1)},
-		{rwlock.WithLinger(100 * time.Millisecond)},
-		{rwlock.WithHandover(0), rwlock.WithLinger(5 * time.Second)},
-	} {
+	rapid.Check(t, func(rt *rapid.T) {
+		opts := []rwlock.Option{
+			rwlock.WithLayout(rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator}).Draw(rt, "layout")),
+			rwlock.WithHandover(rapid.SampledFrom([]int{0, 1, 16}).Draw(rt, "handover")),
+			rwlock.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
+		}
 		game := bubble.Game{
 			Sides: []func(*framework.Client) recipes.Acquirer{
 				side(t, path, (*rwlock.RWLock).Reader, opts...), side(t, path, (*rwlock.RWLock).Writer, opts...),
@@ -55,8 +55,8 @@ func TestRandomSequences(t *testing.T) {
 			Dirs:    []string{path},
 			Refusal: rwlock.ErrUpgrade,
 		}
-		rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
-	}
+		rapid.SyncTest(rt, game.Play)
+	})
 }
 
 // The same sequences find what is wrong with a lock whose readers overlook writers.
