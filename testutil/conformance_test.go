@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := testutil.Start(t, append(opts, testutil.WithTick(time.Second))...)
+			e := testutil.Start(t, append(opts, testutil.WithTick(time.Second), testutil.WithExtendedTypes())...)
 			var ens testutil.Ensemble = e
 			if strings.Contains(name, "pipe") {
 				ens = piped{e}
@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		compare(t, conformance(t, testutil.Start(t, testutil.WithTick(time.Second), testutil.InMemory())))
+		compare(t, conformance(t, testutil.Start(t, testutil.WithTick(time.Second), testutil.InMemory(), testutil.WithExtendedTypes())))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the script took %v", took)
 		}
@@ -152,7 +152,17 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 		{"set watches", s.setWatches},
 		{"permissions", s.permissions},
 		{"authentication", s.authentication},
+		{"times to live", s.timesToLive},
+		{"lasting watches", s.lastingWatches},
+		{"recursive watches", s.recursiveWatches},
+		{"kinds of watches on one path", s.kindsOfWatches},
+		{"removed watches", s.removedWatches},
+		{"set watches that last", s.setWatches2},
+		{"hidden events", s.hiddenEvents},
+		{"other reads", s.otherReads},
+		{"several reads", s.multiReads},
 		{"odd requests", s.odd},
+		{"odd bodies", s.oddBodies},
 		{"sessions", s.sessions},
 		{"endings", s.endings},
 	} {

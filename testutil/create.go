@@ -84,7 +84,7 @@ func (p *prep) mode(kind wire.Op, mode int32, ttl int64) wire.Code {
 }
 
 // createKind turns an operation of a multi into the kind that it is. For a create its mode decides that, and so what the result
-// looks like.
+// looks like; OpError is for one that has to have a time to live and has none.
 func createKind(o wire.MultiOp) (wire.Op, wire.Message) {
 	m, ok := o.Request.(*wire.CreateRequest)
 	if t, mortal := o.Request.(*wire.CreateTTLRequest); mortal {
@@ -96,6 +96,8 @@ func createKind(o wire.MultiOp) (wire.Op, wire.Message) {
 	switch {
 	case !ok:
 		return o.Op, o.Request
+	case m.Mode == wire.ModePersistentTTL, m.Mode == wire.ModePersistentSequentialTTL:
+		return wire.OpError, nil
 	case m.Mode == wire.ModeContainer:
 		return wire.OpCreateContainer, m
 	}

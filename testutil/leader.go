@@ -199,7 +199,14 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	if r.c != nil {
 		t.code = l.checkLocked(r)
 	}
-	if t.code != wire.OK {
+	switch {
+	case t.code != wire.OK:
+		return t
+	case r.malformed:
+		t.code = wire.MarshallingError
+		return t
+	case r.op == wire.OpDeleteContainer && r.c != nil:
+		t.code = wire.BadArguments // for the server takes the header to be part of the path
 		return t
 	}
 	if m, ok := r.body.(*wire.MultiRequest); ok {

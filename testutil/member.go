@@ -147,7 +147,11 @@ func (m *member) advanceLocked() {
 	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied {
 		r := m.syncs[0].request
 		m.syncs = m.syncs[1:]
-		r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
+		if r.malformed {
+			r.c.replyLocked(r, wire.MarshallingError, nil)
+		} else {
+			r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
+		}
 		r.c.finishedLocked()
 	}
 }

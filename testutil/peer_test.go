@@ -177,7 +177,7 @@ func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
 		var m wire.PathResponse
 		m.Decode(d)
 		out += " " + m.Path
-	case wire.OpCreate2, wire.OpCreateContainer:
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 		var m wire.CreateResponse
 		m.Decode(d)
 		out += " " + m.Path + " " + p.log.stat(m.Stat)
@@ -201,13 +201,37 @@ func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
 		var m wire.ACLResponse
 		m.Decode(d)
 		out += fmt.Sprintf(" %v %s", m.ACL, p.log.stat(m.Stat))
-	case wire.OpMulti:
+	case wire.OpGetEphemerals:
+		var m wire.ChildrenResponse
+		m.Decode(d)
+		sort.Strings(m.Children)
+		out += fmt.Sprintf(" %q", m.Children)
+	case wire.OpGetChildrenCount, wire.OpAddWatch:
+		var m wire.CountResponse
+		m.Decode(d)
+		out += fmt.Sprintf(" %d", m.Count)
+	case wire.OpSASL:
+		var m wire.TokenResponse
+		m.Decode(d)
+		out += fmt.Sprintf(" %q nil %t", m.Token, m.Token == nil)
+	case wire.OpWhoAmI:
+		var m wire.WhoAmIResponse
+		m.Decode(d)
+		sort.Slice(m.Identities, func(i, j int) bool { return fmt.Sprint(m.Identities[i]) < fmt.Sprint(m.Identities[j]) })
+		out += fmt.Sprintf(" %q", m.Identities)
+	case wire.OpMulti, wire.OpMultiRead:
 		var m wire.MultiResponse
 		m.Decode(d)
 		for _, r := range m.Results {
 			out += fmt.Sprintf(" [%v %d %s", r.Op, r.Err, r.Path)
-			if r.Op == wire.OpSetData || r.Op == wire.OpCreate2 || r.Op == wire.OpCreateContainer {
+			switch r.Op {
+			case wire.OpSetData, wire.OpCreate2, wire.OpCreateContainer:
 				out += " " + p.log.stat(r.Stat)
+			case wire.OpGetData:
+				out += fmt.Sprintf(" %q nil %t %s", r.Data, r.Data == nil, p.log.stat(r.Stat))
+			case wire.OpGetChildren:
+				sort.Strings(r.Children)
+				out += fmt.Sprintf(" %q", r.Children)
 			}
 			out += "]"
 		}

@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -11,6 +12,13 @@ func (c *conn) readLocked(r *request) {
 	var answer wire.Appender
 	code := wire.OK
 	switch body := r.body.(type) {
+	case nil:
+		switch {
+		case r.malformed:
+			code = wire.MarshallingError
+		case r.op == wire.OpWhoAmI:
+			answer = whoAmI(r.auth)
+		}
 	case *wire.WatchRequest:
 		answer, code = c.readNodeLocked(r.op, body, r.auth)
 	case *wire.PathRequest:
@@ -19,10 +27,6 @@ func (c *conn) readLocked(r *request) {
 		answer, code = c.multiReadLocked(r, body)
 	case *wire.SetWatchesRequest, *wire.SetWatches2Request, *wire.AddWatchRequest, *wire.WatchesRequest:
 		answer, code = c.watchLocked(r)
-	default:
-		if r.op == wire.OpWhoAmI {
-			answer = whoAmI(r.auth)
-		}
 	}
 	c.replyLocked(r, code, answer)
 }
@@ -99,8 +103,11 @@ func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Append
 	answer := &wire.MultiResponse{}
 	for _, o := range body.Ops {
 		read, ok := o.Request.(*wire.WatchRequest)
-		if !ok {
+		if !ok && slices.ContainsFunc(body.Ops, isRead) {
 			return nil, wire.MarshallingError
+		}
+		if !ok {
+			return answer, wire.MarshallingError // with a body, other than any error else
 		}
 		result := wire.MultiResult{Op: o.Op}
 		one, code := c.readNodeLocked(o.Op, &wire.WatchRequest{Path: read.Path}, r.auth)
@@ -145,6 +152,9 @@ func (t *tree) ephemeralsBelow(session int64, prefix string) []string {
 func (t *tree) countBelow(path string) int32 {
 	n := t.get(path)
 	count := int32(len(n.children))
+	if path == "" {
+		count++ // the server counts the root under its other name
+	}
 	for _, name := range n.children {
 		count += t.countBelow(joinPath(path, name))
 	}

@@ -24,9 +24,11 @@ type request struct {
 	attach  bool  // it asks the leader whether an old session may go on
 	action  Action
 	held    bool // its action keeps it from being executed as yet
+
+	malformed bool // the body cannot be read
 }
 
-// decode reads a request. With an error it returns the request as well if there is anything to answer.
+// decode reads a request. One whose body does not fit is a request still: it is answered with an error in its turn.
 func (c *conn) decode(frame []byte) (*request, error) {
 	d := wire.NewDecoder(frame)
 	var head wire.RequestHeader
@@ -41,8 +43,12 @@ func (c *conn) decode(frame []byte) (*request, error) {
 	}
 	r.body.Decode(d)
 	if err := d.Err(); err != nil {
-		r.action = Fail(wire.MarshallingError)
-		return r, fmt.Errorf("%v: %w", head.Op, err)
+		if head.Op == wire.OpAuth {
+			return nil, fmt.Errorf("%v: %w", head.Op, err)
+		}
+		c.m.e.cfg.logf("testutil: member %d cannot read a request from %s: %v: %v", c.m.index, c.remote, head.Op, err)
+		r.body, r.malformed = nil, true
+		return r, nil
 	}
 	r.path = pathOf(r.body)
 	return r, nil
@@ -130,10 +136,11 @@ func (c *conn) executeLocked(r *request) {
 	m.e.countLocked(r.op)
 	switch r.op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
-		wire.OpMulti, wire.OpCheck, wire.OpSync, wire.OpCloseSession, wire.OpReconfig: // reconfig is refused, but as a write
+		wire.OpMulti, wire.OpCheck, wire.OpSync, wire.OpCloseSession,
+		wire.OpReconfig, wire.OpDeleteContainer: // these two are refused, but as writes
 		c.forwardLocked(r)
 		return
-	case wire.OpAuth:
+	case wire.OpAuth, wire.OpSASL:
 		c.authLocked(r)
 		return
 	case wire.OpPing, wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpMultiRead,
@@ -155,15 +162,12 @@ func (c *conn) executeLocked(r *request) {
 
 // replyLocked answers with the member's last transaction.
 func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
-	if code != wire.OK {
-		body = nil
-	}
 	if code == wire.SessionMoved { // the client has gone elsewhere: the server tells it nothing
 		c.closeLocked()
 		return
 	}
 	zxid := c.m.tree.zxid
-	if r.op == wire.OpAuth {
+	if r.op == wire.OpAuth || r.op == wire.OpSASL {
 		zxid = 0
 	}
 	c.replied++
@@ -230,6 +234,10 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 		c.replyLocked(r, wire.OK, &wire.CreateResponse{Path: results[0].Path, Stat: results[0].Stat})
 	case r.op == wire.OpSetData, r.op == wire.OpSetACL:
 		c.replyLocked(r, wire.OK, &results[0].Stat)
+	case r.op == wire.OpCheck:
+		// The real server never answers a check that stands alone and holds: its client would learn nothing.
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: a check that holds, outside of a multi", c.m.index, c.session)
+		c.closeLocked()
 	case r.op == wire.OpCloseSession:
 		c.replyLocked(r, wire.OK, nil)
 		c.finishLocked()
@@ -238,8 +246,12 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 }
 
 func (c *conn) authLocked(r *request) {
-	m := r.body.(*wire.AuthRequest)
 	c.m.e.countLocked(r.op)
+	if r.op == wire.OpSASL { // it has no mechanism: the server says yes, with a null token
+		c.replyLocked(r, wire.OK, &wire.TokenResponse{})
+		return
+	}
+	m := r.body.(*wire.AuthRequest)
 	id, ok := authenticate(m.Scheme, m.Auth, c.remote)
 	if !ok {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it cannot authenticate by %q",

@@ -29,8 +29,8 @@ type znode struct {
 func (n *znode) clientStat() wire.Stat {
 	s := n.stat
 	s.Cversion = 2*s.Cversion - int32(len(n.children))
-	if s.EphemeralOwner == wire.ContainerOwner {
-		s.EphemeralOwner = 0 // clients are not shown what makes a container
+	if !ofSession(s.EphemeralOwner) {
+		s.EphemeralOwner = 0 // clients are not shown what makes a container, nor a time to live
 	}
 	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
 	return s

@@ -1,6 +1,7 @@
 package testutil
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -208,8 +209,12 @@ func (p *prep) existing(path string, perm int32) (*record, wire.Code) {
 	return n, code
 }
 
-// multi validates the operations in order. If one fails none of them happens, and every one gets a code.
+// multi validates the operations in order. If one fails none of them happens, and every one gets a code. What the server cannot
+// make sense of, reads and a time to live that is not given, fails as a whole, without codes.
 func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
+	if slices.ContainsFunc(m.Ops, isRead) {
+		return nil, wire.MarshallingError
+	}
 	p.records = map[string]*record{}
 	ops := make([]txnOp, 0, len(m.Ops))
 	failed := wire.OK
@@ -218,7 +223,11 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 			ops = append(ops, txnOp{kind: wire.OpError, code: wire.RuntimeInconsistency})
 			continue
 		}
-		op, code := p.op(createKind(sub))
+		kind, request := createKind(sub)
+		if kind == wire.OpError {
+			return nil, wire.MarshallingError
+		}
+		op, code := p.op(kind, request)
 		if code != wire.OK {
 			failed = code
 			for i := range ops {
@@ -230,6 +239,8 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 	}
 	return ops, failed
 }
+
+func isRead(o wire.MultiOp) bool { return o.Op == wire.OpGetData || o.Op == wire.OpGetChildren }
 
 func systemPath(path string) bool {
 	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
