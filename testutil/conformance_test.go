@@ -74,7 +74,11 @@ func compare(t *testing.T, got []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	same(t, got, strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"))
+}
+
+func same(t *testing.T, got, want []string) {
+	t.Helper()
 	for i := range max(len(got), len(want)) {
 		var g, w string
 		if i < len(got) {

@@ -90,6 +90,9 @@ func newTree(config string) *tree {
 	root.children = []string{"zookeeper"}
 	system.children = []string{"quota", "config"}
 	settings.at, settings.stat.Aversion = 1, -1
+	if config != "" {
+		settings.stat.Version = -1
+	}
 	return t
 }
 
