@@ -22,6 +22,7 @@ type peer struct {
 	pass    []byte
 	timeout int32
 	xid     int32
+	last    int64 // the last transaction that it has heard of
 	log     *transcript
 }
 
@@ -113,6 +114,7 @@ func (p *peer) next() (wire.ReplyHeader, []byte, error) {
 	}
 	d := wire.NewDecoder(frame)
 	head.Decode(d)
+	p.last = max(p.last, head.Zxid)
 	return head, frame[len(frame)-d.Len():], d.Err()
 }
 
@@ -147,6 +149,11 @@ func (p *peer) await(xid int32, op wire.Op, what string) {
 // do sends a request and reads up to its answer.
 func (p *peer) do(op wire.Op, body wire.Appender) {
 	p.t.Helper()
+	p.await(p.send(op, body), op, p.words(op, body))
+}
+
+// words is a request as it is written down.
+func (p *peer) words(op wire.Op, body wire.Appender) string {
 	what := op.String()
 	switch m := body.(type) {
 	case nil:
@@ -157,8 +164,7 @@ func (p *peer) do(op wire.Op, body wire.Appender) {
 	default:
 		what += strings.ReplaceAll(strings.TrimPrefix(fmt.Sprintf("%q", fmt.Sprint(body)), "&"), p.sessionText(), "session")
 	}
-	what = strings.ReplaceAll(what, "0x", "x")
-	p.await(p.send(op, body), op, what)
+	return strings.ReplaceAll(what, "0x", "x")
 }
 
 func (p *peer) sessionText() string { return fmt.Sprint(p.session) }
