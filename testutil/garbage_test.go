@@ -203,7 +203,7 @@ func TestRandomFrames(t *testing.T) {
 					for i := range body {
 						body[i] = byte(r.IntN(256)) * byte(r.IntN(2))
 					}
-					b = append(wire.AppendInt32(b, int32(8+len(body))), (&wire.RequestHeader{Xid: 1, Op: wire.Op(r.IntN(25)+r.IntN(2)*84)}).Append(nil)...)
+					b = append(wire.AppendInt32(b, int32(8+len(body))), (&wire.RequestHeader{Xid: 1, Op: wire.Op(r.IntN(25) + r.IntN(2)*84)}).Append(nil)...)
 					b = append(b, body...)
 				}
 				nc.Write(b[:len(b)-r.IntN(4)])

@@ -3,6 +3,7 @@ package testutil_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"sort"
 	"strings"
@@ -22,7 +23,8 @@ type peer struct {
 	pass    []byte
 	timeout int32
 	xid     int32
-	last    int64 // the last transaction that it has heard of
+	last    int64  // the last transaction that it has heard of
+	stalled func() // if not nil, called when nothing has come for a second
 	log     *transcript
 }
 
@@ -107,8 +109,7 @@ func (p *peer) send(op wire.Op, body wire.Appender) int32 {
 // next reads one frame: its header and its body.
 func (p *peer) next() (wire.ReplyHeader, []byte, error) {
 	var head wire.ReplyHeader
-	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
-	frame, err := wire.ReadFrame(p.nc, 16<<20, nil)
+	frame, err := p.frame()
 	if err != nil {
 		return head, nil, err
 	}
@@ -116,6 +117,27 @@ func (p *peer) next() (wire.ReplyHeader, []byte, error) {
 	head.Decode(d)
 	p.last = max(p.last, head.Zxid)
 	return head, frame[len(frame)-d.Len():], d.Err()
+}
+
+func (p *peer) frame() ([]byte, error) {
+	var length [4]byte
+	for patience := 10; ; patience -= 1 {
+		wait := time.Duration(patience) * time.Second
+		if p.stalled != nil {
+			wait = min(wait, time.Second)
+		}
+		p.nc.SetReadDeadline(time.Now().Add(wait))
+		n, err := io.ReadFull(p.nc, length[:])
+		if err == nil {
+			break
+		}
+		if p.stalled == nil || n > 0 || patience == 1 || !isTimeout(err) {
+			return nil, err
+		}
+		p.stalled()
+	}
+	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	return wire.ReadPayload(p.nc, length, 16<<20, nil)
 }
 
 // await reads frames up to the reply to xid, and writes all of them down.

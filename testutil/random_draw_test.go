@@ -73,25 +73,27 @@ func draw(seed uint64) *program {
 		away
 		gone
 	)
-	var state [peers]int
+	state := make([]int, peers)
 	for range 20 + d.IntN(40) {
 		s := step{peer: d.IntN(peers)}
-		switch now := &state[s.peer]; {
-		case *now == away && d.odds(15):
-			s.kind, *now = expire, gone
-		case *now == away:
-			s.kind, *now = back, here
-		case *now == gone:
-			s.kind, *now = enter, here
+		next := here
+		switch now := state[s.peer]; {
+		case now == away && d.odds(15):
+			s.kind, next = expire, gone
+		case now == away:
+			s.kind = back
+		case now == gone:
+			s.kind = enter
 		case !d.checks && d.odds(4):
-			s.kind, *now = drop, away
+			s.kind, next = drop, away
 		case !d.checks && d.odds(4):
-			s.kind, *now = leave, gone
+			s.kind, next = leave, gone
 		case !d.checks && d.odds(2):
-			s.kind, *now = expire, gone
+			s.kind, next = expire, gone
 		default:
 			s.batch = d.batch()
 		}
+		state[s.peer] = next
 		p.steps = append(p.steps, s)
 	}
 	return p

@@ -18,7 +18,8 @@ type runner struct {
 	ens    testutil.Ensemble
 	spread bool
 	log    *transcript
-	leader *peer // of several members; it does nothing but look
+	others []*peer // one at each of several members; they do nothing but look
+	leader int
 
 	peers [peers]*peer
 	seen  [peers]int64 // the last transaction that each has heard of
@@ -37,7 +38,10 @@ func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string 
 		r.enter(i)
 	}
 	if ens.Members() > 1 {
-		r.leader = newPeer(t, "L", r.dial(ens.Leader()), 40*time.Second, r.log)
+		r.leader = ens.Leader()
+		for i := range ens.Members() {
+			r.others = append(r.others, newPeer(t, "L", r.dial(i), 40*time.Second, r.log))
+		}
 	}
 	r.peers[0].send(wire.OpCreate, create(p.root, "", 0))
 	head, _, err := r.peers[0].next()
@@ -60,9 +64,9 @@ func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string 
 		}
 	}
 	seen := r.log.lines
-	if r.leader != nil {
-		r.leader.do(wire.OpCloseSession, nil)
-		r.leader.nc.Close()
+	for _, p := range r.others {
+		p.do(wire.OpCloseSession, nil)
+		p.nc.Close()
 	}
 	return seen
 }
@@ -106,6 +110,9 @@ func (r *runner) enter(i int) {
 		r.at[i] = i
 	}
 	p := newPeer(r.t, fmt.Sprintf("%c%d", 'A'+i, r.count), r.dial(r.at[i]), 40*time.Second, r.log)
+	if r.ens.Members() > 1 {
+		p.stalled = r.nudge
+	}
 	r.peers[i], r.here[i], r.lives[i] = p, true, true
 }
 
@@ -168,11 +175,25 @@ func (r *runner) ask(i int, batch []request) {
 // settle waits until the leader has applied a transaction. A real one answers for its followers ahead of that, and goes on
 // judging writes by an access control list that is no longer valid.
 func (r *runner) settle(zxid int64) {
-	for r.leader != nil && r.leader.last < zxid {
-		r.leader.send(wire.OpPing, nil)
-		if _, _, err := r.leader.next(); err != nil {
-			r.t.Fatal(err)
-		}
+	if len(r.others) == 0 {
+		return
+	}
+	for p := r.others[r.leader]; p.last < zxid; {
+		r.ping(p)
+	}
+}
+
+func (r *runner) ping(p *peer) {
+	p.send(wire.OpPing, nil)
+	if _, _, err := p.next(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// nudge makes members go on with what they have forgotten about.
+func (r *runner) nudge() {
+	for _, p := range r.others {
+		r.ping(p)
 	}
 }
 

@@ -70,7 +70,7 @@ type tree struct {
 	containers map[string]struct{}
 	mortals    map[string]struct{} // have a time to live
 	sessions   map[int64]int32     // their time-outs in milliseconds
-	zxid       int64           // of the last transaction applied
+	zxid       int64               // of the last transaction applied
 }
 
 // newTree returns the state of a server that has just been installed.
