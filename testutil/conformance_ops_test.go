@@ -48,6 +48,33 @@ func (s *script) timesToLive() {
 	s.a.do(wire.OpPing, nil)
 }
 
+// dependentMultis: an operation of a multi sees what those before it have done, and nobody sees it if the multi fails.
+func (s *script) dependentMultis() {
+	mc := func(path string, mode int32) wire.MultiOp {
+		return wire.MultiOp{Op: wire.OpCreate, Request: create(path, "", mode)}
+	}
+	md := func(path string) wire.MultiOp { return wire.MultiOp{Op: wire.OpDelete, Request: version(path, -1)} }
+	none := wire.MultiOp{Op: wire.OpCheck, Request: version("/none", -1)}
+	locked := wire.MultiOp{Op: wire.OpCreate, Request: &wire.CreateRequest{Path: "/mm", ACL: acl(wire.PermRead, "world", "anyone")}}
+	for _, ops := range [][]wire.MultiOp{
+		{mc("/mm", 0), mc("/mm/x", 0), md("/mm")},
+		{mc("/mm", 0), mc("/mm/x", 0), md("/mm/x"), md("/mm")},
+		{mc("/mm", 1), mc("/mm/x", 0)},
+		{mc("/mm", 4), mc("/mm/x", 1), md("/mm/x"), md("/mm")},
+		{locked, mc("/mm/x", 0)},
+		{mc("/mm", 0), mc("/mm/n-", 2), mc("/mm/n-", 3), md("/mm/n-0000000000"), mc("/mm/n-", 2), none},
+		{mc("/mm", 0), mc("/mm/n-", 2), mc("/mm/n-", 3), md("/mm/n-0000000000"), mc("/mm/n-", 2), mc("/mm/x", 0)},
+		{md("/mm/x"), mc("/mm/x", 1), md("/mm/x"), mc("/mm/y", 0), none},
+		{md("/mm/x"), mc("/mm/x", 1), md("/mm/x"), mc("/mm/y", 0), md("/mm")},
+		{md("/mm/x"), md("/mm/n-0000000001"), md("/mm/n-0000000002"), md("/mm"), mc("/mm", 0)},
+		{mc("/mm/n-", 2)},
+		{md("/mm/n-0000000000"), md("/mm"), mc("/mm/x", 0)},
+	} {
+		s.a.do(wire.OpMulti, multi(ops...))
+		s.a.do(wire.OpGetChildren2, look("/mm", false))
+	}
+}
+
 func (s *script) otherReads() {
 	s.a.do(wire.OpCreate, create("/eph", "", 0))
 	s.a.do(wire.OpCreate, create("/eph/one", "", 1))

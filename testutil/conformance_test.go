@@ -156,6 +156,7 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 		{"set watches", s.setWatches},
 		{"permissions", s.permissions},
 		{"authentication", s.authentication},
+		{"multis that build on themselves", s.dependentMultis},
 		{"times to live", s.timesToLive},
 		{"lasting watches", s.lastingWatches},
 		{"recursive watches", s.recursiveWatches},

@@ -2,6 +2,7 @@ package testutil_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func (d *drawer) deleted() string {
 		}
 	}
 	if d.odds(80) {
-		d.known = slices.DeleteFunc(d.known, func(o string) bool { return o == path })
+		d.known = slices.DeleteFunc(slices.Clone(d.known), func(o string) bool { return o == path })
 	}
 	return path
 }
@@ -277,8 +278,14 @@ func (d *drawer) creation() (wire.Op, wire.Message) {
 
 func (d *drawer) multi() *wire.MultiRequest {
 	m := multi()
+	known, creates := d.known, maps.Clone(d.creates)
 	for range 1 + d.IntN(4) {
 		var o wire.MultiOp
+		if len(m.Ops) > 0 && d.odds(50) { // on what has been touched before
+			d.known = append([]string{touched(m.Ops[len(m.Ops)-1])}, known[:min(1, len(known))]...)
+		} else {
+			d.known = known
+		}
 		switch d.IntN(10) {
 		case 0, 1, 2, 3:
 			o.Op, o.Request = d.create()
@@ -291,7 +298,32 @@ func (d *drawer) multi() *wire.MultiRequest {
 		}
 		m.Ops = append(m.Ops, o)
 	}
+	d.known = known
+	if d.odds(50) { // it may well have failed
+		d.creates = creates
+		return m
+	}
+	for _, o := range m.Ops {
+		if c, ok := o.Request.(*wire.CreateRequest); ok {
+			d.created(c)
+		}
+	}
 	return m
+}
+
+// touched is the path of an operation of a multi.
+func touched(o wire.MultiOp) string {
+	switch m := o.Request.(type) {
+	case *wire.CreateRequest:
+		return m.Path
+	case *wire.CreateTTLRequest:
+		return m.Path
+	case *wire.VersionRequest:
+		return m.Path
+	case *wire.SetDataRequest:
+		return m.Path
+	}
+	return ""
 }
 
 // toWatch is a path to watch, or now and then another one.

@@ -192,6 +192,7 @@ func (r *runner) ping(p *peer) {
 
 // nudge makes members go on with what they have forgotten about.
 func (r *runner) nudge() {
+	r.t.Logf("no answer for a second: the other clients ask for something")
 	for _, p := range r.others {
 		r.ping(p)
 	}
