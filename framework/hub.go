@@ -171,13 +171,14 @@ func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, erro
 	return w.fired, nil
 }
 
-// WatchChildren is Watch for children that come or go.
-func (s *Session) WatchChildren(ctx context.Context, path string) (<-chan struct{}, error) {
+// WatchChildren is Watch for children that come or go. It gives those that were
+// there when the watch was armed, and are until it fires; they must not be changed.
+func (s *Session) WatchChildren(ctx context.Context, path string) (names []string, changed <-chan struct{}, err error) {
 	w, err := s.scope().watch(ctx, watchChildren, path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return w.fired, nil
+	return w.node.children, w.fired, nil
 }
 
 // Data is a state of a watched znode.

@@ -52,6 +52,13 @@ func (s *Session) Deadline() time.Time {
 // clock and by the monotonic one.
 func (s *Session) Proven() bool { return s.core.doubt() == nil }
 
+// Connected reports whether the session has a connection, as far as is known.
+func (s *Session) Connected() bool {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	return s.core.up
+}
+
 // Prove returns nil once the session is Proven, making round trips to the leader
 // until it is, an error when ctx ends or the session does.
 func (s *Session) Prove(ctx context.Context) error {

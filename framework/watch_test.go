@@ -55,7 +55,7 @@ func TestWatchOfNothingLeavesNothing(t *testing.T) {
 			if _, err := s.Watch(t.Context(), fmt.Sprintf("/%d", i)); !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}
-			if _, err := s.WatchChildren(t.Context(), fmt.Sprintf("/%d", i)); !errors.Is(err, zk.ErrNoNode) {
+			if _, _, err := s.WatchChildren(t.Context(), fmt.Sprintf("/%d", i)); !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func TestWatchersWakeWhenTheSessionEnds(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
-		changed, err := s.WatchChildren(t.Context(), "/")
+		_, changed, err := s.WatchChildren(t.Context(), "/")
 		must(t, err)
 		must(t, ens.ExpireSession(s.ID()))
 		<-changed

@@ -153,7 +153,7 @@ func (l *Lease) Deadline() time.Time {
 // Token is the fencing token. See Token. Of several locks taken together it is the
 // greatest; what is guarded by one of them should look at that part's.
 func (l *Lease) Token() Token {
-	greatest := Token{zxid: l.places[0].Pzxid()}
+	greatest := Token{zxid: l.places[0].Pzxid(), handed: l.places[0].Turn()}
 	for _, part := range l.parts {
 		if t := part.Token(); t.Compare(greatest) > 0 {
 			greatest = t
@@ -187,6 +187,9 @@ func (l *Lease) Revoked() <-chan struct{} {
 // wait alone: the removal goes on if it ends, and Release may be called again to
 // wait again. Where the lease is a re-entered one the znode stays until the last
 // is released, in whichever order, and no request is made.
+//
+// Where the recipe hands its znode over at home, or lets it linger, and may do so,
+// it makes no request either.
 //
 // It returns nil if the lease was held until now, or was released before; and
 // ErrNotHeld, wrapping Err, if it was lost, be it while it was being released. So
@@ -257,19 +260,26 @@ func (l *Lease) client() *framework.Client { return l.places[0].Line().Client() 
 
 // Guard gives ops behind a check that the lease's znode exists, for a Multi of
 // one's own. The whole is applied only while the lease is held, or its znode has
-// not been removed yet. Of several locks taken together each is checked; where
-// they belong to different clients, or namespaces of one, no Multi can do that,
-// and what Guard gives is refused by any.
+// not been removed yet; what the Guard of a lease that is over gives is never
+// applied. So that it cannot be applied under another's lease, the znode of a lease
+// that has given out a guard is not handed over at home. Of several locks taken
+// together each is checked; where they belong to different clients, or namespaces
+// of one, no Multi can do that, and what Guard gives is refused by any.
 func (l *Lease) Guard(ops ...any) []any {
 	guarded := make([]any, 0, len(l.places)+len(ops)+1)
 	if !l.oneView() {
 		guarded = append(guarded, partsOfDifferentClients{})
 	}
 	for _, p := range l.places {
-		// Any version: a request to release changes it, and changes no ownership.
-		guarded = append(guarded, &zk.CheckVersionRequest{Path: p.Path(), Version: -1})
+		guarded = append(guarded, check(p.Guard()))
 	}
 	return append(guarded, ops...)
+}
+
+// check is that a znode exists. Any version will do: a request to release changes
+// it, and changes no ownership.
+func check(path string) *zk.CheckVersionRequest {
+	return &zk.CheckVersionRequest{Path: path, Version: -1}
 }
 
 // Multi executes ops, all or none, in the lease's session and behind its Guard. It
@@ -292,7 +302,16 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 	if err != nil {
 		return nil, err
 	}
-	responses, err := sess.Multi(ctx, l.Guard(ops...)...)
+	all := make([]any, 0, len(l.places)+len(ops))
+	for _, p := range l.places {
+		done, held := p.Guarding()
+		if !held {
+			return nil, l.notHeld()
+		}
+		defer func() { done(!framework.MaybeApplied(err)) }()
+		all = append(all, check(p.Path()))
+	}
+	responses, err := sess.Multi(ctx, append(all, ops...)...)
 	if errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed) {
 		return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}

@@ -16,9 +16,22 @@ type chain struct {
 
 type chainKey struct{}
 
+// carrier is a context that carries a chain.
+type carrier struct {
+	context.Context
+	chain chain
+}
+
+func (c *carrier) Value(key any) any {
+	if key == (chainKey{}) {
+		return &c.chain
+	}
+	return c.Context.Value(key)
+}
+
 func withLease(ctx context.Context, l *Lease) context.Context {
 	outer, _ := ctx.Value(chainKey{}).(*chain)
-	return context.WithValue(ctx, chainKey{}, &chain{l, outer})
+	return &carrier{ctx, chain{l, outer}}
 }
 
 // An Owner stands for one flow of control that cannot pass its context on. What is

@@ -183,8 +183,9 @@ func FuzzServe(f *testing.F) {
 func TestRandomFrames(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}), testutil.WithTick(100*time.Millisecond))
-	other := newPeer(t, "P", dialMember(t, e, 0), 20*time.Second, &transcript{sessions: map[int64]string{}})
+	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}), testutil.WithTick(100*time.Millisecond),
+		testutil.WithSessionTimeouts(100*time.Millisecond, time.Minute)) // the other one sends nothing meanwhile
+	other := newPeer(t, "P", dialMember(t, e, 0), time.Minute, &transcript{sessions: map[int64]string{}})
 	var wg sync.WaitGroup
 	for client := range 8 {
 		wg.Add(1)

@@ -59,6 +59,7 @@ type player struct {
 type wait struct {
 	Held
 	granted   <-chan Grant
+	began     time.Time
 	cancel    context.CancelFunc
 	cancelled bool
 	try       bool
@@ -136,7 +137,7 @@ func (p *player) acquire(ctx context.Context, h Held, try bool) {
 		l, err := enter(ctx)
 		granted <- Grant{l, err, time.Now()}
 	}()
-	p.waiting = append(p.waiting, &wait{Held: h, granted: granted, cancel: cancel, try: try})
+	p.waiting = append(p.waiting, &wait{Held: h, granted: granted, began: time.Now(), cancel: cancel, try: try})
 }
 
 // release gives up a lease, in the background: its client may be cut off.
@@ -151,7 +152,7 @@ func (p *player) release(i int) {
 		switch {
 		case err == nil && lost:
 			p.t.Errorf("the release of a lost lease has succeeded")
-		case err != nil && !errors.Is(err, recipes.ErrNotHeld) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, zk.ErrNoServer):
+		case err != nil && !errors.Is(err, recipes.ErrNotHeld) && !errors.Is(err, context.DeadlineExceeded) && !disconnected(err):
 			p.t.Errorf("Release: %v", err)
 		}
 	}()
@@ -208,11 +209,21 @@ func (p *player) took(w *wait, g Grant) {
 	case w.try && errors.Is(g.Err, recipes.ErrBusy):
 	case nested && errors.Is(g.Err, recipes.ErrNotHeld):
 	case nested && p.Refusal != nil && errors.Is(g.Err, p.Refusal):
-	case errors.Is(g.Err, zk.ErrNoServer): // cut off for longer than the retry policy tries
+	case disconnected(g.Err) && g.At.Sub(w.began) > leastBudget:
 	default:
 		p.t.Errorf("Acquire: %v", g.Err)
 	}
 }
+
+// disconnected reports whether err is what an operation meets without a connection:
+// there was none, or the one that it was tried on has ended.
+func disconnected(err error) bool {
+	return errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed)
+}
+
+// leastBudget is less than the pauses of the default retry policy add up to, 16
+// seconds on average: no step of an acquisition may give up before it.
+const leastBudget = 4 * time.Second
 
 func (p *player) end() {
 	for _, name := range p.names {

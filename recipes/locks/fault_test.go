@@ -13,7 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -367,4 +371,29 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 			}
 		}, testutil.WithMembers(3))
 	}
+}
+
+// Without a server each Acquire is tried for as often as the policy says, whoever
+// else has waited at home before.
+func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a", framework.WithRetry(retry.NTimes(3, time.Second)))
+		w.Client("a").Cut()
+		time.Sleep(2 * timeout) // the session is over
+		m := w.mutex(c)
+		var wg sync.WaitGroup
+		for _, after := range []time.Duration{0, 1500 * time.Millisecond, 2900 * time.Millisecond} {
+			wg.Go(func() {
+				time.Sleep(after)
+				began := time.Now()
+				_, err := m.Acquire(t.Context())
+				wantErr(t, err, zk.ErrNoServer)
+				if took := time.Since(began); took < 3*time.Second || took > 6*time.Second {
+					t.Errorf("the one that came after %v was tried for %v", after, took)
+				}
+			})
+		}
+		wg.Wait()
+		w.Client("a").Heal()
+	})
 }

@@ -127,7 +127,7 @@ func (k *Keyed) remove(l *recipes.Lease) {
 }
 
 // Close releases all leases that were acquired through this value and are held,
-// all at once, and ends its waits; from then on its locks cannot be acquired, with
+// all at once, and what lingers below its root, and ends its waits; from then on its locks cannot be acquired, with
 // ErrClosed. ctx bounds the wait for the releases alone: they go on if it ends, and
 // Close may be called again to wait again. It returns nil if each of them was held
 // until now; ErrNotHeld is wrapped if one was lost meanwhile.
@@ -153,6 +153,7 @@ func (k *Keyed) Close(ctx context.Context) error {
 			other = cmp.Or(other, err)
 		}
 	}
+	other = cmp.Or(other, line.EndLinger(ctx, k.client, k.root))
 	if err := errors.Join(lost, other); err != nil {
 		return fmt.Errorf("locks: close %s: %w", k.root, err)
 	}

@@ -21,12 +21,14 @@ import (
 //
 // and the first in line holds. Each waits for its predecessor only, so a release
 // wakes one waiter. Goroutines of one process queue at home, in order, behind that
-// one znode.
+// one znode, which goes from one to the next in memory: see WithHandover and
+// WithLinger.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release
 // a delete; a contended one a watch and a list more for each time that its
-// predecessor leaves. What is held for longer is watched, against its deletion by
-// somebody else.
+// predecessor leaves, or nothing where it is served at home, after one list when
+// the first of them comes to wait. What is held for longer is watched, against its
+// deletion by somebody else.
 type Mutex struct {
 	line  *line.Line
 	keyed *Keyed // that it is a lock of; nil: none

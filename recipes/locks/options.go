@@ -18,7 +18,7 @@ type config struct {
 }
 
 func newConfig(opts []Option) config {
-	var cfg config
+	cfg := config{line.Config{Handover: defaultHandover}}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -43,3 +43,20 @@ func WithACL(acl ...zk.ACL) Option {
 // released, or else at the deadline that the session has by then, at most a
 // session time-out later. Default 0: for as long as the session lives.
 func WithMaxHold(d time.Duration) Option { return func(c *config) { c.MaxHold = d } }
+
+// WithHandover sets how often the znode of a lease that is released is handed over
+// to the next of this process who waits, at the cost of no request, before
+// others who stand in line get their turn: n times, and for a session time-out at
+// most. While nobody else stands in line it goes from one to the next without
+// limit. 0 turns handing over off: each grant takes its place at the end of the
+// line. Default 16.
+func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
+
+// WithLinger keeps the znode for d after its last release, while nobody else stands
+// in line, so that an Acquire of this process within d costs no request. Others who
+// come wait for one round trip more. Default 0: it goes at once.
+func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
+
+// defaultHandover keeps others waiting for some milliseconds at most, where the
+// work is short.
+const defaultHandover = 16

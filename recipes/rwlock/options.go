@@ -45,7 +45,7 @@ func (l Layout) names(host string) (family layout.Family, read, write string) {
 
 func newConfig(opts []Option) (config, error) {
 	host, _ := os.Hostname() // it only names the znode: without one it is "host"
-	cfg := config{host: host}
+	cfg := config{Config: line.Config{Handover: defaultHandover}, host: host}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -79,3 +79,20 @@ func WithACL(acl ...zk.ACL) Option {
 // most a session time-out later. A downgraded read has a time of its own. Default
 // 0: for as long as the session lives.
 func WithMaxHold(d time.Duration) Option { return func(c *config) { c.MaxHold = d } }
+
+// WithHandover sets how often the znode of a lease that is released is handed over
+// to the next of this process who waits to write, at the cost of no request, before
+// others who stand in line get their turn: n times, and for a session time-out at
+// most. While nobody else stands in line it goes from one to the next without
+// limit. 0 turns handing over off: each grant takes its place at the end of the
+// line. Default 16.
+func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
+
+// WithLinger keeps the znode for d after its last release, while nobody else stands
+// in line, so that an Acquire of this process within d costs no request. Others who
+// come wait for one round trip more. Default 0: it goes at once.
+func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
+
+// defaultHandover keeps others waiting for some milliseconds at most, where the
+// work is short.
+const defaultHandover = 16

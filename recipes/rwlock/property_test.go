@@ -3,6 +3,7 @@ package rwlock_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -27,9 +28,9 @@ func exclusive(held []bubble.Held) error {
 	return nil
 }
 
-func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, layout rwlock.Layout) func(*framework.Client) recipes.Acquirer {
+func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, opts ...rwlock.Option) func(*framework.Client) recipes.Acquirer {
 	return func(c *framework.Client) recipes.Acquirer {
-		rw, err := rwlock.New(c, path, rwlock.WithLayout(layout))
+		rw, err := rwlock.New(c, path, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,10 +41,15 @@ func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, l
 // Never a reader beside a writer, nor two writers, whatever happens; everybody is
 // granted in the end, and nothing is left.
 func TestRandomSequences(t *testing.T) {
-	for _, layout := range []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator} {
+	for _, opts := range [][]rwlock.Option{
+		{rwlock.WithLayout(rwlock.LayoutPlain)},
+		{rwlock.WithLayout(rwlock.LayoutCurator), rwlock.WithHandover(1)},
+		{rwlock.WithLinger(100 * time.Millisecond)},
+		{rwlock.WithHandover(0), rwlock.WithLinger(5 * time.Second)},
+	} {
 		game := bubble.Game{
 			Sides: []func(*framework.Client) recipes.Acquirer{
-				side(t, path, (*rwlock.RWLock).Reader, layout), side(t, path, (*rwlock.RWLock).Writer, layout),
+				side(t, path, (*rwlock.RWLock).Reader, opts...), side(t, path, (*rwlock.RWLock).Writer, opts...),
 			},
 			Check:   exclusive,
 			Dirs:    []string{path},
@@ -58,8 +64,8 @@ func TestRandomSequencesRejectABrokenLock(t *testing.T) {
 	found := 0
 	game := bubble.Game{
 		Sides: []func(*framework.Client) recipes.Acquirer{
-			side(t, path, (*rwlock.RWLock).Reader, rwlock.LayoutPlain),
-			side(t, path+"-other", (*rwlock.RWLock).Writer, rwlock.LayoutPlain),
+			side(t, path, (*rwlock.RWLock).Reader),
+			side(t, path+"-other", (*rwlock.RWLock).Writer),
 		},
 		Check: func(held []bubble.Held) error {
 			if exclusive(held) != nil {

@@ -34,8 +34,10 @@ import (
 // that it watched may leave before the others.
 //
 // The goroutines of a process that wait to read when the turn comes share one
-// znode; those that come later join the line anew. Writers queue at home, in order,
-// behind one znode.
+// znode, and those that come later share it too, while no writer waits, here or
+// elsewhere; from then on they join the line anew. Writers queue at home, in order,
+// behind one znode, which goes from one to the next in memory: see WithHandover and
+// WithLinger.
 //
 // An uncontended Acquire of either side costs a create and a list, in one round
 // trip, and Release a delete.

@@ -154,8 +154,6 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 			t.Errorf("requests: %v, want %v", w.Cost(), want)
 		}
 		w.InLine(path, 1)
-		later := Acquire(t, t.Context(), rw[0].Reader()) // a znode of its own
-		w.InLine(path, 2)
 		w.ResetRequests()
 		Release(t, reading[1:]...)
 		if got := w.Cost(); len(got) != 0 {
@@ -168,8 +166,6 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 		if got := w.Cost()[testutil.OpDelete]; got != 1 {
 			t.Errorf("%d deletes", got)
 		}
-		w.InLine(path, 1)
-		Release(t, later)
 		w.Empty(path)
 	})
 }

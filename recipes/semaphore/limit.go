@@ -94,7 +94,7 @@ func (p permits) possible(ctx context.Context) error {
 
 // watch gives what is closed when the permits held, or the limit, have changed.
 func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed [2]<-chan struct{}, err error) {
-	if changed[0], err = sess.WatchChildren(ctx, s.path+"/"+leases); err == nil {
+	if _, changed[0], err = sess.WatchChildren(ctx, s.path+"/"+leases); err == nil {
 		changed[1], err = sess.Watch(ctx, s.path)
 	}
 	if errors.Is(err, zk.ErrNoNode) { // the last of them has left: look again at once

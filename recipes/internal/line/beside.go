@@ -25,6 +25,9 @@ func (p *Place) Beside(ctx context.Context, l *Line) (*Place, error) {
 		return nil, err
 	}
 	defer l.gates.unuse(g)
+	if !p.bind() {
+		return nil, p.notHeld()
+	}
 	q, err := p.beside(ctx, g, l)
 	if errors.Is(err, framework.ErrSessionLost) {
 		return nil, notHeld(err) // and p with it
@@ -55,6 +58,7 @@ func (p *Place) beside(ctx context.Context, g *gate, l *Line) (*Place, error) {
 	}
 	g.mu.Lock()
 	g.seatLocked(h)
+	h.turn, h.bound = p.turn, true
 	q := h.placeLocked(l)
 	if h.err != nil { // lost since
 		g.vacateLocked(h)

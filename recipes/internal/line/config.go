@@ -15,6 +15,12 @@ type Config struct {
 	Data    []byte        // of the znode in line
 	ACL     []zk.ACL      // of the znode in line; nil: the client's
 	MaxHold time.Duration // 0: no limit
+	// Handover is how often a znode that has its turn is handed over at home while
+	// others stand in line; 0: never, not even while nobody does.
+	Handover int
+	// Linger is for how long it is kept after the last caller has left, while nobody
+	// stands in line.
+	Linger time.Duration
 	// StayUntilLeft keeps the znode of a hold that was lost, while its session
 	// lives, until its last place has left, however long that takes. Otherwise it
 	// goes at the deadline at the latest.
@@ -34,6 +40,12 @@ func (c *Config) validate() error {
 	}
 	if c.MaxHold < 0 {
 		errs = append(errs, fmt.Errorf("longest hold %v: must not be negative", c.MaxHold))
+	}
+	if c.Handover < 0 {
+		errs = append(errs, fmt.Errorf("handing over %d times: must not be negative", c.Handover))
+	}
+	if c.Linger < 0 {
+		errs = append(errs, fmt.Errorf("linger %v: must not be negative", c.Linger))
 	}
 	return errors.Join(errs...)
 }

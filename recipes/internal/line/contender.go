@@ -94,6 +94,9 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-cha
 // looked at, and from before the last look on its loss is reported to the hold.
 func (c *contender) claim(ctx context.Context) (*hold, error) {
 	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, pzxid: c.pzxid}
+	if c.gate.rule.crowded(c.name, c.children) {
+		h.crowd = crowd{known: crowded, at: time.Now()}
+	}
 	if err := h.claim(ctx); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,25 @@
 // The driver is a goroutine that exists only while somebody waits and nobody of
 // this process holds; drive.go is its program. A hold is a znode that has its
 // turn; a [Place] is one caller's share of it, and the znode goes with the last
-// one.
+// one, unless the hold serves another first.
+//
+// # Serving others at home
+//
+// When the last place on a hold leaves, the next waiter at home may have the znode,
+// a later reader may share it, and it may linger for who comes next:
+// handover.go. The znode stands all the while, so none of this touches exclusion;
+// the question is for how long those behind it are kept waiting. A goroutine beside
+// the hold watches the directory, from when somebody first waits at home until
+// somebody stands behind:
+//
+//	nobody stands behind   -> served without limit (no request is made)
+//	somebody does          -> Config.Handover more, for a session time-out at most
+//	not known, or not      -> neither served nor given up until a look at the line
+//	known freshly (T/3)       is answered
+//	not connected          -> the znode leaves
+//
+// A hold is bound, and serves nobody else, once it has given out a guard or a read
+// stands beside it: both rely on this very holder.
 //
 // Two kinds of rule have several holds at once in one gate, and a driver beside
 // them while somebody waits. Where the rule's mode is Shared, all who wait at home
@@ -33,7 +51,10 @@
 //
 // # The life of a hold
 //
-//	         Leave, the last Place          the delete was answered
+//	   +----> idle: it serves the next, or lingers
+//	   |       |
+//	   | <-----+----------------------+
+//	   |     Leave, the last Place    v     the delete was answered
 //	held ------------------------> leaving ----------------------> left
 //	  |                               |
 //	  | the session cannot be proven  | session lost, or the znode

@@ -16,6 +16,7 @@ import (
 func (g *gate) drive(ctx context.Context, d *driver) {
 	defer d.stop()
 	for {
+		g.tries(d)
 		sess, err := g.client.AwaitSession(ctx)
 		if err == nil {
 			err = g.stand(ctx, d, sess)
@@ -43,7 +44,7 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 	// too: so that the session is still proven when the turn comes.
 	defer sess.Keep()()
 
-	if g.trying(d) {
+	if g.triesFirst(d) {
 		if err := g.lookFirst(ctx, d, sess); err != nil || g.first(d) == nil {
 			return err
 		}

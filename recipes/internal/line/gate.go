@@ -27,13 +27,16 @@ type gate struct {
 
 	mu      sync.Mutex // guards what follows, and the state of the gate's holds
 	waiters list.List  // of *waiter
+	came    uint64     // how many have queued
 	driver  *driver    // nil: none
 	holds   int        // that have their turn here: were not lost, and have not left
+	seat    *hold      // the latest of them, which may serve others; nil: none
 }
 
 // waiter is a goroutine that waits at home.
 type waiter struct {
 	line   *Line
+	number uint64        // in the order of their coming
 	try    bool          // it leaves rather than wait for somebody else
 	ready  chan struct{} // closed: places or err is set, and it is in the queue no more
 	gone   chan struct{} // closed: it has left the queue
@@ -50,11 +53,18 @@ func newWaiter(l *Line, try bool) *waiter {
 // that was told to stop, and is slow to, can never act for the next.
 type driver struct {
 	stop  context.CancelFunc
+	tries uint64        // guarded by gate.mu: the number of the last for whom it tries what it is about
 	waits bool          // guarded by gate.mu: who only tries has no hope behind it
 	kick  chan struct{} // a token: somebody who only tries has come
 }
 
 func (g *gate) enter(ctx context.Context, l *Line, try bool) ([]*Place, error) {
+	if p := g.walkIn(l); p != nil {
+		if p.begin() {
+			return []*Place{p}, nil
+		}
+		p.quit()
+	}
 	w := newWaiter(l, try)
 	if !g.queue(w) {
 		return nil, ErrBusy
@@ -107,6 +117,7 @@ func (g *gate) queue(w *waiter) bool {
 		return false
 	}
 	w.at = g.waiters.PushBack(w)
+	w.number = g.countLocked()
 	g.driveLocked()
 	if w.try && g.driver != nil {
 		select {
@@ -121,7 +132,8 @@ func (g *gate) queue(w *waiter) bool {
 // this process.
 func (g *gate) busyLocked() bool {
 	if g.rule.alone() {
-		return g.holds > 0 || g.waiters.Len() > 0
+		taken := g.holds > 0 && (g.seat == nil || g.seat.idle.cfg == nil)
+		return taken || g.waiters.Len() > 0
 	}
 	return g.driver != nil && g.driver.waits
 }
@@ -135,6 +147,7 @@ func (g *gate) requeue(w *waiter) bool {
 		return false
 	}
 	w.at = g.waiters.PushFront(w)
+	w.number = g.countLocked()
 	g.driveLocked()
 	return true
 }
@@ -198,9 +211,17 @@ func (g *gate) removeLocked(w *waiter) {
 	}
 }
 
-// driveLocked starts a driver if one is needed.
+// driveLocked goes on with those who wait: by what has its turn already, or else by
+// a driver.
 func (g *gate) driveLocked() {
-	if g.driver != nil || g.waiters.Len() == 0 || g.holds > 0 && g.rule.alone() {
+	if g.driver != nil || g.waiters.Len() == 0 {
+		return
+	}
+	if g.rule.alone() && g.holds > 0 {
+		g.expectLocked()
+		return
+	}
+	if g.joinLocked() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -226,6 +247,9 @@ func (g *gate) admit(d *driver, holds ...*hold) bool {
 	for _, h := range holds {
 		g.seatLocked(h)
 	}
+	if g.rule.Take == nil {
+		g.seat = holds[0]
+	}
 	g.chooseAllLocked(holds)
 	g.driveLocked()
 	return true
@@ -246,24 +270,41 @@ func (g *gate) vacateLocked(h *hold) {
 	}
 	h.seated = false
 	g.holds--
+	if g.seat == h {
+		g.seat = nil
+	}
 	g.driveLocked()
 	g.registry.unuse(g)
 }
 
-// fail ends d by giving err to all who wait: each of them would meet it too.
+func (g *gate) countLocked() uint64 {
+	g.came++
+	return g.came
+}
+
+// tries notes that d begins anew, for all who wait by now.
+func (g *gate) tries(d *driver) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	d.tries = g.came
+}
+
+// fail ends d by giving err to all for whom it began. Whoever came later, when the
+// time or the retries that led to err were used up in part, is tried for anew.
 func (g *gate) fail(d *driver, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.driver != d {
 		return
 	}
-	for g.waiters.Len() > 0 {
-		g.refuseLocked(g.firstLocked(), err)
-	}
+	g.driver = nil
+	d.stop()
+	g.refuseAllLocked(func(w *waiter) bool { return w.number <= d.tries }, err)
+	g.driveLocked()
 }
 
-// trying reports whether the first to be served by d only tries.
-func (g *gate) trying(d *driver) bool {
+// triesFirst reports whether the first to be served by d only tries.
+func (g *gate) triesFirst(d *driver) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.driver == d && g.firstLocked().try
@@ -279,8 +320,8 @@ func (g *gate) first(d *driver) *waiter {
 	return g.firstLocked()
 }
 
-// tries are those who only try.
-func (g *gate) tries() (all []*waiter) {
+// trying are those who only try.
+func (g *gate) trying() (all []*waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for e := g.waiters.Front(); e != nil; e = e.Next() {
@@ -309,14 +350,18 @@ func (g *gate) busy(d *driver) bool {
 		return false
 	}
 	d.waits = true
+	g.refuseAllLocked(func(w *waiter) bool { return w.try }, ErrBusy)
+	return g.driver == d
+}
+
+func (g *gate) refuseAllLocked(which func(*waiter) bool, err error) {
 	var next *list.Element
 	for e := g.waiters.Front(); e != nil; e = next {
 		next = e.Next()
-		if w := e.Value.(*waiter); w.try {
-			g.refuseLocked(w, ErrBusy)
+		if w := e.Value.(*waiter); which(w) {
+			g.refuseLocked(w, err)
 		}
 	}
-	return g.driver == d
 }
 
 func (g *gate) refuseLocked(w *waiter, err error) {

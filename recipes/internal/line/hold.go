@@ -24,7 +24,13 @@ type hold struct {
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
-	seated   bool      // it counts among the gate's holds
+	seated   bool   // it counts among the gate's holds
+	turn     uint32 // how often it was handed over
+	crowd    crowd  // who is kept waiting by it
+	idle     idle
+	timed    bool      // it is not for long, by MaxHold
+	bound    bool      // a guard was given out, or a read stands beside it: it serves nobody else
+	guarding int       // guarded writes under way
 	places   int       // that have not left
 	open     []*Place  // that have no result yet
 	since    time.Time // when a caller took it; zero: nobody has worked under it
@@ -35,7 +41,10 @@ type hold struct {
 	removal  *removal  // nil: none is under way
 	own      ownWatch
 	limit    *time.Timer // MaxHold
+	linger   *time.Timer // nil: it was never idle without a reason
 	cleanup  *time.Timer // for the znode of a lost hold
+
+	lingering bool // linger runs
 }
 
 // removal is one try to remove the znode, on a goroutine of its own, so that it
@@ -75,7 +84,10 @@ func (h *hold) why() error {
 
 // placeLocked adds a place.
 func (h *hold) placeLocked(l *Line) *Place {
-	p := &Place{h: h, line: l}
+	p := &Place{h: h, line: l, turn: h.turn}
+	if h.places == 0 {
+		h.idle, h.timed = idle{}, l.cfg.MaxHold > 0
+	}
 	h.places++
 	h.open = append(h.open, p)
 	return p
@@ -104,6 +116,8 @@ func (h *hold) loseLocked(why error) (tell func()) {
 		// The work may still be stopping, and has until the deadline for it.
 		h.cleanup = time.AfterFunc(time.Until(h.deadline), h.discard)
 	}
+	unused := h.idle.cfg != nil // so nobody will release it
+	h.idle = idle{}
 	if h.removal == nil {
 		g.vacateLocked(h)
 	}
@@ -117,6 +131,9 @@ func (h *hold) loseLocked(why error) (tell func()) {
 	return func() {
 		if unhold != nil {
 			unhold()
+		}
+		if unused {
+			h.discard()
 		}
 		for _, fn := range told {
 			fn(why)
@@ -137,6 +154,12 @@ func (h *hold) stopLocked() {
 	if h.limit != nil {
 		h.limit.Stop()
 	}
+	if h.linger != nil {
+		h.linger.Stop()
+	}
+	if h.crowd.look != nil {
+		h.crowd.look()
+	}
 }
 
 // discard removes the znode of a lost hold, unless that was done before.
@@ -156,6 +179,7 @@ func (h *hold) discard() {
 // removeLocked starts to remove the znode of a hold that has no places left.
 func (h *hold) removeLocked() *removal {
 	h.stopLocked()
+	h.idle = idle{}
 	h.removal = &removal{done: make(chan struct{})}
 	go h.remove(h.removal, h.gone)
 	h.gone = true
@@ -191,7 +215,7 @@ func (h *hold) remove(r *removal, again bool) {
 	}
 	h.removal = nil
 	g.vacateLocked(h)
-	released, since := h.left && !h.since.IsZero(), h.since
+	released, since := h.left, h.since
 	g.mu.Unlock()
 
 	h.unhold()
@@ -199,10 +223,18 @@ func (h *hold) remove(r *removal, again bool) {
 	if err != nil && !missing && !over {
 		h.sess.Discard(h.path)
 	}
-	if fn := g.client.Observer().Released; fn != nil && released {
-		fn(g.path, time.Since(since))
+	if released {
+		g.released(since)
 	}
 	close(r.done)
+}
+
+// released tells the observer that a caller who held since then has left; zero: it
+// never held.
+func (g *gate) released(since time.Time) {
+	if fn := g.client.Observer().Released; fn != nil && !since.IsZero() {
+		fn(g.path, time.Since(since))
+	}
 }
 
 // settleLocked gives the last place, which has waited for the removal, its result.

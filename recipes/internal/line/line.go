@@ -110,15 +110,16 @@ func (l *Line) enter(ctx context.Context, try bool) ([]*Place, error) {
 		return nil, err
 	}
 	defer l.gates.unuse(g)
+	granted := l.client.Observer().Granted
+	if granted == nil {
+		return g.enter(ctx, l, try)
+	}
 	came := time.Now()
 	places, err := g.enter(ctx, l, try)
-	if err != nil {
-		return nil, err
-	}
-	if granted := l.client.Observer().Granted; granted != nil {
+	if err == nil {
 		granted(l.path, time.Since(came))
 	}
-	return places, nil
+	return places, err
 }
 
 // Ended is ctx's error, and its cause where that is another one.

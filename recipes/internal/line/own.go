@@ -45,6 +45,16 @@ func (o *ownWatch) stopLocked() {
 	}
 }
 
+// isRevoked reports whether a release was asked for, as far as anybody has looked.
+func (o *ownWatch) isRevoked() bool {
+	select {
+	case <-o.revoked: // never, if it is nil
+		return true
+	default:
+		return false
+	}
+}
+
 // Revoked is closed when somebody has asked for the place to be given up. The first
 // call begins to look for it.
 func (p *Place) Revoked() <-chan struct{} {
@@ -67,7 +77,7 @@ func (p *Place) Revoked() <-chan struct{} {
 // a goroutine of its own, once for a hold at most.
 func (h *hold) watchOwn() {
 	h.gate.mu.Lock()
-	if h.own.asked != nil || h.err != nil || h.places == 0 {
+	if h.own.asked != nil || h.err != nil || h.gone {
 		h.gate.mu.Unlock()
 		return
 	}

@@ -13,6 +13,7 @@ import (
 type Place struct {
 	h    *hold
 	line *Line // whose view of the client the caller has
+	turn uint32
 
 	// Guarded by h.gate.mu.
 	onLoss  func(error)
@@ -33,6 +34,9 @@ func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
 // Pzxid is the directory's, in the very list that let this place in.
 func (p *Place) Pzxid() int64 { return p.h.pzxid }
 
+// Turn is how often the znode was handed over at home before it came to this place.
+func (p *Place) Turn() uint32 { return p.turn }
+
 // begin is called by the caller who takes the place. It reports false if the hold
 // was lost before.
 func (p *Place) begin() bool {
@@ -50,10 +54,27 @@ func (p *Place) begin() bool {
 	}
 	h.since = time.Now()
 	if d := p.line.cfg.MaxHold; d > 0 {
-		h.limit = time.AfterFunc(d, func() { h.lose(fmt.Errorf("%w: %v", ErrMaxHold, d)) })
+		h.limit = time.AfterFunc(d, p.overstay)
 	}
-	h.own.timer = time.AfterFunc(ownWatchDelay, h.watchOwn)
+	if h.own.timer == nil {
+		h.own.timer = time.AfterFunc(ownWatchDelay, h.watchOwn)
+	}
+	if p.line.cfg.Linger > 0 && h.gate.seat == h {
+		h.lookLocked()
+	}
 	return true
+}
+
+// overstay ends what was held for too long, unless it was handed over just now.
+func (p *Place) overstay() {
+	h := p.h
+	h.gate.mu.Lock()
+	tell := func() {}
+	if h.turn == p.turn && h.idle.cfg == nil {
+		tell = h.loseLocked(fmt.Errorf("%w: %v", ErrMaxHold, p.line.cfg.MaxHold))
+	}
+	h.gate.mu.Unlock()
+	tell()
 }
 
 // Held reports whether it is, as far as the clock can prove. Once false it stays
@@ -115,13 +136,55 @@ func (p *Place) OnLoss(fn func(error)) {
 	}
 }
 
+// bind keeps the znode from serving anybody else from now on. It reports false,
+// and does nothing, if the place is not held.
+func (p *Place) bind() bool {
+	p.h.gate.mu.Lock()
+	defer p.h.gate.mu.Unlock()
+	if p.out || p.h.err != nil {
+		return false
+	}
+	p.h.bound = true
+	return true
+}
+
+// Guard is the path of a znode that exists while the place is held, and until its
+// znode is removed; when the place was given up before, one that cannot exist. What
+// is guarded by it may be executed at any time, so nobody else at home will have
+// the znode.
+func (p *Place) Guard() string {
+	if !p.bind() {
+		return p.Path() + "/left" // an ephemeral znode has no children
+	}
+	return p.Path()
+}
+
+// Guarding begins a write that is guarded by the znode, which nobody else has until
+// done was called with whether the outcome is known. It reports false if the place
+// is not held.
+func (p *Place) Guarding() (done func(known bool), held bool) {
+	h := p.h
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	if p.out || h.err != nil {
+		return nil, false
+	}
+	h.guarding++
+	return func(known bool) {
+		h.gate.mu.Lock()
+		defer h.gate.mu.Unlock()
+		h.guarding--
+		h.bound = h.bound || !known
+	}, true
+}
+
 // Deleted tells that the znode was found missing, which is a loss unless it is the
 // own removal that was found.
 func (p *Place) Deleted() {
 	h := p.h
 	h.gate.mu.Lock()
 	tell := func() {}
-	if !h.gone {
+	if !h.gone && p.turn == h.turn {
 		tell = h.loseLocked(h.errDeleted())
 	}
 	h.gate.mu.Unlock()
@@ -141,7 +204,9 @@ func (p *Place) Share(l *Line) (*Place, error) {
 	case !held || p.out:
 		return nil, notHeld(ErrLeft)
 	}
-	return h.placeLocked(l), nil
+	q := h.placeLocked(l)
+	q.turn = p.turn
+	return q, nil
 }
 
 // Session is the session that the place belongs to, in the view of its line.
@@ -219,6 +284,12 @@ func (p *Place) quit() *removal {
 	case h.places > 0:
 		p.settleLocked(nil)
 		h.gate.mu.Unlock()
+		return nil
+	}
+	if since := h.since; h.gate.keepLocked(h, &p.line.cfg) {
+		p.settleLocked(nil)
+		h.gate.mu.Unlock()
+		h.gate.released(since)
 		return nil
 	}
 	r := h.removeLocked()

@@ -2,6 +2,7 @@ package line
 
 import (
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -38,6 +39,18 @@ func (r *registry) use(l *Line) (*gate, error) {
 	}
 	g.users++
 	return g, nil
+}
+
+// below are the gates of lines below the full path dir.
+func (r *registry) below(dir string) (all []*gate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, g := range r.gates {
+		if strings.HasPrefix(key.path, strings.TrimSuffix(dir, "/")+"/") {
+			all = append(all, g)
+		}
+	}
+	return all
 }
 
 // reuse counts one user more of a gate that is in use.

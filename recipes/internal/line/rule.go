@@ -3,6 +3,7 @@ package line
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
@@ -33,8 +34,8 @@ type Rule struct {
 	// is ErrLayout, one of no known layout is ignored.
 	Family layout.Family
 	// Mode is that of the znode. Where it is Shared, all who wait at home when the
-	// turn comes have it together; who comes later joins the line anew, behind
-	// whoever waits there by then.
+	// turn comes have it together, and those who come later share it until one who
+	// does not share stands behind it; then they join the line anew.
 	Mode layout.Mode
 	// Blocker picks the one to wait for among those ahead of own, which are in
 	// order. It reports false when own need not wait.
@@ -88,6 +89,21 @@ func (r *Rule) turn(own string, children []string) (blocker string, err error) {
 		return "", nil
 	}
 	return "", errOut
+}
+
+// crowded reports whether anybody behind own, which has its turn, is kept waiting
+// by it. What cannot be told counts.
+func (r *Rule) crowded(own string, children []string) bool {
+	if len(children) <= 1 {
+		return false
+	}
+	members, err := r.line(children)
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(members, func(m layout.Node) bool {
+		return m.Name != own && (r.Mode == layout.Exclusive || m.Mode == layout.Exclusive)
+	})
 }
 
 // free reports whether one who came now would be let in at once.

@@ -78,7 +78,7 @@ func (l *Line) view(sess *framework.Session) (*framework.Session, error) {
 // the first in line waits itself. Behind one who is merely passing they wait; it
 // has passed, or begun to wait, when passed is closed.
 func (g *gate) hopeForRoom(ctx context.Context, d *driver, c *contender) (passed <-chan struct{}, err error) {
-	tries := g.tries()
+	tries := g.trying()
 	if len(tries) == 0 {
 		return nil, nil
 	}

@@ -1,0 +1,297 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// What has its turn need not leave the line with the last one who works under it:
+// it may be handed over at home, shared by a reader who comes later, or kept idle
+// for a while, for the next. That is never a question of exclusion, since the znode
+// stands; it is one of fairness to those behind it. So it depends on what is known
+// of them, and what is not known is looked up.
+
+// crowd is what a hold knows of those behind it, whom it keeps waiting.
+type crowd struct {
+	known  knowledge
+	at     time.Time // clear: when the look began that found so; crowded: when that was found
+	handed int       // crowded: grants since
+	look   context.CancelFunc
+}
+
+type knowledge int
+
+const (
+	unknown knowledge = iota
+	clear             // by a look that is still true: a watch has not fired since
+	crowded           // for the rest of this hold's life
+)
+
+// idle is the state of a hold that has its turn and nobody to work under it; zero:
+// somebody does, or it leaves.
+type idle struct {
+	cfg   *Config   // of the caller who left last; nil: not idle
+	until time.Time // when it leaves, if nobody has come
+}
+
+// verdict says whether a hold may serve another caller.
+type verdict int
+
+const (
+	no verdict = iota
+	yes
+	ask // not known: a look at the line decides
+)
+
+// keepLocked keeps h, which its last caller with the given configuration has just
+// left, for the next one. It reports false if h has to leave the line.
+func (g *gate) keepLocked(h *hold, cfg *Config) bool {
+	switch {
+	case g.seat != h || cfg.Linger == 0 && (cfg.Handover == 0 || g.waiters.Len() == 0):
+		return false
+	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
+		return false
+	}
+	turn, since := h.turn, h.since
+	if g.rule.alone() {
+		h.turn++
+	}
+	h.since = time.Time{}
+	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
+	if !g.resumeLocked(h) {
+		h.idle, h.turn, h.since = idle{}, turn, since
+		return false
+	}
+	if h.limit != nil {
+		h.limit.Stop() // it was the last caller's
+	}
+	return true
+}
+
+// resumeLocked gives an idle hold to those who wait, or lets it stay idle, until it
+// is known whether it may, or for as long as it lingers. It reports false if h has
+// to leave the line.
+func (g *gate) resumeLocked(h *hold) bool {
+	waiting := g.waiters.Len() > 0
+	switch v := h.mayServeLocked(h.idle.cfg, waiting); {
+	case v == no, !waiting && !time.Now().Before(h.idle.until):
+		return false
+	case v == ask:
+		h.lookLocked()
+	case waiting:
+		if h.crowd.known == crowded {
+			h.crowd.handed++
+		}
+		g.chooseAllLocked([]*hold{h})
+		return true
+	}
+	h.lingerLocked()
+	return true
+}
+
+// mayServeLocked decides whether h may serve another caller at home, or wait for
+// one.
+func (h *hold) mayServeLocked(cfg *Config, waiting bool) verdict {
+	switch {
+	case h.err != nil, h.removal != nil, h.bound, h.guarding > 0, h.own.isRevoked():
+		return no
+	case !h.sess.Connected(), !h.sess.Proven():
+		return no
+	}
+	timeout := h.sess.Timeout()
+	switch c := &h.crowd; {
+	case c.known == clear && time.Since(c.at) <= timeout/3:
+		return yes
+	case c.known == crowded && (!waiting || !h.gate.rule.alone() || c.handed >= cfg.Handover || time.Since(c.at) >= timeout):
+		return no
+	case c.known == crowded:
+		return yes
+	}
+	return ask
+}
+
+// expectLocked: somebody waits for what is held alone. While it is held, this is
+// when to learn whether it may be handed over.
+func (g *gate) expectLocked() {
+	switch h := g.seat; {
+	case h == nil || h.removal != nil: // about to leave
+	case h.idle.cfg != nil:
+		h.resumeOrLeaveLocked()
+	case g.firstLocked().line.cfg.Handover > 0 && !h.bound:
+		h.lookLocked()
+	}
+}
+
+// joinLocked gives who waits a share of what was given to others before, if nobody
+// stands behind it whom that would keep waiting for longer. It reports false if
+// they have to stand in line.
+func (g *gate) joinLocked() bool {
+	h, cfg := g.seat, &g.firstLocked().line.cfg
+	if h == nil || g.rule.Mode != layout.Shared || h.timed || cfg.MaxHold > 0 {
+		return false
+	}
+	switch h.mayServeLocked(cfg, true) {
+	case yes:
+		g.chooseAllLocked([]*hold{h})
+	case ask:
+		h.lookLocked()
+	default:
+		return false
+	}
+	return true
+}
+
+// walkIn gives a place at once, if nothing has to be waited for or looked up.
+func (g *gate) walkIn(l *Line) *Place {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.seat
+	switch {
+	case h == nil, g.waiters.Len() > 0, h.crowd.known != clear:
+	case g.rule.Mode == layout.Exclusive && h.idle.cfg == nil:
+	case g.rule.Mode == layout.Shared && (h.timed || l.cfg.MaxHold > 0):
+	case h.mayServeLocked(&l.cfg, true) != yes:
+	default:
+		return h.placeLocked(l)
+	}
+	return nil
+}
+
+// lingerLocked has an idle hold leave the line when nobody has come in time.
+func (h *hold) lingerLocked() {
+	wait := time.Until(h.idle.until)
+	switch {
+	case wait <= 0 || h.lingering: // the timer that runs will look again
+	case h.linger == nil:
+		h.lingering = true
+		h.linger = time.AfterFunc(wait, h.lingered)
+	default:
+		h.lingering = true
+		h.linger.Reset(wait)
+	}
+}
+
+func (h *hold) lingered() {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	h.lingering = false
+	if h.idle.cfg != nil && h.removal == nil && h.err == nil {
+		h.resumeOrLeaveLocked()
+	}
+}
+
+// resumeOrLeaveLocked is resumeLocked for a hold that has been idle.
+func (h *hold) resumeOrLeaveLocked() {
+	if !h.gate.resumeLocked(h) {
+		h.removeLocked()
+	}
+}
+
+// lookLocked has a goroutine look at the line behind h, until somebody stands there
+// or h leaves.
+func (h *hold) lookLocked() {
+	if h.crowd.look != nil || h.crowd.known == crowded {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	h.crowd.look = stop
+	go h.watchCrowd(ctx)
+}
+
+// EndLinger has what lingers in any line below dir leave it, and waits for that
+// until ctx ends; it goes on then.
+func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
+	var leaving []*removal
+	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
+		g.mu.Lock()
+		if h := g.seat; h != nil && h.idle.cfg != nil && g.waiters.Len() == 0 {
+			leaving = append(leaving, h.removeLocked())
+		}
+		g.mu.Unlock()
+	}
+	for _, r := range leaving {
+		select {
+		case <-r.done:
+			if r.err != nil {
+				return r.err
+			}
+		case <-ctx.Done():
+			return Ended(ctx)
+		}
+	}
+	return nil
+}
+
+// watchCrowd is not herded: nobody is behind h while it looks, and when somebody
+// comes it looks once more.
+func (h *hold) watchCrowd(ctx context.Context) {
+	for {
+		began := time.Now()
+		names, changed, err := h.sess.WatchChildren(ctx, h.gate.dir)
+		for quiet := true; quiet; {
+			if !h.sawCrowd(ctx, began, names, err) {
+				return
+			}
+			timer := time.NewTimer(h.sess.Timeout() / 4)
+			select {
+			case <-changed:
+				h.forgetCrowd()
+				quiet = false
+			case <-timer.C: // a watch can be lost
+				began = time.Now()
+				names, _, err = h.sess.Children(ctx, h.gate.dir)
+			case <-ctx.Done(): // with the session too
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// forgetCrowd: the line has changed since it was looked at.
+func (h *hold) forgetCrowd() {
+	h.gate.mu.Lock()
+	defer h.gate.mu.Unlock()
+	h.crowd.known = unknown
+}
+
+// sawCrowd takes the answer to a look at the line that began at the given time, and
+// goes on with who waits for it. It reports whether to look again.
+func (h *hold) sawCrowd(ctx context.Context, began time.Time, names []string, err error) (again bool) {
+	g := h.gate
+	tell := func() {}
+	g.mu.Lock()
+	defer func() {
+		g.mu.Unlock()
+		tell()
+	}()
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, zk.ErrNoNode), err == nil && !slices.Contains(names, h.name):
+		tell = h.loseLocked(h.errDeleted())
+		return false
+	case err != nil, g.rule.crowded(h.name, names):
+		h.crowd.known, h.crowd.at = crowded, began
+		if err != nil {
+			h.crowd.handed = math.MaxInt // nothing is known, so nothing is handed over
+		}
+		h.crowd.look()
+	default:
+		h.crowd.known, h.crowd.at = clear, began
+		again = true
+	}
+	if h.idle.cfg != nil {
+		h.resumeOrLeaveLocked()
+	} else {
+		g.driveLocked() // readers may wait for this
+	}
+	return again && ctx.Err() == nil
+}

@@ -1,0 +1,525 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func mutexOf(t T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
+	t.Helper()
+	m, err := locks.NewMutex(c, lockPath, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// queued starts n Acquires, in this order.
+func queued(m *locks.Mutex, n int) (all []<-chan Grant) {
+	for range n {
+		all = append(all, Acquiring(context.Background(), m))
+		synctest.Wait()
+	}
+	return all
+}
+
+// next releases l and takes what is granted by that.
+func next(t T, l *recipes.Lease, waiting <-chan Grant) *recipes.Lease {
+	t.Helper()
+	Release(t, l)
+	then := Granted(t, waiting).Lease
+	if then.Token().Compare(l.Token()) <= 0 {
+		t.Errorf("token %v after %v", then.Token(), l.Token())
+	}
+	if l.Held() || !then.Held() {
+		t.Error("held is wrong")
+	}
+	return then
+}
+
+// While nobody else stands in line the znode goes from one to the next at home, in
+// the order in which they came, without limit and without a request.
+func TestHandoverAtHomeCostsNothing(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 50)
+		first := l.Path()
+		w.ResetRequests()
+		for _, granted := range waiting {
+			if l = next(t, l, granted); l.Path() != first {
+				t.Fatalf("%s after %s", l.Path(), first)
+			}
+		}
+		if cost := w.Cost(); len(cost) > 0 {
+			t.Errorf("requests: %v", cost)
+		}
+		Release(t, l)
+		w.Empty(lockPath)
+	})
+}
+
+// Before it is known whether anybody stands behind, nothing is handed over, and
+// nothing given up: the answer decides.
+func TestHandoverWaitsToKnow(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(10 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 1)[0]
+		Release(t, l)
+		released := time.Now()
+		Pending(t, waiting)
+		then := Granted(t, waiting)
+		if took := then.At.Sub(released); took != 20*time.Millisecond || then.Lease.Path() != l.Path() {
+			t.Errorf("%s after %v, then %s", l.Path(), took, then.Lease.Path())
+		}
+		Release(t, then.Lease)
+		w.Empty(lockPath)
+	})
+}
+
+// Once another process stands in line, so many are served at home before it.
+func TestOthersInLineGetTheirTurn(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		opts []locks.Option
+		want int
+	}{
+		{"by default", nil, 16},
+		{"three", []locks.Option{locks.WithHandover(3)}, 3},
+		{"none", []locks.Option{locks.WithHandover(0)}, 0},
+		{"lingering changes nothing", []locks.Option{locks.WithHandover(3), locks.WithLinger(time.Second)}, 3},
+	} {
+		for _, when := range []string{"before they wait at home", "after"} {
+			t.Run(test.name+", "+when, func(t *testing.T) {
+				Run(t, func(t *testing.T, w *World) {
+					m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
+					l := Acquire(t, t.Context(), m)
+					var elsewhere <-chan Grant
+					var waiting []<-chan Grant
+					if when == "after" {
+						waiting = queued(m, 40)
+						elsewhere = queued(other, 1)[0]
+					} else {
+						elsewhere = queued(other, 1)[0]
+						waiting = queued(m, 40)
+					}
+					served := 0
+					for {
+						Release(t, l)
+						select {
+						case g := <-waiting[served]:
+							served, l = served+1, g.Lease
+							continue
+						case g := <-elsewhere:
+							l = g.Lease
+						case <-time.After(time.Minute):
+							t.Fatal("nobody was let in")
+						}
+						break
+					}
+					if served != test.want {
+						t.Errorf("%d were served at home first, want %d", served, test.want)
+					}
+					for _, granted := range waiting[served:] {
+						l = next(t, l, granted)
+					}
+					Release(t, l)
+					w.Empty(lockPath)
+				})
+			})
+		}
+	}
+}
+
+// Nor is anybody kept waiting by what is handed over for longer than a session
+// time-out.
+func TestHandoverEndsInTime(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m, other := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 8)
+		elsewhere := queued(other, 1)[0]
+		came := time.Now()
+		for _, granted := range waiting[:4] {
+			time.Sleep(Timeout / 4)
+			if time.Since(came) >= Timeout {
+				break
+			}
+			l = next(t, l, granted)
+		}
+		Pending(t, elsewhere)
+		Release(t, l)
+		if took := Granted(t, elsewhere).At.Sub(came); took > Timeout+time.Second {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+// A guard would pass for as long as the znode stands, so a znode that has given out
+// one serves nobody else; and what the guard of a lease that is over gives never
+// passes, whoever has the znode.
+func TestAGuardEndsWithItsLease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		m := mutexOf(t, c)
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 2)
+		guarded := l.Guard(set("/app", "late"))
+		second := next(t, l, waiting[0])
+		if second.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		if _, err := c.Multi(t.Context(), guarded...); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("guarded write: %v", err)
+		}
+		third := next(t, second, waiting[1])
+		if third.Path() != second.Path() {
+			t.Error("not handed over")
+		}
+		if _, err := c.Multi(t.Context(), second.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("write under the guard of a lease that was released: %v", err)
+		}
+		_, err := second.Multi(t.Context(), set("/app", "late"))
+		WantErr(t, err, recipes.ErrNotHeld)
+		if !third.Held() {
+			t.Error("lost by another's guard")
+		}
+		Release(t, third)
+	})
+}
+
+// A guarded write of one's own keeps the znode only until its outcome is known.
+func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		action testutil.Action
+		handed bool
+	}{
+		{"answered", testutil.Pass(), true},
+		{"its answer lost", testutil.DropAfter(), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				m := mutexOf(t, w.Connect("a"))
+				l := Acquire(t, t.Context(), m)
+				waiting := queued(m, 1)[0]
+				w.Once(testutil.OpMulti, "", test.action)
+				_, err := l.Multi(t.Context(), set("/app", "mine"))
+				if framework.MaybeApplied(err) == test.handed {
+					t.Errorf("the write: %v", err)
+				}
+				time.Sleep(time.Second)
+				then := next(t, l, waiting)
+				if handed := then.Path() == l.Path(); handed != test.handed {
+					t.Errorf("handed over: %v", handed)
+				}
+				Release(t, then)
+				w.Empty(lockPath)
+			})
+		})
+	}
+}
+
+// Whoever was asked to leave does not hand over.
+func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 1)[0]
+		revoked := l.Revoked()
+		all, err := m.Participants(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Revoke(t.Context(), all[0]); err != nil {
+			t.Fatal(err)
+		}
+		<-revoked
+		if then := next(t, l, waiting); then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+	})
+}
+
+// What is handed over is held no longer than each of its leases may be.
+func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(10*time.Second))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 2)
+		for _, granted := range waiting {
+			time.Sleep(9 * time.Second)
+			l = next(t, l, granted)
+		}
+		granted := time.Now()
+		if held := Lost(t, l).Sub(granted); held != 10*time.Second {
+			t.Errorf("held for %v", held)
+		}
+		WantErr(t, l.Err(), recipes.ErrMaxHold)
+	})
+}
+
+// Faults while the znode is between two of this process: whoever waits is granted,
+// and nothing is left.
+func TestHandoverUnderFaults(t *testing.T) {
+	for name, fault := range map[string]func(w *World, c *framework.Client){
+		"the connection drops":      func(w *World, _ *framework.Client) { w.Client("a").Drop() },
+		"it is cut for a while":     func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long":    func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the session expires":       func(w *World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":      remove,
+		"the look's answer is lost": func(w *World, _ *framework.Client) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				c := w.Connect("a")
+				m := mutexOf(t, c)
+				l := Acquire(t, t.Context(), m)
+				if name == "the look's answer is lost" {
+					w.Once(testutil.OpGetChildren2, lockPath, testutil.DropAfter())
+				}
+				waiting := queued(m, 3)
+				go l.Release(context.Background())
+				time.Sleep(time.Millisecond) // the look is under way
+				fault(w, c)
+				for _, granted := range waiting {
+					// The next is let in by the loss of the one before, too.
+					if err := Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
+						t.Error(err)
+					}
+				}
+				time.Sleep(3 * Timeout)
+				w.Empty(lockPath)
+			})
+		})
+	}
+}
+
+func healLater(w *World, d time.Duration) {
+	time.Sleep(d)
+	w.Client("a").Heal()
+}
+
+// No watch is believed for ever: where what stands in line is not heard of, the
+// process does not hand over to itself for long.
+func TestHandoverNeedsFreshKnowledge(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 3)
+		l = next(t, l, waiting[0])
+		// A member that answers no more lists.
+		answer := make(chan struct{})
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpGetChildren2 {
+				return testutil.HoldReply(answer)
+			}
+			return testutil.Pass()
+		})
+		time.Sleep(Timeout/3 + time.Millisecond)
+		released := make(chan error, 1)
+		go func() { released <- l.Release(context.Background()) }()
+		Pending(t, waiting[1])
+		close(answer)
+		for _, granted := range waiting[1:] {
+			Release(t, Granted(t, granted).Lease)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// remove is what an operator does.
+func remove(w *World, _ *framework.Client) {
+	c := w.Connect("operator")
+	for _, name := range w.Children(lockPath) {
+		if err := c.Delete(context.Background(), lockPath+"/"+name, -1); err != nil {
+			w.T.Error(err)
+		}
+	}
+}
+
+// While it lingers a lock costs no request, and each lease has a greater token.
+func TestALingeringLockCostsNothing(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		l := Acquire(t, t.Context(), m)
+		Release(t, l)
+		w.ResetRequests()
+		last := l.Token()
+		for i := range 1000 {
+			enter := m.Acquire
+			if i%2 == 0 {
+				enter = m.TryAcquire
+			}
+			l, err := enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token().Compare(last) <= 0 {
+				t.Fatalf("token %v after %v", l.Token(), last)
+			}
+			last = l.Token()
+			Release(t, l)
+		}
+		if cost := w.Cost(); len(cost) > 0 {
+			t.Errorf("requests: %v", cost)
+		}
+		if len(w.Children(lockPath)) != 1 {
+			t.Error("it does not linger")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if left := w.Children(lockPath); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// A lock that lingers leaves as soon as somebody else comes.
+func TestALingeringLockMakesRoom(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		for range 3 {
+			Release(t, Acquire(t, t.Context(), m))
+			time.Sleep(100 * time.Millisecond)
+			w.InLine(lockPath, 1)
+			began := time.Now()
+			l := Acquire(t, t.Context(), other)
+			// Create, and the watch of what lingers; the event and its list; the delete and its event.
+			if took := time.Since(began); took > 70*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			Release(t, l)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
+// is left.
+func TestALingeringLockUnderFaults(t *testing.T) {
+	for name, fault := range map[string]func(w *World, c *framework.Client){
+		"nothing":                func(*World, *framework.Client) {},
+		"the connection drops":   func(w *World, _ *framework.Client) { w.Client("a").Drop() },
+		"it is cut for a while":  func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long": func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":   remove,
+	} {
+		for _, wait := range []time.Duration{0, time.Second, Timeout} {
+			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
+				Run(t, func(t *testing.T, w *World) {
+					c := w.Connect("a")
+					m := mutexOf(t, c, locks.WithLinger(time.Minute))
+					Release(t, Acquire(t, t.Context(), m))
+					time.Sleep(time.Second)
+					fault(w, c)
+					time.Sleep(wait)
+					l, err := m.Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if l.Held() {
+						Release(t, l)
+					}
+					other := mutexOf(t, w.Connect("b"))
+					Release(t, Acquire(t, t.Context(), other))
+					time.Sleep(time.Minute)
+					w.Empty(lockPath)
+				})
+			})
+		}
+	}
+}
+
+// Close leaves nothing of what lingers.
+func TestCloseEndsLingering(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		Release(t, Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
+		w.InLine(lockPath, 1)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Empty(lockPath)
+	})
+	Run(t, func(t *testing.T, w *World) {
+		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"one", "two"} {
+			Release(t, Acquire(t, t.Context(), k.Key(key)))
+		}
+		w.InLine("/app/keys/one", 1)
+		if err := k.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.InLine("/app/keys/one", 0)
+		w.InLine("/app/keys/two", 0)
+	})
+}
+
+// What was handed over, or has lingered, for however long, is watched as before.
+func TestWhatWasHandedOverIsWatched(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second) // nobody works under it when the watch begins
+		l := Acquire(t, t.Context(), m)
+		w.Control(func(r testutil.Request) testutil.Action { // the other way to learn of it
+			if r.Op == testutil.OpGetChildren2 {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		c := w.Connect("operator")
+		if err := c.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if took := Lost(t, l).Sub(began); took > time.Second {
+			t.Errorf("lost after %v", took)
+		}
+	})
+}
+
+// The observer hears of each lease, however its znode came to it.
+func TestTheObserverHearsOfEachLease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		var granted, released, lost int
+		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
+			Granted:  func(string, time.Duration) { granted++ },
+			Released: func(_ string, held time.Duration) { released++ },
+			Lost:     func(string, error) { lost++ },
+		})), locks.WithLinger(time.Second), locks.WithHandover(1))
+		l := Acquire(t, t.Context(), m)
+		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
+		waiting := queued(m, 2)
+		l = next(t, l, waiting[0])
+		Release(t, l)
+		l = next(t, Granted(t, other).Lease, waiting[1])
+		Release(t, l)
+		synctest.Wait()
+		if granted != 3 || released != 3 || lost != 0 {
+			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package locks_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+// alone says what is wrong: what is held, is held by one caller, but for what was
+// acquired under its own lease; and who comes later has the greater token.
+func alone(greatest *recipes.Token) func(held []bubble.Held) error {
+	return func(held []bubble.Held) error {
+		for _, a := range held {
+			if a.Root != held[0].Root {
+				return fmt.Errorf("%s is held, and so is %s, by another", held[0].Lease.Path(), a.Lease.Path())
+			}
+		}
+		if len(held) == 0 {
+			return nil
+		}
+		token := held[0].Lease.Token()
+		if token.Compare(*greatest) < 0 {
+			return fmt.Errorf("token %v after %v", token, *greatest)
+		}
+		*greatest = token
+		return nil
+	}
+}
+
+// Never two who hold, whatever happens, and whatever is handed over at home or
+// lingers; everybody is granted in the end, and nothing is left.
+func TestRandomSequences(t *testing.T) {
+	for _, opts := range [][]locks.Option{
+		{locks.WithHandover(0)},
+		{locks.WithHandover(1)},
+		{},
+		{locks.WithHandover(0), locks.WithLinger(50 * time.Millisecond)},
+		{locks.WithHandover(2), locks.WithLinger(5 * time.Second)},
+	} {
+		rapid.Check(t, func(rt *rapid.T) {
+			var greatest recipes.Token
+			game := bubble.Game{
+				Sides: []func(*framework.Client) recipes.Acquirer{func(c *framework.Client) recipes.Acquirer {
+					return mutexOf(rt, c, opts...)
+				}},
+				Check: alone(&greatest),
+				Dirs:  []string{lockPath},
+			}
+			rapid.SyncTest(rt, game.Play)
+		})
+	}
+}

@@ -1,0 +1,147 @@
+package rwlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Readers of one process who come while others of it read share their znode, after
+// one look at the line.
+func TestLateReadersShare(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 2)
+		first, elsewhere := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[1].Reader())
+		w.ResetRequests()
+		var late []*recipes.Lease
+		for range 20 {
+			late = append(late, Acquire(t, t.Context(), rw[0].Reader()))
+		}
+		if cost := w.Cost(); len(cost) != 1 || cost[testutil.OpGetChildren2] != 1 {
+			t.Errorf("requests: %v, want one list", cost)
+		}
+		Release(t, first)
+		Release(t, late[:10]...)
+		late = append(late[10:], Acquire(t, t.Context(), rw[0].Reader()))
+		for _, l := range late {
+			if !l.Held() || l.Path() != first.Path() {
+				t.Errorf("%s, %v", l.Path(), l.Err())
+			}
+		}
+		Release(t, append(late, elsewhere)...)
+		w.Empty(path)
+	})
+}
+
+// A writer who waits, here or elsewhere, is not kept waiting by readers who come
+// after it.
+func TestAWaitingWriterEndsTheSharing(t *testing.T) {
+	for _, where := range []string{"at home", "elsewhere", "elsewhere, before anybody looked"} {
+		t.Run(where, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				rw := clients(w, 2)
+				reading := []*recipes.Lease{Acquire(t, t.Context(), rw[0].Reader())}
+				if where != "elsewhere, before anybody looked" {
+					reading = append(reading, Acquire(t, t.Context(), rw[0].Reader()))
+				}
+				of := rw[1]
+				if where == "at home" {
+					of = rw[0]
+				}
+				writer := Acquiring(t.Context(), of.Writer())
+				w.InLine(path, 2)
+				late := Acquiring(t.Context(), rw[0].Reader())
+				w.InLine(path, 3)
+				Pending(t, writer, late)
+				Release(t, reading...)
+				writing := Granted(t, writer).Lease
+				Pending(t, late)
+				Release(t, writing)
+				Release(t, Granted(t, late).Lease)
+				w.Empty(path)
+			})
+		})
+	}
+}
+
+// A downgraded read stands behind the write's own znode: that cannot go to another
+// writer, not even when the read is being made.
+func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		Run(t, func(t *testing.T, w *World) {
+			w.Latency(5 * time.Millisecond)
+			rw := clients(w, 1)[0]
+			writing := Acquire(t, t.Context(), rw.Writer())
+			next := Acquiring(t.Context(), rw.Writer())
+			time.Sleep(50 * time.Millisecond) // it is known that nobody else is in line
+			down := Acquiring(writing.Context(), rw.Reader())
+			if early {
+				synctest.Wait()
+				go writing.Release(context.Background())
+			} else {
+				time.Sleep(50 * time.Millisecond)
+				Release(t, writing)
+			}
+			g := <-down
+			if g.Err == nil {
+				time.Sleep(time.Second)
+				Pending(t, next)
+				if !g.Lease.Held() {
+					t.Error("the read is not held")
+				}
+				Release(t, g.Lease)
+			} else if !early {
+				t.Error(g.Err)
+			}
+			Release(t, Granted(t, next).Lease)
+			w.Empty(path)
+		})
+	}
+}
+
+// Reading again and again costs nothing while the lock lingers, and a writer who
+// comes is let in at once.
+func TestAReadLingers(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 2, rwlock.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), rw[0].Reader()))
+		w.ResetRequests()
+		for range 100 {
+			one, two := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[0].Reader())
+			Release(t, two, one)
+		}
+		if cost := w.Cost(); len(cost) > 0 {
+			t.Errorf("requests: %v", cost)
+		}
+		began := time.Now()
+		for _, side := range []recipes.Acquirer{rw[0].Writer(), rw[1].Reader(), rw[0].Writer(), rw[1].Writer()} {
+			Release(t, Acquire(t, t.Context(), side))
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("they took %v", took)
+		}
+		time.Sleep(2 * time.Minute)
+		w.Empty(path)
+	})
+}
+
+// Readers whose guard may still be written share with nobody who comes later.
+func TestAGuardedReadIsNotShared(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 1)[0]
+		first := Acquire(t, t.Context(), rw.Reader())
+		first.Guard()
+		second := Acquire(t, t.Context(), rw.Reader())
+		if first.Path() == second.Path() {
+			t.Error("shared")
+		}
+		Release(t, first, second)
+		w.Empty(path)
+	})
+}
