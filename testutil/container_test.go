@@ -40,10 +40,11 @@ func TestWhatMakesAContainer(t *testing.T) {
 	}
 	t.Run("embedded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			e := testutil.Start(t, testutil.InMemory(), testutil.WithContainerInterval(time.Second))
+			e := testutil.Start(t, testutil.InMemory(), testutil.WithContainerInterval(2*time.Second))
+			clock := newClock(t)
 			p := single(t, e, 0, 20*time.Second)
 			plant(p)
-			time.Sleep(2 * time.Second)
+			clock.at(2 * time.Second)
 			for _, path := range swept {
 				if code := look(p, path); code != wire.NoNode {
 					t.Errorf("%s: %v", path, code)
