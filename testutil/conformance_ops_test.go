@@ -80,7 +80,7 @@ func (s *script) otherReads() {
 	s.a.do(wire.OpCreate, create("/eph/one", "", 1))
 	s.a.do(wire.OpCreate, create("/eph/on", "", 1))
 	s.b.do(wire.OpCreate, create("/eph/of-b", "", 1))
-	p := s.peer("E", 4e9)
+	p := s.peer("E", patience)
 	for _, prefix := range []string{"", " ", "/", "/eph", "/eph/on", "/eph/one", "/none", "relative"} {
 		s.a.do(wire.OpGetEphemerals, &wire.PathRequest{Path: prefix})
 		p.do(wire.OpGetEphemerals, &wire.PathRequest{Path: prefix})
@@ -102,7 +102,7 @@ func (s *script) multiReads() {
 	list := func(path string) wire.MultiOp {
 		return wire.MultiOp{Op: wire.OpGetChildren, Request: look(path, false)}
 	}
-	p := s.peer("M", 4e9)
+	p := s.peer("M", patience)
 	p.do(wire.OpMultiRead, multi())
 	p.do(wire.OpMultiRead, multi(data("/a"), list("/a"), data("/none"), list("/none"), data("/other"), list("/eph")))
 	p.do(wire.OpMultiRead, multi(wire.MultiOp{Op: wire.OpGetData, Request: look("/a", true)}))
@@ -113,10 +113,10 @@ func (s *script) multiReads() {
 	p.do(wire.OpMulti, multi(data("/a")))
 	p.do(wire.OpMulti, multi(data("/a"), list("/a")))
 	p.do(wire.OpPing, nil)
-	p = s.peer("M", 4e9)
+	p = s.peer("M", patience)
 	p.do(wire.OpMulti, multi(wire.MultiOp{Op: wire.OpCheck, Request: version("/a", -1)}, data("/a")))
 	p.do(wire.OpPing, nil)
-	p = s.peer("M", 4e9)
+	p = s.peer("M", patience)
 	p.do(wire.OpMultiRead, multi(wire.MultiOp{Op: wire.OpCheck, Request: version("/a", -1)}, data("/a")))
 	p.do(wire.OpPing, nil)
 }
@@ -152,9 +152,12 @@ func (s *script) oddBodies() {
 		{"deleteContainer", wire.OpDeleteContainer, &wire.PathRequest{Path: "/a"}},
 		{"deleteContainer, raw", wire.OpDeleteContainer, raw("/a")},
 		{"sasl", wire.OpSASL, raw{0, 0, 0, 1, 'x'}},
+		{"sasl, empty", wire.OpSASL, nil},
+		{"auth, empty", wire.OpAuth, nil},
+		{"auth, cut short", wire.OpAuth, raw((&wire.AuthRequest{Scheme: "digest", Auth: []byte("joe:secret")}).Append(nil)[:9])},
 		{"whoAmI, and more", wire.OpWhoAmI, raw("more")},
 	} {
-		p := s.peer("O", 4e9)
+		p := s.peer("O", patience)
 		op := wire.OpNotify // no need to say what is in the answer
 		if c.op == wire.OpSASL {
 			op = c.op

@@ -123,6 +123,9 @@ func set(path, data string, v int32) *wire.SetDataRequest {
 
 func multi(ops ...wire.MultiOp) *wire.MultiRequest { return &wire.MultiRequest{Ops: ops} }
 
+// patience is the time-out of the script's sessions: none may expire on the way, however slow the machine.
+const patience = 20 * time.Second
+
 // script is what the parts of the conformance script share.
 type script struct {
 	t    *testing.T
@@ -133,14 +136,14 @@ type script struct {
 
 func conformance(t *testing.T, ens testutil.Ensemble) []string {
 	s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
-	s.a = s.peer("A", 4*time.Second)
+	s.a = s.peer("A", patience)
 	s.a.send(wire.OpPing, nil)
 	head, _, err := s.a.next()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.log.base = head.Zxid
-	s.b = s.peer("B", 4*time.Second)
+	s.b = s.peer("B", patience)
 	for _, part := range []struct {
 		name string
 		run  func()

@@ -153,7 +153,7 @@ func (s *script) setWatches2() {
 	s.a.do(wire.OpCreate, create("/r2/x", "", 0))
 	s.a.do(wire.OpSetData, set("/r2", "changed", -1))
 	for _, zxid := range []int64{seen, 1 << 60} {
-		p := s.peer("R", 4e9)
+		p := s.peer("R", patience)
 		xid := p.send(wire.OpSetWatches2, &wire.SetWatches2Request{
 			SetWatchesRequest: wire.SetWatchesRequest{
 				RelativeZxid: zxid,
@@ -180,7 +180,7 @@ func (s *script) setWatches2() {
 
 // hiddenEvents: who may not read a znode hears nothing of it, and its watch is spent.
 func (s *script) hiddenEvents() {
-	p := s.peer("H", 4e9)
+	p := s.peer("H", patience)
 	p.do(wire.OpAuth, &wire.AuthRequest{Scheme: "digest", Auth: []byte("erin:secret")})
 	for range 2 {
 		s.b.do(wire.OpExists, look("/hidden", true))

@@ -121,8 +121,8 @@ func (p *peer) next() (wire.ReplyHeader, []byte, error) {
 
 func (p *peer) frame() ([]byte, error) {
 	var length [4]byte
-	for patience := 10; ; patience -= 1 {
-		wait := time.Duration(patience) * time.Second
+	for seconds := 10; ; seconds-- {
+		wait := time.Duration(seconds) * time.Second
 		if p.stalled != nil {
 			wait = min(wait, time.Second)
 		}
@@ -131,7 +131,7 @@ func (p *peer) frame() ([]byte, error) {
 		if err == nil {
 			break
 		}
-		if p.stalled == nil || n > 0 || patience == 1 || !isTimeout(err) {
+		if p.stalled == nil || n > 0 || seconds == 1 || !isTimeout(err) {
 			return nil, err
 		}
 		p.stalled()
@@ -239,7 +239,7 @@ func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
 		m.Decode(d)
 		out += fmt.Sprintf(" %d", m.Count)
 	case wire.OpSASL:
-		var m wire.TokenResponse
+		var m wire.Token
 		m.Decode(d)
 		out += fmt.Sprintf(" %q nil %t", m.Token, m.Token == nil)
 	case wire.OpWhoAmI:

@@ -19,7 +19,7 @@ type runner struct {
 	spread bool
 	log    *transcript
 	others []*peer // one at each of several members; they do nothing but look
-	leader int
+	leader int     // the member that led at the beginning
 
 	peers [peers]*peer
 	seen  [peers]int64 // the last transaction that each has heard of

@@ -31,7 +31,7 @@ func TestRandomProgramsOnTheRealServer(t *testing.T) {
 		members  int
 		programs uint64
 		spread   bool
-	}{{"one member", 1, 200, false}, {"one member of three", 3, 40, false}, {"three members", 3, 20, true}} {
+	}{{"one member", 1, 200, false}, {"one member of three", 3, 25, false}, {"three members", 3, 15, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			first, programs := *seed, uint64(1)
 			if first == 0 {

@@ -43,7 +43,7 @@ func (c *conn) decode(frame []byte) (*request, error) {
 	}
 	r.body.Decode(d)
 	if err := d.Err(); err != nil {
-		if head.Op == wire.OpAuth {
+		if head.Op == wire.OpAuth || head.Op == wire.OpSASL {
 			return nil, fmt.Errorf("%v: %w", head.Op, err)
 		}
 		c.m.e.cfg.logf("testutil: member %d cannot read a request from %s: %v: %v", c.m.index, c.remote, head.Op, err)
@@ -74,6 +74,8 @@ func newBody(op wire.Op) wire.Message {
 		return new(wire.MultiRequest)
 	case wire.OpAuth:
 		return new(wire.AuthRequest)
+	case wire.OpSASL:
+		return new(wire.Token)
 	case wire.OpSetWatches:
 		return new(wire.SetWatchesRequest)
 	case wire.OpSetWatches2:
@@ -248,7 +250,7 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 func (c *conn) authLocked(r *request) {
 	c.m.e.countLocked(r.op)
 	if r.op == wire.OpSASL { // it has no mechanism: the server says yes, with a null token
-		c.replyLocked(r, wire.OK, &wire.TokenResponse{})
+		c.replyLocked(r, wire.OK, &wire.Token{})
 		return
 	}
 	m := r.body.(*wire.AuthRequest)

@@ -58,7 +58,7 @@ func TestTimeToLive(t *testing.T) {
 func TestTimesToLiveAreOffByDefault(t *testing.T) {
 	refuse := func(t *testing.T, ens testutil.Ensemble) []string {
 		s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
-		s.a = s.peer("A", 4*time.Second)
+		s.a = s.peer("A", patience)
 		s.a.do(wire.OpCreateTTL, createTTL("/t", 5, 1000))
 		s.a.do(wire.OpCreateTTL, createTTL("/t", 6, 0))
 		s.a.do(wire.OpCreateTTL, createTTL("/t", 0, 1000))

@@ -89,14 +89,14 @@ func (m *CountResponse) Append(b []byte) []byte { return AppendInt32(b, m.Count)
 // Decode implements Message.
 func (m *CountResponse) Decode(d *Decoder) { m.Count = d.Int32() }
 
-// TokenResponse is the body of the answer to sasl.
-type TokenResponse struct{ Token []byte }
+// Token is the body of sasl, and of the answer to it.
+type Token struct{ Token []byte }
 
 // Append implements Appender.
-func (m *TokenResponse) Append(b []byte) []byte { return AppendBuffer(b, m.Token) }
+func (m *Token) Append(b []byte) []byte { return AppendBuffer(b, m.Token) }
 
 // Decode implements Message.
-func (m *TokenResponse) Decode(d *Decoder) { m.Token = d.Buffer() }
+func (m *Token) Decode(d *Decoder) { m.Token = d.Buffer() }
 
 // WhoAmIResponse is the body of the answer to whoAmI: schemes, and who one is there, without proofs.
 type WhoAmIResponse struct{ Identities []ID }

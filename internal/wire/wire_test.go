@@ -62,7 +62,7 @@ func messages() []wire.Message {
 		&wire.ChildrenResponse{Children: []string{"a", "b"}},
 		&wire.ChildrenResponse{Children: []string{"a", "b"}, Stat: stat, HasStat: true},
 		&wire.ACLResponse{ACL: acls, Stat: stat},
-		&wire.TokenResponse{Token: []byte("x")},
+		&wire.Token{Token: []byte("x")},
 		&wire.CountResponse{Count: 3},
 		&wire.WhoAmIResponse{Identities: []wire.ID{{Scheme: "digest", ID: "a"}}},
 		&wire.WatcherEvent{Type: wire.EventDeleted, State: wire.StateConnected, Path: "/a"},
