@@ -2,7 +2,6 @@ package testutil_test
 
 import (
 	"net"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -149,7 +148,7 @@ func (s *script) permissions() {
 }
 
 func (s *script) authentication() {
-	p := s.peer("P", 4*time.Second)
+	p := s.peer("P", patience)
 	p.do(wire.OpAuth, &wire.AuthRequest{Scheme: "digest", Auth: []byte("carol:secret:with:colons")})
 	s.secure(p, "/p", acl(31, "auth", "ignored"))
 	p.do(wire.OpGetACL, &wire.PathRequest{Path: "/p"})
@@ -183,11 +182,11 @@ func (*reconfig) Append(b []byte) []byte {
 // odd requests: what a server does not know, or cannot read.
 func (s *script) odd() {
 	for _, op := range []wire.Op{wire.OpNotify, 99, wire.OpError, 1000} {
-		p := s.peer("O", 4*time.Second)
+		p := s.peer("O", patience)
 		p.do(op, nil)
 		p.await(0, 0, "what follows") // the real server may execute a request that is quicker than its closing
 	}
-	p := s.peer("O", 4*time.Second)
+	p := s.peer("O", patience)
 	p.do(wire.OpReconfig, &reconfig{})
 	p.do(wire.OpPing, nil)
 	p.do(wire.OpCreate, create("/reconfigured", "", 0))
@@ -195,7 +194,7 @@ func (s *script) odd() {
 		s.t.Fatal(err)
 	}
 	p.await(0, 0, "frame of 1 MiB")
-	p = s.peer("O", 4*time.Second)
+	p = s.peer("O", patience)
 	if _, err := p.nc.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -225,7 +224,7 @@ func (s *script) sessions() {
 	s.attach("null password", wire.ConnectRequest{Timeout: 4000})
 	s.attach("unknown session", wire.ConnectRequest{Timeout: 4000, SessionID: 12345, Password: make([]byte, 16)})
 	s.attach("from the future", wire.ConnectRequest{Timeout: 4000, LastZxidSeen: 1 << 60, Password: make([]byte, 16)})
-	p := s.peer("S", 4*time.Second)
+	p := s.peer("S", patience)
 	p.do(wire.OpCreate, create("/session", "", 1))
 	p.do(wire.OpExists, look("/session", true))
 	s.attach("wrong password", wire.ConnectRequest{Timeout: 4000, SessionID: p.session, Password: make([]byte, 16)})
@@ -236,7 +235,7 @@ func (s *script) sessions() {
 }
 
 func (s *script) endings() {
-	p := s.peer("Z", 4*time.Second)
+	p := s.peer("Z", patience)
 	p.do(wire.OpCreate, create("/a/z-", "", 3))
 	p.do(wire.OpCreate, create("/a/z-", "", 3))
 	s.a.do(wire.OpGetChildren, look("/a", true))

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := testutil.Start(t, append(opts, testutil.WithTick(time.Second))...)
+			e := testutil.Start(t, append(opts, testutil.WithTick(time.Second), testutil.WithExtendedTypes())...)
 			var ens testutil.Ensemble = e
 			if strings.Contains(name, "pipe") {
 				ens = piped{e}
@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		compare(t, conformance(t, testutil.Start(t, testutil.WithTick(time.Second), testutil.InMemory())))
+		compare(t, conformance(t, testutil.Start(t, testutil.WithTick(time.Second), testutil.InMemory(), testutil.WithExtendedTypes())))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the script took %v", took)
 		}
@@ -74,7 +74,11 @@ func compare(t *testing.T, got []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	same(t, got, strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"))
+}
+
+func same(t *testing.T, got, want []string) {
+	t.Helper()
 	for i := range max(len(got), len(want)) {
 		var g, w string
 		if i < len(got) {
@@ -119,6 +123,9 @@ func set(path, data string, v int32) *wire.SetDataRequest {
 
 func multi(ops ...wire.MultiOp) *wire.MultiRequest { return &wire.MultiRequest{Ops: ops} }
 
+// patience is the time-out of the script's sessions: none may expire on the way, however slow the machine.
+const patience = 20 * time.Second
+
 // script is what the parts of the conformance script share.
 type script struct {
 	t    *testing.T
@@ -129,14 +136,14 @@ type script struct {
 
 func conformance(t *testing.T, ens testutil.Ensemble) []string {
 	s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
-	s.a = s.peer("A", 4*time.Second)
+	s.a = s.peer("A", patience)
 	s.a.send(wire.OpPing, nil)
 	head, _, err := s.a.next()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.log.base = head.Zxid
-	s.b = s.peer("B", 4*time.Second)
+	s.b = s.peer("B", patience)
 	for _, part := range []struct {
 		name string
 		run  func()
@@ -152,7 +159,18 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 		{"set watches", s.setWatches},
 		{"permissions", s.permissions},
 		{"authentication", s.authentication},
+		{"multis that build on themselves", s.dependentMultis},
+		{"times to live", s.timesToLive},
+		{"lasting watches", s.lastingWatches},
+		{"recursive watches", s.recursiveWatches},
+		{"kinds of watches on one path", s.kindsOfWatches},
+		{"removed watches", s.removedWatches},
+		{"set watches that last", s.setWatches2},
+		{"hidden events", s.hiddenEvents},
+		{"other reads", s.otherReads},
+		{"several reads", s.multiReads},
 		{"odd requests", s.odd},
+		{"odd bodies", s.oddBodies},
 		{"sessions", s.sessions},
 		{"endings", s.endings},
 	} {

@@ -85,10 +85,6 @@ func (c *conn) readAll(r *bufio.Reader) error {
 			req, err = c.decode(frame)
 		}
 		if err != nil {
-			if req == nil {
-				return err
-			}
-			c.arrive(req, nil) // it can be answered, with an error, before the connection is closed
 			return err
 		}
 		c.m.e.ask(req)
@@ -176,7 +172,7 @@ func (c *conn) arrivedLocked(r *request) {
 		c.executeLocked(r)
 		return
 	}
-	if r.op == wire.OpAuth && r.action.kind == pass {
+	if (r.op == wire.OpAuth || r.op == wire.OpSASL) && r.action.kind == pass {
 		c.authLocked(r) // the server answers it ahead of what is in its pipeline
 		return
 	}

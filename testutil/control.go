@@ -19,6 +19,7 @@ const (
 	OpCreate          = wire.OpCreate
 	OpCreate2         = wire.OpCreate2
 	OpCreateContainer = wire.OpCreateContainer
+	OpCreateTTL       = wire.OpCreateTTL
 	OpDelete          = wire.OpDelete
 	OpExists          = wire.OpExists
 	OpGetData         = wire.OpGetData
@@ -31,7 +32,12 @@ const (
 	OpPing            = wire.OpPing
 	OpMulti           = wire.OpMulti
 	OpAuth            = wire.OpAuth
+	OpMultiRead       = wire.OpMultiRead
 	OpSetWatches      = wire.OpSetWatches
+	OpSetWatches2     = wire.OpSetWatches2
+	OpAddWatch        = wire.OpAddWatch
+	OpCheckWatches    = wire.OpCheckWatches
+	OpRemoveWatches   = wire.OpRemoveWatches
 	OpCreateSession   = wire.OpCreateSession
 	OpCloseSession    = wire.OpCloseSession
 )

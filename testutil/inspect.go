@@ -114,7 +114,7 @@ func (e *Embedded) Tree() string {
 	return e.stateLocked().tree.dump()
 }
 
-// Watches counts the watches at all members by path, data and children watches together.
+// Watches counts the watches at all members by path, data and children watches together. One that lasts (addWatch) is one of each.
 func (e *Embedded) Watches() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -181,7 +181,7 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	now := time.Now()
 	tree := l.m.tree
 	t := &txn{zxid: tree.zxid + 1, time: now.UnixMilli(), kind: r.op, session: r.session, request: r}
-	p := prep{tree: tree, zxid: t.zxid, session: r.session, auth: r.auth}
+	p := prep{tree: tree, zxid: t.zxid, session: r.session, auth: r.auth, extended: l.m.e.cfg.extended}
 	switch r.op {
 	case wire.OpCreateSession:
 		t.timeout = r.timeout
@@ -199,7 +199,14 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	if r.c != nil {
 		t.code = l.checkLocked(r)
 	}
-	if t.code != wire.OK {
+	switch {
+	case t.code != wire.OK:
+		return t
+	case r.malformed:
+		t.code = wire.MarshallingError
+		return t
+	case r.op == wire.OpDeleteContainer && r.c != nil:
+		t.code = wire.BadArguments // for the server takes the header to be part of the path
 		return t
 	}
 	if m, ok := r.body.(*wire.MultiRequest); ok {
@@ -249,17 +256,4 @@ func (l *leadership) expireLocked(tick int64) {
 func (l *leadership) closeLocked(session int64) {
 	l.sessions[session].closing = true
 	l.submitLocked(&request{op: wire.OpCloseSession, session: session, member: l.m})
-}
-
-// reapLocked removes containers that have had children and have none.
-func (l *leadership) reapLocked(now time.Time) {
-	if now.Before(l.reapAt) {
-		return
-	}
-	l.reapAt = l.reapAt.Add(l.m.e.cfg.reap)
-	for _, path := range sortedPaths(l.m.tree.containers) {
-		if n := l.m.tree.nodes[path]; n.stat.Cversion > 0 && len(n.children) == 0 {
-			l.submitLocked(&request{op: wire.OpDeleteContainer, member: l.m, body: &wire.PathRequest{Path: path}})
-		}
-	}
 }

@@ -147,7 +147,11 @@ func (m *member) advanceLocked() {
 	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied {
 		r := m.syncs[0].request
 		m.syncs = m.syncs[1:]
-		r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
+		if r.malformed {
+			r.c.replyLocked(r, wire.MarshallingError, nil)
+		} else {
+			r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
+		}
 		r.c.finishedLocked()
 	}
 }
@@ -195,13 +199,19 @@ func (m *member) applyLocked(t *txn) {
 
 func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 	result := wire.MultiResult{Op: op.kind, Path: op.path}
+	acl := op.acl
 	switch op.kind {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		if op.kind != wire.OpCreate {
+			result.Op = wire.OpCreate2
+		}
 		result.Stat = m.tree.create(op, t.zxid, t.time).clientStat()
 	case wire.OpDelete:
+		acl = m.tree.nodes[op.path].acl
 		m.tree.remove(op.path, t.zxid)
 	case wire.OpSetData:
 		n := m.tree.nodes[op.path]
+		acl = n.acl
 		n.data, n.stat.Mzxid, n.stat.Mtime, n.stat.Version = op.data, t.zxid, t.time, op.version
 		result.Stat = n.clientStat()
 	case wire.OpSetACL:
@@ -209,7 +219,7 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 		n.acl, n.stat.Aversion = op.acl, op.version
 		result.Stat = n.clientStat()
 	}
-	m.fireLocked(op)
+	m.fireLocked(op, acl)
 	return result
 }
 

@@ -17,6 +17,7 @@ type config struct {
 	syncLimit  int
 	election   time.Duration
 	reap       time.Duration
+	extended   bool
 	memory     bool
 	listen     []string
 	logf       func(format string, args ...any)
@@ -42,7 +43,12 @@ func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ti
 // to each other: 200 ms by default.
 func WithElectionTime(d time.Duration) Option { return func(c *config) { c.election = d } }
 
-// WithContainerInterval sets how often unused containers are removed, once a minute by default.
+// WithExtendedTypes makes the ensemble take znodes with a time to live (createTTL), which the real server also refuses as
+// unimplemented unless its property zookeeper.extendedTypesEnabled is set. They are removed by the sweep that removes containers.
+func WithExtendedTypes() Option { return func(c *config) { c.extended = true } }
+
+// WithContainerInterval sets how often unused containers, and znodes that have outlived their time, are removed: once a minute by
+// default.
 func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.reap = d } }
 
 // InMemory makes the ensemble listen nowhere: it is reached through Dial alone, over connections in memory, so that it works

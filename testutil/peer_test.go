@@ -3,6 +3,7 @@ package testutil_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"sort"
 	"strings"
@@ -22,6 +23,8 @@ type peer struct {
 	pass    []byte
 	timeout int32
 	xid     int32
+	last    int64  // the last transaction that it has heard of
+	stalled func() // if not nil, called when nothing has come for a second
 	log     *transcript
 }
 
@@ -106,14 +109,35 @@ func (p *peer) send(op wire.Op, body wire.Appender) int32 {
 // next reads one frame: its header and its body.
 func (p *peer) next() (wire.ReplyHeader, []byte, error) {
 	var head wire.ReplyHeader
-	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
-	frame, err := wire.ReadFrame(p.nc, 16<<20, nil)
+	frame, err := p.frame()
 	if err != nil {
 		return head, nil, err
 	}
 	d := wire.NewDecoder(frame)
 	head.Decode(d)
+	p.last = max(p.last, head.Zxid)
 	return head, frame[len(frame)-d.Len():], d.Err()
+}
+
+func (p *peer) frame() ([]byte, error) {
+	var length [4]byte
+	for seconds := 10; ; seconds-- {
+		wait := time.Duration(seconds) * time.Second
+		if p.stalled != nil {
+			wait = min(wait, time.Second)
+		}
+		p.nc.SetReadDeadline(time.Now().Add(wait))
+		n, err := io.ReadFull(p.nc, length[:])
+		if err == nil {
+			break
+		}
+		if p.stalled == nil || n > 0 || seconds == 1 || !isTimeout(err) {
+			return nil, err
+		}
+		p.stalled()
+	}
+	p.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	return wire.ReadPayload(p.nc, length, 16<<20, nil)
 }
 
 // await reads frames up to the reply to xid, and writes all of them down.
@@ -147,6 +171,11 @@ func (p *peer) await(xid int32, op wire.Op, what string) {
 // do sends a request and reads up to its answer.
 func (p *peer) do(op wire.Op, body wire.Appender) {
 	p.t.Helper()
+	p.await(p.send(op, body), op, p.words(op, body))
+}
+
+// words is a request as it is written down.
+func (p *peer) words(op wire.Op, body wire.Appender) string {
 	what := op.String()
 	switch m := body.(type) {
 	case nil:
@@ -157,8 +186,7 @@ func (p *peer) do(op wire.Op, body wire.Appender) {
 	default:
 		what += strings.ReplaceAll(strings.TrimPrefix(fmt.Sprintf("%q", fmt.Sprint(body)), "&"), p.sessionText(), "session")
 	}
-	what = strings.ReplaceAll(what, "0x", "x")
-	p.await(p.send(op, body), op, what)
+	return strings.ReplaceAll(what, "0x", "x")
 }
 
 func (p *peer) sessionText() string { return fmt.Sprint(p.session) }
@@ -177,7 +205,7 @@ func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
 		var m wire.PathResponse
 		m.Decode(d)
 		out += " " + m.Path
-	case wire.OpCreate2, wire.OpCreateContainer:
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 		var m wire.CreateResponse
 		m.Decode(d)
 		out += " " + m.Path + " " + p.log.stat(m.Stat)
@@ -201,13 +229,37 @@ func (p *peer) describe(op wire.Op, head wire.ReplyHeader, body []byte) string {
 		var m wire.ACLResponse
 		m.Decode(d)
 		out += fmt.Sprintf(" %v %s", m.ACL, p.log.stat(m.Stat))
-	case wire.OpMulti:
+	case wire.OpGetEphemerals:
+		var m wire.ChildrenResponse
+		m.Decode(d)
+		sort.Strings(m.Children)
+		out += fmt.Sprintf(" %q", m.Children)
+	case wire.OpGetChildrenCount, wire.OpAddWatch:
+		var m wire.CountResponse
+		m.Decode(d)
+		out += fmt.Sprintf(" %d", m.Count)
+	case wire.OpSASL:
+		var m wire.Token
+		m.Decode(d)
+		out += fmt.Sprintf(" %q nil %t", m.Token, m.Token == nil)
+	case wire.OpWhoAmI:
+		var m wire.WhoAmIResponse
+		m.Decode(d)
+		sort.Slice(m.Identities, func(i, j int) bool { return fmt.Sprint(m.Identities[i]) < fmt.Sprint(m.Identities[j]) })
+		out += fmt.Sprintf(" %q", m.Identities)
+	case wire.OpMulti, wire.OpMultiRead:
 		var m wire.MultiResponse
 		m.Decode(d)
 		for _, r := range m.Results {
 			out += fmt.Sprintf(" [%v %d %s", r.Op, r.Err, r.Path)
-			if r.Op == wire.OpSetData || r.Op == wire.OpCreate2 || r.Op == wire.OpCreateContainer {
+			switch r.Op {
+			case wire.OpSetData, wire.OpCreate2, wire.OpCreateContainer:
 				out += " " + p.log.stat(r.Stat)
+			case wire.OpGetData:
+				out += fmt.Sprintf(" %q nil %t %s", r.Data, r.Data == nil, p.log.stat(r.Stat))
+			case wire.OpGetChildren:
+				sort.Strings(r.Children)
+				out += fmt.Sprintf(" %q", r.Children)
 			}
 			out += "]"
 		}

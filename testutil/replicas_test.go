@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-var seed = flag.Uint64("seed", 0, "the seed of the random test, 0 for a new one")
+var seed = flag.Uint64("seed", 0, "the seed of the random tests, 0 for a new one")
 
 // A client that sends connect and closeSession in one write and is gone: the server executes both, however long the first takes.
 func TestCloseSessionBehindASlowConnect(t *testing.T) {
@@ -39,12 +39,13 @@ func TestCloseSessionBehindASlowConnect(t *testing.T) {
 
 // Whatever happens to the members, once it is over they agree, nothing that a client was told is lost, and numbers never repeat.
 func TestReplicasAgree(t *testing.T) {
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
 	}
 	for i := range uint64(4) {
-		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { disturb(t, rand.New(rand.NewPCG(*seed+i, 0))) })
+		t.Run(fmt.Sprint(first+i), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { disturb(t, rand.New(rand.NewPCG(first+i, 0))) })
 		})
 	}
 }

@@ -24,9 +24,11 @@ type request struct {
 	attach  bool  // it asks the leader whether an old session may go on
 	action  Action
 	held    bool // its action keeps it from being executed as yet
+
+	malformed bool // the body cannot be read
 }
 
-// decode reads a request. With an error it returns the request as well if there is anything to answer.
+// decode reads a request. One whose body does not fit is a request still: it is answered with an error in its turn.
 func (c *conn) decode(frame []byte) (*request, error) {
 	d := wire.NewDecoder(frame)
 	var head wire.RequestHeader
@@ -41,8 +43,12 @@ func (c *conn) decode(frame []byte) (*request, error) {
 	}
 	r.body.Decode(d)
 	if err := d.Err(); err != nil {
-		r.action = Fail(wire.MarshallingError)
-		return r, fmt.Errorf("%v: %w", head.Op, err)
+		if head.Op == wire.OpAuth || head.Op == wire.OpSASL {
+			return nil, fmt.Errorf("%v: %w", head.Op, err)
+		}
+		c.m.e.cfg.logf("testutil: member %d cannot read a request from %s: %v: %v", c.m.index, c.remote, head.Op, err)
+		r.body, r.malformed = nil, true
+		return r, nil
 	}
 	r.path = pathOf(r.body)
 	return r, nil
@@ -52,22 +58,32 @@ func newBody(op wire.Op) wire.Message {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		return new(wire.CreateRequest)
-	case wire.OpDelete:
+	case wire.OpCreateTTL:
+		return new(wire.CreateTTLRequest)
+	case wire.OpDelete, wire.OpCheck:
 		return new(wire.VersionRequest)
 	case wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
 		return new(wire.WatchRequest)
 	case wire.OpSetData:
 		return new(wire.SetDataRequest)
-	case wire.OpGetACL, wire.OpSync:
+	case wire.OpGetACL, wire.OpSync, wire.OpGetEphemerals, wire.OpGetChildrenCount:
 		return new(wire.PathRequest)
 	case wire.OpSetACL:
 		return new(wire.SetACLRequest)
-	case wire.OpMulti:
+	case wire.OpMulti, wire.OpMultiRead:
 		return new(wire.MultiRequest)
 	case wire.OpAuth:
 		return new(wire.AuthRequest)
+	case wire.OpSASL:
+		return new(wire.Token)
 	case wire.OpSetWatches:
 		return new(wire.SetWatchesRequest)
+	case wire.OpSetWatches2:
+		return new(wire.SetWatches2Request)
+	case wire.OpAddWatch:
+		return new(wire.AddWatchRequest)
+	case wire.OpCheckWatches, wire.OpRemoveWatches:
+		return new(wire.WatchesRequest)
 	}
 	return nil
 }
@@ -75,6 +91,8 @@ func newBody(op wire.Op) wire.Message {
 func pathOf(body wire.Message) string {
 	switch m := body.(type) {
 	case *wire.CreateRequest:
+		return m.Path
+	case *wire.CreateTTLRequest:
 		return m.Path
 	case *wire.VersionRequest:
 		return m.Path
@@ -85,6 +103,10 @@ func pathOf(body wire.Message) string {
 	case *wire.PathRequest:
 		return m.Path
 	case *wire.SetACLRequest:
+		return m.Path
+	case *wire.AddWatchRequest:
+		return m.Path
+	case *wire.WatchesRequest:
 		return m.Path
 	case *wire.MultiRequest:
 		if len(m.Ops) > 0 {
@@ -115,14 +137,17 @@ func (c *conn) executeLocked(r *request) {
 	m := c.m
 	m.e.countLocked(r.op)
 	switch r.op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
-		wire.OpMulti, wire.OpSync, wire.OpCloseSession, wire.OpReconfig: // reconfig is refused, but as a write
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
+		wire.OpMulti, wire.OpCheck, wire.OpSync, wire.OpCloseSession,
+		wire.OpReconfig, wire.OpDeleteContainer: // these two are refused, but as writes
 		c.forwardLocked(r)
 		return
-	case wire.OpAuth:
+	case wire.OpAuth, wire.OpSASL:
 		c.authLocked(r)
 		return
-	case wire.OpPing, wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpSetWatches:
+	case wire.OpPing, wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpMultiRead,
+		wire.OpGetEphemerals, wire.OpGetChildrenCount, wire.OpWhoAmI,
+		wire.OpSetWatches, wire.OpSetWatches2, wire.OpAddWatch, wire.OpCheckWatches, wire.OpRemoveWatches:
 		if m.lead != nil { // a follower does not ask
 			if code := m.lead.checkLocked(r); code != wire.OK {
 				c.replyLocked(r, code, nil)
@@ -137,91 +162,14 @@ func (c *conn) executeLocked(r *request) {
 	c.finishLocked()
 }
 
-// readLocked answers from the member's own state.
-func (c *conn) readLocked(r *request) {
-	m := c.m
-	switch body := r.body.(type) {
-	case nil:
-		c.replyLocked(r, wire.OK, nil)
-	case *wire.SetWatchesRequest:
-		if !c.closed {
-			m.setWatchesLocked(c, body)
-		}
-		c.replyLocked(r, wire.OK, nil)
-	case *wire.WatchRequest:
-		c.readNodeLocked(r, body)
-	case *wire.PathRequest:
-		n := m.tree.get(body.Path)
-		switch {
-		case n == nil:
-			c.replyLocked(r, wire.NoNode, nil)
-		case !permitted(n.acl, wire.PermRead|wire.PermAdmin, r.auth):
-			c.replyLocked(r, wire.NoAuth, nil)
-		default:
-			answer := wire.ACLResponse{ACL: n.acl, Stat: n.clientStat()}
-			if n.acl == nil {
-				answer.ACL = openACL
-			}
-			if !permitted(n.acl, wire.PermAdmin, r.auth) {
-				answer.ACL = maskDigests(answer.ACL)
-			}
-			c.replyLocked(r, wire.OK, &answer)
-		}
-	}
-}
-
-func (c *conn) readNodeLocked(r *request, body *wire.WatchRequest) {
-	m := c.m
-	n := m.tree.get(body.Path)
-	watch := body.Watch && !c.closed
-	if r.op == wire.OpExists {
-		if watch {
-			m.dataWatches.add(body.Path, c)
-		}
-		if n == nil {
-			c.replyLocked(r, wire.NoNode, nil)
-			return
-		}
-		stat := n.clientStat()
-		c.replyLocked(r, wire.OK, &stat)
-		return
-	}
-	if n == nil {
-		c.replyLocked(r, wire.NoNode, nil)
-		return
-	}
-	if !permitted(n.acl, wire.PermRead, r.auth) {
-		c.replyLocked(r, wire.NoAuth, nil)
-		return
-	}
-	if r.op == wire.OpGetData {
-		if watch {
-			m.dataWatches.add(body.Path, c)
-		}
-		c.replyLocked(r, wire.OK, &wire.DataResponse{Data: n.data, Stat: n.clientStat()})
-		return
-	}
-	if watch {
-		m.childWatches.add(body.Path, c)
-	}
-	answer := wire.ChildrenResponse{Children: n.list(), HasStat: r.op == wire.OpGetChildren2}
-	if answer.HasStat {
-		answer.Stat = n.clientStat()
-	}
-	c.replyLocked(r, wire.OK, &answer)
-}
-
 // replyLocked answers with the member's last transaction.
 func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
-	if code != wire.OK {
-		body = nil
-	}
 	if code == wire.SessionMoved { // the client has gone elsewhere: the server tells it nothing
 		c.closeLocked()
 		return
 	}
 	zxid := c.m.tree.zxid
-	if r.op == wire.OpAuth {
+	if r.op == wire.OpAuth || r.op == wire.OpSASL {
 		zxid = 0
 	}
 	c.replied++
@@ -284,10 +232,14 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 		c.replyLocked(r, wire.OK, &wire.MultiResponse{})
 	case r.op == wire.OpCreate:
 		c.replyLocked(r, wire.OK, &wire.PathResponse{Path: results[0].Path})
-	case r.op == wire.OpCreate2, r.op == wire.OpCreateContainer:
+	case r.op == wire.OpCreate2, r.op == wire.OpCreateContainer, r.op == wire.OpCreateTTL:
 		c.replyLocked(r, wire.OK, &wire.CreateResponse{Path: results[0].Path, Stat: results[0].Stat})
 	case r.op == wire.OpSetData, r.op == wire.OpSetACL:
 		c.replyLocked(r, wire.OK, &results[0].Stat)
+	case r.op == wire.OpCheck:
+		// The real server never answers a check that stands alone and holds: its client would learn nothing.
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: a check that holds, outside of a multi", c.m.index, c.session)
+		c.closeLocked()
 	case r.op == wire.OpCloseSession:
 		c.replyLocked(r, wire.OK, nil)
 		c.finishLocked()
@@ -296,8 +248,12 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 }
 
 func (c *conn) authLocked(r *request) {
-	m := r.body.(*wire.AuthRequest)
 	c.m.e.countLocked(r.op)
+	if r.op == wire.OpSASL { // it has no mechanism: the server says yes, with a null token
+		c.replyLocked(r, wire.OK, &wire.Token{})
+		return
+	}
+	m := r.body.(*wire.AuthRequest)
 	id, ok := authenticate(m.Scheme, m.Auth, c.remote)
 	if !ok {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it cannot authenticate by %q",

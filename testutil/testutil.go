@@ -33,10 +33,10 @@
 // testdata/conformance.txt is what the real one said. Some of that surprises: a follower keeps its transaction number when a
 // new epoch begins, until the first write in it, and so refuses a client that has seen the new leader's; the old connection of a
 // session that has moved to another member goes on reading and syncing, and is closed by its first write; a multi that fails
-// has no error in its header; a container shows no owner.
+// has no error in its header; a container shows no owner. Random programs of several clients are compared in the same way.
 //
-// What it does not have: TTL znodes, persistent watches, the removal of watches, quotas, SASL, read-only mode, reconfiguration,
-// observers. An operation that it does not know is answered with the code for that, and the connection is closed.
+// What it does not have: quotas, SASL, read-only mode, reconfiguration, observers. An operation that it does not know is answered
+// with the code for that, and the connection is closed. docs/embedded.md lists every difference that we know of.
 //
 // # Faults
 //

@@ -3,9 +3,11 @@ package testutil
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -27,8 +29,8 @@ type znode struct {
 func (n *znode) clientStat() wire.Stat {
 	s := n.stat
 	s.Cversion = 2*s.Cversion - int32(len(n.children))
-	if s.EphemeralOwner == wire.ContainerOwner {
-		s.EphemeralOwner = 0 // clients are not shown what makes a container
+	if !ofSession(s.EphemeralOwner) {
+		s.EphemeralOwner = 0 // clients are not shown what makes a container, nor a time to live
 	}
 	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
 	return s
@@ -66,8 +68,9 @@ type tree struct {
 	nodes      map[string]*znode
 	ephemerals map[int64]map[string]struct{}
 	containers map[string]struct{}
-	sessions   map[int64]int32 // their time-outs in milliseconds
-	zxid       int64           // of the last transaction applied
+	mortals    map[string]struct{} // have a time to live
+	sessions   map[int64]int32     // their time-outs in milliseconds
+	zxid       int64               // of the last transaction applied
 }
 
 // newTree returns the state of a server that has just been installed.
@@ -76,6 +79,7 @@ func newTree(config string) *tree {
 		nodes:      map[string]*znode{},
 		ephemerals: map[int64]map[string]struct{}{},
 		containers: map[string]struct{}{},
+		mortals:    map[string]struct{}{},
 		sessions:   map[int64]int32{},
 	}
 	root := &znode{data: []byte{}}
@@ -86,6 +90,9 @@ func newTree(config string) *tree {
 	root.children = []string{"zookeeper"}
 	system.children = []string{"quota", "config"}
 	settings.at, settings.stat.Aversion = 1, -1
+	if config != "" {
+		settings.stat.Version = -1
+	}
 	return t
 }
 
@@ -94,7 +101,8 @@ func (t *tree) clone() *tree {
 	c := &tree{
 		nodes:      make(map[string]*znode, len(t.nodes)),
 		ephemerals: make(map[int64]map[string]struct{}, len(t.ephemerals)),
-		containers: make(map[string]struct{}, len(t.containers)),
+		containers: maps.Clone(t.containers),
+		mortals:    maps.Clone(t.mortals),
 		sessions:   make(map[int64]int32, len(t.sessions)),
 		zxid:       t.zxid,
 	}
@@ -108,9 +116,6 @@ func (t *tree) clone() *tree {
 		for path := range paths {
 			c.ephemerals[id][path] = struct{}{}
 		}
-	}
-	for path := range t.containers {
-		c.containers[path] = struct{}{}
 	}
 	for id, timeout := range t.sessions {
 		c.sessions[id] = timeout
@@ -144,17 +149,8 @@ func (t *tree) create(op *txnOp, zxid, now int64) *znode {
 	parent.children = append(parent.children, name)
 	parent.stat.Cversion, parent.stat.Pzxid = op.version, zxid
 	t.nodes[op.path] = n
-	switch op.owner {
-	case 0:
-	case wire.ContainerOwner:
-		t.containers[op.path] = struct{}{}
-	default:
-		owned := t.ephemerals[op.owner]
-		if owned == nil {
-			owned = map[string]struct{}{}
-			t.ephemerals[op.owner] = owned
-		}
-		owned[op.path] = struct{}{}
+	if set := t.kept(op.owner, true); set != nil {
+		set[op.path] = struct{}{}
 	}
 	return n
 }
@@ -172,16 +168,28 @@ func (t *tree) remove(path string, zxid int64) {
 	parent.children[last] = ""
 	parent.children = parent.children[:last]
 	parent.stat.Pzxid = zxid
-	switch owner := n.stat.EphemeralOwner; owner {
-	case 0:
-	case wire.ContainerOwner:
-		delete(t.containers, path)
-	default:
-		delete(t.ephemerals[owner], path)
-		if len(t.ephemerals[owner]) == 0 {
-			delete(t.ephemerals, owner)
-		}
+	owner := n.stat.EphemeralOwner
+	set := t.kept(owner, false)
+	delete(set, path)
+	if len(set) == 0 {
+		delete(t.ephemerals, owner)
 	}
+}
+
+// kept is the set in which the paths of znodes with this owner are kept, nil for none.
+func (t *tree) kept(owner int64, make bool) map[string]struct{} {
+	switch {
+	case owner == 0:
+		return nil
+	case owner == wire.ContainerOwner:
+		return t.containers
+	case !ofSession(owner):
+		return t.mortals
+	}
+	if t.ephemerals[owner] == nil && make {
+		t.ephemerals[owner] = map[string]struct{}{}
+	}
+	return t.ephemerals[owner]
 }
 
 func joinPath(parent, name string) string {
@@ -214,10 +222,14 @@ func (t *tree) dump() string {
 	for _, path := range paths {
 		n := t.nodes[path]
 		b.WriteString(path)
-		switch owner := n.stat.EphemeralOwner; owner {
-		case 0:
-		case wire.ContainerOwner:
+		owner := n.stat.EphemeralOwner
+		ttl, mortal := wire.TTLOf(owner)
+		switch {
+		case owner == 0:
+		case owner == wire.ContainerOwner:
 			b.WriteString(" container")
+		case mortal:
+			fmt.Fprintf(&b, " for %v", time.Duration(ttl)*time.Millisecond)
 		default:
 			fmt.Fprintf(&b, " ephemeral of %#x", owner)
 		}

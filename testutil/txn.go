@@ -1,7 +1,7 @@
 package testutil
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -36,11 +36,12 @@ const epochEntry wire.Op = -100
 // prep turns requests into transactions against the leader's tree, as the server's first processor does. Within a multi, later
 // operations must see the earlier ones: records holds what they have changed.
 type prep struct {
-	tree    *tree
-	zxid    int64
-	session int64
-	auth    []wire.ID
-	records map[string]*record
+	tree     *tree
+	zxid     int64
+	session  int64
+	auth     []wire.ID
+	extended bool // znodes may have a time to live
+	records  map[string]*record
 }
 
 // record is what validation needs to know of a znode.
@@ -86,7 +87,10 @@ func (p *prep) keep(path string, r *record) {
 func (p *prep) op(kind wire.Op, body wire.Message) (txnOp, wire.Code) {
 	switch kind {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-		return p.create(kind, body.(*wire.CreateRequest))
+		return p.create(kind, body.(*wire.CreateRequest), noTTL)
+	case wire.OpCreateTTL:
+		m := body.(*wire.CreateTTLRequest)
+		return p.create(kind, &m.CreateRequest, m.TTL)
 	case wire.OpDelete:
 		return p.delete(body.(*wire.VersionRequest))
 	case wire.OpDeleteContainer:
@@ -101,56 +105,6 @@ func (p *prep) op(kind wire.Op, body wire.Message) (txnOp, wire.Code) {
 		return txnOp{}, wire.ReconfigDisabled
 	}
 	return txnOp{}, wire.Unimplemented
-}
-
-func (p *prep) create(kind wire.Op, m *wire.CreateRequest) (txnOp, wire.Code) {
-	op := txnOp{kind: kind, path: m.Path, data: m.Data}
-	if m.Mode < wire.ModePersistent || m.Mode > wire.ModePersistentSequentialTTL {
-		return op, wire.BadArguments
-	}
-	if m.Mode >= wire.ModePersistentTTL {
-		return op, wire.Unimplemented
-	}
-	if !strings.Contains(m.Path, "/") || strings.Contains(m.Path, "\x00") {
-		return op, wire.BadArguments
-	}
-	acl, code := fixACL(m.ACL, p.auth)
-	if code != wire.OK {
-		return op, code
-	}
-	op.acl = acl
-	parentPath, _ := parentOf(m.Path)
-	parent, code := p.find(parentPath)
-	if code != wire.OK {
-		return op, code
-	}
-	if !permitted(parent.acl, wire.PermCreate, p.auth) {
-		return op, wire.NoAuth
-	}
-	if m.Mode == wire.ModeSequential || m.Mode == wire.ModeEphemeralSequential {
-		op.path += fmt.Sprintf("%010d", parent.creates)
-	}
-	if !validPath(op.path) {
-		return op, wire.BadArguments
-	}
-	if _, code := p.find(op.path); code == wire.OK {
-		return op, wire.NodeExists
-	}
-	if parent.owner != 0 && parent.owner != wire.ContainerOwner {
-		return op, wire.NoChildrenOfEphemeral
-	}
-	switch m.Mode {
-	case wire.ModeEphemeral, wire.ModeEphemeralSequential:
-		op.owner = p.session
-	case wire.ModeContainer:
-		op.owner = wire.ContainerOwner
-	}
-	parent.creates++
-	parent.children++
-	op.version = parent.creates
-	p.keep(parentPath, parent)
-	p.keep(op.path, &record{acl: acl, owner: op.owner})
-	return op, wire.OK
 }
 
 func (p *prep) delete(m *wire.VersionRequest) (txnOp, wire.Code) {
@@ -182,7 +136,8 @@ func (p *prep) delete(m *wire.VersionRequest) (txnOp, wire.Code) {
 	return op, wire.OK
 }
 
-// deleteContainer is the server's own request: it fails quietly when the container has come to be used again.
+// deleteContainer is the server's own request: it fails quietly when the container, or the znode whose time is over, has come to
+// be used again.
 func (p *prep) deleteContainer(m *wire.PathRequest) (txnOp, wire.Code) {
 	op := txnOp{kind: wire.OpDelete, path: m.Path}
 	n, code := p.find(m.Path)
@@ -192,7 +147,7 @@ func (p *prep) deleteContainer(m *wire.PathRequest) (txnOp, wire.Code) {
 	if n.children > 0 {
 		return op, wire.NotEmpty
 	}
-	if n.owner != wire.ContainerOwner {
+	if ofSession(n.owner) {
 		return op, wire.BadVersion
 	}
 	return op, wire.OK
@@ -254,8 +209,12 @@ func (p *prep) existing(path string, perm int32) (*record, wire.Code) {
 	return n, code
 }
 
-// multi validates the operations in order. If one fails none of them happens, and every one gets a code.
+// multi validates the operations in order. If one fails none of them happens, and every one gets a code. What the server cannot
+// make sense of, reads and a time to live that is not given, fails as a whole, without codes.
 func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
+	if slices.ContainsFunc(m.Ops, isRead) {
+		return nil, wire.MarshallingError
+	}
 	p.records = map[string]*record{}
 	ops := make([]txnOp, 0, len(m.Ops))
 	failed := wire.OK
@@ -264,15 +223,11 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 			ops = append(ops, txnOp{kind: wire.OpError, code: wire.RuntimeInconsistency})
 			continue
 		}
-		kind := sub.Op
-		if create, ok := sub.Request.(*wire.CreateRequest); ok {
-			// Inside a multi the mode decides what kind of create it is, and what its result looks like.
-			kind = wire.OpCreate
-			if create.Mode == wire.ModeContainer {
-				kind = wire.OpCreate2
-			}
+		kind, request := createKind(sub)
+		if kind == wire.OpError {
+			return nil, wire.MarshallingError
 		}
-		op, code := p.op(kind, sub.Request)
+		op, code := p.op(kind, request)
 		if code != wire.OK {
 			failed = code
 			for i := range ops {
@@ -284,6 +239,8 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 	}
 	return ops, failed
 }
+
+func isRead(o wire.MultiOp) bool { return o.Op == wire.OpGetData || o.Op == wire.OpGetChildren }
 
 func systemPath(path string) bool {
 	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"

@@ -6,27 +6,83 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// watchTable is one of a member's two tables of one-shot watches. Connections stand in the order in which they came.
+// watchKind is how long a watch lasts and what it covers.
+type watchKind int
+
+const (
+	oneShot    watchKind = iota // gone with the first event
+	persistent                  // stays
+	recursive                   // stays, and covers all that is below, except for lists of children
+)
+
+// watchTable is one of a member's two tables of watches. A connection has one watch on a path in it, of the kind that it asked
+// for last: so a one-shot watch takes the place of one that would have stayed, as on the real server (ZOOKEEPER-4466).
+// Connections stand in the order in which they came.
 type watchTable struct {
-	byPath map[string][]*conn
-	byConn map[*conn]map[string]struct{}
+	byPath    map[string][]*conn
+	byConn    map[*conn]map[string]watchKind
+	lasting   int // watches that are not one-shot
+	recursive int
 }
 
 func newWatchTable() *watchTable {
-	return &watchTable{byPath: map[string][]*conn{}, byConn: map[*conn]map[string]struct{}{}}
+	return &watchTable{byPath: map[string][]*conn{}, byConn: map[*conn]map[string]watchKind{}}
 }
 
-func (w *watchTable) add(path string, c *conn) {
+func (w *watchTable) add(path string, c *conn, kind watchKind) {
 	paths := w.byConn[c]
 	if paths == nil {
-		paths = map[string]struct{}{}
+		paths = map[string]watchKind{}
 		w.byConn[c] = paths
 	}
-	if _, ok := paths[path]; ok {
-		return
+	if was, ok := paths[path]; ok {
+		w.count(was, -1)
+	} else {
+		w.byPath[path] = append(w.byPath[path], c)
 	}
-	paths[path] = struct{}{}
-	w.byPath[path] = append(w.byPath[path], c)
+	paths[path] = kind
+	w.count(kind, 1)
+}
+
+func (w *watchTable) count(kind watchKind, n int) {
+	if kind != oneShot {
+		w.lasting += n
+	}
+	if kind == recursive {
+		w.recursive += n
+	}
+}
+
+// trigger returns those who are to hear of an event, and ends their one-shot watches.
+func (w *watchTable) trigger(event wire.EventType, path string) []*conn {
+	if w.lasting == 0 {
+		return w.take(path)
+	}
+	var told, left []*conn
+	for _, c := range w.byPath[path] {
+		kind := w.byConn[c][path]
+		if kind != recursive || event != wire.EventChildrenChanged {
+			told = append(told, c)
+		}
+		if kind == oneShot {
+			w.forget(path, c)
+		} else {
+			left = append(left, c)
+		}
+	}
+	w.leave(path, left)
+	if w.recursive == 0 || event == wire.EventChildrenChanged {
+		return told
+	}
+	for path != "/" {
+		path, _ = parentOf(path)
+		for _, c := range w.byPath[path] {
+			if w.byConn[c][path] == recursive && !slices.Contains(told, c) {
+				told = append(told, c)
+			}
+		}
+	}
+	return told
 }
 
 // take removes and returns those who watch the path.
@@ -34,49 +90,74 @@ func (w *watchTable) take(path string) []*conn {
 	conns := w.byPath[path]
 	delete(w.byPath, path)
 	for _, c := range conns {
-		delete(w.byConn[c], path)
-		if len(w.byConn[c]) == 0 {
-			delete(w.byConn, c)
-		}
+		w.forget(path, c)
 	}
 	return conns
 }
 
+// remove ends the watch of one connection on a path, and reports whether there was one.
+func (w *watchTable) remove(path string, c *conn) bool {
+	kind, ok := w.byConn[c][path]
+	if !ok {
+		return false
+	}
+	w.count(kind, -1)
+	w.forget(path, c)
+	w.leave(path, slices.DeleteFunc(w.byPath[path], func(o *conn) bool { return o == c }))
+	return true
+}
+
+// drop ends all watches of a connection.
 func (w *watchTable) drop(c *conn) {
 	for path := range w.byConn[c] {
-		left := slices.DeleteFunc(w.byPath[path], func(o *conn) bool { return o == c })
-		if len(left) == 0 {
-			delete(w.byPath, path)
-		} else {
-			w.byPath[path] = left
-		}
+		w.remove(path, c)
 	}
-	delete(w.byConn, c)
 }
 
-// fireLocked sends the events of one change to those who watch. A connection that watches both the data and the children of a
-// deleted znode hears of it once.
-func (m *member) fireLocked(op *txnOp) {
+func (w *watchTable) forget(path string, c *conn) {
+	delete(w.byConn[c], path)
+	if len(w.byConn[c]) == 0 {
+		delete(w.byConn, c)
+	}
+}
+
+func (w *watchTable) leave(path string, conns []*conn) {
+	if len(conns) == 0 {
+		delete(w.byPath, path)
+	} else {
+		w.byPath[path] = conns
+	}
+}
+
+// fireLocked sends the events of one change to those who watch and may read the znode: acl is its list, above that of its
+// parent. A connection that watches both the data and the children of a deleted znode hears of it once.
+func (m *member) fireLocked(op *txnOp, acl []wire.ACL) {
 	parent, _ := parentOf(op.path)
 	switch op.kind {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-		notify(m.dataWatches.take(op.path), wire.EventCreated, op.path)
-		notify(m.childWatches.take(parent), wire.EventChildrenChanged, parent)
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		notify(m.dataWatches.trigger(wire.EventCreated, op.path), wire.EventCreated, op.path, acl)
 	case wire.OpDelete:
-		told := m.dataWatches.take(op.path)
-		notify(told, wire.EventDeleted, op.path)
-		more := m.childWatches.take(op.path)
+		told := m.dataWatches.trigger(wire.EventDeleted, op.path)
+		notify(told, wire.EventDeleted, op.path, acl)
+		more := m.childWatches.trigger(wire.EventDeleted, op.path)
 		more = slices.DeleteFunc(more, func(c *conn) bool { return slices.Contains(told, c) })
-		notify(more, wire.EventDeleted, op.path)
-		notify(m.childWatches.take(parent), wire.EventChildrenChanged, parent)
+		notify(more, wire.EventDeleted, op.path, acl)
 	case wire.OpSetData:
-		notify(m.dataWatches.take(op.path), wire.EventDataChanged, op.path)
+		notify(m.dataWatches.trigger(wire.EventDataChanged, op.path), wire.EventDataChanged, op.path, acl)
+		return
+	default:
+		return
 	}
+	above := m.tree.nodes[parent].acl
+	notify(m.childWatches.trigger(wire.EventChildrenChanged, parent), wire.EventChildrenChanged, parent, above)
 }
 
-func notify(conns []*conn, event wire.EventType, path string) {
+// notify tells of an event those who may read the znode. The watch of one who may not is spent all the same.
+func notify(conns []*conn, event wire.EventType, path string, acl []wire.ACL) {
 	for _, c := range conns {
-		c.notify(event, path)
+		if permitted(acl, wire.PermRead, c.auth) {
+			c.notify(event, path)
+		}
 	}
 }
 
@@ -84,35 +165,4 @@ func (c *conn) notify(event wire.EventType, path string) {
 	c.send(wire.AppendFrame(nil,
 		&wire.ReplyHeader{Xid: wire.XidNotification, Zxid: -1},
 		&wire.WatcherEvent{Type: event, State: wire.StateConnected, Path: path}))
-}
-
-// setWatchesLocked sets the watches of a client that has come back; what it missed fires now, ahead of the reply.
-func (m *member) setWatchesLocked(c *conn, r *wire.SetWatchesRequest) {
-	for _, path := range r.Data {
-		switch n := m.tree.get(path); {
-		case n == nil:
-			c.notify(wire.EventDeleted, path)
-		case n.stat.Mzxid > r.RelativeZxid:
-			c.notify(wire.EventDataChanged, path)
-		default:
-			m.dataWatches.add(path, c)
-		}
-	}
-	for _, path := range r.Exist {
-		if m.tree.get(path) != nil {
-			c.notify(wire.EventCreated, path)
-		} else {
-			m.dataWatches.add(path, c)
-		}
-	}
-	for _, path := range r.Child {
-		switch n := m.tree.get(path); {
-		case n == nil:
-			c.notify(wire.EventDeleted, path)
-		case n.stat.Pzxid > r.RelativeZxid:
-			c.notify(wire.EventChildrenChanged, path)
-		default:
-			m.childWatches.add(path, c)
-		}
-	}
 }

@@ -22,7 +22,8 @@ func TestOneLeaderAtATime(t *testing.T) {
 		for _, layout := range []string{"latch", "selector"} {
 			path := "/elected/" + layout
 			log := filepath.Join(t.TempDir(), "log")
-			script := `echo "in $1 $ZKR_TOKEN $ZKR_PATH" >> "$2"; trap 'echo "out $1" >> "$2"; exit 5' TERM; while :; do sleep 0.02; done`
+			// It traps first: whoever reads that it is in may end it at once.
+			script := `trap 'echo "out $1" >> "$2"; exit 5' TERM; echo "in $1 $ZKR_TOKEN $ZKR_PATH" >> "$2"; while :; do sleep 0.02; done`
 			client := e.client(t)
 			var all []*process
 			for i := range 4 {
@@ -133,7 +134,7 @@ func TestMaxTerm(t *testing.T) {
 	e := startServer(t)
 	client := e.client(t)
 	log := filepath.Join(t.TempDir(), "log")
-	script := `echo "$1" >> "$2"; trap 'exit 0' TERM; while :; do sleep 0.02; done`
+	script := `trap 'exit 0' TERM; echo "$1" >> "$2"; while :; do sleep 0.02; done`
 	candidate := func(name string) *process {
 		return start(t, e.args("elect", "--max-term", "200ms", "/round", "--", "sh", "-c", script, "sh", name, log)...)
 	}

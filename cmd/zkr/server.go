@@ -33,8 +33,8 @@ keeps everything in memory: it is for development and tests, and nothing survive
 
 Several members listen on one address each: on the given ones, or on the ports that follow a single one.
 --config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime, minSessionTimeout,
-maxSessionTimeout and syncLimit. What has no meaning here (dataDir, autopurge, ...) is skipped with a note; what would
-change how clients connect (TLS, authentication, several servers) is refused.`,
+maxSessionTimeout, syncLimit and extendedTypesEnabled. What has no meaning here (dataDir, autopurge, ...) is
+skipped with a note; what would change how clients connect (TLS, authentication, several servers) is refused.`,
 		Example: `  zkr server
   zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
   zkr server --config /etc/zookeeper/conf/zoo.cfg`,
@@ -76,6 +76,7 @@ type serverSettings struct {
 	tick                   time.Duration
 	minSession, maxSession time.Duration
 	syncLimit              int
+	extended               bool // znodes may have a time to live
 }
 
 func (s serverSettings) options() []testutil.Option {
@@ -89,6 +90,9 @@ func (s serverSettings) options() []testutil.Option {
 			most = 20 * s.tick
 		}
 		opts = append(opts, testutil.WithSessionTimeouts(least, most))
+	}
+	if s.extended {
+		opts = append(opts, testutil.WithExtendedTypes())
 	}
 	if s.syncLimit != 0 {
 		opts = append(opts, testutil.WithSyncLimit(s.syncLimit))

@@ -99,6 +99,8 @@ func (c *zooCfg) set(key, value string) (note string, err error) {
 		if s.syncLimit, err = strconv.Atoi(value); err == nil && s.syncLimit < 1 {
 			err = fmt.Errorf("%q: must be at least 1", value)
 		}
+	case key == "extendedTypesEnabled":
+		s.extended = strings.EqualFold(value, "true") // as Java's Boolean reads it
 	case strings.HasPrefix(key, "server."):
 		if c.servers++; c.servers > 1 {
 			return "", errors.New("several servers: the embedded ensemble has all of its members in one process; use --members")

@@ -26,8 +26,11 @@ func TestParseZooCfg(t *testing.T) {
 		},
 		{
 			"all that is read",
-			"clientPort=2182\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=100\nmaxSessionTimeout=60000\n",
-			serverSettings{members: 1, listen: []string{"127.0.0.1:2182"}, tick: s / 2, minSession: s / 10, maxSession: 60 * s},
+			"clientPort=2182\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=100\nmaxSessionTimeout=60000\n" +
+				"syncLimit=7\nextendedTypesEnabled=true\n",
+			serverSettings{
+				members: 1, listen: []string{"127.0.0.1:2182"}, tick: s / 2, minSession: s / 10, maxSession: 60 * s, syncLimit: 7, extended: true,
+			},
 			0,
 		},
 		{

@@ -148,7 +148,7 @@ func (m *ReplyHeader) Decode(d *Decoder) {
 	m.Xid, m.Zxid, m.Err = d.Int32(), d.Int64(), Code(d.Int32())
 }
 
-// PathRequest is the body of sync and getACL.
+// PathRequest is the body of sync, getACL, getEphemerals and getAllChildrenNumber.
 type PathRequest struct{ Path string }
 
 // Append implements Appender.
@@ -201,6 +201,23 @@ func (m *CreateRequest) Decode(d *Decoder) {
 	m.Path, m.Data, m.ACL, m.Mode = d.String(), d.Buffer(), decodeACLs(d), d.Int32()
 }
 
+// CreateTTLRequest is the body of createTTL.
+type CreateTTLRequest struct {
+	CreateRequest
+	TTL int64 // milliseconds
+}
+
+// Append implements Appender.
+func (m *CreateTTLRequest) Append(b []byte) []byte {
+	return AppendInt64(m.CreateRequest.Append(b), m.TTL)
+}
+
+// Decode implements Message.
+func (m *CreateTTLRequest) Decode(d *Decoder) {
+	m.CreateRequest.Decode(d)
+	m.TTL = d.Int64()
+}
+
 // SetDataRequest is the body of setData.
 type SetDataRequest struct {
 	Path    string
@@ -250,22 +267,4 @@ func (m *AuthRequest) Append(b []byte) []byte {
 // Decode implements Message.
 func (m *AuthRequest) Decode(d *Decoder) {
 	m.Type, m.Scheme, m.Auth = d.Int32(), d.String(), d.Buffer()
-}
-
-// SetWatchesRequest sets watches again after a reconnect; what happened since RelativeZxid fires at once.
-type SetWatchesRequest struct {
-	RelativeZxid       int64
-	Data, Exist, Child []string
-}
-
-// Append implements Appender.
-func (m *SetWatchesRequest) Append(b []byte) []byte {
-	b = AppendStrings(AppendInt64(b, m.RelativeZxid), m.Data)
-	return AppendStrings(AppendStrings(b, m.Exist), m.Child)
-}
-
-// Decode implements Message.
-func (m *SetWatchesRequest) Decode(d *Decoder) {
-	m.RelativeZxid = d.Int64()
-	m.Data, m.Exist, m.Child = d.Strings(), d.Strings(), d.Strings()
 }

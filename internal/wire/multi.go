@@ -1,13 +1,14 @@
 package wire
 
-// MultiOp is one operation of a multi: its code and the request that this code has when it stands alone. Check, create, create2,
-// createContainer, delete and setData may stand in one.
+// MultiOp is one operation of a multi: its code and the request that this code has when it stands alone. Check, create and its
+// kin, delete and setData may stand in a multi, getData and getChildren in a multiRead.
 type MultiOp struct {
 	Op      Op
 	Request Message
 }
 
-// MultiRequest is the body of multi: operations that happen together or not at all.
+// MultiRequest is the body of multi: operations that happen together or not at all; and of multiRead, where each is answered
+// for itself.
 type MultiRequest struct{ Ops []MultiOp }
 
 func appendMultiHeader(b []byte, op Op, done bool, code Code) []byte {
@@ -44,6 +45,10 @@ func newMultiRequest(op Op) Message {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer:
 		return new(CreateRequest)
+	case OpCreateTTL:
+		return new(CreateTTLRequest)
+	case OpGetData, OpGetChildren:
+		return new(WatchRequest)
 	case OpDelete, OpCheck:
 		return new(VersionRequest)
 	case OpSetData:
@@ -53,12 +58,14 @@ func newMultiRequest(op Op) Message {
 }
 
 // MultiResult is the outcome of one operation of a multi. Op is OpError if the multi failed; then Err is this operation's own
-// code, OK for those before the one that failed and RuntimeInconsistency for those behind it.
+// code, OK for those before the one that failed and RuntimeInconsistency for those behind it. In a multiRead each fails alone.
 type MultiResult struct {
-	Op   Op
-	Err  Code
-	Path string // of create and its kin
-	Stat Stat   // of create2, createContainer and setData
+	Op       Op
+	Err      Code
+	Path     string   // of create and its kin
+	Stat     Stat     // of create2, createContainer, setData and getData
+	Data     []byte   // of getData
+	Children []string // of getChildren
 }
 
 // MultiResponse is the body of the answer to a multi, a failed one too.
@@ -76,6 +83,10 @@ func (m *MultiResponse) Append(b []byte) []byte {
 			b = r.Stat.Append(AppendString(b, r.Path))
 		case OpSetData:
 			b = r.Stat.Append(b)
+		case OpGetData:
+			b = r.Stat.Append(AppendBuffer(b, r.Data))
+		case OpGetChildren:
+			b = AppendStrings(b, r.Children)
 		case OpError:
 			b = AppendInt32(b, int32(r.Err))
 		}
@@ -100,6 +111,11 @@ func (m *MultiResponse) Decode(d *Decoder) {
 			r.Stat.Decode(d)
 		case OpSetData:
 			r.Stat.Decode(d)
+		case OpGetData:
+			r.Data = d.Buffer()
+			r.Stat.Decode(d)
+		case OpGetChildren:
+			r.Children = d.Strings()
 		case OpError:
 			r.Err = Code(d.Int32())
 		case OpDelete, OpCheck:

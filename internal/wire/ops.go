@@ -143,6 +143,25 @@ const (
 	EventChildrenChanged EventType = 4
 )
 
+// WatcherType says to checkWatches and removeWatches which watches of a path are meant.
+type WatcherType int32
+
+// The watcher types.
+const (
+	WatcherChildren WatcherType = 1
+	WatcherData     WatcherType = 2
+	WatcherAny      WatcherType = 3
+)
+
+// WatchMode is how long a watch of addWatch lasts and what it covers: until it is removed either way.
+type WatchMode int32
+
+// The watch modes: of one znode and its list of children, or of a znode and all that are below it.
+const (
+	WatchPersistent          WatchMode = 0
+	WatchPersistentRecursive WatchMode = 1
+)
+
 // StateConnected is the connection state that every notification about a znode carries.
 const StateConnected int32 = 3
 
@@ -169,3 +188,15 @@ const (
 
 // ContainerOwner is the ephemeral owner by which a container znode is recognised.
 const ContainerOwner int64 = -1 << 63
+
+// MaxTTL is the longest time to live of a znode, in milliseconds.
+const MaxTTL int64 = 1<<40 - 1
+
+// ttlOwner is set in the ephemeral owner of a znode that has a time to live; the rest is that time.
+const ttlOwner = -1 << 56
+
+// TTLOwner is the ephemeral owner of a znode with this time to live in milliseconds, from 1 to MaxTTL.
+func TTLOwner(ttl int64) int64 { return ttlOwner | ttl }
+
+// TTLOf returns the time to live that an ephemeral owner stands for, in milliseconds, and false if it stands for none.
+func TTLOf(owner int64) (int64, bool) { return owner & MaxTTL, owner&ttlOwner == ttlOwner }

@@ -41,7 +41,7 @@ func (m *DataResponse) Decode(d *Decoder) {
 	m.Stat.Decode(d)
 }
 
-// ChildrenResponse is the body of the answer to getChildren, and with HasStat to getChildren2.
+// ChildrenResponse is the body of the answers to getChildren and getEphemerals (whole paths), and with HasStat to getChildren2.
 type ChildrenResponse struct {
 	Children []string
 	Stat     Stat
@@ -78,6 +78,44 @@ func (m *ACLResponse) Append(b []byte) []byte { return m.Stat.Append(appendACLs(
 func (m *ACLResponse) Decode(d *Decoder) {
 	m.ACL = decodeACLs(d)
 	m.Stat.Decode(d)
+}
+
+// CountResponse is the body of the answer to getAllChildrenNumber; and to addWatch, where it is a code that says ok once more.
+type CountResponse struct{ Count int32 }
+
+// Append implements Appender.
+func (m *CountResponse) Append(b []byte) []byte { return AppendInt32(b, m.Count) }
+
+// Decode implements Message.
+func (m *CountResponse) Decode(d *Decoder) { m.Count = d.Int32() }
+
+// Token is the body of sasl, and of the answer to it.
+type Token struct{ Token []byte }
+
+// Append implements Appender.
+func (m *Token) Append(b []byte) []byte { return AppendBuffer(b, m.Token) }
+
+// Decode implements Message.
+func (m *Token) Decode(d *Decoder) { m.Token = d.Buffer() }
+
+// WhoAmIResponse is the body of the answer to whoAmI: schemes, and who one is there, without proofs.
+type WhoAmIResponse struct{ Identities []ID }
+
+// Append implements Appender.
+func (m *WhoAmIResponse) Append(b []byte) []byte {
+	b = AppendInt32(b, int32(len(m.Identities)))
+	for _, id := range m.Identities {
+		b = AppendString(AppendString(b, id.Scheme), id.ID)
+	}
+	return b
+}
+
+// Decode implements Message.
+func (m *WhoAmIResponse) Decode(d *Decoder) {
+	m.Identities = nil
+	for range d.Count(8) {
+		m.Identities = append(m.Identities, ID{d.String(), d.String()})
+	}
 }
 
 // WatcherEvent is the body of a notification.

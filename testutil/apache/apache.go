@@ -36,6 +36,7 @@ type config struct {
 	tick       time.Duration
 	minSession time.Duration
 	maxSession time.Duration
+	properties []string // as the JVM takes them
 	java       string
 	classPath  string
 }
@@ -49,6 +50,12 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 // WithSessionTimeouts sets the bounds of the session time-outs that clients get, 400ms and one minute by default.
 func WithSessionTimeouts(min, max time.Duration) Option {
 	return func(c *config) { c.minSession, c.maxSession = min, max }
+}
+
+// WithProperty sets a system property of the members' JVMs, such as zookeeper.extendedTypesEnabled, which is "true" by default
+// here, other than on a plain server.
+func WithProperty(name, value string) Option {
+	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
 
 // attempts is how often Start tries anew, with other ports, when a member dies before it serves: between our choice of a port

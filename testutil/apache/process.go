@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,13 +72,14 @@ admin.enableServer=false
 		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(clientPort)),
 		dir:     dir,
 		java:    cfg.java,
-		args: []string{
+		args: slices.Concat([]string{
 			"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // small, and quick to start
 			"-Dzookeeper.forceSync=no", // a test's data need not survive a power cut
 			"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		}, cfg.properties, []string{
 			"-cp", cfg.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file,
-		},
+		}),
 	}, nil
 }
 

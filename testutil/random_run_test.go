@@ -1,0 +1,241 @@
+package testutil_test
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// runner runs a program on one ensemble: by clients of its first member or, spread, by clients of different members, which sync
+// before they do anything, and come back to another member than before. What is seen is the same.
+type runner struct {
+	t      *testing.T
+	ens    testutil.Ensemble
+	spread bool
+	log    *transcript
+	others []*peer // one at each of several members; they do nothing but look
+	leader int     // the member that led at the beginning
+
+	peers [peers]*peer
+	seen  [peers]int64 // the last transaction that each has heard of
+	at    [peers]int   // the member that each was connected to last
+	here  [peers]bool  // connected
+	lives [peers]bool  // has a session
+	count int
+}
+
+// run runs a program and returns what the clients have seen, one line each, in an order that is the same for every ensemble that
+// does the same.
+func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string {
+	t.Helper()
+	r := &runner{t: t, ens: ens, spread: spread, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
+	for i := range peers {
+		r.enter(i)
+	}
+	if ens.Members() > 1 {
+		r.leader = ens.Leader()
+		for i := range ens.Members() {
+			r.others = append(r.others, newPeer(t, "L", r.dial(i), 40*time.Second, r.log))
+		}
+	}
+	r.peers[0].send(wire.OpCreate, create(p.root, "", 0))
+	head, _, err := r.peers[0].next()
+	if err != nil || head.Err != wire.OK {
+		t.Fatalf("create %s: %v, %v", p.root, err, head.Err)
+	}
+	r.log.base = head.Zxid
+	for i := range peers {
+		r.seen[i] = head.Zxid
+	}
+	for _, s := range p.steps {
+		r.step(s)
+	}
+	for i, lives := range r.lives {
+		if lives && !r.here[i] {
+			r.back(i)
+		}
+		if lives {
+			r.leave(i)
+		}
+	}
+	seen := r.log.lines
+	for _, p := range r.others {
+		p.do(wire.OpCloseSession, nil)
+		p.nc.Close()
+	}
+	return seen
+}
+
+func (r *runner) step(s step) {
+	switch s.kind {
+	case ask:
+		r.ask(s.peer, s.batch)
+	case drop:
+		r.flush()
+		r.close(s.peer)
+	case back:
+		r.back(s.peer)
+	case leave:
+		r.leave(s.peer)
+	case expire:
+		r.flush()
+		r.close(s.peer)
+		r.lives[s.peer] = false
+		if err := r.ens.ExpireSession(r.peers[s.peer].session); err != nil {
+			r.t.Fatal(err)
+		}
+		r.endings(len(r.log.lines))
+	case enter:
+		r.enter(s.peer)
+	}
+}
+
+func (r *runner) dial(member int) netConn {
+	servers := strings.Split(r.ens.Servers(), ",")
+	nc, err := r.ens.Dial("tcp", servers[member%len(servers)], 5*time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return nc
+}
+
+func (r *runner) enter(i int) {
+	r.count++
+	if r.spread {
+		r.at[i] = i
+	}
+	p := newPeer(r.t, fmt.Sprintf("%c%d", 'A'+i, r.count), r.dial(r.at[i]), 40*time.Second, r.log)
+	if r.ens.Members() > 1 {
+		p.stalled = r.nudge
+	}
+	r.peers[i], r.here[i], r.lives[i] = p, true, true
+}
+
+func (r *runner) back(i int) {
+	p := r.peers[i]
+	if r.spread {
+		r.at[i]++
+	}
+	var nc netConn
+	var answer *wire.ConnectResponse
+	for began := time.Now(); answer == nil; { // a member that is behind turns away who has seen more
+		nc = r.dial(r.at[i])
+		answer = attach(r.t, nc, &wire.ConnectRequest{
+			Timeout: p.timeout, SessionID: p.session, Password: p.pass, LastZxidSeen: r.seen[i],
+		})
+		if answer == nil && (!r.spread || time.Since(began) > 10*time.Second) {
+			r.t.Fatalf("%s comes back and is turned away", p.name)
+		}
+	}
+	r.log.add("%s is back: same session %t, time-out %d", p.name, answer.SessionID == p.session, answer.Timeout)
+	p.nc = nc
+	r.here[i] = true
+}
+
+func (r *runner) close(i int) {
+	r.peers[i].nc.Close()
+	r.here[i] = false
+}
+
+func (r *runner) ask(i int, batch []request) {
+	p := r.peers[i]
+	r.catchUp(i)
+	xids, words := make([]int32, len(batch)), make([]string, len(batch))
+	for n, q := range batch {
+		words[n] = p.words(q.op, q.body)
+		var zxid *int64
+		switch m := q.body.(type) {
+		case *wire.SetWatchesRequest:
+			zxid = &m.RelativeZxid
+		case *wire.SetWatches2Request:
+			zxid = &m.RelativeZxid
+		}
+		if zxid != nil {
+			*zxid = map[since]int64{sinceStart: r.log.base, sinceLast: r.seen[i], sinceEver: 1 << 60}[q.since]
+		}
+		xids[n] = p.send(q.op, q.body)
+		if zxid != nil {
+			*zxid = 0 // the next ensemble's is another
+		}
+	}
+	for n, q := range batch {
+		p.await(xids[n], q.op, words[n])
+	}
+	r.seen[i] = max(r.seen[i], p.last)
+	if batch[len(batch)-1].op == wire.OpSetACL {
+		r.settle(r.seen[i])
+	}
+}
+
+// settle waits until the leader has applied a transaction. A real one answers for its followers ahead of that, and goes on
+// judging writes by an access control list that is no longer valid.
+func (r *runner) settle(zxid int64) {
+	if len(r.others) == 0 {
+		return
+	}
+	for p := r.others[r.leader]; p.last < zxid; {
+		r.ping(p)
+	}
+}
+
+func (r *runner) ping(p *peer) {
+	p.send(wire.OpPing, nil)
+	if _, _, err := p.next(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// nudge makes members go on with what they have forgotten about.
+func (r *runner) nudge() {
+	r.t.Logf("no answer for a second: the other clients ask for something")
+	for _, p := range r.others {
+		r.ping(p)
+	}
+}
+
+// catchUp has a client's member learn of what others have done at theirs. Events that this brings are written down as ever.
+func (r *runner) catchUp(i int) {
+	if r.spread {
+		r.peers[i].do(wire.OpSync, &wire.PathRequest{Path: "/"})
+		r.log.lines = r.log.lines[:len(r.log.lines)-1]
+	}
+}
+
+// leave closes a session.
+func (r *runner) leave(i int) {
+	r.flush()
+	from := len(r.log.lines)
+	r.peers[i].do(wire.OpCloseSession, nil)
+	r.close(i)
+	r.lives[i] = false
+	r.endings(from)
+}
+
+// flush has every client that is there read what there is to read.
+func (r *runner) flush() {
+	for i, here := range r.here {
+		if here {
+			r.ask(i, []request{{op: wire.OpPing}})
+		}
+	}
+}
+
+// endings has every client read what it hears of the end of a session. Its ephemerals go in one transaction and in no order that
+// is promised: so the events of each client are put in one.
+func (r *runner) endings(from int) {
+	r.flush()
+	lines := r.log.lines[from:]
+	for len(lines) > 0 {
+		n := 0
+		for n < len(lines) && strings.Contains(lines[n], " event ") {
+			n++
+		}
+		sort.Strings(lines[:n])
+		lines = lines[min(n+1, len(lines)):]
+	}
+}
