@@ -18,6 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // The sessions of those under load, and the margin that they have to stop in: wide,
@@ -88,7 +90,9 @@ func (w worker) lead(ctx context.Context, e *leader.Election) error {
 // load has all recipes used at once by some goroutines of one client, until ctx
 // ends. Process names the process in the ledgers, which are files in dir.
 func load(ctx context.Context, servers, dir, path, process string) error {
-	c, err := framework.New(servers, framework.WithSessionTimeout(loadSession), framework.WithStopMargin(loadMargin))
+	// Without servers, too, for as long as it takes a busy machine to have them back.
+	c, err := framework.New(servers, framework.WithSessionTimeout(loadSession), framework.WithStopMargin(loadMargin),
+		framework.WithRetry(retry.Forever(100*time.Millisecond)))
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,8 @@ func load(ctx context.Context, servers, dir, path, process string) error {
 // A lock that is none is found out: workers under locks of their own write into one
 // ledger, and it is rejected.
 func TestTheLedgerOfABrokenLockIsRejected(t *testing.T) {
-	onBoth(t, 1, func(t *testing.T, ens ensemble) {
+	parallel(t)
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		c := client(t, ens)
 		file := ledger(filepath.Join(t.TempDir(), "ledger"))
 		ctx, cancel := context.WithCancel(t.Context())

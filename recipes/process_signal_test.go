@@ -87,6 +87,7 @@ func (s *duo) succeeded(t *testing.T, late func()) {
 // A process that is killed while it holds is succeeded by another within its
 // session time-out, and the ticks by which a server expires sessions.
 func TestAProcessIsKilled(t *testing.T) {
+	parallel(t)
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		all := duos(t, ens)
 		began := time.Now()
@@ -112,6 +113,7 @@ func TestAProcessIsKilled(t *testing.T) {
 // guarded writes, and then goes on: it finds its lease lost, and neither the write
 // that it was about to make nor any later one is executed.
 func TestAProcessStandsStill(t *testing.T) {
+	parallel(t)
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		all := duos(t, ens)
 		for _, s := range all {

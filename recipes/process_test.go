@@ -18,10 +18,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/testutil"
 )
-
-type ensemble = testutil.Ensemble
 
 // role is the environment variable that makes the test binary one of the processes
 // that tests start: what they are is in its arguments.

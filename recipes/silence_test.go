@@ -14,6 +14,7 @@ import (
 // gives the lease up before another can have it, whatever the recipe; and it is not
 // kept waiting for much more than a session time-out.
 func TestALongSilence(t *testing.T) {
+	parallel(t)
 	const session = 2 * time.Second
 	type silence struct {
 		*stage
