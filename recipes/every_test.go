@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ func TestEveryRecipe(t *testing.T) {
 			play func(t *testing.T, s *stage, k kind)
 		}{
 			{"first come, first served", firstCome},
+			{"a release wakes one", wakeUps},
 			{"a try is busy and leaves nothing", tryIsBusy},
 			{"cancelled waits leave nothing", cancelledWaits},
 			{"the holder's session expires", holderExpires},
@@ -112,6 +114,41 @@ func firstCome(t *testing.T, s *stage, k kind) {
 		held = next
 	}
 	release(t, held)
+	k.standing(t, s, 0, 0)
+}
+
+// A release wakes the first in line; a semaphore's taking leaves the line, which
+// makes the next one the first.
+func wakeUps(t *testing.T, s *stage, k kind) {
+	held := acquire(t, t.Context(), k.of(t, s.join(t).Client, s.path))
+	var looks [4]atomic.Int32
+	var waits []<-chan grant
+	for i := range looks {
+		p := s.join(t)
+		a := k.of(t, p.Client, s.path)
+		if i == 0 && k.line != k.hold {
+			waits = append(waits, acquiring(t.Context(), a)) // the head of a semaphore's line watches the permits
+		} else {
+			waits = append(waits, s.waiting(t, p, k.line, a))
+		}
+		k.standing(t, s, 1, i+1)
+		defer p.net.Control(countRequests(s.path, &looks[i]))()
+	}
+	may := 1
+	if k.line != k.hold {
+		may = 2
+	}
+	release(t, held)
+	for i, ended := range waits {
+		held = granted(t, ended)
+		pending(t, waits[i+1:]...)
+		for j := range looks {
+			if n := looks[j].Load(); (n > 0) != (j < i+may) {
+				t.Errorf("after grant %d: waiter %d made %d requests", i, j, n)
+			}
+		}
+		release(t, held)
+	}
 	k.standing(t, s, 0, 0)
 }
 

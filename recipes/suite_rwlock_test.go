@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -152,15 +151,9 @@ func readWriteWakeUps(t *testing.T, s *stage) {
 		if who == 'W' {
 			side = s.rw(t, p).Writer()
 		}
-		waits[i] = acquiring(t.Context(), side)
+		waits[i] = s.waiting(t, p, "", side)
 		s.inLine(t, "", i+2)
-		pending(t, waits[i]) // its watch is set
-		defer p.net.Control(func(r testutil.Request) testutil.Action {
-			if strings.HasPrefix(r.Path, s.path) && r.Op != testutil.OpSync {
-				looks[i].Add(1)
-			}
-			return testutil.Pass()
-		})()
+		defer p.net.Control(countRequests(s.path, &looks[i]))()
 	}
 	release(t, held)
 	first, second := granted(t, waits[0]), granted(t, waits[1])

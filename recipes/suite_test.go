@@ -113,6 +113,34 @@ func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil
 	return fault
 }
 
+// waiting has p, at a place that is not the first, wait in a directory below the
+// path, and returns when it watches whoever is before it.
+func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <-chan grant {
+	t.Helper()
+	look := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: s.path + sub + "/"}, testutil.Pass())
+	defer p.net.Control(look.Control)()
+	ended := acquiring(t.Context(), a)
+	select {
+	case <-look.Struck():
+	case <-time.After(patience):
+		t.Fatal("it does not look at whoever is before it")
+	}
+	if err := p.Sync(t.Context(), s.path); err != nil { // the look was answered before this is
+		t.Fatal(err)
+	}
+	return ended
+}
+
+// countRequests counts what a client asks about a path, but for its heartbeat.
+func countRequests(path string, n *atomic.Int32) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		if strings.HasPrefix(r.Path, path) && r.Op != testutil.OpSync {
+			n.Add(1)
+		}
+		return testutil.Pass()
+	}
+}
+
 // inLine waits until n znodes stand in a directory below the path.
 func (s *stage) inLine(t *testing.T, sub string, n int) {
 	t.Helper()

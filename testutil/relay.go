@@ -39,6 +39,7 @@ type relay struct {
 type exchange struct {
 	xid     int32
 	connect bool // it opens the connection and has no xid
+	last    bool // the connect request has the last byte, so the answer must
 	action  Action
 }
 
@@ -128,7 +129,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 	if first {
 		var ask wire.ConnectRequest
 		if wire.Unmarshal(frame, &ask) == nil {
-			seen.Session = ask.SessionID
+			seen.Session, x.last = ask.SessionID, ask.HasReadOnly
 		}
 		seen.Op = OpCreateSession
 	} else {
@@ -184,7 +185,7 @@ func (r *relay) answerFailedLocked() {
 		x := r.pending[0]
 		r.pending = r.pending[1:]
 		if x.connect {
-			r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ConnectResponse{Password: make([]byte, 16)})})
+			r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ConnectResponse{Password: make([]byte, 16), HasReadOnly: x.last})})
 			r.toClient.put(outbound{last: true})
 			return
 		}
