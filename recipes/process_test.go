@@ -82,13 +82,14 @@ func holder(servers, session, name, path string, file ledger) error {
 	if err != nil {
 		return err
 	}
+	granted := time.Now()
 	who := fmt.Sprintf("%d.1", os.Getpid())
 	if err := file.append("in %s %v %s", mode, l.Token(), who); err != nil {
 		return err
 	}
 	write := &zk.SetDataRequest{Path: resource(path), Data: []byte(l.Token().String()), Version: -1}
 	prepared := l.Guard(write)
-	fmt.Println("held", l.Token())
+	fmt.Println("held", l.Token(), granted.UnixMilli())
 	leave := make(chan struct{})
 	go func() {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -109,7 +110,7 @@ func holder(servers, session, name, path string, file ledger) error {
 			return fmt.Errorf("a guarded write of a holder: %w", err)
 		}
 		if !errors.Is(err, recipes.ErrNotHeld) {
-			time.Sleep(time.Millisecond) // others work, too
+			time.Sleep(5 * time.Millisecond) // others work, too
 			continue
 		}
 		select {
