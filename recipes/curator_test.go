@@ -362,6 +362,9 @@ var classes = sync.OnceValues(func() (string, error) {
 const curatorJar = "/usr/share/java/curator-recipes.jar"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(role) != "" {
+		processMain()
+	}
 	code := m.Run()
 	if os.Getenv("ZKR_REAL") == "1" {
 		if dir, err := classes(); err == nil {

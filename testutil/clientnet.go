@@ -1,11 +1,14 @@
 package testutil
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -47,31 +50,55 @@ type memAddr string
 func (memAddr) Network() string  { return "tcp" }
 func (a memAddr) String() string { return string(a) }
 
-// ClientNet is the network between one client and the ensemble: connections made through its Dial can be cut, healed and broken
-// without touching those of others.
-type ClientNet struct {
-	e *Embedded
-
-	mu       sync.Mutex
-	toServer bool // cut in this direction
-	toClient bool
-	conns    map[*pipeEnd]struct{}
-	changed  chan struct{} // closed, and replaced, when the cuts change
-}
-
 // Client returns the network of the client with this name; the same name gives the same network.
 func (e *Embedded) Client(name string) *ClientNet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.clients[name]
 	if n == nil {
-		n = &ClientNet{e: e, conns: map[*pipeEnd]struct{}{}, changed: make(chan struct{})}
+		n = NewClientNet(e.Servers(), e.Dial)
+		if e.closed {
+			close(n.done)
+			n.closed = true
+		}
 		e.clients[name] = n
 	}
 	return n
 }
 
-// Dial is Embedded.Dial for this client. While the client is cut off it waits in vain until the time-out, or until Heal.
+// ClientNet is the network between one client and an ensemble, of whatever kind that is: connections made through its Dial, or
+// through the addresses that Listen opens, can be cut, healed, slowed down and broken without touching those of others, and Control
+// decides about single requests on them. Its methods may be called from any goroutine.
+type ClientNet struct {
+	servers []string
+	dial    func(network, address string, timeout time.Duration) (net.Conn, error)
+	wg      sync.WaitGroup
+	done    chan struct{} // closed when Close begins
+	upDelay atomic.Int64  // of what the client sends, in nanoseconds
+	down    atomic.Int64  // of what it is sent
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	toServer  bool // cut in this direction
+	toClient  bool
+	conns     map[*pipeEnd]struct{}
+	changed   chan struct{} // closed, and replaced, when the cuts change
+	hooks     []*hook
+	front     string // what Listen returned
+	listeners []net.Listener
+}
+
+// NewClientNet returns a network between one client and servers (addresses separated by commas, as Ensemble.Servers has them) that
+// dial reaches. Ensembles have one for each client: see their Client. This one is for servers that no Ensemble runs; end it with
+// Close.
+func NewClientNet(servers string, dial func(network, address string, timeout time.Duration) (net.Conn, error)) *ClientNet {
+	return &ClientNet{
+		servers: strings.Split(servers, ","), dial: dial, done: make(chan struct{}),
+		conns: map[*pipeEnd]struct{}{}, changed: make(chan struct{}),
+	}
+}
+
+// Dial connects this client to a server. While the client is cut off it waits in vain until the time-out, or until Heal.
 func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if timeout <= 0 {
 		timeout = 2 * time.Minute // what a TCP stack does by itself
@@ -89,16 +116,21 @@ func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Co
 		case <-changed:
 		case <-timer.C:
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: os.ErrDeadlineExceeded}
-		case <-n.e.done:
+		case <-n.done:
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: net.ErrClosed}
 		}
 	}
-	near, err := n.connect(network, address, timeout)
+	server, err := n.dial(network, address, timeout)
 	if err != nil {
 		return nil, err
 	}
+	near, far := newPipe(server.LocalAddr(), server.RemoteAddr())
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.closed {
+		server.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: net.ErrClosed}
+	}
 	for old := range n.conns {
 		if old.over() {
 			delete(n.conns, old)
@@ -106,49 +138,9 @@ func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Co
 	}
 	n.conns[near] = struct{}{}
 	n.applyLocked(near)
+	n.wg.Add(1)
+	go newRelay(n, slices.Index(n.servers, address), far, server).run()
 	return near, nil
-}
-
-// connect makes a connection whose client end is a pipe, whatever the members listen on: a pipe can be cut.
-func (n *ClientNet) connect(network, address string, timeout time.Duration) (*pipeEnd, error) {
-	if n.e.cfg.memory {
-		return n.e.dialMemory(network, address)
-	}
-	nc, err := net.DialTimeout(network, address, timeout)
-	if err != nil {
-		return nil, err
-	}
-	near, far := newPipe(nc.LocalAddr(), nc.RemoteAddr())
-	n.e.mu.Lock()
-	defer n.e.mu.Unlock()
-	if n.e.closed {
-		nc.Close()
-		return nil, net.ErrClosed
-	}
-	n.e.wg.Add(1)
-	go n.relay(far, nc.(*net.TCPConn))
-	return near, nil
-}
-
-// relay copies between a pipe and a TCP connection, both ways, until both ways have ended.
-func (n *ClientNet) relay(far *pipeEnd, nc *net.TCPConn) {
-	defer n.e.wg.Done()
-	ended := make(chan struct{}) // the way to the client
-	go func() {
-		defer close(ended)
-		if _, err := io.Copy(far, nc); err != nil {
-			far.breakOff()
-		}
-		_ = far.CloseWrite()
-	}()
-	if _, err := io.Copy(nc, far); err != nil {
-		far.breakOff()
-		nc.Close()
-	}
-	_ = nc.CloseWrite() // it may be gone already
-	<-ended
-	nc.Close()
-	far.Close()
 }
 
 func (n *ClientNet) applyLocked(p *pipeEnd) {
@@ -177,6 +169,12 @@ func (n *ClientNet) CutOneWay(toServer bool) { n.set(toServer, !toServer) }
 // Heal ends a cut. What was sent meanwhile on connections that are still open arrives now.
 func (n *ClientNet) Heal() { n.set(false, false) }
 
+// Latency sets how long a message takes from now on, in each direction: 0 and 0 in the beginning.
+func (n *ClientNet) Latency(toServer, toClient time.Duration) {
+	n.upDelay.Store(int64(max(toServer, 0)))
+	n.down.Store(int64(max(toClient, 0)))
+}
+
 // Drop breaks all connections of the client, at both ends.
 func (n *ClientNet) Drop() {
 	n.mu.Lock()
@@ -184,6 +182,53 @@ func (n *ClientNet) Drop() {
 	for p := range n.conns {
 		p.breakOff()
 		delete(n.conns, p)
+	}
+}
+
+// Control has f decide about every request of this client from now on, pings too, until stop is called: as Embedded.Control, but on
+// the way there, so that it works before any server. What it holds back has not reached the member, which has not heard of the
+// session then. It arrives later even if the client has closed the connection meanwhile, but not if Drop has broken it.
+func (n *ClientNet) Control(f func(Request) Action) (stop func()) {
+	h := &hook{f}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hooks = append(slices.Clone(n.hooks), h)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.hooks = slices.DeleteFunc(slices.Clone(n.hooks), func(o *hook) bool { return o == h })
+	}
+}
+
+func (n *ClientNet) ask(r Request) Action {
+	n.mu.Lock()
+	hooks := n.hooks
+	n.mu.Unlock()
+	return decide(hooks, r)
+}
+
+// Close breaks all connections of the client, those that Listen takes too, ends its listeners, and waits until every goroutine of
+// the network has ended. It returns an error if one has not after ten seconds. Closing twice is fine.
+func (n *ClientNet) Close() error {
+	n.mu.Lock()
+	if !n.closed {
+		n.closed = true
+		close(n.done)
+		for _, l := range n.listeners {
+			l.Close()
+		}
+	}
+	n.mu.Unlock()
+	n.Drop()
+	ended := make(chan struct{})
+	go func() { n.wg.Wait(); close(ended) }()
+	timer := time.NewTimer(10 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-timer.C:
+		return errors.New("testutil: goroutines of a client's network have not ended ten seconds after Close")
 	}
 }
 

@@ -290,7 +290,7 @@ func (c *conn) write() {
 				}
 				batch = batch[:0]
 			}
-			if !c.await(o) {
+			if !o.await(c.done) {
 				return
 			}
 			batch = append(batch, o.data...)
@@ -310,26 +310,6 @@ func (c *conn) write() {
 }
 
 func (o *outbound) waits() bool { return o.gate != nil || !o.due.IsZero() }
-
-func (c *conn) await(o outbound) bool {
-	if o.gate != nil {
-		select {
-		case <-o.gate:
-		case <-c.done:
-			return false
-		}
-	}
-	if d := time.Until(o.due); !o.due.IsZero() && d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.done:
-			return false
-		}
-	}
-	return true
-}
 
 // flush writes, once no fault forbids it.
 func (c *conn) flush(b []byte) bool {

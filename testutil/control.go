@@ -146,11 +146,17 @@ func (e *Embedded) ask(r *request) {
 		seen.Session = r.connect.SessionID
 	}
 	e.mu.Unlock()
+	r.action = decide(hooks, seen)
+}
+
+// decide has the first function decide that does not let the request pass.
+func decide(hooks []*hook, r Request) Action {
 	for _, h := range hooks {
-		if r.action = h.f(seen); r.action.kind != pass {
-			return
+		if a := h.f(r); a.kind != pass {
+			return a
 		}
 	}
+	return Pass()
 }
 
 // holdLocked sees to it that a request whose action says so is executed later.

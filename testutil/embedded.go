@@ -146,8 +146,9 @@ func (e *Embedded) Close() error {
 	}
 	clients := slices.Collect(maps.Values(e.clients))
 	e.mu.Unlock()
+	var errs []error
 	for _, n := range clients {
-		n.Drop()
+		errs = append(errs, n.Close())
 	}
 	ended := make(chan struct{})
 	go func() { e.wg.Wait(); close(ended) }()
@@ -155,10 +156,10 @@ func (e *Embedded) Close() error {
 	defer timer.Stop()
 	select {
 	case <-ended:
-		return nil
 	case <-timer.C:
-		return errors.New("testutil: goroutines of the ensemble have not ended ten seconds after Close")
+		errs = append(errs, errors.New("testutil: goroutines of the ensemble have not ended ten seconds after Close"))
 	}
+	return errors.Join(errs...)
 }
 
 // changedLocked wakes those who wait for a change of state, and lets flow what a fault held back until now.

@@ -41,3 +41,35 @@ func Example() {
 	// zk: connection closed
 	// /job "mine"
 }
+
+// The network of one client loses the second answer that it waits for; any server would do, and nobody else notices.
+func ExampleUpon() {
+	ens, err := testutil.New()
+	if err != nil {
+		panic(err)
+	}
+	defer ens.Close()
+	net := ens.Client("worker")
+	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(net.Dial), zk.WithLogger(quiet{}))
+	if err != nil {
+		panic(err)
+	}
+	defer func() {
+		conn.Close()
+		for range events {
+		}
+	}()
+
+	lost := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Skip: 1}, testutil.DropAfter())
+	defer net.Control(lost.Control)()
+	for _, path := range []string{"/first", "/second"} {
+		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+		fmt.Println(path, err)
+	}
+	fmt.Print(ens.Tree())
+	// Output:
+	// /first <nil>
+	// /second zk: connection closed
+	// /first
+	// /second
+}

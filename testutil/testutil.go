@@ -40,12 +40,20 @@
 //
 // # Faults
 //
-// Members are stopped, restarted, paused, partitioned, made to lag, mute or wedged. Clients are cut off, by session or, through
-// Client, by their own dialer. Control decides about single requests. All faults work over TCP and in memory alike.
+// Members are stopped, restarted, paused, partitioned, made to lag, mute or wedged. Clients are cut off by session, and Control
+// decides about single requests where they arrive. All faults work over TCP and in memory alike.
+//
+// The faults on the network between a client and the members are those of a ClientNet, and need nothing of the servers: they are
+// the same before the embedded ensemble, before Apache ZooKeeper (package apache), and before any other server by NewClientNet. A
+// ClientNet is a dialer, or by Listen some addresses for processes that have dialers of their own. It is cut, both ways or one way,
+// slowed down or broken; its Control loses, holds back or refuses a certain request or the answer to it, which Upon picks out by
+// operation, path and count.
 package testutil
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"time"
 )
@@ -72,8 +80,27 @@ type Ensemble interface {
 	ExpireSession(id int64) error
 	// DropConnections closes the connections of one session, or with 0 all connections.
 	DropConnections(id int64) error
+	// Client returns the network of the client with this name, for faults between that one and the members.
+	Client(name string) *ClientNet
 	// WaitServing returns once the members that run serve clients, or with an error when ctx ends.
 	WaitServing(ctx context.Context) error
 }
 
 var _ Ensemble = (*Embedded)(nil)
+
+// Isolate cuts a member off from all the others until heal is called; clients still reach it. It works for ensembles that have this
+// fault, as the embedded one does, and is errors.ErrUnsupported for others.
+func Isolate(ens Ensemble, member int) (heal func(), err error) {
+	if member < 0 || member >= ens.Members() {
+		return nil, fmt.Errorf("testutil: no member %d in an ensemble of %d", member, ens.Members())
+	}
+	e, ok := ens.(interface {
+		Isolate(member int)
+		Heal()
+	})
+	if !ok {
+		return nil, fmt.Errorf("testutil: isolate a member of %T: %w", ens, errors.ErrUnsupported)
+	}
+	e.Isolate(member)
+	return e.Heal, nil
+}

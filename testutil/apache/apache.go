@@ -5,6 +5,9 @@
 // Tests that use it run only where ZKR_REAL=1 is set, and are skipped with that reason otherwise; once it is set, anything
 // missing is a failure, so that a machine that is meant to run them cannot pass without.
 //
+// Faults on the network between a client and the members are those of [testutil.ClientNet], by Client. What the members have between
+// each other is theirs: [testutil.Isolate] is errors.ErrUnsupported.
+//
 // Members live in the test's temporary directory. They die with the test, and on Linux with its process, however it ends.
 package apache
 
@@ -12,12 +15,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +33,9 @@ import (
 // them stop, restart, pause or resume the same member.
 type Ensemble struct {
 	members []*process
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*testutil.ClientNet
 }
 
 var _ testutil.Ensemble = (*Ensemble)(nil)
@@ -104,7 +112,7 @@ func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 
 // start makes one attempt. The ensemble it returns is to be closed on an error, too.
 func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
-	e := &Ensemble{}
+	e := &Ensemble{clients: map[string]*testutil.ClientNet{}}
 	ports, err := choosePorts(3 * members)
 	if err != nil {
 		return e, err
@@ -133,6 +141,14 @@ func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble,
 }
 
 func (e *Ensemble) close(t testing.TB) {
+	e.mu.Lock()
+	clients := slices.Collect(maps.Values(e.clients))
+	e.mu.Unlock()
+	for _, n := range clients {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, m := range e.members {
 		if err := m.stop(); err != nil && !errors.Is(err, errStopped) {
 			t.Errorf("apache: stop member %d: %v", m.index, err)
@@ -158,6 +174,18 @@ func (e *Ensemble) Servers() string {
 // Dial connects to a member over TCP.
 func (e *Ensemble) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout(network, address, timeout)
+}
+
+// Client returns the network of the client with this name; the same name gives the same network. It ends with the ensemble.
+func (e *Ensemble) Client(name string) *testutil.ClientNet {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.clients[name]
+	if n == nil {
+		n = testutil.NewClientNet(e.Servers(), e.Dial)
+		e.clients[name] = n
+	}
+	return n
 }
 
 // Members returns how many members there are, running or not.

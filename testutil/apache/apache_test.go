@@ -127,9 +127,14 @@ func (s signal) wait(t *testing.T) {
 
 func connect(t *testing.T, e *apache.Ensemble) client {
 	t.Helper()
+	return connectBy(t, e.Servers(), e.Dial)
+}
+
+func connectBy(t *testing.T, servers string, dial zk.Dialer) client {
+	t.Helper()
 	c := client{dropped: make(signal, 100)}
-	conn, events, err := zk.Connect(strings.Split(e.Servers(), ","), 10*time.Second,
-		zk.WithDialer(e.Dial), zk.WithLogger(silent{}), zk.WithEventCallback(func(event zk.Event) {
+	conn, events, err := zk.Connect(strings.Split(servers, ","), 10*time.Second,
+		zk.WithDialer(dial), zk.WithLogger(silent{}), zk.WithEventCallback(func(event zk.Event) {
 			if event.State == zk.StateDisconnected {
 				c.dropped <- struct{}{}
 			}

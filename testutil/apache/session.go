@@ -48,7 +48,7 @@ func (p *process) sessions() ([]session, error) {
 }
 
 // errUnanswered says that the end of a session was asked for and not confirmed.
-var errUnanswered = errors.New("close session: no answer")
+var errUnanswered = errors.New("no answer")
 
 // attach connects to a session in its owner's place, which closes the owner's connection, and leaves again: with a
 // closeSession if the session shall end, without a word otherwise. Both requests leave at once, for the owner may come back
@@ -84,7 +84,7 @@ func attach(address string, id int64, timeout time.Duration, end bool) error {
 	}
 	answer, err := readFrame(conn)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return fmt.Errorf("connect: %w: %w", errUnanswered, err)
 	}
 	if len(answer) < 16 {
 		return fmt.Errorf("connect: an answer of %d bytes", len(answer))
@@ -96,7 +96,7 @@ func attach(address string, id int64, timeout time.Duration, end bool) error {
 		return nil
 	}
 	if _, err := readFrame(conn); err != nil {
-		return fmt.Errorf("%w: %w", errUnanswered, err)
+		return fmt.Errorf("close session: %w: %w", errUnanswered, err)
 	}
 	return nil
 }

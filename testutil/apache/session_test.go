@@ -2,6 +2,8 @@ package apache
 
 import (
 	"encoding/binary"
+	"io"
+	"net"
 	"testing"
 )
 
@@ -12,5 +14,56 @@ func TestSessionPassword(t *testing.T) {
 		if got := int32(binary.LittleEndian.Uint32(password[4*i:])); got != want {
 			t.Errorf("number %d = %d, want %d", i, got, want)
 		}
+	}
+}
+
+// The owner of a session that comes back at once may take it from us before we were answered at all: we try again.
+func TestExpireSessionTriesAgain(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		answers int // how many frames a member says before it hangs up, try by try
+		tries   int
+		ok      bool
+	}{
+		{"taken before we were let in", 0, 2, true},
+		{"taken before its end was confirmed", 1, 2, true},
+		{"always taken", 0, 100, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			attached := 0
+			go func() { // a member; ends with its listener
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					var head [4]byte
+					_, _ = io.ReadFull(conn, head[:])
+					if string(head[:]) == "srvr" {
+						_, _ = io.WriteString(conn, "Mode: standalone\n")
+					} else {
+						frames := 2
+						if attached++; attached < test.tries {
+							frames = test.answers
+						}
+						for range frames {
+							_, _ = conn.Write(frame(append(make([]byte, 8), "session, and more"...)))
+						}
+						_ = conn.(*net.TCPConn).CloseWrite()
+						_, _ = io.Copy(io.Discard, conn)
+					}
+					conn.Close()
+				}
+			}()
+			e := &Ensemble{members: []*process{{address: l.Addr().String(), run: &run{}}}}
+			if err := e.ExpireSession(7); (err == nil) != test.ok {
+				t.Errorf("after %d tries: %v", attached, err)
+			}
+		})
 	}
 }

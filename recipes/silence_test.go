@@ -1,0 +1,80 @@
+package recipes_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A network that loses everything, one way or both, and tells nobody: the holder
+// gives the lease up before another can have it, whatever the recipe; and it is not
+// kept waiting for much more than a session time-out.
+func TestALongSilence(t *testing.T) {
+	parallel(t)
+	const session = 2 * time.Second
+	type silence struct {
+		*stage
+		name string
+		k    kind
+		a    *peer
+		held *recipes.Lease
+		next <-chan grant
+		lost chan time.Time
+	}
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
+		var all []*silence
+		var cuts []func()
+		for _, k := range kinds {
+			for way, cut := range map[string]func(*testutil.ClientNet){
+				"both ways":       (*testutil.ClientNet).Cut,
+				"what it says":    func(n *testutil.ClientNet) { n.CutOneWay(true) },
+				"what it is told": func(n *testutil.ClientNet) { n.CutOneWay(false) },
+			} {
+				s := &silence{name: fmt.Sprint(k.name, ", ", way), k: k, lost: make(chan time.Time, 1)}
+				s.stage = &stage{ens, "/suite/silence/" + strings.ReplaceAll(s.name, " ", "_"), client(t, ens)}
+				s.a = s.joinFor(t, session)
+				s.held = acquire(t, t.Context(), k.of(t, s.a.Client, s.path))
+				s.next = acquiring(t.Context(), k.of(t, s.join(t).Client, s.path))
+				k.standing(t, s.stage, 1, 1)
+				go func() {
+					<-s.held.Lost()
+					s.lost <- time.Now()
+				}()
+				cuts = append(cuts, func() { cut(s.a.net) })
+				all = append(all, s)
+			}
+		}
+		for _, cut := range cuts {
+			cut()
+		}
+		began := time.Now()
+		for _, s := range all {
+			g := outcome(t, s.next)
+			if g.err != nil {
+				t.Fatalf("%s: %v", s.name, g.err)
+			}
+			select {
+			case at := <-s.lost:
+				if at.After(g.at) {
+					t.Errorf("%s: two at once for %v", s.name, at.Sub(g.at))
+				}
+			case <-time.After(patience):
+				t.Fatalf("%s: the holder is not told of its loss", s.name)
+			}
+			if took := g.at.Sub(began); took < session/2 || took > patience/2 {
+				t.Errorf("%s: succeeded after %v", s.name, took)
+			}
+			release(t, g.lease)
+		}
+		for _, s := range all {
+			s.a.net.Heal()
+			lost(t, s.held)
+			release(t, acquire(t, t.Context(), s.k.of(t, s.a.Client, s.path)))
+			s.k.standing(t, s.stage, 0, 0)
+		}
+	})
+}

@@ -1,0 +1,350 @@
+package testutil
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// relay is the connection in which faults on the network sit. It stands between the far end of a client's pipe and the connection to
+// a member, whether that is a goroutine or a JVM, reads whole frames on both sides, and does to each what the control functions have
+// decided: forward it, hold it, answer it itself, or hang up. Cuts need no frames and are the pipe's own.
+//
+// Four goroutines serve it, two for each direction: one reads and decides, the other writes what is due.
+type relay struct {
+	n        *ClientNet
+	member   int
+	client   *pipeEnd // where the client's requests come out
+	server   net.Conn
+	toServer *lane
+	toClient *lane
+	broken   chan struct{} // closed once nothing is forwarded any more
+	breaking sync.Once
+	raw      atomic.Bool // four-letter words: there are no frames
+
+	mu      sync.Mutex // guards what follows, and the order in which answers are put into toClient
+	session int64
+	zxid    int64      // of the last answer
+	pending []exchange // the requests without an answer as yet, in order
+}
+
+// exchange is a request that an answer is due to.
+type exchange struct {
+	xid     int32
+	connect bool // it opens the connection and has no xid
+	last    bool // the connect request has the last byte, so the answer must
+	action  Action
+}
+
+// largest is the largest answer that is relayed; servers limit what they are asked, not what they say.
+const largest = 64 << 20
+
+func newRelay(n *ClientNet, member int, client *pipeEnd, server net.Conn) *relay {
+	return &relay{
+		n: n, member: member, client: client, server: server, broken: make(chan struct{}),
+		toServer: newLane(&n.upDelay), toClient: newLane(&n.down),
+	}
+}
+
+func (r *relay) run() {
+	defer r.n.wg.Done()
+	var wg sync.WaitGroup
+	wg.Go(r.requests)
+	wg.Go(r.answers)
+	wg.Go(func() {
+		r.toServer.run(r.broken, r.server)
+		if half, ok := r.server.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the server may be gone already
+		} else {
+			r.breakOff()
+		}
+	})
+	wg.Go(func() {
+		r.toClient.run(r.broken, r.client)
+		r.client.Close()
+	})
+	ended := make(chan struct{})
+	r.n.wg.Go(func() { // a member that is frozen never ends its side
+		select {
+		case <-r.n.done:
+			r.breakOff()
+		case <-ended:
+		}
+	})
+	wg.Wait()
+	close(ended)
+	r.server.Close()
+}
+
+// breakOff ends the connection at both ends, at once.
+func (r *relay) breakOff() {
+	r.breaking.Do(func() {
+		close(r.broken)
+		r.client.breakOff()
+		r.server.Close()
+	})
+}
+
+// requests takes what the client sends.
+func (r *relay) requests() {
+	err := r.readRequests(bufio.NewReaderSize(r.client, 16<<10))
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wire.ErrMalformed) {
+		r.breakOff()
+	}
+	r.toServer.put(outbound{last: true})
+}
+
+func (r *relay) readRequests(in *bufio.Reader) error {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return err
+	}
+	if isWord(head) {
+		r.raw.Store(true)
+		r.toServer.put(outbound{data: head[:]})
+		_, err := io.Copy(r.toServer, in)
+		return err
+	}
+	frame, err := wire.ReadPayload(in, head, wire.MaxFrame, nil)
+	for first := true; err == nil; first = false {
+		if hangUp := r.request(frame, first); hangUp {
+			return nil
+		}
+		frame, err = wire.ReadFrame(in, wire.MaxFrame, nil)
+	}
+	return err
+}
+
+// request forwards a request, or does with it what the control functions say. It reports whether the client is to be hung up on.
+func (r *relay) request(frame []byte, first bool) (hangUp bool) {
+	seen := Request{Member: r.member}
+	x := exchange{connect: first}
+	if first {
+		var ask wire.ConnectRequest
+		if wire.Unmarshal(frame, &ask) == nil {
+			seen.Session, x.last = ask.SessionID, ask.HasReadOnly
+		}
+		seen.Op = OpCreateSession
+	} else {
+		seen.Op, seen.Xid, seen.Path = inspectRequest(frame)
+		r.mu.Lock()
+		seen.Session = r.session
+		r.mu.Unlock()
+		x.xid = seen.Xid
+	}
+	a := r.n.ask(seen)
+	x.action = a
+	if a.kind == dropBefore || a.kind == fail && a.code == wire.SessionMoved {
+		r.toClient.put(outbound{last: true})
+		return true
+	}
+	r.mu.Lock()
+	r.pending = append(r.pending, x)
+	r.answerFailedLocked()
+	r.mu.Unlock()
+	out := outbound{data: reframe(frame)}
+	switch a.kind {
+	case fail:
+		return first
+	case delayRequest:
+		out.due = time.Now().Add(a.delay)
+	case holdRequest:
+		out.gate = a.release
+	}
+	r.toServer.put(out)
+	return false
+}
+
+// inspectRequest reads as much of a request as a control function wants to know.
+func inspectRequest(frame []byte) (op Op, xid int32, path string) {
+	d := wire.NewDecoder(frame)
+	var head wire.RequestHeader
+	head.Decode(d)
+	if body := newBody(head.Op); body != nil && d.Err() == nil {
+		if body.Decode(d); d.Err() == nil {
+			path = pathOf(body)
+		}
+	}
+	return head.Op, head.Xid, path
+}
+
+func reframe(payload []byte) []byte {
+	return append(wire.AppendInt32(make([]byte, 0, 4+len(payload)), int32(len(payload))), payload...)
+}
+
+// answerFailedLocked answers the requests that are not to reach the server, once everything ahead of them has been answered.
+func (r *relay) answerFailedLocked() {
+	for len(r.pending) > 0 && r.pending[0].action.kind == fail {
+		x := r.pending[0]
+		r.pending = r.pending[1:]
+		if x.connect {
+			r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ConnectResponse{Password: make([]byte, 16), HasReadOnly: x.last})})
+			r.toClient.put(outbound{last: true})
+			return
+		}
+		r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ReplyHeader{Xid: x.xid, Zxid: r.zxid, Err: x.action.code})})
+	}
+}
+
+// answers takes what the server sends.
+func (r *relay) answers() {
+	err := r.readAnswers(bufio.NewReaderSize(r.server, 16<<10))
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		r.breakOff()
+	}
+	r.toClient.put(outbound{last: true})
+}
+
+func (r *relay) readAnswers(in *bufio.Reader) error {
+	for {
+		var head [4]byte
+		n, err := io.ReadFull(in, head[:])
+		if r.raw.Load() {
+			r.toClient.put(outbound{data: head[:n]})
+			if err == nil {
+				_, err = io.Copy(r.toClient, in)
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		frame, err := wire.ReadPayload(in, head, largest, nil)
+		if err != nil {
+			return err
+		}
+		r.answer(frame)
+	}
+}
+
+// answer forwards an answer, or does with it what was decided when its request came by.
+func (r *relay) answer(frame []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.matchLocked(frame)
+	out := outbound{data: reframe(frame)}
+	switch a.kind {
+	case dropAfter:
+		out = outbound{last: true}
+	case delayReply:
+		out.due = time.Now().Add(a.delay)
+	case holdReply:
+		out.gate = a.release
+	}
+	r.toClient.put(out)
+	r.answerFailedLocked()
+}
+
+// matchLocked finds the request to an answer. Answers come in the order of the requests, but for those to credentials, which
+// overtake; a notification is no answer.
+func (r *relay) matchLocked(frame []byte) Action {
+	if len(r.pending) > 0 && r.pending[0].connect {
+		var opened wire.ConnectResponse
+		if wire.Unmarshal(frame, &opened) == nil {
+			r.session = opened.SessionID
+		}
+		a := r.pending[0].action
+		r.pending = r.pending[1:]
+		return a
+	}
+	var head wire.ReplyHeader
+	if wire.Unmarshal(frame, &head) != nil || head.Xid == wire.XidNotification {
+		return Pass()
+	}
+	if head.Zxid > 0 {
+		r.zxid = head.Zxid
+	}
+	for i, x := range r.pending {
+		if x.xid == head.Xid && x.action.kind != fail {
+			r.pending = append(r.pending[:i:i], r.pending[i+1:]...)
+			return x.action
+		}
+	}
+	return Pass()
+}
+
+// lane is what is on its way in one direction.
+type lane struct {
+	latency *atomic.Int64
+	wake    chan struct{} // receives when there is something in queue
+
+	mu    sync.Mutex // guards queue
+	queue []outbound
+}
+
+func newLane(latency *atomic.Int64) *lane {
+	return &lane{latency: latency, wake: make(chan struct{}, 1)}
+}
+
+// Write puts bytes on their way.
+func (l *lane) Write(b []byte) (int, error) {
+	l.put(outbound{data: append([]byte(nil), b...)})
+	return len(b), nil
+}
+
+func (l *lane) put(o outbound) {
+	if d := time.Duration(l.latency.Load()); d > 0 {
+		if late := time.Now().Add(d); o.due.Before(late) {
+			o.due = late
+		}
+	}
+	l.mu.Lock()
+	l.queue = append(l.queue, o)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes what is due, in order, until the last of it or until broken is closed. What nobody takes any more is thrown away.
+func (l *lane) run(broken <-chan struct{}, w io.Writer) {
+	for {
+		l.mu.Lock()
+		queue := l.queue
+		l.queue = nil
+		l.mu.Unlock()
+		if len(queue) == 0 {
+			select {
+			case <-l.wake:
+				continue
+			case <-broken:
+				return
+			}
+		}
+		for _, o := range queue {
+			if !o.await(broken) || o.last {
+				return
+			}
+			_, _ = w.Write(o.data) // its reader has gone, and the other direction learns of that by itself
+		}
+	}
+}
+
+// await waits until it is time to send, and reports whether it is; it is not once over is closed.
+func (o *outbound) await(over <-chan struct{}) bool {
+	if o.gate != nil {
+		select {
+		case <-o.gate:
+		case <-over:
+			return false
+		}
+	}
+	if d := time.Until(o.due); !o.due.IsZero() && d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-over:
+			return false
+		}
+	}
+	return true
+}
