@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,8 +43,16 @@ func standTogether(t *testing.T, ens testutil.Ensemble, of repertoire, first, se
 			sharePermits(t, watcher, of, other, one)
 		})
 	}
-	t.Run("one killed", func(t *testing.T) { succeed(t, watcher, of, first(t, ens), other) })
-	t.Run("the other killed", func(t *testing.T) { succeed(t, watcher, of, second(t, ens), one) })
+	for _, killed := range []struct {
+		name   string
+		doomed starter
+		heir   *neighbour
+	}{{"one killed", first, other}, {"the other killed", second, one}} {
+		t.Run(killed.name, func(t *testing.T) {
+			t.Parallel() // each waits for a session to expire
+			succeed(t, watcher, of, killed.doomed(t, ens), killed.heir)
+		})
+	}
 }
 
 // takeTurns has members of both processes join one after the other while the first
@@ -225,7 +234,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 	type succession struct{ held, wanted, path, line string }
 	var all []succession
 	add := func(held, wanted string) {
-		path := fmt.Sprintf("/killed/%s/%d", doomed.who, len(all))
+		path := fmt.Sprintf("/%s/%d", strings.ReplaceAll(t.Name(), "/", "-"), len(all))
 		all = append(all, succession{held, wanted, path, path})
 	}
 	for _, kind := range of.alone {
