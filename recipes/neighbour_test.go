@@ -125,6 +125,9 @@ func (n *neighbour) join(t *testing.T, kind, path string) *member {
 	n.members = append(n.members, m.answers)
 	n.mu.Unlock()
 	m.ask(t, fmt.Sprintf("open %s %s %s-%d", kind, path, n.who, m.number), "opened")
+	if t.Failed() {
+		t.FailNow()
+	}
 	return m
 }
 
