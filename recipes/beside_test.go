@@ -114,6 +114,9 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 			wg.Go(func() {
 				for range rounds {
 					m.acquire(t)
+					if t.Failed() {
+						return // rather than wait for each of the rest
+					}
 					mu.Lock()
 					if holder != "" {
 						t.Errorf("%s holds while %s does", m.name, holder)
