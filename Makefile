@@ -31,7 +31,20 @@ race: ## the same under the race detector
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
+	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && command -v javac >/dev/null || \
+		echo "skipped: what stands beside Apache Curator; it needs Debian's libcurator-recipes-java and default-jdk-headless"
+	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
+		echo "skipped: what stands beside Kazoo; it needs Debian's python3-kazoo"
 	ZKR_REAL=1 $(GO) test -p 1 -count=1 $(REAL)
+
+# The newest of each that could be fetched when docs/versions.md was last brought up to date.
+MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5
+MATRIX_CURATOR   ?= 5.9.0
+MATRIX_KAZOO     ?= 2.11.0
+
+.PHONY: matrix
+matrix: ## the recipes and their neighbours on other releases, fetched by Maven and pip; not part of CI
+	.ci/matrix "$(MATRIX_ZOOKEEPER)" $(MATRIX_CURATOR) $(MATRIX_KAZOO)
 
 .PHONY: soak-virtual
 soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector

@@ -38,6 +38,8 @@ func processMain() {
 		err = load(ctx, args[0], args[1], args[2], strconv.Itoa(os.Getpid()))
 	case "holder":
 		err = holder(args[0], args[1], args[2], args[3], ledger(args[4]))
+	case "neighbour":
+		serve(args[0])
 	default:
 		err = errors.New("no such role")
 	}

@@ -16,8 +16,8 @@ import (
 
 func newElect(to *ensemble) *cobra.Command {
 	c := candidate{holder: holder{to: to}, layout: choice[leader.Layout]{
-		names:  []string{"latch", "selector"},
-		values: []leader.Layout{leader.LayoutLatch, leader.LayoutSelector},
+		names:  []string{"latch", "selector", "kazoo"},
+		values: []leader.Layout{leader.LayoutLatch, leader.LayoutSelector, leader.LayoutKazoo},
 	}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
@@ -26,8 +26,8 @@ func newElect(to *ensemble) *cobra.Command {
 		Long: `Stands for election at PATH and runs CMD whenever it leads, one leader at a time, in the order in which the
 candidates came. When CMD ends so does the term, and zkr stands for election again, behind all others: at once
 after a success, but not more than once a second; after a pause that grows, up to 10s, when CMD fails. A Java
-service that uses Curator's LeaderLatch on the same path, or with --layout selector its LeaderSelector, stands
-in the same line.
+service that uses Curator's LeaderLatch on the same path, or with --layout selector its LeaderSelector, or with
+--layout kazoo a Python program that uses Kazoo's Election, stands in the same line.
 
 SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign: they are passed on to CMD, where one runs, and when it has
 ended zkr exits with its exit code. Other signals are for CMD alone.
@@ -58,7 +58,7 @@ func (c *candidate) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.once, "once", false, "lead one term, and exit with CMD's exit code")
 	cmd.Flags().StringVar(&c.id, "id", "", "the candidate's name for others to see (default: host, process and command)")
 	cmd.Flags().DurationVar(&c.maxTerm, "max-term", 0, "after so long, as soon as another candidate waits, CMD gets SIGTERM; it leads until it has ended")
-	cmd.Flags().Var(&c.layout, "layout", "whose candidates stand in the same line: those of Curator's LeaderLatch or of its LeaderSelector")
+	cmd.Flags().Var(&c.layout, "layout", "whose candidates stand in the same line: those of Curator's LeaderLatch, of its LeaderSelector, or of Kazoo's Election")
 }
 
 func (c *candidate) parse(cmd *cobra.Command, args []string) error {

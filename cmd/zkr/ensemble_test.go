@@ -99,7 +99,7 @@ func line(t *testing.T, c *framework.Client, path string) []string {
 	if err != nil {
 		return nil // nobody has come yet
 	}
-	contenders, _ := layout.Line(children, layout.CuratorLock, layout.Latch, layout.PlainRW, layout.CuratorRW)
+	contenders, _ := layout.Line(children, layout.CuratorLock, layout.Latch, layout.PlainRW, layout.CuratorRW, layout.KazooLock, layout.KazooRLock)
 	var names []string
 	for _, contender := range contenders {
 		names = append(names, contender.Name)

@@ -30,6 +30,7 @@ func TestExitCodes(t *testing.T) {
 		says string
 	}{
 		{"the command succeeds", e.args("lock", "/free", "--", "true"), 0, ""},
+		{"Kazoo's layout", e.args("lock", "--layout", "kazoo", "/free-for-kazoo", "--", "true"), 0, ""},
 		{"the command fails", e.args("lock", "/free", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"the command fails with one of zkr's own codes", e.args("lock", "/free", "--", "sh", "-c", "exit 111"), 111, ""},
 		{"the command is killed by a signal", e.args("lock", "/free", "--", "sh", "-c", "kill -TERM $$"), 143, ""},
@@ -54,14 +55,15 @@ func TestExitCodes(t *testing.T) {
 		{"a candidate whose command is not found", nobody.args("elect", "/office", "--", "no-such-command"), 127, "no-such-command"},
 		{"an election where others stand in line", e.args("elect", "--once", "/held", "--", "true"), 1, "/held"},
 		{"no ensemble to elect", nobody.args("elect", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
-		{"a layout that there is none", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch or selector"},
+		{"a layout that there is none", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch or selector or kazoo"},
 		{"no longest term", e.args("elect", "--max-term", "0s", "/office", "--", "true"), 2, "--max-term"},
 		{"an election without a command", e.args("elect", "/office"), 2, "PATH -- CMD"},
 
 		{"a reader", e.args("read", "/rw", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a writer", e.args("write", "/rw/too", "--", "sh", "-c", "exit 8"), 8, ""},
 		{"a reader of another layout", e.args("read", "/held", "--", "true"), 1, "/held"},
-		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain or curator"},
+		{"a layout that a lock has not", e.args("lock", "--layout", "plain", "/held", "--", "true"), 2, "curator or kazoo"},
+		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain or curator or kazoo"},
 
 		{"a permit", e.args("semaphore", "--max", "2", "/permits", "--", "sh", "-c", "exit 9"), 9, ""},
 		{"no limit", e.args("semaphore", "/permits", "--", "true"), 2, "--max"},

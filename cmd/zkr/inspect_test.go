@@ -57,6 +57,16 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 			headline: "election (latch), led, 0 waiting", holds: []string{someID + "latch-0000000000"},
 		},
 		{
+			name: "Kazoo's readers, and ours behind its writer", children: []string{kazooID + "__rlock__0000000001", kazooID + "__lock__0000000002", someID + "__rlock__0000000003", someID + "__rlock__0000000000"},
+			headline: "read/write lock (Kazoo), 2 hold, 2 waiting",
+			holds:    []string{someID + "__rlock__0000000000", kazooID + "__rlock__0000000001"}, waits: []string{kazooID + "__lock__0000000002", someID + "__rlock__0000000003"},
+		},
+		{
+			name: "Kazoo's lock, and ours", children: []string{someID + "__lock__0000000001", kazooID + "__lock__0000000000"},
+			headline: "lock or election (Kazoo), held, 1 waiting",
+			holds:    []string{kazooID + "__lock__0000000000"}, waits: []string{someID + "__lock__0000000001"},
+		},
+		{
 			name: "Kazoo's lock", children: []string{kazooID + "__lock__0000000000"},
 			headline: "lock or election (Kazoo), held, 0 waiting", holds: []string{kazooID + "__lock__0000000000"},
 		},

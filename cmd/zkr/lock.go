@@ -12,12 +12,17 @@ import (
 
 func newLock(to *ensemble) *cobra.Command {
 	t := turn{holder: holder{to: to}}
+	layout := choice[locks.Layout]{
+		names:  []string{"curator", "kazoo"},
+		values: []locks.Layout{locks.LayoutCurator, locks.LayoutKazoo},
+	}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "lock [flags] PATH -- CMD [ARG]...",
 		Short:                 "Run a command while holding the mutex at PATH",
 		Long: `Waits in line for the mutex at PATH, first come first served, runs CMD, and gives the mutex up.
-A Java service that uses Curator's InterProcessMutex on the same path stands in the same line.
+A Java service that uses Curator's InterProcessMutex on the same path stands in the same line, or with --layout
+kazoo a Python program that uses Kazoo's Lock.
 
 ` + commandHelp + orderedTokens + lossHelp + lossExit,
 		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
@@ -26,10 +31,11 @@ A Java service that uses Curator's InterProcessMutex on the same path stands in 
 		Args: t.parse,
 		RunE: func(*cobra.Command, []string) error {
 			return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
-				return locks.NewMutex(c, t.path, locks.WithData(t.identity()))
+				return locks.NewMutex(c, t.path, locks.WithData(t.identity()), locks.WithLayout(layout.value()))
 			})
 		},
 	}
 	t.addFlags(cmd)
+	cmd.Flags().Var(&layout, "layout", "whose locks stand in the same line: those of Curator's InterProcessMutex, or of Kazoo's Lock")
 	return cmd
 }

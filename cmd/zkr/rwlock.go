@@ -11,8 +11,8 @@ import (
 )
 
 const rwlockHelp = `First come, first served: readers that come while a writer waits queue behind it. With --layout curator a Java
-service that uses Curator's InterProcessReadWriteLock on the same path stands in the same line; all who use a
-path must use the same layout.
+service that uses Curator's InterProcessReadWriteLock on the same path stands in the same line, with --layout
+kazoo a Python program that uses Kazoo's ReadLock and WriteLock; all who use a path must use the same layout.
 
 `
 
@@ -45,8 +45,8 @@ writer to the next, as text too, so that a resource can refuse whoever comes wit
 func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra.Command) *cobra.Command {
 	t := turn{holder: holder{to: to}}
 	layout := choice[rwlock.Layout]{
-		names:  []string{"plain", "curator"},
-		values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator},
+		names:  []string{"plain", "curator", "kazoo"},
+		values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo},
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = t.parse
@@ -60,6 +60,6 @@ func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra
 		})
 	}
 	t.addFlags(&cmd)
-	cmd.Flags().Var(&layout, "layout", "whose readers and writers stand in the same line: ours alone, or Curator's")
+	cmd.Flags().Var(&layout, "layout", "whose readers and writers stand in the same line: ours alone, Curator's, or Kazoo's")
 	return &cmd
 }

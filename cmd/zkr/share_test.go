@@ -18,7 +18,7 @@ import (
 func TestReadersAndWriters(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
-		for _, layout := range []string{"plain", "curator"} {
+		for _, layout := range []string{"plain", "curator", "kazoo"} {
 			at := "/shared/" + layout
 			client := e.client(t)
 			run := func(verb string, place int) *process {
@@ -51,7 +51,7 @@ func TestReadersAndWriters(t *testing.T) {
 			if waits := w.text() + c.text(); waits != "" {
 				t.Errorf("with a reader left the others print %q", waits)
 			}
-			end(b, map[string]syscall.Signal{"plain": syscall.SIGKILL, "curator": syscall.SIGTERM}[layout])
+			end(b, map[string]syscall.Signal{"plain": syscall.SIGKILL, "curator": syscall.SIGTERM, "kazoo": syscall.SIGKILL}[layout])
 			w.prints(t, "ready\n")
 			if waits := c.text(); waits != "" {
 				t.Errorf("beside a writer the reader prints %q", waits)

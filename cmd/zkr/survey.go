@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path"
@@ -47,10 +46,10 @@ type contender struct {
 
 // What stands at a semaphore's path, or beside it.
 const (
-	queueDir   = "locks"     // ours and Curator's: those who come, in line
-	leaseDir   = "leases"    // and the leases
-	keeper     = "limit"     // keeps the path, and with it the limit, when nobody uses it
-	kazooQueue = "-__lock__" // behind Kazoo's path: those who come; the leases are at the path
+	queueDir   = "locks"                   // ours and Curator's: those who come, in line
+	leaseDir   = "leases"                  // and the leases
+	keeper     = "limit"                   // keeps the path, and with it the limit, when nobody uses it
+	kazooQueue = layout.KazooSemaphoreLine // behind Kazoo's path: those who come; the leases are at the path
 )
 
 // survey looks at a path. Each znode is read by itself, so what changes meanwhile may show half; what it shows was there.
@@ -74,7 +73,7 @@ func survey(ctx context.Context, c *framework.Client, at string) (snapshot, erro
 		return s, s.surveyLine(ctx, c, line, now)
 	case slices.Contains(children, leaseDir) && slices.Contains(children, queueDir):
 		return s, s.surveySemaphore(ctx, c, now)
-	case slices.ContainsFunc(children, isKazooLease):
+	case slices.ContainsFunc(children, layout.MayBeKazooLease):
 		return s, s.surveyKazooSemaphore(ctx, c, now)
 	case len(children) == 0 || len(children) == 1 && children[0] == keeper: // a semaphore that nobody uses leaves its limit
 		s.Others = nil
@@ -174,7 +173,7 @@ func (s *snapshot) surveyKazooSemaphore(ctx context.Context, c *framework.Client
 		return err
 	}
 	for _, name := range s.Others {
-		if !isKazooLease(name) {
+		if !layout.MayBeKazooLease(name) {
 			continue
 		}
 		contender, err := read(ctx, c, path.Join(s.Path, name), layout.Shared, now)
@@ -186,19 +185,13 @@ func (s *snapshot) surveyKazooSemaphore(ctx context.Context, c *framework.Client
 		s.add(contender, true)
 	}
 	slices.SortFunc(s.Holders, func(a, b contender) int { return cmp.Compare(a.czxid, b.czxid) })
-	s.Others = slices.DeleteFunc(s.Others, isKazooLease)
+	s.Others = slices.DeleteFunc(s.Others, layout.MayBeKazooLease)
 	children, _, err := c.Children(ctx, s.Path+kazooQueue)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
 	line, _ := layout.Line(children, layout.KazooLock)
 	return s.addLine(ctx, c, s.Path+kazooQueue, line, now, func(int) bool { return false })
-}
-
-// isKazooLease: a name of 32 hexadecimal digits and nothing else.
-func isKazooLease(name string) bool {
-	digits, err := hex.DecodeString(name)
-	return err == nil && len(digits) == 16
 }
 
 // readLimit reads what a semaphore of either kind records at its path.

@@ -170,6 +170,14 @@ func (n Node) Format() string {
 	}
 }
 
+// KazooSemaphoreLine is what Kazoo's semaphore at a path puts behind that path to name the line of those who come, a lock of
+// its own.
+const KazooSemaphoreLine = "-__lock__"
+
+// MayBeKazooLease reports whether name is made as a lease of Kazoo's semaphore is: 32 hex digits, and nothing else. Somebody
+// else's may be so too, hence it is of no [Family].
+func MayBeKazooLease(name string) bool { return isHex(name) }
+
 // Line picks the contenders of the given families out of a directory's children and sorts them. stranger is the first child
 // that belongs to a family that was not given, or empty; foreign children are left out.
 func Line(children []string, families ...Family) (line []Node, stranger string) {

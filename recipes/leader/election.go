@@ -55,13 +55,9 @@ func New(c *framework.Client, path string, opts ...Option) (*Election, error) {
 		return nil, fmt.Errorf("leader: path %s: %w", path, err)
 	}
 	cfg.Config.StayUntilLeft = true
-	family, base := cfg.layout.family()
-	l, err := line.New(c, path, line.Rule{
-		Kind:    fmt.Sprintf("candidate %d", candidates.Add(1)),
-		Base:    base,
-		Family:  family,
-		Blocker: line.Predecessor, // first come, first to lead
-	}, cfg.Config)
+	rule := cfg.layout.rule()
+	rule.Kind = fmt.Sprintf("candidate %d", candidates.Add(1))
+	l, err := line.New(c, path, rule, cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
 	}

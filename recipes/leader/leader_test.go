@@ -428,6 +428,34 @@ func TestLayouts(t *testing.T) {
 	})
 }
 
+// Kazoo's layout is the line of its lock, and so of a mutex in it.
+func TestKazoosLayout(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		c := w.client("a")
+		kazoo := w.candidate(c, "a", leader.WithLayout(leader.LayoutKazoo))
+		term, err := kazoo.Acquire(ctx)
+		must(t, err)
+		if !strings.Contains(term.Path(), "-__lock__") {
+			t.Errorf("the znode is %s", term.Path())
+		}
+		m, err := locks.NewMutex(w.client("b"), path, locks.WithLayout(locks.LayoutKazoo))
+		must(t, err)
+		if _, err := m.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("a mutex beside it: %v", err)
+		}
+		for _, layout := range []leader.Layout{leader.LayoutLatch, leader.LayoutSelector} {
+			if _, err := w.candidate(c, "b", leader.WithLayout(layout)).Acquire(ctx); !errors.Is(err, recipes.ErrLayout) {
+				t.Errorf("layout %d beside it: %v", layout, err)
+			}
+		}
+		if who, err := kazoo.Leader(ctx); err != nil || string(who.Data) != "a" {
+			t.Errorf("led by %v, %v", who, err)
+		}
+		must(t, term.Release(ctx))
+	})
+}
+
 // An election never re-enters: who acquires its own term waits.
 func TestNoReentry(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

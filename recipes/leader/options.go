@@ -34,13 +34,24 @@ const (
 	// LayoutSelector: Apache Curator's LeaderSelector, which is the line of a
 	// mutex at the same path.
 	LayoutSelector
+	// LayoutKazoo: Kazoo's Election, which is the line of its Lock at the same path.
+	// The directory is no container then but stays, for it takes that for granted
+	// once it has seen it. The id should be UTF-8, or its contenders() fails.
+	LayoutKazoo
 )
 
-func (l Layout) family() (layout.Family, string) {
-	if l == LayoutSelector {
-		return layout.CuratorLock, layout.CuratorLockName
+// rule is an election's, but for its kind.
+func (l Layout) rule() line.Rule {
+	rule := line.Rule{Blocker: line.Predecessor} // first come, first to lead
+	switch l {
+	case LayoutSelector:
+		rule.Base, rule.Family = layout.CuratorLockName, layout.CuratorLock
+	case LayoutKazoo:
+		rule.Base, rule.Family, rule.Stays = layout.KazooLockName, layout.KazooLock, true
+	default:
+		rule.Base, rule.Family = layout.LatchName, layout.Latch
 	}
-	return layout.Latch, layout.LatchName
+	return rule
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -49,7 +60,7 @@ func newConfig(opts []Option) (config, error) {
 		opt(&cfg)
 	}
 	var errs []error
-	if cfg.layout != LayoutLatch && cfg.layout != LayoutSelector {
+	if cfg.layout < LayoutLatch || cfg.layout > LayoutKazoo {
 		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
 	}
 	if cfg.maxTerm < 0 {

@@ -23,11 +23,13 @@ import (
 //
 // A key has nothing, at the ensemble or here, while nobody holds or waits: its
 // directory is a container, which vanishes some time after its last use, and the
-// next use makes it again, at the cost of three requests.
+// next use makes it again, at the cost of three requests. (In Kazoo's layout the
+// directories stay.)
 type Keyed struct {
 	client *framework.Client
 	root   string
 	cfg    line.Config
+	rule   line.Rule
 
 	open  context.Context // ends with Close
 	close context.CancelFunc
@@ -43,8 +45,12 @@ var ErrClosed = errors.New("keyed locks closed")
 // NewKeyed makes a Keyed whose directory is root, with options for the lock of
 // each key. It does no I/O.
 func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) {
-	k := &Keyed{client: c, root: root, cfg: newConfig(opts).Config, leases: make(map[*recipes.Lease]struct{})}
-	if _, err := line.New(c, root, mutexRule, k.cfg); err != nil { // what holds for it does for each key
+	cfg, rule, err := newConfig(opts)
+	if err != nil {
+		return nil, fmt.Errorf("locks: keyed: path %s: %w", root, err)
+	}
+	k := &Keyed{client: c, root: root, cfg: cfg.Config, rule: rule, leases: make(map[*recipes.Lease]struct{})}
+	if _, err := line.New(c, root, rule, k.cfg); err != nil { // what holds for it does for each key
 		return nil, fmt.Errorf("locks: keyed: %w", err)
 	}
 	k.open, k.close = context.WithCancel(context.Background())
@@ -61,7 +67,7 @@ func (k *Keyed) Key(key string) *Mutex {
 		name = strings.ToValidUTF8(name[:maxName], "") + "%..." // no key's name
 	}
 	// What could be wrong with it, New has looked at: a name is always a valid one.
-	m.line, _ = line.New(k.client, k.root+"/"+name, mutexRule, k.cfg)
+	m.line, _ = line.New(k.client, k.root+"/"+name, k.rule, k.cfg)
 	return m
 }
 

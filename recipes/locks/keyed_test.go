@@ -112,6 +112,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 			"a relative":    func() (*locks.Keyed, error) { return locks.NewKeyed(c, "orders") },
 			"the root":      func() (*locks.Keyed, error) { return locks.NewKeyed(c, "/") },
 			"a bad option":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, locks.WithMaxHold(-1)) },
+			"a bad layout":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, locks.WithLayout(7)) },
 			"an empty root": func() (*locks.Keyed, error) { return locks.NewKeyed(c, "") },
 		} {
 			if _, err := make(); err == nil || !strings.HasPrefix(err.Error(), "locks: keyed: ") {

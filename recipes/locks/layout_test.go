@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,6 +58,76 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A child named as the leases of Kazoo's semaphore are is one where Kazoo's line
+// stands beside the directory; otherwise it may be anybody's.
+func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		const lease = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
+		if err := b.MakePath(t.Context(), lockPath+"/"+lease); err != nil {
+			t.Fatal(err)
+		}
+		m := w.mutex(a)
+		release(t, acquire(t, t.Context(), m))
+		if err := b.MakePath(t.Context(), lockPath+"-__lock__"); err != nil {
+			t.Fatal(err)
+		}
+		for _, enter := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
+			_, err := enter(t.Context())
+			wantErr(t, err, recipes.ErrLayout)
+			if err == nil || !strings.Contains(err.Error(), lease) {
+				t.Errorf("error %v does not name the child", err)
+			}
+			w.line(1)
+		}
+	})
+}
+
+// In Kazoo's layout the line is that of Kazoo's lock, and no other; its directory
+// stays, for Kazoo does not make it anew.
+func TestKazoosLayout(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		a, b := w.client("a"), w.client("b")
+		m := w.mutex(a, locks.WithLayout(locks.LayoutKazoo))
+		l := acquire(t, t.Context(), m)
+		if !strings.Contains(l.Path(), "-__lock__00") {
+			t.Errorf("name %s", l.Path())
+		}
+		_, err := w.mutex(b).Acquire(t.Context())
+		wantErr(t, err, recipes.ErrLayout)
+		w.line(1) // it withdraws in the background
+		if _, err := w.mutex(b, locks.WithLayout(locks.LayoutKazoo)).TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("beside one that is held: %v", err)
+		}
+		kazoo, err := b.Create(t.Context(), lockPath+"/2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__", nil, zk.FlagEphemeral|zk.FlagSequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := acquiring(t.Context(), w.mutex(b, locks.WithLayout(locks.LayoutKazoo)))
+		w.line(3)
+		release(t, l)
+		pending(t, waiting)
+		if err := b.Delete(t.Context(), kazoo, -1); err != nil {
+			t.Fatal(err)
+		}
+		release(t, granted(t, waiting).lease)
+		time.Sleep(5 * time.Minute)
+		if found, _, err := b.Exists(t.Context(), lockPath); !found || err != nil {
+			t.Errorf("the directory: %v, %v", found, err)
+		}
+		reader, err := b.Create(t.Context(), lockPath+"/2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__rlock__", nil, zk.FlagEphemeral|zk.FlagSequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Acquire(t.Context()) // a Kazoo Lock would overlook it
+		wantErr(t, err, recipes.ErrLayout)
+		if err := b.Delete(t.Context(), reader, -1); err != nil {
+			t.Fatal(err)
+		}
+		w.empty()
+	})
 }
 
 // It comes while one waits.

@@ -40,7 +40,11 @@ var _ recipes.Acquirer = (*Mutex)(nil)
 // NewMutex makes a Mutex at path. It does no I/O: the path comes into being, as a
 // container where the ensemble has those, with the first Acquire.
 func NewMutex(c *framework.Client, path string, opts ...Option) (*Mutex, error) {
-	l, err := line.New(c, path, mutexRule, newConfig(opts).Config)
+	cfg, rule, err := newConfig(opts)
+	if err != nil {
+		return nil, fmt.Errorf("locks: mutex: path %s: %w", path, err)
+	}
+	l, err := line.New(c, path, rule, cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("locks: mutex: %w", err)
 	}
@@ -53,6 +57,14 @@ var mutexRule = line.Rule{
 	Kind:    "mutex",
 	Base:    layout.CuratorLockName,
 	Family:  layout.CuratorLock,
+	Blocker: line.Predecessor,
+}
+
+var kazooRule = line.Rule{
+	Kind:    "mutex",
+	Base:    layout.KazooLockName,
+	Family:  layout.KazooLock,
+	Stays:   true,
 	Blocker: line.Predecessor,
 }
 

@@ -299,6 +299,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			{c, "/lock/", nil, "/lock/"},
 			{c, "/lock", locks.WithMaxHold(-time.Second), "-1s"},
 			{c, "/lock", locks.WithACL(), "ACL"},
+			{c, "/lock", locks.WithLayout(7), "layout 7"},
 			{c, "/lock", locks.WithData(make([]byte, 1<<20)), "1048576 bytes"},
 		}
 		for _, test := range tests {

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,15 +16,41 @@ type Option func(*config)
 
 type config struct {
 	line.Config
+	layout Layout
 }
 
-func newConfig(opts []Option) config {
-	cfg := config{line.Config{Handover: defaultHandover}}
+// newConfig gives what opts make of the defaults, and the rule that they select.
+func newConfig(opts []Option) (config, line.Rule, error) {
+	cfg := config{Config: line.Config{Handover: defaultHandover}}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	return cfg
+	switch cfg.layout {
+	case LayoutCurator:
+		return cfg, mutexRule, nil
+	case LayoutKazoo:
+		return cfg, kazooRule, nil
+	default:
+		return cfg, line.Rule{}, fmt.Errorf("layout %d: unknown", cfg.layout)
+	}
 }
+
+// Layout selects whose locks stand in the same line. A line in which those of
+// another layout stand fails with recipes.ErrLayout.
+type Layout int
+
+const (
+	// LayoutCurator: Apache Curator's InterProcessMutex, and go-zookeeper's Lock.
+	LayoutCurator Layout = iota
+	// LayoutKazoo: Kazoo's Lock, and so its Election. The lock's directory is no
+	// container then but stays, for they take it for granted once they have seen it.
+	// Data should be UTF-8, or their contenders() fails. A Kazoo Lock does not see
+	// Kazoo's readers: beside one of those it is recipes.ErrLayout.
+	LayoutKazoo
+)
+
+// WithLayout selects the znodes' names. Default LayoutCurator.
+func WithLayout(l Layout) Option { return func(c *config) { c.layout = l } }
 
 // WithData sets the data of the znode in line, by which others see who it is.
 // Default: none.

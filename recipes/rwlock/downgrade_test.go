@@ -21,7 +21,10 @@ import (
 // does not get in when the write lease is released (Curator 276, 621), and readers
 // do.
 func TestADowngradeKeepsThePlace(t *testing.T) {
-	for _, layout := range []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator} {
+	middles := map[rwlock.Layout]string{
+		rwlock.LayoutPlain: "-web-1-R-", rwlock.LayoutCurator: "-__READ__", rwlock.LayoutKazoo: "-__rlock__",
+	}
+	for layout, middle := range middles {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {
 				rw := clients(w, 3, rwlock.WithLayout(layout))
@@ -40,10 +43,6 @@ func TestADowngradeKeepsThePlace(t *testing.T) {
 				digits := func(l *recipes.Lease) string { return l.Path()[len(l.Path())-10:] }
 				if digits(reading) != digits(writing) || reading.Path() == writing.Path() {
 					t.Errorf("downgraded at %s from %s", reading.Path(), writing.Path())
-				}
-				middle := "-web-1-R-"
-				if layout == rwlock.LayoutCurator {
-					middle = "-__READ__"
 				}
 				if !strings.Contains(reading.Path(), middle) {
 					t.Errorf("name %s", reading.Path())

@@ -21,11 +21,8 @@ type config struct {
 	host   string
 }
 
-// Layout selects whose readers and writers stand in the same line.
-//
-// Kazoo's ReadLock and WriteLock are not among them: how they read a name that
-// begins as ours do has changed between its releases, and one that overlooks a
-// neighbour is no lock. A line in which they stand fails with recipes.ErrLayout.
+// Layout selects whose readers and writers stand in the same line. A line in which
+// those of another layout stand fails with recipes.ErrLayout.
 type Layout int
 
 const (
@@ -33,14 +30,32 @@ const (
 	LayoutPlain Layout = iota
 	// LayoutCurator: Apache Curator's InterProcessReadWriteLock.
 	LayoutCurator
+	// LayoutKazoo: Kazoo's ReadLock and WriteLock. The lock's directory is no
+	// container then but stays, for they take it for granted once they have seen it.
+	// Data should be UTF-8, or their contenders() fails.
+	//
+	// What Kazoo itself does wrong stays wrong beside us: its plain Lock does not see
+	// readers, theirs or ours, so it must not be used on the path of a read/write
+	// lock; and a ReadLock of release 2.8.0 (alone) that has to wait while a writer
+	// waits behind it waits for that writer too, for ever.
+	LayoutKazoo
 )
 
-// names are those under which a reader and a writer of host are created.
-func (l Layout) names(host string) (family layout.Family, read, write string) {
-	if l == LayoutCurator {
-		return layout.CuratorRW, layout.CuratorReadName, layout.CuratorWriteName
+// rule is what the rules of both sides have in common, and the names under which a
+// reader and a writer of host are created.
+func (l Layout) rule(host string) (rule line.Rule, read, write string) {
+	rule.Blocker = blocker
+	switch l {
+	case LayoutCurator:
+		rule.Family = layout.CuratorRW
+		return rule, layout.CuratorReadName, layout.CuratorWriteName
+	case LayoutKazoo:
+		rule.Family, rule.Also, rule.Stays = layout.KazooLock, layout.KazooRLock, true
+		return rule, layout.KazooRLockName, layout.KazooLockName
+	default:
+		rule.Family = layout.PlainRW
+		return rule, layout.PlainReadName(host), layout.PlainWriteName(host)
 	}
-	return layout.PlainRW, layout.PlainReadName(host), layout.PlainWriteName(host)
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -50,7 +65,7 @@ func newConfig(opts []Option) (config, error) {
 		opt(&cfg)
 	}
 	var errs []error
-	if cfg.layout != LayoutPlain && cfg.layout != LayoutCurator {
+	if cfg.layout < LayoutPlain || cfg.layout > LayoutKazoo {
 		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
 	}
 	return cfg, errors.Join(errs...)

@@ -57,16 +57,14 @@ func New(c *framework.Client, path string, opts ...Option) (*RWLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rwlock: path %s: %w", path, err)
 	}
-	family, reading, writing := cfg.layout.names(cfg.host)
-	read, err := line.New(c, path, line.Rule{
-		Kind: "read", Base: reading, Family: family, Mode: layout.Shared, Blocker: blocker,
-	}, cfg.Config)
+	rule, reading, writing := cfg.layout.rule(cfg.host)
+	rule.Kind, rule.Base, rule.Mode = "read", reading, layout.Shared
+	read, err := line.New(c, path, rule, cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("rwlock: %w", err)
 	}
-	write, err := line.New(c, path, line.Rule{
-		Kind: "write", Base: writing, Family: family, Mode: layout.Exclusive, Blocker: blocker,
-	}, cfg.Config)
+	rule.Kind, rule.Base, rule.Mode = "write", writing, layout.Exclusive
+	write, err := line.New(c, path, rule, cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("rwlock: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
 // The limit is the data of the path, in decimal text. The first who is first in
@@ -37,19 +38,21 @@ type reader interface {
 }
 
 // agree gives the limit in force, ErrLimit if it is another one than this value's
-// and was so from the beginning. Once for each creation of the path, it looks
-// whether that is used for something else.
+// and was so from the beginning. Whenever children have come or gone, which does
+// not happen often, it looks whether the path is used for something else.
 func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, err error) {
 	n, stat, err = s.recorded(r.Get(ctx, s.path))
-	if err != nil || stat.Czxid == s.agreed.Load() {
-		return n, stat, err
-	}
-	children, _, err := r.Children(ctx, s.path)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil {
 		return 0, nil, err
 	}
-	if _, stranger := layout.Line(children); stranger != "" {
-		return 0, nil, fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
+	agreed := stat.Czxid == s.agreed.Load()
+	if !agreed || stat.Pzxid != s.seen.Load() {
+		if err := s.checkLayout(ctx, r); err != nil {
+			return 0, nil, err
+		}
+	}
+	if agreed {
+		return n, stat, nil
 	}
 	if n != s.max && !s.cfg.adopt {
 		return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
@@ -58,6 +61,24 @@ func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, 
 		s.agreed.Store(stat.Czxid)
 	}
 	return n, stat, nil
+}
+
+func (s *Semaphore) checkLayout(ctx context.Context, r reader) error {
+	children, stat, err := r.Children(ctx, s.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, stranger := layout.Line(children); stranger != "" {
+		return fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
+	}
+	if err := line.CheckNoKazooLeases(ctx, r, s.path, children); err != nil {
+		return err
+	}
+	s.seen.Store(stat.Pzxid)
+	return nil
 }
 
 // recorded takes the answer to a read of the path: the limit in force, which is

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -203,6 +205,36 @@ func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
 		WantErr(t, err, semaphore.ErrLimit)
 		setMax(t, s, 2)
 		Release(t, Acquire(t, t.Context(), s))
+		empty(w)
+	})
+}
+
+// Kazoo's semaphore records the same limit at the same path, and keeps its leases
+// elsewhere: each would overlook the other's. Whoever comes later is refused, here.
+func TestKazoosSemaphoreOnThePath(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c, kazoo := w.Connect("a"), w.Connect("kazoo")
+		s := newSemaphore(t, c, 5)
+		held := Acquire(t, t.Context(), s)
+		Release(t, Acquire(t, t.Context(), s))
+		lease := path + "/0123456789abcdef0123456789abcdef"
+		if err := kazoo.MakePath(t.Context(), path+"-__lock__"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kazoo.Create(t.Context(), lease, nil, zk.FlagEphemeral); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*semaphore.Semaphore{s, newSemaphore(t, w.Connect("b"), 5)} {
+			_, err := s.Acquire(t.Context())
+			WantErr(t, err, recipes.ErrLayout)
+			_, err = s.TryAcquire(t.Context())
+			WantErr(t, err, recipes.ErrLayout)
+		}
+		if err := kazoo.Delete(t.Context(), lease, -1); err != nil {
+			t.Fatal(err)
+		}
+		Release(t, Acquire(t, t.Context(), s))
+		Release(t, held)
 		empty(w)
 	})
 }

@@ -35,7 +35,7 @@ import (
 // leave, and each departure wakes one waiter.
 //
 // An uncontended Acquire costs a create and two lists, a read and a Multi in three
-// round trips, the first of a value a read and a list more; Release a delete for
+// round trips, the first ones of a value a read and a list more; Release a delete for
 // each permit.
 //
 // A permit is never re-entered: with the context of a lease, too, Acquire waits for
@@ -51,6 +51,7 @@ type Semaphore struct {
 	// agreed is the creation, as its zxid, of the path whose limit was this value's:
 	// from then on it follows as SetMax changes it.
 	agreed *atomic.Int64
+	seen   *atomic.Int64 // the zxid of the latest coming or going of the path's children that were looked at
 }
 
 var _ recipes.Acquirer = (*Semaphore)(nil)
@@ -74,7 +75,7 @@ func New(c *framework.Client, path string, maxLeases int, opts ...Option) (*Sema
 	if maxLeases < 1 {
 		return nil, fmt.Errorf("semaphore: path %s: %d permits: must be positive", path, maxLeases)
 	}
-	s := &Semaphore{client: c, path: path, cfg: newConfig(opts), max: maxLeases, agreed: new(atomic.Int64)}
+	s := &Semaphore{client: c, path: path, cfg: newConfig(opts), max: maxLeases, agreed: new(atomic.Int64), seen: new(atomic.Int64)}
 	one, err := s.permits(1)
 	if err != nil {
 		return nil, fmt.Errorf("semaphore: %w", err)

@@ -2,8 +2,13 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -17,8 +22,9 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * A process that holds one of Apache Curator's recipes on request: a line on standard input is a command, "acquire", "release"
- * or "participants"; a line on standard output is the answer to it. It ends with its input.
+ * A process that stands in lines on request, with the recipes of Apache Curator. A line on standard input is a command to one of
+ * its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants"; a line on standard output is the
+ * answer to one. Each member has a client and a thread of its own. It ends with its input.
  */
 public class Neighbour {
     interface Recipe {
@@ -29,33 +35,63 @@ public class Neighbour {
         Collection<String> participants() throws Exception;
     }
 
-    public static void main(String[] args) throws Exception {
-        String servers = args[0], kind = args[1], path = args[2], id = args[3];
-        int session = Integer.parseInt(args[4]);
-        CuratorFramework client = CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
-        client.start();
-        client.blockUntilConnected();
-        Recipe recipe = make(client, kind, path, id);
-        System.out.println("ready");
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String command = in.readLine(); command != null; command = in.readLine()) {
-            switch (command) {
+    /** What does one thing after the other. */
+    static class Member {
+        private final ExecutorService thread = Executors.newSingleThreadExecutor();
+        private Recipe recipe;
+
+        void tell(String number, String servers, int session, String[] command) {
+            thread.execute(() -> {
+                String answer;
+                try {
+                    answer = execute(servers, session, command);
+                } catch (Exception e) {
+                    e.printStackTrace();
+                    answer = "failed " + e;
+                }
+                say(number + " " + answer.replace('\n', ' '));
+            });
+        }
+
+        private String execute(String servers, int session, String[] command) throws Exception {
+            switch (command[0]) {
+                case "open":
+                    CuratorFramework client =
+                            CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
+                    client.start();
+                    client.blockUntilConnected();
+                    recipe = make(client, command[1], command[2], command[3]);
+                    return "opened";
                 case "acquire":
                     recipe.acquire();
-                    System.out.println("acquired");
-                    break;
+                    return "acquired";
                 case "release":
                     recipe.release();
-                    System.out.println("released");
-                    break;
+                    return "released";
                 case "participants":
-                    System.out.println("participants " + recipe.participants().size());
-                    break;
+                    return "participants " + recipe.participants().size();
                 default:
-                    System.out.println("what is " + command + "?");
+                    return "failed what is " + command[0] + "?";
             }
         }
-        client.close();
+    }
+
+    public static void main(String[] args) throws Exception {
+        String servers = args[0];
+        int session = Integer.parseInt(args[1]);
+        Map<String, Member> members = new HashMap<>();
+        say("ready");
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            members.computeIfAbsent(words[0], number -> new Member())
+                    .tell(words[0], servers, session, Arrays.copyOfRange(words, 1, words.length));
+        }
+        Runtime.getRuntime().halt(0); // whatever its threads wait for
+    }
+
+    static synchronized void say(String line) {
+        System.out.println(line);
     }
 
     static Recipe make(CuratorFramework client, String kind, String path, String id) {
@@ -71,7 +107,8 @@ public class Neighbour {
             case "selector":
                 return selector(client, path, id);
             default:
-                return semaphore(new InterProcessSemaphoreV2(client, path, Integer.parseInt(kind)));
+                int limit = Integer.parseInt(kind.substring("semaphore:".length()));
+                return semaphore(new InterProcessSemaphoreV2(client, path, limit));
         }
     }
 

@@ -32,6 +32,9 @@ func (c *contender) turn(ctx context.Context) (blocker string, err error) {
 		}
 	}
 	blocker, err = c.gate.rule.turn(c.name, c.children)
+	if err == nil && blocker == "" {
+		err = CheckNoKazooLeases(ctx, c.sess, c.gate.dir, c.children)
+	}
 	if !errors.Is(err, errOut) {
 		return blocker, err
 	}

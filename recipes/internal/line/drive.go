@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -150,8 +151,24 @@ func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, e
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
 			return nil, err
 		}
-		if err := g.client.MakePath(ctx, g.dir); err != nil {
+		if err := g.makeDir(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+func (g *gate) makeDir(ctx context.Context) error {
+	if !g.rule.Stays {
+		return g.client.MakePath(ctx, g.dir)
+	}
+	if above := g.dir[:strings.LastIndexByte(g.dir, '/')]; above != "" {
+		if err := g.client.MakePath(ctx, above); err != nil {
+			return err
+		}
+	}
+	_, err := g.client.Create(ctx, g.dir, nil, zk.FlagPersistent)
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // or what is above was reaped: join looks again
+		return nil
+	}
+	return err
 }

@@ -34,7 +34,7 @@ func (l *Line) Members(ctx context.Context) ([]Member, error) {
 			return nil, err
 		}
 	}
-	nodes, err := l.nodes(ctx, l.dir, l.rule.Family)
+	nodes, err := l.nodes(ctx, l.dir, l.rule.Family, l.rule.Also)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (l *Line) members(ctx context.Context, dir string, nodes []layout.Node, hol
 // again if the first leaves in between.
 func (l *Line) First(ctx context.Context) (*Member, error) {
 	for {
-		nodes, err := l.nodes(ctx, l.dir, l.rule.Family)
+		nodes, err := l.nodes(ctx, l.dir, l.rule.Family, l.rule.Also)
 		if err != nil || len(nodes) == 0 {
 			return nil, err
 		}
@@ -83,12 +83,12 @@ func (l *Line) First(ctx context.Context) (*Member, error) {
 
 // Count is how many of a directory's children stand in line.
 func (l *Line) Count(children []string) int {
-	nodes, _ := layout.Line(children, l.rule.Family)
+	nodes, _ := layout.Line(children, l.rule.Family, l.rule.Also)
 	return len(nodes)
 }
 
-// nodes lists those of a family in a directory, in order.
-func (l *Line) nodes(ctx context.Context, dir string, family layout.Family) ([]layout.Node, error) {
+// nodes lists those of some families in a directory, in order.
+func (l *Line) nodes(ctx context.Context, dir string, families ...layout.Family) ([]layout.Node, error) {
 	children, _, err := l.client.Children(ctx, dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -96,7 +96,7 @@ func (l *Line) nodes(ctx context.Context, dir string, family layout.Family) ([]l
 	if err != nil {
 		return nil, err
 	}
-	nodes, _ := layout.Line(children, family)
+	nodes, _ := layout.Line(children, families...)
 	return nodes, nil
 }
 

@@ -1,9 +1,12 @@
 package line
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
@@ -33,6 +36,12 @@ type Rule struct {
 	// Family is the layout that stands in this line. A child of another layout
 	// is ErrLayout, one of no known layout is ignored.
 	Family layout.Family
+	// Also is a second layout that stands in it, where readers and writers have one
+	// each; zero: none.
+	Also layout.Family
+	// Stays has the directory made as a znode that stays, for neighbours who take it
+	// for granted once they have seen it.
+	Stays bool
 	// Mode is that of the znode. Where it is Shared, all who wait at home when the
 	// turn comes have it together, and those who come later share it until one who
 	// does not share stands behind it; then they join the line anew.
@@ -59,11 +68,32 @@ func Predecessor(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
 
 // line picks the members of this line out of a directory's children, in order.
 func (r *Rule) line(children []string) ([]layout.Node, error) {
-	members, stranger := layout.Line(children, r.Family)
+	members, stranger := layout.Line(children, r.Family, r.Also)
 	if stranger != "" {
 		return nil, fmt.Errorf("%w: child %s", ErrLayout, stranger)
 	}
 	return members, nil
+}
+
+// CheckNoKazooLeases is ErrLayout where Kazoo's semaphore is used at dir, by its
+// children. Anybody may have children named as its leases are; hence, where there
+// are any, it looks for the line beside dir that Kazoo makes first.
+func CheckNoKazooLeases(ctx context.Context, r interface {
+	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
+}, dir string, children []string,
+) error {
+	i := slices.IndexFunc(children, layout.MayBeKazooLease)
+	if i < 0 {
+		return nil
+	}
+	_, _, err := r.Children(ctx, dir+layout.KazooSemaphoreLine)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: child %s, a lease of Kazoo's semaphore", ErrLayout, children[i])
+	}
+	return err
 }
 
 // turn decides by a list of the directory what the znode named own has to do:

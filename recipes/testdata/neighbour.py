@@ -1,0 +1,112 @@
+"""A process that stands in lines on request, with the recipes of Kazoo.
+
+A line on standard input is a command to one of its members, by number: "3 open kazoo-lock /path id", "3 acquire",
+"3 release", "3 participants"; a line on standard output is the answer to one. Each member has a client and a thread of its
+own. It ends with its input.
+"""
+import os
+import queue
+import sys
+import threading
+import traceback
+
+from kazoo.client import KazooClient
+
+
+class Locked:
+    """A Lock, ReadLock, WriteLock or Semaphore."""
+
+    def __init__(self, recipe, participants):
+        self.recipe = recipe
+        self.participants = participants
+
+    def acquire(self):
+        if not self.recipe.acquire():
+            raise RuntimeError("not acquired")
+
+    def release(self):
+        if not self.recipe.release():
+            raise RuntimeError("not released")
+
+
+class Elected:
+    """An Election, which leads for as long as its function runs."""
+
+    def __init__(self, election):
+        self.election = election
+        self.participants = election.contenders
+
+    def acquire(self):
+        self.leads = threading.Event()
+        self.done = threading.Event()
+        self.term = threading.Thread(target=self.election.run, args=(self.lead,), daemon=True)
+        self.term.start()
+        self.leads.wait()
+
+    def lead(self):
+        self.leads.set()
+        self.done.wait()
+
+    def release(self):
+        self.done.set()
+        self.term.join()
+
+
+def make(client, kind, path, name):
+    if kind == "kazoo-election":
+        return Elected(client.Election(path, name))
+    if kind.startswith("kazoo-semaphore:"):
+        semaphore = client.Semaphore(path, name, max_leases=int(kind.split(":")[1]))
+        return Locked(semaphore, semaphore.lease_holders)
+    lock = {"kazoo-lock": client.Lock, "kazoo-read": client.ReadLock, "kazoo-write": client.WriteLock}[kind](path, name)
+    return Locked(lock, lock.contenders)
+
+
+def serve(number, commands, servers, session):
+    recipe = None
+    while True:
+        words = commands.get()
+        try:
+            if words[0] == "open":
+                client = KazooClient(hosts=servers, timeout=session)
+                client.start(timeout=30)
+                recipe = make(client, *words[1:])
+                answer = "opened"
+            elif words[0] == "acquire":
+                recipe.acquire()
+                answer = "acquired"
+            elif words[0] == "release":
+                recipe.release()
+                answer = "released"
+            elif words[0] == "participants":
+                answer = "participants %d" % len(recipe.participants())
+            else:
+                answer = "failed what is %s?" % words[0]
+        except Exception as e:
+            traceback.print_exc()
+            answer = "failed %r" % e
+        say("%s %s" % (number, answer.replace("\n", " ")))
+
+
+lock = threading.Lock()
+
+
+def say(line):
+    with lock:
+        print(line, flush=True)
+
+
+def main():
+    servers, session = sys.argv[1], float(sys.argv[2])
+    members = {}
+    say("ready")
+    for line in sys.stdin:
+        number, *words = line.split()
+        if number not in members:
+            members[number] = queue.Queue()
+            threading.Thread(target=serve, args=(number, members[number], servers, session), daemon=True).start()
+        members[number].put(words)
+    os._exit(0)  # whatever its threads wait for
+
+
+main()
