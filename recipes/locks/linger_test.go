@@ -1,0 +1,136 @@
+package locks_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+// While it lingers a lock costs no request, and each lease has a greater token.
+func TestALingeringLockCostsNothing(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		l := Acquire(t, t.Context(), m)
+		Release(t, l)
+		w.ResetRequests()
+		last := l.Token()
+		for i := range 1000 {
+			enter := m.Acquire
+			if i%2 == 0 {
+				enter = m.TryAcquire
+			}
+			l, err := enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token().Compare(last) <= 0 {
+				t.Fatalf("token %v after %v", l.Token(), last)
+			}
+			last = l.Token()
+			Release(t, l)
+		}
+		if cost := w.Cost(); len(cost) > 0 {
+			t.Errorf("requests: %v", cost)
+		}
+		if len(w.Children(lockPath)) != 1 {
+			t.Error("it does not linger")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if left := w.Children(lockPath); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// A lock that lingers leaves as soon as somebody else comes.
+func TestALingeringLockMakesRoom(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		for range 3 {
+			Release(t, Acquire(t, t.Context(), m))
+			time.Sleep(100 * time.Millisecond)
+			w.InLine(lockPath, 1)
+			began := time.Now()
+			l := Acquire(t, t.Context(), other)
+			// Create, and the watch of what lingers; the event and its list; the delete and its event.
+			if took := time.Since(began); took > 70*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			Release(t, l)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
+// is left.
+func TestALingeringLockUnderFaults(t *testing.T) {
+	for name, fault := range map[string]func(w *World, c *framework.Client){
+		"nothing":                func(*World, *framework.Client) {},
+		"the connection drops":   func(w *World, _ *framework.Client) { w.Client("a").Drop() },
+		"it is cut for a while":  func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long": func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":   remove,
+	} {
+		for _, wait := range []time.Duration{0, time.Second, Timeout} {
+			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
+				Run(t, func(t *testing.T, w *World) {
+					c := w.Connect("a")
+					m := mutexOf(t, c, locks.WithLinger(time.Minute))
+					Release(t, Acquire(t, t.Context(), m))
+					time.Sleep(time.Second)
+					fault(w, c)
+					time.Sleep(wait)
+					l, err := m.Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if l.Held() {
+						Release(t, l)
+					}
+					other := mutexOf(t, w.Connect("b"))
+					Release(t, Acquire(t, t.Context(), other))
+					time.Sleep(time.Minute)
+					w.Empty(lockPath)
+				})
+			})
+		}
+	}
+}
+
+// Close leaves nothing of what lingers.
+func TestCloseEndsLingering(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		Release(t, Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
+		w.InLine(lockPath, 1)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Empty(lockPath)
+	})
+	Run(t, func(t *testing.T, w *World) {
+		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"one", "two"} {
+			Release(t, Acquire(t, t.Context(), k.Key(key)))
+		}
+		w.InLine("/app/keys/one", 1)
+		if err := k.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.InLine("/app/keys/one", 0)
+		w.InLine("/app/keys/two", 0)
+	})
+}
