@@ -145,3 +145,35 @@ func TestAGuardedReadIsNotShared(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// Readers who come later, and may hold for different times, are all served.
+func TestLateReadersOfDifferentTimes(t *testing.T) {
+	for _, first := range []string{"reading", "gone meanwhile"} {
+		t.Run(first, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				c := w.Connect("a")
+				short, long := newLock(t, c, rwlock.WithMaxHold(time.Second)), newLock(t, c)
+				l := Acquire(t, t.Context(), long.Reader())
+				late := []<-chan Grant{
+					Acquiring(t.Context(), long.Reader()), Acquiring(t.Context(), short.Reader()), Acquiring(t.Context(), long.Reader()),
+				}
+				synctest.Wait() // it is being looked whether a writer waits
+				if first == "gone meanwhile" {
+					Release(t, l)
+				}
+				for _, granted := range late {
+					select {
+					case g := <-granted:
+						if g.Err != nil {
+							t.Fatal(g.Err)
+						}
+						defer Release(t, g.Lease)
+					case <-time.After(500 * time.Millisecond):
+						t.Fatal("a reader waits, and nobody else does")
+					}
+				}
+			})
+		})
+	}
+}

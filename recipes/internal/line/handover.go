@@ -91,6 +91,7 @@ func (g *gate) resumeLocked(h *hold) bool {
 			h.crowd.handed++
 		}
 		g.chooseAllLocked([]*hold{h})
+		g.driveLocked() // for those who may not share it
 		return true
 	}
 	h.lingerLocked()
@@ -132,7 +133,7 @@ func (g *gate) expectLocked() {
 
 // joinLocked gives who waits a share of what was given to others before, if nobody
 // stands behind it whom that would keep waiting for longer. It reports false if
-// they have to stand in line.
+// any of them has to stand in line.
 func (g *gate) joinLocked() bool {
 	h, cfg := g.seat, &g.firstLocked().line.cfg
 	if h == nil || g.rule.Mode != layout.Shared || h.timed || cfg.MaxHold > 0 {
@@ -141,6 +142,7 @@ func (g *gate) joinLocked() bool {
 	switch h.mayServeLocked(cfg, true) {
 	case yes:
 		g.chooseAllLocked([]*hold{h})
+		return g.waiters.Len() == 0 || g.joinLocked()
 	case ask:
 		h.lookLocked()
 	default:
