@@ -177,3 +177,31 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 		})
 	}
 }
+
+// Readers elsewhere who come and go are no herd's business: a process whose readers
+// share a znode looks at the line when one of its own comes.
+func TestPassingReadersWakeNobody(t *testing.T) {
+	for _, linger := range []time.Duration{0, time.Minute} {
+		Run(t, func(t *testing.T, w *World) {
+			w.Latency(time.Millisecond)
+			rw := clients(w, 5, rwlock.WithLinger(linger))
+			passing := newLock(t, w.Connect("passing"))
+			for _, rw := range rw {
+				held, late := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
+				if linger > 0 {
+					Release(t, held, late)
+				}
+			}
+			time.Sleep(time.Second)
+			w.ResetRequests()
+			began := time.Now()
+			for range 200 {
+				Release(t, Acquire(t, t.Context(), passing.Reader()))
+			}
+			took := time.Since(began)
+			if got, most := w.Cost()[testutil.OpGetChildren2], 200+5*30; got > most {
+				t.Errorf("%d lists in %v, at most %d are due", got, took, most)
+			}
+		})
+	}
+}

@@ -25,6 +25,7 @@ type crowd struct {
 	at     time.Time // clear: when the look began that found so; crowded: when that was found
 	handed int       // crowded: grants since
 	look   context.CancelFunc
+	hurry  chan struct{} // a token: somebody waits for a look
 }
 
 type knowledge int
@@ -198,14 +199,20 @@ func (h *hold) resumeOrLeaveLocked() {
 }
 
 // lookLocked has a goroutine look at the line behind h, until somebody stands there
-// or h leaves.
+// or h leaves. One that rests looks at once.
 func (h *hold) lookLocked() {
-	if h.crowd.look != nil || h.crowd.known == crowded {
-		return
+	switch {
+	case h.crowd.known == crowded:
+	case h.crowd.look == nil:
+		ctx, stop := context.WithCancel(context.Background())
+		h.crowd.look, h.crowd.hurry = stop, make(chan struct{}, 1)
+		go h.watchCrowd(ctx)
+	default:
+		select {
+		case h.crowd.hurry <- struct{}{}:
+		default:
+		}
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	h.crowd.look = stop
-	go h.watchCrowd(ctx)
 }
 
 // EndLinger has what lingers in any line below dir leave it, and waits for that
@@ -232,9 +239,12 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	return nil
 }
 
-// watchCrowd is not herded: nobody is behind h while it looks, and when somebody
-// comes it looks once more.
+// watchCrowd is not herded by those whom h keeps waiting: when the first of them
+// comes it looks once more, and no longer watches. Others may come and go all the
+// time, where they share, or are strangers to the line: from look to look it rests
+// for longer then, unless somebody waits for the next.
 func (h *hold) watchCrowd(ctx context.Context) {
+	var rest time.Duration
 	for {
 		began := time.Now()
 		names, changed, err := h.sess.WatchChildren(ctx, h.gate.dir)
@@ -246,8 +256,11 @@ func (h *hold) watchCrowd(ctx context.Context) {
 			select {
 			case <-changed:
 				h.forgetCrowd()
+				h.rest(ctx, rest)
+				rest = min(2*rest+time.Millisecond, h.sess.Timeout()/40)
 				quiet = false
 			case <-timer.C: // a watch can be lost
+				rest = 0
 				began = time.Now()
 				names, _, err = h.sess.Children(ctx, h.gate.dir)
 			case <-ctx.Done(): // with the session too
@@ -262,6 +275,17 @@ func (h *hold) forgetCrowd() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.crowd.known = unknown
+}
+
+// rest returns after d, or when somebody waits for a look.
+func (h *hold) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.crowd.hurry: // it is made with the look, and stays
+	case <-ctx.Done():
+	}
 }
 
 // sawCrowd takes the answer to a look at the line that began at the given time, and
