@@ -1,7 +1,9 @@
 package locks_test
 
 import (
+	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,4 +135,117 @@ func TestCloseEndsLingering(t *testing.T) {
 		w.InLine("/app/keys/one", 0)
 		w.InLine("/app/keys/two", 0)
 	})
+}
+
+// Handing over that was turned off is not done by what lingers either: it lingers
+// for those who come later.
+func TestLingeringHandsNothingOver(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithHandover(0), locks.WithLinger(time.Second))
+		l := Acquire(t, t.Context(), m)
+		time.Sleep(time.Second) // it is known that nobody else is in line
+		waiting := queued(m, 1)[0]
+		then := next(t, l, waiting)
+		if then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		Release(t, then)
+		if last := Acquire(t, t.Context(), m); last.Path() != then.Path() {
+			t.Error("it did not linger")
+		}
+	})
+}
+
+// While its own znode leaves because nobody has come, a lock is free: a try waits
+// for that, as it does for each of its own requests, and for nobody else.
+func TestATryAsLingeringEnds(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second + time.Millisecond) // the delete is under way
+		l, err := m.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		Release(t, l)
+		time.Sleep(2 * time.Second)
+		w.Empty(lockPath)
+	})
+}
+
+// Whoever asks for what lingers has it at once, if anybody here looks for that.
+func TestALingeringLockCanBeRevoked(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		l := Acquire(t, t.Context(), m)
+		l.Revoked()
+		time.Sleep(time.Second)
+		Release(t, l)
+		all, err := m.Participants(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Revoke(t.Context(), all[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		w.InLine(lockPath, 0)
+	})
+}
+
+// Nothing lingers once Close has begun, neither what a caller is just releasing,
+// nor what one of its own waits for, or has just got.
+func TestNothingLingersAfterClose(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, k *locks.Keyed, closes func())
+	}{
+		{"released at the same time", func(t *testing.T, k *locks.Keyed, closes func()) {
+			for i := range 100 {
+				l := Acquire(t, t.Context(), k.Key(strconv.Itoa(i)))
+				go func() { _ = l.Release(context.Background()) }()
+			}
+			closes()
+		}},
+		{"released, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
+			m := k.Key("one")
+			l := Acquire(t, t.Context(), m)
+			waiting := queued(m, 1)[0]
+			Release(t, l) // it is not known who else is in line
+			Pending(t, waiting)
+			closes()
+			g := <-waiting
+			WantErr(t, g.Err, locks.ErrClosed)
+		}},
+		{"lingering, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
+			m := k.Key("one")
+			Release(t, Acquire(t, t.Context(), m))
+			waiting := queued(m, 1)[0]
+			Pending(t, waiting)
+			closes()
+			g := <-waiting
+			WantErr(t, g.Err, locks.ErrClosed)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.do(t, k, func() {
+					if err := k.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				var dirs []string
+				for _, key := range w.Children("/app/keys") {
+					dirs = append(dirs, "/app/keys/"+key)
+				}
+				w.Empty(dirs...)
+			})
+		})
+	}
 }

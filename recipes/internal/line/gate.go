@@ -132,7 +132,7 @@ func (g *gate) queue(w *waiter) bool {
 // this process.
 func (g *gate) busyLocked() bool {
 	if g.rule.alone() {
-		taken := g.holds > 0 && (g.seat == nil || g.seat.idle.cfg == nil)
+		taken := g.holds > 0 && !g.seat.unusedLocked() // the only one
 		return taken || g.waiters.Len() > 0
 	}
 	return g.driver != nil && g.driver.waits
@@ -158,6 +158,9 @@ func (g *gate) leave(w *waiter) {
 	g.mu.Lock()
 	if w.at != nil {
 		g.removeLocked(w)
+		if g.seat != nil && g.waiters.Len() == 0 {
+			g.seat.resumeOrLeaveLocked() // it may have been kept for w alone
+		}
 		g.mu.Unlock()
 		return
 	}

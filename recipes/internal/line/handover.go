@@ -55,8 +55,12 @@ const (
 // keepLocked keeps h, which its last caller with the given configuration has just
 // left, for the next one. It reports false if h has to leave the line.
 func (g *gate) keepLocked(h *hold, cfg *Config) bool {
+	keep := cfg.lingers() > 0
+	if g.waiters.Len() > 0 {
+		keep = cfg.Handover > 0
+	}
 	switch {
-	case g.seat != h || cfg.Linger == 0 && (cfg.Handover == 0 || g.waiters.Len() == 0):
+	case g.seat != h || !keep:
 		return false
 	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
 		return false
@@ -66,7 +70,7 @@ func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 		h.turn++
 	}
 	h.since = time.Time{}
-	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
+	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.lingers())}
 	if !g.resumeLocked(h) {
 		h.idle, h.turn, h.since = idle{}, turn, since
 		return false
@@ -186,14 +190,12 @@ func (h *hold) lingered() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.lingering = false
-	if h.idle.cfg != nil && h.removal == nil && h.err == nil {
-		h.resumeOrLeaveLocked()
-	}
+	h.resumeOrLeaveLocked()
 }
 
-// resumeOrLeaveLocked is resumeLocked for a hold that has been idle.
+// resumeOrLeaveLocked is resumeLocked for a hold that has been idle, if it still is.
 func (h *hold) resumeOrLeaveLocked() {
-	if !h.gate.resumeLocked(h) {
+	if h.idle.cfg != nil && !h.gate.resumeLocked(h) {
 		h.removeLocked()
 	}
 }
@@ -216,13 +218,17 @@ func (h *hold) lookLocked() {
 }
 
 // EndLinger has what lingers in any line below dir leave it, and waits for that
-// until ctx ends; it goes on then.
+// until ctx ends; it goes on then. What somebody waits for at home leaves when
+// nobody does any more.
 func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var leaving []*removal
 	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
 		g.mu.Lock()
-		if h := g.seat; h != nil && h.idle.cfg != nil && g.waiters.Len() == 0 {
-			leaving = append(leaving, h.removeLocked())
+		if h := g.seat; h != nil && h.idle.cfg != nil {
+			h.idle.until = time.Now()
+			if g.waiters.Len() == 0 {
+				leaving = append(leaving, h.removeLocked())
+			}
 		}
 		g.mu.Unlock()
 	}

@@ -93,6 +93,12 @@ func (h *hold) placeLocked(l *Line) *Place {
 	return p
 }
 
+// unusedLocked reports whether nobody works under it, nor has just left it and does
+// not know yet how: it is idle, or leaves because nobody has come.
+func (h *hold) unusedLocked() bool {
+	return h.idle.cfg != nil || h.removal != nil && len(h.open) == 0
+}
+
 // lose ends the hold: at the session's stop margin, or when the session is over,
 // the client closes, the znode was deleted, or it was held for too long. It is
 // called from any of their goroutines and does not block.
