@@ -13,6 +13,7 @@ import (
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -286,7 +287,7 @@ func TestHandoverUnderFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {
 				w.Latency(5 * time.Millisecond)
-				c := w.Connect("a")
+				c := w.Connect("a", patient)
 				m := mutexOf(t, c)
 				l := Acquire(t, t.Context(), m)
 				if name == "the look's answer is lost" {
@@ -308,6 +309,9 @@ func TestHandoverUnderFaults(t *testing.T) {
 		})
 	}
 }
+
+// patient is for clients that are cut off for longer than they retry by default.
+var patient = framework.WithRetry(retry.Forever(100 * time.Millisecond))
 
 func healLater(w *World, d time.Duration) {
 	time.Sleep(d)

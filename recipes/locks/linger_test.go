@@ -86,7 +86,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 		for _, wait := range []time.Duration{0, time.Second, Timeout} {
 			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
 				Run(t, func(t *testing.T, w *World) {
-					c := w.Connect("a")
+					c := w.Connect("a", patient)
 					m := mutexOf(t, c, locks.WithLinger(time.Minute))
 					Release(t, Acquire(t, t.Context(), m))
 					time.Sleep(time.Second)
