@@ -263,7 +263,10 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 		waiting := queued(m, 2)
 		for _, granted := range waiting {
 			time.Sleep(9 * time.Second)
-			l = next(t, l, granted)
+			path := l.Path()
+			if l = next(t, l, granted); l.Path() != path {
+				t.Error("not handed over")
+			}
 		}
 		granted := time.Now()
 		if held := Lost(t, l).Sub(granted); held != 10*time.Second {

@@ -205,3 +205,26 @@ func TestPassingReadersWakeNobody(t *testing.T) {
 		})
 	}
 }
+
+// What is shared for a limited time has one limit, so nobody who comes later has a
+// share in it, and it does not linger for any.
+func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		limited := newLock(t, c, rwlock.WithMaxHold(10*time.Second), rwlock.WithLinger(time.Minute))
+		unlimited := newLock(t, c)
+		first := Acquire(t, t.Context(), limited.Reader())
+		time.Sleep(9 * time.Second)
+		late := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader()), Acquire(t, t.Context(), limited.Reader())}
+		Lost(t, first)
+		for _, l := range late {
+			if !l.Held() || l.Path() == first.Path() {
+				t.Errorf("%s, after %s: %v", l.Path(), first.Path(), l.Err())
+			}
+		}
+		Release(t, late...)
+		WantErr(t, first.Release(t.Context()), recipes.ErrMaxHold)
+		w.InLine(path, 0)
+		w.Empty(path)
+	})
+}

@@ -65,14 +65,14 @@ func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
 		return false
 	}
-	turn, since := h.turn, h.since
+	since := h.since
 	if g.rule.alone() {
 		h.turn++
 	}
 	h.since = time.Time{}
 	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.lingers())}
 	if !g.resumeLocked(h) {
-		h.idle, h.turn, h.since = idle{}, turn, since
+		h.idle, h.since = idle{}, since
 		return false
 	}
 	if h.limit != nil {
