@@ -228,3 +228,23 @@ func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// What is being removed is shared with nobody any more.
+func TestAReadThatLeavesIsNotShared(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		rw := clients(w, 1)[0]
+		first, second := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
+		Release(t, first)
+		go second.Release(context.Background())
+		time.Sleep(time.Millisecond)
+		late := Acquire(t, t.Context(), rw.Reader())
+		if late.Path() == first.Path() {
+			t.Error("shared")
+		}
+		time.Sleep(time.Second)
+		w.InLine(path, 1)
+		Release(t, late)
+		w.Empty(path)
+	})
+}
