@@ -12,8 +12,9 @@ import (
 // A gate is where the goroutines of this process queue, in the order in which
 // they come, for a place in one line. It is dropped when nobody uses it.
 //
-// There is a driver exactly while somebody waits and, where a hold is alone, nobody
-// holds. Each change of either ends with driveLocked.
+// There is a driver exactly while somebody waits and nothing that has its turn will
+// serve him: a hold that is alone, or one for which a look decides whether it may be
+// shared. Each change of either ends with driveLocked.
 type gate struct {
 	registry *registry
 	key      Key
