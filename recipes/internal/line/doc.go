@@ -50,9 +50,9 @@
 // Two kinds of rule have several holds at once in one gate, and a driver beside
 // them while somebody waits. Where the rule's mode is Shared, all who wait at home
 // when the turn comes are chosen together, and who comes later and may not share it
-// stands in line anew.
-// Where the rule has a [Take], the first in line waits for room and takes znodes
-// elsewhere, which hold; its own leaves the line in the same Multi: take.go.
+// stands in line anew. Where the rule has a [Take], the first in line waits for room
+// and takes znodes elsewhere, which hold; its own leaves the line in the same Multi:
+// take.go.
 //
 // # The life of a hold
 //
