@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -108,4 +109,31 @@ func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
 		Release(t, then)
 		w.Empty(lockPath)
 	})
+}
+
+// Where it is known that nothing will be handed over, nobody looks at the line.
+func TestWhatIsNotHandedOverNeedsNoLook(t *testing.T) {
+	for name, prepare := range map[string]func(*recipes.Lease){
+		"after a guard": func(l *recipes.Lease) { l.Guard() },
+		"by option":     func(*recipes.Lease) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				var opts []locks.Option
+				if name == "by option" {
+					opts = append(opts, locks.WithHandover(0))
+				}
+				m := mutexOf(t, w.Connect("a"), opts...)
+				l := Acquire(t, t.Context(), m)
+				prepare(l)
+				w.ResetRequests()
+				waiting := queued(m, 1)[0]
+				if cost := w.Cost(); len(cost) > 0 {
+					t.Errorf("requests: %v", cost)
+				}
+				Release(t, next(t, l, waiting))
+				w.Empty(lockPath)
+			})
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // While it lingers a lock costs no request, and each lease has a greater token.
@@ -170,6 +171,51 @@ func TestATryAsLingeringEnds(t *testing.T) {
 		}
 		Release(t, l)
 		time.Sleep(2 * time.Second)
+		w.Empty(lockPath)
+	})
+}
+
+// Strangers to the line who come and go all the time cost few looks, and nobody who
+// comes meanwhile waits for more than one.
+func TestALingeringLockAmongStrangers(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		l := Acquire(t, t.Context(), m)
+		znode := l.Path()
+		Release(t, l)
+		operator := w.Connect("operator")
+		change := func() {
+			if _, err := operator.Create(t.Context(), lockPath+"/stranger", nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := operator.Delete(t.Context(), lockPath+"/stranger", -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ResetRequests()
+		for range 250 { // a second
+			change()
+		}
+		if lists := w.Cost()[testutil.OpGetChildren2]; lists > 20 {
+			t.Errorf("%d lists", lists)
+		}
+		for range 5 {
+			change()
+			began := time.Now()
+			l := Acquire(t, t.Context(), m)
+			if took := time.Since(began); took > 4*time.Millisecond || l.Path() != znode {
+				t.Errorf("%s after %s, it took %v", l.Path(), znode, took)
+			}
+			Release(t, l)
+		}
+		time.Sleep(timeout) // of quiet
+		other := mutexOf(t, w.Connect("b"))
+		began := time.Now()
+		Release(t, Acquire(t, t.Context(), other))
+		if took := time.Since(began); took > 20*time.Millisecond {
+			t.Errorf("another waited for %v", took)
+		}
 		w.Empty(lockPath)
 	})
 }
