@@ -87,6 +87,23 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 	})
 }
 
+// Nor does it take what lingers without a look.
+func TestLingeringNeedsFreshKnowledge(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), m))
+		answer := make(chan struct{})
+		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
+		time.Sleep(Timeout/3 + time.Millisecond)
+		waiting := queued(m, 1)[0]
+		Pending(t, waiting)
+		close(answer)
+		Release(t, Granted(t, waiting).Lease)
+		time.Sleep(time.Minute)
+		w.Empty(lockPath)
+	})
+}
+
 // Without a connection nothing is handed over, however fresh what is known: others
 // may be waiting by now.
 func TestHandoverNeedsAConnection(t *testing.T) {

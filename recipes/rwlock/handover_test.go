@@ -248,3 +248,26 @@ func TestAReadThatLeavesIsNotShared(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// Nor does one who may read for a limited time share what others hold without a
+// limit, whether he comes when it is known who is in line or not.
+func TestALimitedReaderIsLimited(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		Run(t, func(t *testing.T, w *World) {
+			c := w.Connect("a")
+			unlimited, limited := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
+			reading := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader())}
+			if known {
+				reading = append(reading, Acquire(t, t.Context(), unlimited.Reader()))
+			}
+			l := Acquire(t, t.Context(), limited.Reader())
+			granted := time.Now()
+			if held := Lost(t, l).Sub(granted); held != time.Second {
+				t.Errorf("held for %v", held)
+			}
+			Release(t, reading...)
+			WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+			w.Empty(path)
+		})
+	}
+}
