@@ -193,7 +193,9 @@ func (l *Lease) Revoked() <-chan struct{} {
 //
 // It returns nil if the lease was held until now, or was released before; and
 // ErrNotHeld, wrapping Err, if it was lost, be it while it was being released. So
-// a checked Release proves the whole section.
+// a checked Release proves the whole section. Where it makes no request it knows
+// of a znode that somebody else deleted only if that was heard of before, as Held
+// does.
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
@@ -262,7 +264,7 @@ func (l *Lease) client() *framework.Client { return l.places[0].Line().Client() 
 // one's own. The whole is applied only while the lease is held, or its znode has
 // not been removed yet; what the Guard of a lease that is over gives is never
 // applied. So that it cannot be applied under another's lease, the znode of a lease
-// that has given out a guard is not handed over at home. Of several locks taken
+// that has given out a guard is not handed over at home, nor does it linger. Of several locks taken
 // together each is checked; where they belong to different clients, or namespaces
 // of one, no Multi can do that, and what Guard gives is refused by any.
 func (l *Lease) Guard(ops ...any) []any {

@@ -2,13 +2,11 @@ package locks_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
@@ -169,71 +167,6 @@ func TestHandoverEndsInTime(t *testing.T) {
 	})
 }
 
-// A guard would pass for as long as the znode stands, so a znode that has given out
-// one serves nobody else; and what the guard of a lease that is over gives never
-// passes, whoever has the znode.
-func TestAGuardEndsWithItsLease(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		c := w.Connect("a")
-		m := mutexOf(t, c)
-		l := Acquire(t, t.Context(), m)
-		waiting := queued(m, 2)
-		guarded := l.Guard(set("/app", "late"))
-		second := next(t, l, waiting[0])
-		if second.Path() == l.Path() {
-			t.Error("handed over")
-		}
-		if _, err := c.Multi(t.Context(), guarded...); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("guarded write: %v", err)
-		}
-		third := next(t, second, waiting[1])
-		if third.Path() != second.Path() {
-			t.Error("not handed over")
-		}
-		if _, err := c.Multi(t.Context(), second.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("write under the guard of a lease that was released: %v", err)
-		}
-		_, err := second.Multi(t.Context(), set("/app", "late"))
-		WantErr(t, err, recipes.ErrNotHeld)
-		if !third.Held() {
-			t.Error("lost by another's guard")
-		}
-		Release(t, third)
-	})
-}
-
-// A guarded write of one's own keeps the znode only until its outcome is known.
-func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		action testutil.Action
-		handed bool
-	}{
-		{"answered", testutil.Pass(), true},
-		{"its answer lost", testutil.DropAfter(), false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
-				m := mutexOf(t, w.Connect("a"))
-				l := Acquire(t, t.Context(), m)
-				waiting := queued(m, 1)[0]
-				w.Once(testutil.OpMulti, "", test.action)
-				_, err := l.Multi(t.Context(), set("/app", "mine"))
-				if framework.MaybeApplied(err) == test.handed {
-					t.Errorf("the write: %v", err)
-				}
-				time.Sleep(time.Second)
-				then := next(t, l, waiting)
-				if handed := then.Path() == l.Path(); handed != test.handed {
-					t.Errorf("handed over: %v", handed)
-				}
-				Release(t, then)
-				w.Empty(lockPath)
-			})
-		})
-	}
-}
-
 // Whoever was asked to leave does not hand over.
 func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
@@ -263,7 +196,10 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 		waiting := queued(m, 2)
 		for _, granted := range waiting {
 			time.Sleep(9 * time.Second)
-			l = next(t, l, granted)
+			path := l.Path()
+			if l = next(t, l, granted); l.Path() != path {
+				t.Error("not handed over")
+			}
 		}
 		granted := time.Now()
 		if held := Lost(t, l).Sub(granted); held != 10*time.Second {
@@ -273,207 +209,59 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 	})
 }
 
-// Faults while the znode is between two of this process: whoever waits is granted,
-// and nothing is left.
-func TestHandoverUnderFaults(t *testing.T) {
-	for name, fault := range map[string]func(w *World, c *framework.Client){
-		"the connection drops":      func(w *World, _ *framework.Client) { w.Client("a").Drop() },
-		"it is cut for a while":     func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long":    func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
-		"the session expires":       func(w *World, c *framework.Client) { w.Expire(c) },
-		"the znode is deleted":      remove,
-		"the look's answer is lost": func(w *World, _ *framework.Client) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
-				w.Latency(5 * time.Millisecond)
-				c := w.Connect("a")
-				m := mutexOf(t, c)
-				l := Acquire(t, t.Context(), m)
-				if name == "the look's answer is lost" {
-					w.Once(testutil.OpGetChildren2, lockPath, testutil.DropAfter())
-				}
-				waiting := queued(m, 3)
-				go l.Release(context.Background())
-				time.Sleep(time.Millisecond) // the look is under way
-				fault(w, c)
-				for _, granted := range waiting {
-					// The next is let in by the loss of the one before, too.
-					if err := Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
-						t.Error(err)
-					}
-				}
-				time.Sleep(3 * Timeout)
-				w.Empty(lockPath)
-			})
-		})
-	}
-}
-
-func healLater(w *World, d time.Duration) {
-	time.Sleep(d)
-	w.Client("a").Heal()
-}
-
-// No watch is believed for ever: where what stands in line is not heard of, the
-// process does not hand over to itself for long.
-func TestHandoverNeedsFreshKnowledge(t *testing.T) {
+// Those who stand in line elsewhere, however many, cost the process that hands over
+// one look more when the first of them has come.
+func TestACrowdIsLookedAtOnce(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := Acquire(t, t.Context(), m)
-		waiting := queued(m, 3)
-		l = next(t, l, waiting[0])
-		// A member that answers no more lists.
-		answer := make(chan struct{})
-		w.Control(func(r testutil.Request) testutil.Action {
-			if r.Op == testutil.OpGetChildren2 {
-				return testutil.HoldReply(answer)
-			}
-			return testutil.Pass()
-		})
-		time.Sleep(Timeout/3 + time.Millisecond)
-		released := make(chan error, 1)
-		go func() { released <- l.Release(context.Background()) }()
-		Pending(t, waiting[1])
-		close(answer)
-		for _, granted := range waiting[1:] {
+		waiting := queued(m, 20)
+		w.ResetRequests()
+		const others = 30
+		var elsewhere []<-chan Grant
+		for i := range others {
+			elsewhere = append(elsewhere, queued(mutexOf(t, w.Connect(fmt.Sprint("other ", i))), 1)...)
+		}
+		for _, granted := range waiting[:16] {
+			l = next(t, l, granted)
+		}
+		if got := w.Cost()[testutil.OpGetChildren2]; got > others+1 {
+			t.Errorf("%d lists, of which %d are those of the others", got, others)
+		}
+		Release(t, l)
+		for _, granted := range append(elsewhere, waiting[16:]...) {
 			Release(t, Granted(t, granted).Lease)
 		}
 		w.Empty(lockPath)
 	})
 }
 
-// remove is what an operator does.
-func remove(w *World, _ *framework.Client) {
-	c := w.Connect("operator")
-	for _, name := range w.Children(lockPath) {
-		if err := c.Delete(context.Background(), lockPath+"/"+name, -1); err != nil {
-			w.T.Error(err)
-		}
-	}
-}
-
-// While it lingers a lock costs no request, and each lease has a greater token.
-func TestALingeringLockCostsNothing(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
-		l := Acquire(t, t.Context(), m)
-		Release(t, l)
-		w.ResetRequests()
-		last := l.Token()
-		for i := range 1000 {
-			enter := m.Acquire
-			if i%2 == 0 {
-				enter = m.TryAcquire
-			}
-			l, err := enter(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.Token().Compare(last) <= 0 {
-				t.Fatalf("token %v after %v", l.Token(), last)
-			}
-			last = l.Token()
-			Release(t, l)
-		}
-		if cost := w.Cost(); len(cost) > 0 {
-			t.Errorf("requests: %v", cost)
-		}
-		if len(w.Children(lockPath)) != 1 {
-			t.Error("it does not linger")
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if left := w.Children(lockPath); len(left) > 0 {
-			t.Errorf("left: %v", left)
-		}
-		w.Empty(lockPath)
-	})
-}
-
-// A lock that lingers leaves as soon as somebody else comes.
-func TestALingeringLockMakesRoom(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		w.Latency(5 * time.Millisecond)
-		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
-		for range 3 {
-			Release(t, Acquire(t, t.Context(), m))
-			time.Sleep(100 * time.Millisecond)
-			w.InLine(lockPath, 1)
-			began := time.Now()
-			l := Acquire(t, t.Context(), other)
-			// Create, and the watch of what lingers; the event and its list; the delete and its event.
-			if took := time.Since(began); took > 70*time.Millisecond {
-				t.Errorf("it took %v", took)
-			}
-			Release(t, l)
-		}
-		w.Empty(lockPath)
-	})
-}
-
-// Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
-// is left.
-func TestALingeringLockUnderFaults(t *testing.T) {
-	for name, fault := range map[string]func(w *World, c *framework.Client){
-		"nothing":                func(*World, *framework.Client) {},
-		"the connection drops":   func(w *World, _ *framework.Client) { w.Client("a").Drop() },
-		"it is cut for a while":  func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long": func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
-		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
-		"the znode is deleted":   remove,
-	} {
-		for _, wait := range []time.Duration{0, time.Second, Timeout} {
-			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
-				Run(t, func(t *testing.T, w *World) {
-					c := w.Connect("a")
-					m := mutexOf(t, c, locks.WithLinger(time.Minute))
-					Release(t, Acquire(t, t.Context(), m))
-					time.Sleep(time.Second)
-					fault(w, c)
-					time.Sleep(wait)
-					l, err := m.Acquire(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					if l.Held() {
-						Release(t, l)
-					}
-					other := mutexOf(t, w.Connect("b"))
-					Release(t, Acquire(t, t.Context(), other))
-					time.Sleep(time.Minute)
-					w.Empty(lockPath)
-				})
-			})
-		}
-	}
-}
-
-// Close leaves nothing of what lingers.
-func TestCloseEndsLingering(t *testing.T) {
+// What is handed over is in each caller's own view of the client.
+func TestHandoverBetweenViews(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		c := w.Connect("a")
-		Release(t, Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
-		w.InLine(lockPath, 1)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		w.Empty(lockPath)
-	})
-	Run(t, func(t *testing.T, w *World) {
-		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+		app, err := c.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{"one", "two"} {
-			Release(t, Acquire(t, t.Context(), k.Key(key)))
+		inside, err := locks.NewMutex(app, "/lock", locks.WithLinger(time.Minute))
+		if err != nil {
+			t.Fatal(err)
 		}
-		w.InLine("/app/keys/one", 1)
-		if err := k.Close(t.Context()); err != nil {
-			t.Error(err)
+		outside := mutexOf(t, c)
+		l := Acquire(t, t.Context(), outside)
+		znode := l.Path()
+		waiting := append(queued(inside, 1), queued(outside, 1)...)
+		for i, want := range []string{strings.TrimPrefix(znode, "/app"), znode} {
+			if l = next(t, l, waiting[i]); l.Path() != want {
+				t.Errorf("%s, want %s", l.Path(), want)
+			}
+			if _, err := l.Multi(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
-		w.InLine("/app/keys/one", 0)
-		w.InLine("/app/keys/two", 0)
+		Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
@@ -521,5 +309,28 @@ func TestTheObserverHearsOfEachLease(t *testing.T) {
 		if granted != 3 || released != 3 || lost != 0 {
 			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
 		}
+	})
+}
+
+// Whoever waits may not hand over himself, and is handed over to nevertheless; it
+// is known soon whether that may be.
+func TestEachHandsOverByHisOwnOptions(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		c := w.Connect("a")
+		m, never := mutexOf(t, c), mutexOf(t, c, locks.WithHandover(0))
+		l := Acquire(t, t.Context(), m)
+		waiting := append(queued(never, 1), queued(m, 1)...)
+		time.Sleep(time.Second)
+		then := next(t, l, waiting[0])
+		if then.Path() != l.Path() {
+			t.Error("not handed over by one who does")
+		}
+		last := next(t, then, waiting[1])
+		if last.Path() == then.Path() {
+			t.Error("handed over by one who does not")
+		}
+		Release(t, last)
+		w.Empty(lockPath)
 	})
 }

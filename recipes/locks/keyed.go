@@ -54,6 +54,7 @@ func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) 
 		return nil, fmt.Errorf("locks: keyed: %w", err)
 	}
 	k.open, k.close = context.WithCancel(context.Background())
+	k.cfg.Closed = k.open.Done()
 	return k, nil
 }
 
@@ -133,9 +134,10 @@ func (k *Keyed) remove(l *recipes.Lease) {
 }
 
 // Close releases all leases that were acquired through this value and are held,
-// all at once, and what lingers below its root, and ends its waits; from then on its locks cannot be acquired, with
-// ErrClosed. ctx bounds the wait for the releases alone: they go on if it ends, and
-// Close may be called again to wait again. It returns nil if each of them was held
+// all at once, ends its waits, and has leave whatever of this client lingers below
+// its root; from then on its locks cannot be acquired, with ErrClosed. ctx bounds
+// the wait for the znodes to be gone alone: they go if it ends, too, and Close may
+// be called again to wait again. It returns nil if each of the leases was held
 // until now; ErrNotHeld is wrapped if one was lost meanwhile.
 func (k *Keyed) Close(ctx context.Context) error {
 	k.mu.Lock()

@@ -81,7 +81,10 @@ func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
 
 // WithLinger keeps the znode for d after its last release, while nobody else stands
 // in line, so that an Acquire of this process within d costs no request. Others who
-// come wait for one round trip more. Default 0: it goes at once.
+// come wait for one round trip more. The lock counts as in use meanwhile, and
+// Participants has this process as its holder. It costs a watch and a list for each
+// lease that made requests, and a list every quarter of the session time-out.
+// Default 0: it goes at once.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // defaultHandover keeps others waiting for some milliseconds at most, where the

@@ -145,3 +145,129 @@ func TestAGuardedReadIsNotShared(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// Readers who come later, and may hold for different times, are all served.
+func TestLateReadersOfDifferentTimes(t *testing.T) {
+	for _, first := range []string{"reading", "gone meanwhile"} {
+		t.Run(first, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				c := w.Connect("a")
+				short, long := newLock(t, c, rwlock.WithMaxHold(time.Second)), newLock(t, c)
+				l := Acquire(t, t.Context(), long.Reader())
+				late := []<-chan Grant{
+					Acquiring(t.Context(), long.Reader()), Acquiring(t.Context(), short.Reader()), Acquiring(t.Context(), long.Reader()),
+				}
+				synctest.Wait() // it is being looked whether a writer waits
+				if first == "gone meanwhile" {
+					Release(t, l)
+				}
+				for _, granted := range late {
+					select {
+					case g := <-granted:
+						if g.Err != nil {
+							t.Fatal(g.Err)
+						}
+						defer Release(t, g.Lease)
+					case <-time.After(500 * time.Millisecond):
+						t.Fatal("a reader waits, and nobody else does")
+					}
+				}
+			})
+		})
+	}
+}
+
+// Readers elsewhere who come and go are no herd's business: a process whose readers
+// share a znode looks at the line when one of its own comes.
+func TestPassingReadersWakeNobody(t *testing.T) {
+	for _, linger := range []time.Duration{0, time.Minute} {
+		Run(t, func(t *testing.T, w *World) {
+			w.Latency(time.Millisecond)
+			rw := clients(w, 5, rwlock.WithLinger(linger))
+			passing := newLock(t, w.Connect("passing"))
+			for _, rw := range rw {
+				held, late := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
+				if linger > 0 {
+					Release(t, held, late)
+				}
+			}
+			time.Sleep(time.Second)
+			w.ResetRequests()
+			began := time.Now()
+			for range 200 {
+				Release(t, Acquire(t, t.Context(), passing.Reader()))
+			}
+			took := time.Since(began)
+			if got, most := w.Cost()[testutil.OpGetChildren2], 200+5*30; got > most {
+				t.Errorf("%d lists in %v, at most %d are due", got, took, most)
+			}
+		})
+	}
+}
+
+// What is shared for a limited time has one limit, so nobody who comes later has a
+// share in it, and it does not linger for any.
+func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		limited := newLock(t, c, rwlock.WithMaxHold(10*time.Second), rwlock.WithLinger(time.Minute))
+		unlimited := newLock(t, c)
+		first := Acquire(t, t.Context(), limited.Reader())
+		time.Sleep(9 * time.Second)
+		late := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader()), Acquire(t, t.Context(), limited.Reader())}
+		Lost(t, first)
+		for _, l := range late {
+			if !l.Held() || l.Path() == first.Path() {
+				t.Errorf("%s, after %s: %v", l.Path(), first.Path(), l.Err())
+			}
+		}
+		Release(t, late...)
+		WantErr(t, first.Release(t.Context()), recipes.ErrMaxHold)
+		w.InLine(path, 0)
+		w.Empty(path)
+	})
+}
+
+// What is being removed is shared with nobody any more.
+func TestAReadThatLeavesIsNotShared(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		rw := clients(w, 1)[0]
+		first, second := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
+		Release(t, first)
+		go second.Release(context.Background())
+		time.Sleep(time.Millisecond)
+		late := Acquire(t, t.Context(), rw.Reader())
+		if late.Path() == first.Path() {
+			t.Error("shared")
+		}
+		time.Sleep(time.Second)
+		w.InLine(path, 1)
+		Release(t, late)
+		w.Empty(path)
+	})
+}
+
+// Nor does one who may read for a limited time share what others hold without a
+// limit, whether he comes when it is known who is in line or not.
+func TestALimitedReaderIsLimited(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		Run(t, func(t *testing.T, w *World) {
+			c := w.Connect("a")
+			unlimited, limited := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
+			reading := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader())}
+			if known {
+				reading = append(reading, Acquire(t, t.Context(), unlimited.Reader()))
+			}
+			l := Acquire(t, t.Context(), limited.Reader())
+			granted := time.Now()
+			if held := Lost(t, l).Sub(granted); held != time.Second {
+				t.Errorf("held for %v", held)
+			}
+			Release(t, reading...)
+			WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+			w.Empty(path)
+		})
+	}
+}

@@ -91,8 +91,9 @@ func WithACL(acl ...zk.ACL) Option {
 // WithMaxHold sets for how long a lease, with all that re-enters it, is held at
 // most: it is declared lost then, with recipes.ErrMaxHold, and its znode removed
 // when it is released, or else at the deadline that the session has by then, at
-// most a session time-out later. A downgraded read has a time of its own. Default
-// 0: for as long as the session lives.
+// most a session time-out later. A downgraded read has a time of its own. Readers
+// with a longest hold share a znode only with those who waited together with them,
+// and it does not linger. Default 0: for as long as the session lives.
 func WithMaxHold(d time.Duration) Option { return func(c *config) { c.MaxHold = d } }
 
 // WithHandover sets how often the znode of a lease that is released is handed over
@@ -105,7 +106,10 @@ func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
 
 // WithLinger keeps the znode for d after its last release, while nobody else stands
 // in line, so that an Acquire of this process within d costs no request. Others who
-// come wait for one round trip more. Default 0: it goes at once.
+// come wait for one round trip more. The lock counts as in use meanwhile, and
+// Participants has this process as its holder. It costs a watch and a list for each
+// lease that made requests, and a list every quarter of the session time-out.
+// Default 0: it goes at once.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
 
 // defaultHandover keeps others waiting for some milliseconds at most, where the

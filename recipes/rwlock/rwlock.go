@@ -40,7 +40,8 @@ import (
 // WithLinger.
 //
 // An uncontended Acquire of either side costs a create and a list, in one round
-// trip, and Release a delete.
+// trip, and Release a delete; that of a reader who shares, or of a writer who is
+// served at home, nothing, after one list when the first of them comes.
 type RWLock struct {
 	read, write *line.Line
 }

@@ -21,10 +21,22 @@ type Config struct {
 	// Linger is for how long it is kept after the last caller has left, while nobody
 	// stands in line.
 	Linger time.Duration
+	// Closed is closed when nothing lingers any more; nil: never.
+	Closed <-chan struct{}
 	// StayUntilLeft keeps the znode of a hold that was lost, while its session
 	// lives, until its last place has left, however long that takes. Otherwise it
 	// goes at the deadline at the latest.
 	StayUntilLeft bool
+}
+
+// lingers is for how long what is left now is kept.
+func (c *Config) lingers() time.Duration {
+	select {
+	case <-c.Closed:
+		return 0
+	default:
+		return c.Linger
+	}
 }
 
 func (c *Config) validate() error {

@@ -128,6 +128,7 @@ func (h *hold) claim(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-h.sess.Done():
 		case <-time.After(claimPause):
 		}
 	}

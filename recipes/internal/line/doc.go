@@ -31,23 +31,28 @@
 // a later reader may share it, and it may linger for who comes next:
 // handover.go. The znode stands all the while, so none of this touches exclusion;
 // the question is for how long those behind it are kept waiting. A goroutine beside
-// the hold watches the directory, from when somebody first waits at home until
-// somebody stands behind:
+// the hold watches the directory, from when somebody first waits at home, or at once
+// if the hold is to linger, until somebody stands behind; since a watch can be lost,
+// it lists it every T/4:
 //
-//	nobody stands behind   -> served without limit (no request is made)
+//	nobody stands behind   -> served without limit, at the cost of no request
 //	somebody does          -> Config.Handover more, for a session time-out at most
 //	not known, or not      -> neither served nor given up until a look at the line
 //	known freshly (T/3)       is answered
 //	not connected          -> the znode leaves
 //
 // A hold is bound, and serves nobody else, once it has given out a guard or a read
-// stands beside it: both rely on this very holder.
+// stands beside it: both rely on this very holder. While strangers to the line, or
+// others who share, come and go all the time, the goroutine rests between its looks,
+// for T/40 at most, unless somebody waits for one: no herd, but one who comes then
+// waits for so much longer behind what lingers.
 //
 // Two kinds of rule have several holds at once in one gate, and a driver beside
 // them while somebody waits. Where the rule's mode is Shared, all who wait at home
-// when the turn comes are chosen together, and who comes later stands in line anew.
-// Where the rule has a [Take], the first in line waits for room and takes znodes
-// elsewhere, which hold; its own leaves the line in the same Multi: take.go.
+// when the turn comes are chosen together, and who comes later and may not share it
+// stands in line anew. Where the rule has a [Take], the first in line waits for room
+// and takes znodes elsewhere, which hold; its own leaves the line in the same Multi:
+// take.go.
 //
 // # The life of a hold
 //

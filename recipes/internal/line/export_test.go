@@ -96,3 +96,10 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 	defer g.mu.Unlock()
 	return w.places != nil, err
 }
+
+// Handed has p's znode be handed over so often.
+func (p *Place) Handed(turn uint32) {
+	p.h.gate.mu.Lock()
+	defer p.h.gate.mu.Unlock()
+	p.turn, p.h.turn = turn, turn
+}

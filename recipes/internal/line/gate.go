@@ -12,8 +12,9 @@ import (
 // A gate is where the goroutines of this process queue, in the order in which
 // they come, for a place in one line. It is dropped when nobody uses it.
 //
-// There is a driver exactly while somebody waits and, where a hold is alone, nobody
-// holds. Each change of either ends with driveLocked.
+// There is a driver exactly while somebody waits and nothing that has its turn will
+// serve him: a hold that is alone, or one for which a look decides whether it may be
+// shared. Each change of either ends with driveLocked.
 type gate struct {
 	registry *registry
 	key      Key
@@ -132,7 +133,7 @@ func (g *gate) queue(w *waiter) bool {
 // this process.
 func (g *gate) busyLocked() bool {
 	if g.rule.alone() {
-		taken := g.holds > 0 && (g.seat == nil || g.seat.idle.cfg == nil)
+		taken := g.holds > 0 && !g.seat.unusedLocked() // the only one
 		return taken || g.waiters.Len() > 0
 	}
 	return g.driver != nil && g.driver.waits
@@ -158,6 +159,9 @@ func (g *gate) leave(w *waiter) {
 	g.mu.Lock()
 	if w.at != nil {
 		g.removeLocked(w)
+		if g.seat != nil && g.waiters.Len() == 0 {
+			g.seat.resumeOrLeaveLocked() // it may have been kept for w alone
+		}
 		g.mu.Unlock()
 		return
 	}

@@ -25,6 +25,7 @@ type crowd struct {
 	at     time.Time // clear: when the look began that found so; crowded: when that was found
 	handed int       // crowded: grants since
 	look   context.CancelFunc
+	hurry  chan struct{} // a token: somebody waits for a look
 }
 
 type knowledge int
@@ -54,20 +55,24 @@ const (
 // keepLocked keeps h, which its last caller with the given configuration has just
 // left, for the next one. It reports false if h has to leave the line.
 func (g *gate) keepLocked(h *hold, cfg *Config) bool {
+	keep := cfg.lingers() > 0
+	if g.waiters.Len() > 0 {
+		keep = cfg.Handover > 0
+	}
 	switch {
-	case g.seat != h || cfg.Linger == 0 && (cfg.Handover == 0 || g.waiters.Len() == 0):
+	case g.seat != h || !keep:
 		return false
 	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
 		return false
 	}
-	turn, since := h.turn, h.since
+	since := h.since
 	if g.rule.alone() {
 		h.turn++
 	}
 	h.since = time.Time{}
-	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.Linger)}
+	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.lingers())}
 	if !g.resumeLocked(h) {
-		h.idle, h.turn, h.since = idle{}, turn, since
+		h.idle, h.since = idle{}, since
 		return false
 	}
 	if h.limit != nil {
@@ -91,6 +96,7 @@ func (g *gate) resumeLocked(h *hold) bool {
 			h.crowd.handed++
 		}
 		g.chooseAllLocked([]*hold{h})
+		g.driveLocked() // for those who may not share it
 		return true
 	}
 	h.lingerLocked()
@@ -132,7 +138,7 @@ func (g *gate) expectLocked() {
 
 // joinLocked gives who waits a share of what was given to others before, if nobody
 // stands behind it whom that would keep waiting for longer. It reports false if
-// they have to stand in line.
+// any of them has to stand in line.
 func (g *gate) joinLocked() bool {
 	h, cfg := g.seat, &g.firstLocked().line.cfg
 	if h == nil || g.rule.Mode != layout.Shared || h.timed || cfg.MaxHold > 0 {
@@ -141,6 +147,7 @@ func (g *gate) joinLocked() bool {
 	switch h.mayServeLocked(cfg, true) {
 	case yes:
 		g.chooseAllLocked([]*hold{h})
+		return g.waiters.Len() == 0 || g.joinLocked()
 	case ask:
 		h.lookLocked()
 	default:
@@ -183,37 +190,45 @@ func (h *hold) lingered() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.lingering = false
-	if h.idle.cfg != nil && h.removal == nil && h.err == nil {
-		h.resumeOrLeaveLocked()
-	}
+	h.resumeOrLeaveLocked()
 }
 
-// resumeOrLeaveLocked is resumeLocked for a hold that has been idle.
+// resumeOrLeaveLocked is resumeLocked for a hold that has been idle, if it still is.
 func (h *hold) resumeOrLeaveLocked() {
-	if !h.gate.resumeLocked(h) {
+	if h.idle.cfg != nil && !h.gate.resumeLocked(h) {
 		h.removeLocked()
 	}
 }
 
 // lookLocked has a goroutine look at the line behind h, until somebody stands there
-// or h leaves.
+// or h leaves. One that rests looks at once.
 func (h *hold) lookLocked() {
-	if h.crowd.look != nil || h.crowd.known == crowded {
-		return
+	switch {
+	case h.crowd.known == crowded:
+	case h.crowd.look == nil:
+		ctx, stop := context.WithCancel(context.Background())
+		h.crowd.look, h.crowd.hurry = stop, make(chan struct{}, 1)
+		go h.watchCrowd(ctx)
+	default:
+		select {
+		case h.crowd.hurry <- struct{}{}:
+		default:
+		}
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	h.crowd.look = stop
-	go h.watchCrowd(ctx)
 }
 
 // EndLinger has what lingers in any line below dir leave it, and waits for that
-// until ctx ends; it goes on then.
+// until ctx ends; it goes on then. What somebody waits for at home leaves when
+// nobody does any more.
 func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var leaving []*removal
 	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
 		g.mu.Lock()
-		if h := g.seat; h != nil && h.idle.cfg != nil && g.waiters.Len() == 0 {
-			leaving = append(leaving, h.removeLocked())
+		if h := g.seat; h != nil && h.idle.cfg != nil {
+			h.idle.until = time.Now()
+			if g.waiters.Len() == 0 {
+				leaving = append(leaving, h.removeLocked())
+			}
 		}
 		g.mu.Unlock()
 	}
@@ -230,9 +245,12 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	return nil
 }
 
-// watchCrowd is not herded: nobody is behind h while it looks, and when somebody
-// comes it looks once more.
+// watchCrowd is not herded by those whom h keeps waiting: when the first of them
+// comes it looks once more, and no longer watches. Others may come and go all the
+// time, where they share, or are strangers to the line: from look to look it rests
+// for longer then, unless somebody waits for the next.
 func (h *hold) watchCrowd(ctx context.Context) {
+	var rest time.Duration
 	for {
 		began := time.Now()
 		names, changed, err := h.sess.WatchChildren(ctx, h.gate.dir)
@@ -244,8 +262,11 @@ func (h *hold) watchCrowd(ctx context.Context) {
 			select {
 			case <-changed:
 				h.forgetCrowd()
+				h.rest(ctx, rest)
+				rest = min(2*rest+time.Millisecond, h.sess.Timeout()/40)
 				quiet = false
 			case <-timer.C: // a watch can be lost
+				rest = 0
 				began = time.Now()
 				names, _, err = h.sess.Children(ctx, h.gate.dir)
 			case <-ctx.Done(): // with the session too
@@ -260,6 +281,17 @@ func (h *hold) forgetCrowd() {
 	h.gate.mu.Lock()
 	defer h.gate.mu.Unlock()
 	h.crowd.known = unknown
+}
+
+// rest returns after d, or when somebody waits for a look.
+func (h *hold) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-h.crowd.hurry: // it is made with the look, and stays
+	case <-ctx.Done():
+	}
 }
 
 // sawCrowd takes the answer to a look at the line that began at the given time, and

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// A hold is a znode that has its turn. The places on it are one caller's each; it
-// leaves with the last of them. See the package comment for its life.
+// A hold is a znode that has its turn. The places on it are one caller's each; with
+// the last of them it leaves, or becomes idle. See the package comment for its life.
 type hold struct {
 	gate   *gate
 	sess   *framework.Session
@@ -41,7 +41,7 @@ type hold struct {
 	removal  *removal  // nil: none is under way
 	own      ownWatch
 	limit    *time.Timer // MaxHold
-	linger   *time.Timer // nil: it was never idle without a reason
+	linger   *time.Timer // nil: nothing has lingered yet
 	cleanup  *time.Timer // for the znode of a lost hold
 
 	lingering bool // linger runs
@@ -91,6 +91,12 @@ func (h *hold) placeLocked(l *Line) *Place {
 	h.places++
 	h.open = append(h.open, p)
 	return p
+}
+
+// unusedLocked reports whether nobody works under it, nor has just left it and does
+// not know yet how: it is idle, or leaves because nobody has come.
+func (h *hold) unusedLocked() bool {
+	return h.idle.cfg != nil || h.removal != nil && len(h.open) == 0
 }
 
 // lose ends the hold: at the session's stop margin, or when the session is over,

@@ -128,6 +128,9 @@ func (h *hold) checkRevoked(ctx context.Context) error {
 	data, _, err := h.sess.Get(ctx, h.path)
 	if err == nil && string(data) == Revocation {
 		close(revoked)
+		h.gate.mu.Lock()
+		h.resumeOrLeaveLocked()
+		h.gate.mu.Unlock()
 	}
 	return err
 }

@@ -224,12 +224,12 @@ func (p *Place) in(c *framework.Client) (*framework.Session, error) {
 	return sess, nil
 }
 
-// Leave gives the place up. If it is the last on its hold the znode is removed;
-// ctx bounds the wait for that, and the removal goes on when ctx ends. Leave may
-// be called again, and then waits again.
+// Leave gives the place up. If it is the last on its hold the znode is removed,
+// unless it is kept for others at home; ctx bounds the wait for that, and the
+// removal goes on when ctx ends. Leave may be called again, and then waits again.
 //
-// The result is nil if the place was held until now, which the removal itself
-// proves: the znode stood there until it. It is ErrNotHeld, and why, if the place
+// The result is nil if the place was held until now, which a removal itself proves:
+// the znode stood there until it. It is ErrNotHeld, and why, if the place
 // was lost, before or during the removal.
 func (p *Place) Leave(ctx context.Context) error {
 	p.Held() // what cannot be proven any more must not pass for held until now

@@ -1,0 +1,171 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Faults while the znode is between two of this process: whoever waits is granted,
+// and nothing is left.
+func TestHandoverUnderFaults(t *testing.T) {
+	for name, fault := range map[string]func(w *World, c *framework.Client){
+		"the connection drops":      func(w *World, _ *framework.Client) { w.Client("a").Drop() },
+		"it is cut for a while":     func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long":    func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the session expires":       func(w *World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":      remove,
+		"the look's answer is lost": func(w *World, _ *framework.Client) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				c := w.Connect("a", patient)
+				m := mutexOf(t, c)
+				l := Acquire(t, t.Context(), m)
+				if name == "the look's answer is lost" {
+					w.Once(testutil.OpGetChildren2, lockPath, testutil.DropAfter())
+				}
+				waiting := queued(m, 3)
+				go l.Release(context.Background())
+				time.Sleep(time.Millisecond) // the look is under way
+				fault(w, c)
+				for _, granted := range waiting {
+					// The next is let in by the loss of the one before, too.
+					if err := Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
+						t.Error(err)
+					}
+				}
+				time.Sleep(3 * Timeout)
+				w.Empty(lockPath)
+			})
+		})
+	}
+}
+
+// patient is for clients that are cut off for longer than they retry by default.
+var patient = framework.WithRetry(retry.Forever(100 * time.Millisecond))
+
+func healLater(w *World, d time.Duration) {
+	time.Sleep(d)
+	w.Client("a").Heal()
+}
+
+// No watch is believed for ever: where what stands in line is not heard of, the
+// process does not hand over to itself for long.
+func TestHandoverNeedsFreshKnowledge(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 3)
+		l = next(t, l, waiting[0])
+		// A member that answers no more lists.
+		answer := make(chan struct{})
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpGetChildren2 {
+				return testutil.HoldReply(answer)
+			}
+			return testutil.Pass()
+		})
+		time.Sleep(Timeout/3 + time.Millisecond)
+		released := make(chan error, 1)
+		go func() { released <- l.Release(context.Background()) }()
+		Pending(t, waiting[1])
+		close(answer)
+		for _, granted := range waiting[1:] {
+			Release(t, Granted(t, granted).Lease)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Nor does it take what lingers without a look.
+func TestLingeringNeedsFreshKnowledge(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), m))
+		answer := make(chan struct{})
+		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
+		time.Sleep(Timeout/3 + time.Millisecond)
+		waiting := queued(m, 1)[0]
+		Pending(t, waiting)
+		close(answer)
+		Release(t, Granted(t, waiting).Lease)
+		time.Sleep(time.Minute)
+		w.Empty(lockPath)
+	})
+}
+
+// Without a connection nothing is handed over, however fresh what is known: others
+// may be waiting by now.
+func TestHandoverNeedsAConnection(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 1)[0]
+		w.Client("a").Cut()
+		w.Client("a").Drop()
+		time.Sleep(time.Millisecond)
+		released := make(chan error, 1)
+		go func() { released <- l.Release(context.Background()) }()
+		Pending(t, waiting)
+		w.Client("a").Heal()
+		then := Granted(t, waiting).Lease
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		if then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		Release(t, then)
+		w.Empty(lockPath)
+	})
+}
+
+// Under the strict policy a connection that drops ends what lingers, and what is
+// about to be handed over, as it ends every lease.
+func TestHandoverUnderTheStrictPolicy(t *testing.T) {
+	for _, waits := range []int{0, 2} {
+		Run(t, func(t *testing.T, w *World) {
+			w.Latency(5 * time.Millisecond)
+			var lost int
+			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithObserver(framework.Observer{
+				Lost: func(string, error) { lost++ },
+			}))
+			m := mutexOf(t, c, locks.WithLinger(time.Minute))
+			l := Acquire(t, t.Context(), m)
+			first := l.Path()
+			waiting := queued(m, waits)
+			Release(t, l) // the look is under way
+			w.Client("a").Drop()
+			time.Sleep(time.Second)
+			for _, granted := range waiting {
+				Release(t, Granted(t, granted).Lease)
+			}
+			if l = Acquire(t, t.Context(), m); l.Path() == first || lost > 0 {
+				t.Errorf("%s after %s, %d lost", l.Path(), first, lost)
+			}
+			Release(t, l)
+			time.Sleep(time.Minute)
+			w.Empty(lockPath)
+		})
+	}
+}
+
+// remove is what an operator does.
+func remove(w *World, _ *framework.Client) {
+	c := w.Connect("operator")
+	for _, name := range w.Children(lockPath) {
+		if err := c.Delete(context.Background(), lockPath+"/"+name, -1); err != nil {
+			w.T.Error(err)
+		}
+	}
+}

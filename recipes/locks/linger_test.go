@@ -1,0 +1,300 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// While it lingers a lock costs no request, and each lease has a greater token.
+func TestALingeringLockCostsNothing(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		l := Acquire(t, t.Context(), m)
+		Release(t, l)
+		w.ResetRequests()
+		last := l.Token()
+		for i := range 1000 {
+			enter := m.Acquire
+			if i%2 == 0 {
+				enter = m.TryAcquire
+			}
+			l, err := enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token().Compare(last) <= 0 {
+				t.Fatalf("token %v after %v", l.Token(), last)
+			}
+			last = l.Token()
+			Release(t, l)
+		}
+		if cost := w.Cost(); len(cost) > 0 {
+			t.Errorf("requests: %v", cost)
+		}
+		if len(w.Children(lockPath)) != 1 {
+			t.Error("it does not linger")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if left := w.Children(lockPath); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// A lock that lingers leaves as soon as somebody else comes.
+func TestALingeringLockMakesRoom(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		for range 3 {
+			Release(t, Acquire(t, t.Context(), m))
+			time.Sleep(100 * time.Millisecond)
+			w.InLine(lockPath, 1)
+			began := time.Now()
+			l := Acquire(t, t.Context(), other)
+			// Create, and the watch of what lingers; the event and its list; the delete and its event.
+			if took := time.Since(began); took > 70*time.Millisecond {
+				t.Errorf("it took %v", took)
+			}
+			Release(t, l)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
+// is left.
+func TestALingeringLockUnderFaults(t *testing.T) {
+	for name, fault := range map[string]func(w *World, c *framework.Client){
+		"nothing":                func(*World, *framework.Client) {},
+		"the connection drops":   func(w *World, _ *framework.Client) { w.Client("a").Drop() },
+		"it is cut for a while":  func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long": func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":   remove,
+	} {
+		for _, wait := range []time.Duration{0, time.Second, Timeout} {
+			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
+				Run(t, func(t *testing.T, w *World) {
+					c := w.Connect("a", patient)
+					m := mutexOf(t, c, locks.WithLinger(time.Minute))
+					Release(t, Acquire(t, t.Context(), m))
+					time.Sleep(time.Second)
+					fault(w, c)
+					time.Sleep(wait)
+					l, err := m.Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					// What has happened may be heard of only now.
+					if err := l.Release(t.Context()); err != nil && (name == "nothing" || !errors.Is(err, recipes.ErrNotHeld)) {
+						t.Error(err)
+					}
+					other := mutexOf(t, w.Connect("b"))
+					Release(t, Acquire(t, t.Context(), other))
+					time.Sleep(time.Minute)
+					w.Empty(lockPath)
+				})
+			})
+		}
+	}
+}
+
+// Close leaves nothing of what lingers.
+func TestCloseEndsLingering(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		Release(t, Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
+		w.InLine(lockPath, 1)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Empty(lockPath)
+	})
+	Run(t, func(t *testing.T, w *World) {
+		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"one", "two"} {
+			Release(t, Acquire(t, t.Context(), k.Key(key)))
+		}
+		w.InLine("/app/keys/one", 1)
+		if err := k.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.InLine("/app/keys/one", 0)
+		w.InLine("/app/keys/two", 0)
+	})
+}
+
+// Handing over that was turned off is not done by what lingers either: it lingers
+// for those who come later.
+func TestLingeringHandsNothingOver(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithHandover(0), locks.WithLinger(time.Second))
+		l := Acquire(t, t.Context(), m)
+		time.Sleep(time.Second) // it is known that nobody else is in line
+		waiting := queued(m, 1)[0]
+		then := next(t, l, waiting)
+		if then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		Release(t, then)
+		if last := Acquire(t, t.Context(), m); last.Path() != then.Path() {
+			t.Error("it did not linger")
+		}
+	})
+}
+
+// While its own znode leaves because nobody has come, a lock is free: a try waits
+// for that, as it does for each of its own requests, and for nobody else.
+func TestATryAsLingeringEnds(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second + time.Millisecond) // the delete is under way
+		l, err := m.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		Release(t, l)
+		time.Sleep(2 * time.Second)
+		w.Empty(lockPath)
+	})
+}
+
+// Strangers to the line who come and go all the time cost few looks, and nobody who
+// comes meanwhile waits for more than one.
+func TestALingeringLockAmongStrangers(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		l := Acquire(t, t.Context(), m)
+		znode := l.Path()
+		Release(t, l)
+		operator := w.Connect("operator")
+		change := func() {
+			if _, err := operator.Create(t.Context(), lockPath+"/stranger", nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := operator.Delete(t.Context(), lockPath+"/stranger", -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ResetRequests()
+		for range 250 { // a second
+			change()
+		}
+		if lists := w.Cost()[testutil.OpGetChildren2]; lists > 20 {
+			t.Errorf("%d lists", lists)
+		}
+		for range 5 {
+			change()
+			began := time.Now()
+			l := Acquire(t, t.Context(), m)
+			if took := time.Since(began); took > 4*time.Millisecond || l.Path() != znode {
+				t.Errorf("%s after %s, it took %v", l.Path(), znode, took)
+			}
+			Release(t, l)
+		}
+		time.Sleep(timeout) // of quiet
+		other := mutexOf(t, w.Connect("b"))
+		began := time.Now()
+		Release(t, Acquire(t, t.Context(), other))
+		if took := time.Since(began); took > 20*time.Millisecond {
+			t.Errorf("another waited for %v", took)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whoever asks for what lingers has it at once, if anybody here looks for that.
+func TestALingeringLockCanBeRevoked(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		l := Acquire(t, t.Context(), m)
+		l.Revoked()
+		time.Sleep(time.Second)
+		Release(t, l)
+		all, err := m.Participants(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Revoke(t.Context(), all[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		w.InLine(lockPath, 0)
+	})
+}
+
+// Nothing lingers once Close has begun, neither what a caller is just releasing,
+// nor what one of its own waits for, or has just got.
+func TestNothingLingersAfterClose(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, k *locks.Keyed, closes func())
+	}{
+		{"released at the same time", func(t *testing.T, k *locks.Keyed, closes func()) {
+			for i := range 100 {
+				l := Acquire(t, t.Context(), k.Key(strconv.Itoa(i)))
+				go func() { _ = l.Release(context.Background()) }()
+			}
+			closes()
+		}},
+		{"released, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
+			m := k.Key("one")
+			l := Acquire(t, t.Context(), m)
+			waiting := queued(m, 1)[0]
+			Release(t, l) // it is not known who else is in line
+			Pending(t, waiting)
+			closes()
+			g := <-waiting
+			WantErr(t, g.Err, locks.ErrClosed)
+		}},
+		{"lingering, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
+			m := k.Key("one")
+			Release(t, Acquire(t, t.Context(), m))
+			waiting := queued(m, 1)[0]
+			Pending(t, waiting)
+			closes()
+			g := <-waiting
+			WantErr(t, g.Err, locks.ErrClosed)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				w.Latency(5 * time.Millisecond)
+				k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.do(t, k, func() {
+					if err := k.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				var dirs []string
+				for _, key := range w.Children("/app/keys") {
+					dirs = append(dirs, "/app/keys/"+key)
+				}
+				w.Empty(dirs...)
+			})
+		})
+	}
+}
