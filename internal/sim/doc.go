@@ -1,0 +1,2 @@
+// Package sim is
+package sim
