@@ -27,6 +27,7 @@ type ledger struct {
 	settled   time.Time      // from then on nothing is late any more; zero: not yet
 	wrong     []string
 	trace     []string
+	limit     int // of the semaphore, as far as is known
 	grants    int
 	losses    int
 	longest   time.Duration
@@ -41,6 +42,8 @@ type resource struct {
 	highest recipes.Token // of all grants, and of the exclusive ones
 	alone   recipes.Token
 	last    time.Time // when something happened by which somebody may be granted
+	waiting map[who]want
+	idle    time.Time // since when all who wait could be granted, and nobody is; zero: not so
 	tenures []*tenure
 	ops     []op
 }
@@ -62,7 +65,14 @@ type tenure struct {
 	claimed time.Time // the latest deadline that it has named
 	lost    bool
 	left    bool  // nobody believes in it any more
+	gone    bool  // its release has returned
 	ends    int64 // when it may first have ended; 0: not yet
+}
+
+// want is what somebody waits for.
+type want struct {
+	shared  bool
+	permits int
 }
 
 type who struct{ client, goroutine int }
@@ -111,6 +121,58 @@ func (l *ledger) call(w who, format string, args ...any) call {
 	return c
 }
 
+// waits notes that somebody begins to wait.
+func (l *ledger) waits(w who, of []*resource, wanted want) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range of {
+		r.waiting[w] = wanted
+		l.starvedLocked(r, false)
+	}
+}
+
+// starvedLocked checks that nobody waits for long who could be granted, as it is when
+// a wake-up is lost: whatever happens next may be what wakes it. Something that
+// happened by which anybody may be granted begins the time anew.
+func (l *ledger) starvedLocked(r *resource, happened bool) {
+	now := time.Now()
+	if happened {
+		r.last = now
+	}
+	switch {
+	case l.settled.IsZero() || now.Before(l.settled) || l.plan.Recipe == Campaign || l.plan.Recipe == All:
+		return
+	case !r.freeLocked(l.limit):
+		r.idle = time.Time{}
+	case r.idle.IsZero() || happened:
+		r.idle = now
+	case now.Sub(r.idle) > l.patience():
+		l.wrongLocked("%v wait for %s for %v, and could be granted", r.waiting, r.path, now.Sub(r.idle))
+		r.idle = now
+	}
+}
+
+// freeLocked reports whether whoever waits, if anybody does, could be granted.
+func (r *resource) freeLocked(limit int) bool {
+	if len(r.waiting) == 0 {
+		return false
+	}
+	most, shared := 0, true
+	for _, w := range r.waiting {
+		most, shared = max(most, w.permits), shared && w.shared
+	}
+	for _, t := range r.tenures {
+		if t.gone {
+			continue
+		}
+		if r.limit == 0 && !(shared && t.shared) {
+			return false
+		}
+		most += t.permits
+	}
+	return r.limit == 0 || most <= limit
+}
+
 // failed is the end of an acquisition that was not granted.
 func (l *ledger) failed(w who, of []*resource, err error) {
 	l.mu.Lock()
@@ -118,7 +180,8 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 	l.nextLocked()
 	l.logLocked("%v: not granted: %v", w, err)
 	for _, r := range of {
-		r.last = time.Now()
+		delete(r.waiting, w)
+		l.starvedLocked(r, true)
 	}
 }
 
@@ -153,7 +216,8 @@ func (l *ledger) granted(c call, t *tenure) {
 	}
 	r.tenures = append(r.tenures, t)
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
-	r.last = now
+	delete(r.waiting, t.who)
+	l.starvedLocked(r, true)
 	l.grants++
 	l.lookLocked()
 }
@@ -263,7 +327,8 @@ func (l *ledger) released(t *tenure, err error) {
 	defer l.mu.Unlock()
 	ret := l.nextLocked()
 	l.logLocked("%v: released: %v", t, err)
-	t.of.last = time.Now()
+	t.gone = true
+	l.starvedLocked(t.of, true)
 	if err != nil {
 		ret = never
 	} else if t.lost && !l.closed[t.who.client] {
@@ -354,6 +419,7 @@ func (l *ledger) lookLocked() {
 			held = append(held, t)
 		}
 		l.excludeLocked(r, held)
+		l.starvedLocked(r, false)
 	}
 }
 
@@ -411,8 +477,10 @@ func (l *ledger) limited(c call, w who, r *resource, n int, err error) {
 	l.logLocked("%v: limit %d: %v", w, n, err)
 	if err != nil {
 		ret = never
+	} else {
+		l.limit = n
 	}
-	r.last = time.Now()
+	l.starvedLocked(r, true)
 	r.ops = append(r.ops, op{who: w, in: input{kind: setLimit, permits: n}, call: c.seq, ret: ret})
 }
 

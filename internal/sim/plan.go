@@ -237,11 +237,11 @@ func (d *draw) step() Step {
 	}
 	s.nest(d)
 	s.First = d.one(1, 2)
-	if d.Storm.quiet() {
-		return s
-	}
 	if d.one(1, 4) {
 		s.Work = d.upTo(3 * d.Timeout)
+	}
+	if d.Storm.quiet() {
+		return s
 	}
 	s.Heedless = d.one(1, 4)
 	if d.one(1, 2) {

@@ -76,6 +76,9 @@ func (k *worker) step(s Step) bool {
 	}
 	for {
 		c := k.ledger.call(k.who, "acquire side %d, try %v, cancel %v", s.Side, s.Try, s.Cancel)
+		if !s.Try {
+			k.ledger.waits(k.who, k.resources(s), k.wants(s))
+		}
 		l, err := k.enter(ctx, s)
 		if err == nil {
 			k.hold(c, s, l)
@@ -185,13 +188,20 @@ func (k *worker) campaign(s Step) bool {
 	return true
 }
 
-func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenure) *tenure {
-	t := &tenure{of: r, who: k.who, lease: l, client: k.client, root: root}
+func (k *worker) wants(s Step) want {
 	switch k.plan.Recipe {
 	case RWLock:
-		t.shared = s.Side == 0
+		return want{shared: s.Side == 0}
 	case Semaphore:
-		t.permits = s.Side
+		return want{permits: s.Side}
+	}
+	return want{}
+}
+
+func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenure) *tenure {
+	wanted := k.wants(s)
+	t := &tenure{of: r, who: k.who, lease: l, client: k.client, root: root, shared: wanted.shared, permits: wanted.permits}
+	if k.plan.Recipe == Semaphore {
 		if n := len(l.Guard()); n != s.Side { // a check of each
 			k.ledger.fault("%v was granted %d permits with %d znodes", k.who, s.Side, n)
 		}

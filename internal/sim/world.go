@@ -27,7 +27,6 @@ type Result struct {
 	Losses  int
 	Faults  int           // that have happened
 	Longest time.Duration // that anybody waited for nothing
-	Lists   int           // requests that list a directory
 
 	resources []*resource
 }
@@ -53,7 +52,7 @@ func (w *world) result() *Result {
 	defer l.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Faults: w.happened, Longest: l.longest, Lists: w.lists,
+		Faults: w.happened, Longest: l.longest,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -84,7 +83,6 @@ type world struct {
 	clients  []*framework.Client
 	nets     []*testutil.ClientNet
 	happened int
-	lists    int
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
@@ -101,7 +99,7 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}}
+	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}}
 	w.sessions, w.dead, w.troubled = map[int64]int{}, map[int]bool{}, map[int]bool{}
 	ens, err := testutil.New(opts...)
 	if err != nil {
@@ -147,7 +145,7 @@ func (w *world) build() error {
 		}
 	}
 	for i, path := range p.paths() {
-		r := &resource{path: path, dirs: []string{path}, data: fmt.Sprint("/data", i)}
+		r := &resource{path: path, dirs: []string{path}, data: fmt.Sprint("/data", i), waiting: map[who]want{}}
 		if p.Recipe == Semaphore {
 			r.dirs = []string{path + "/locks", path + "/leases"}
 			r.limit = p.mostPermits()
@@ -229,7 +227,7 @@ func (w *world) play() {
 	close(watching)
 	beside.Wait()
 	w.leftovers()
-	if w.plan.Storm.quiet() {
+	if w.plan.Storm == Rush {
 		w.herd()
 	}
 }
@@ -327,10 +325,21 @@ func (w *world) left() string {
 	return ""
 }
 
-// herd checks that a release does not wake everybody.
+// herd checks that a release wakes one, or those who may go on: whoever is woken
+// lists the line again. In a rush of six, who would all wake each other, that shows.
 func (w *world) herd() {
+	l := w.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	counts := w.ens.Requests()
-	w.lists = counts[testutil.OpGetChildren] + counts[testutil.OpGetChildren2]
+	lists := counts[testutil.OpGetChildren] + counts[testutil.OpGetChildren2]
+	most := 3 // the first with the create, one when its turn comes, and a spare one
+	if w.plan.Recipe == Semaphore {
+		most = 8 // the permits too, and twice where there is no room
+	}
+	if lists > most*l.grants {
+		l.wrongLocked("%d lists for %d grants", lists, l.grants)
+	}
 }
 
 // end closes everything; the bubble itself sees what goes on after that.
