@@ -227,6 +227,7 @@ func (w *world) play() {
 	close(watching)
 	beside.Wait()
 	w.leftovers()
+	w.goroutines()
 	if w.plan.Storm == Rush {
 		w.herd()
 	}
@@ -323,6 +324,17 @@ func (w *world) left() string {
 		}
 	}
 	return ""
+}
+
+// goroutines looks, now and then, for those that a recipe has left behind while its
+// client lives: at the end the bubble sees the rest.
+func (w *world) goroutines() {
+	if w.plan.Seed%8 > 0 || len(w.dead) > 0 {
+		return
+	}
+	if stacks := busy(); len(stacks) > 0 {
+		w.ledger.fault("%d goroutines are left:\n%s", len(stacks), strings.Join(stacks, "\n\n"))
+	}
 }
 
 // herd checks that a release wakes one, or those who may go on: whoever is woken
