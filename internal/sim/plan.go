@@ -17,6 +17,7 @@ type Plan struct {
 	Storm   Storm
 	Recipe  Recipe
 	Members int
+	Tick    time.Duration
 	Timeout time.Duration // of the sessions
 	Latency time.Duration
 	Reap    time.Duration // how often empty containers are removed
@@ -73,6 +74,7 @@ type Step struct {
 	Late   time.Duration // it writes so long after a loss; 0: it does not
 	Writes int           // guarded writes while it works
 	Nest     []Nest // under the lease
+	NestLate bool   // not at once
 	First    bool   // the outermost lease is released first, not last
 	Bound  time.Duration // of the wait for the release; 0: none
 	SetMax int           // the semaphore's limit is set before; 0: it is not
@@ -96,6 +98,8 @@ type Fault struct {
 	Member  int
 	Op      testutil.Op   // of single requests
 	N       int           // how many of them
+	Near    bool          // the member is the one that the client is connected to
+	Then    time.Duration // the client is cut off after, too; 0: it is not
 	By      time.Duration // how late
 }
 
@@ -129,8 +133,6 @@ const (
 	CoupAfter What = "coup late" // the leader stops when it is executed, before it is answered
 )
 
-const tick = 2 * time.Second
-
 // draw is a plan in the making.
 type draw struct {
 	*rand.Rand
@@ -146,7 +148,8 @@ func Draw(seed uint64) *Plan {
 	if d.Storm == Members {
 		d.Members = 3
 	}
-	d.Timeout = pick(d, 2*tick, 2*tick, 2*tick+tick/2, 3*tick)
+	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
+	d.Tick = d.Timeout / pick[time.Duration](d, 2, 2, 4, 8)
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
@@ -236,7 +239,7 @@ func (d *draw) step() Step {
 		}
 	}
 	s.nest(d)
-	s.First = d.one(1, 2)
+	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
 	if d.one(1, 4) {
 		s.Work = d.upTo(3 * d.Timeout)
 	}
@@ -294,8 +297,7 @@ func (d *draw) faults() {
 		f := Fault{
 			At: at, For: d.upTo(2 * d.Timeout), What: pick(d, from...),
 			Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
-			Op: pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpDelete,
-				testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession),
+			Op: d.op(),
 			N: 1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
 		}
 		if d.one(1, 2) {
@@ -304,15 +306,32 @@ func (d *draw) faults() {
 		if d.Storm == Surgery { // they wait for their requests
 			f.At, f.For = d.upTo(4*time.Second), 5*time.Second
 		}
+		switch f.What {
+		case Late, Slow, Isolate, Lag, Wedge, Mute, Pause:
+			f.Near = d.one(2, 3)
+			if d.one(1, 2) { // just when it may know more than is true
+				f.Then = d.upTo(d.Timeout)
+				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
+			}
+		}
 		d.Faults = append(d.Faults, f)
 	}
+}
+
+// op is a request of those that matter.
+func (d *draw) op() testutil.Op {
+	if d.Recipe == Semaphore && d.one(1, 2) {
+		return testutil.OpMulti
+	}
+	return pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpDelete,
+		testutil.OpDelete, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
 }
 
 // String is the plan in words.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, rates %.2f, asks %v, longest hold %v, limit %d\n",
-		p.Seed, p.Recipe, p.Storm, p.Members, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Rates, p.Asks, p.MaxHold, p.Limit)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, rates %.2f, asks %v, longest hold %v, limit %d\n",
+		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Rates, p.Asks, p.MaxHold, p.Limit)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)
@@ -322,7 +341,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, %d of %v, by %v\n", f.At, f.For, f.What, f.Client, f.Member, f.N, f.Op, f.By)
+		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, %d of %v, by %v, cut after %v\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.N, f.Op, f.By, f.Then)
 	}
 	return b.String()
 }

@@ -82,8 +82,18 @@ func (w *world) weather() {
 	last := time.Duration(0)
 	for _, f := range w.plan.Faults {
 		events = append(events, event{f.At, func() {
-			if heal := w.fault(f); heal != nil {
-				time.AfterFunc(f.For, heal)
+			heal := w.fault(f)
+			if heal == nil {
+				return
+			}
+			time.AfterFunc(f.For, heal)
+			if f.Then > 0 {
+				f.What, f.For = Cut, f.For-f.Then
+				time.AfterFunc(f.Then, func() {
+					if heal := w.client(f); heal != nil {
+						time.AfterFunc(f.For, heal)
+					}
+				})
 			}
 		}})
 		last = max(last, f.At+f.For)
@@ -184,6 +194,9 @@ func (w *world) rule(f Fault) (heal func()) {
 
 func (w *world) member(f Fault) (heal func()) {
 	m, leader := f.Member, w.ens.Leader()
+	if f.Near {
+		m = w.near(f.Client, m)
+	}
 	if f.What == StopFirst {
 		f.What, m = Stop, max(leader, 0)
 	}
@@ -223,10 +236,23 @@ func (w *world) member(f Fault) (heal func()) {
 	}
 }
 
+// near is the member that a client is connected to, as far as the leader knows.
+func (w *world) near(client, otherwise int) int {
+	if s, err := w.clients[client].Session(); err == nil {
+		for _, info := range w.ens.Sessions() {
+			if info.ID == s.ID() && info.Owner >= 0 {
+				return info.Owner
+			}
+		}
+	}
+	return otherwise
+}
+
 func (w *world) client(f Fault) (heal func()) {
 	if w.gone(f.Client) {
 		return nil
 	}
+	w.ledger.log("%s: client %d for %v", f.What, f.Client, f.For)
 	w.count()
 	net, c := w.nets[f.Client], w.clients[f.Client]
 	switch f.What {

@@ -217,6 +217,9 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		return
 	}
 	t := k.grant(c, l, k.resources(s)[0], s, nil)
+	if s.NestLate {
+		time.Sleep(s.Work)
+	}
 	nested := k.nest(s, t, l)
 	k.work(l.Context(), s, t, l)
 	k.late(s, t, l)

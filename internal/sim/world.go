@@ -94,7 +94,8 @@ type world struct {
 func (w *world) run() {
 	p := w.plan
 	opts := []testutil.Option{
-		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(tick), testutil.WithContainerInterval(p.Reap),
+		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
+		testutil.WithSyncLimit(int(3 * p.Timeout / p.Tick)), // members go on answering for longer than sessions last
 	}
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
@@ -236,7 +237,7 @@ func (w *world) play() {
 // watch looks at what is believed directly after each time at which sessions expire.
 func (w *world) watch(stop <-chan struct{}) {
 	// The ensemble's clock began with the bubble, as did the ledger's.
-	for next := tick / 2; ; next += tick / 2 {
+	for next := w.plan.Tick; ; next += w.plan.Tick {
 		select {
 		case <-time.After(time.Until(w.ledger.begin.Add(next + 1))):
 			w.ledger.look()
@@ -367,7 +368,7 @@ func (w *world) end() {
 		})
 	}
 	closing.Wait()
-	time.Sleep(2*w.plan.Timeout + 2*tick)
+	time.Sleep(3 * w.plan.Timeout)
 	if left := w.ens.Sessions(); len(left) > 0 {
 		w.ledger.fault("sessions left: %v", left)
 	}
