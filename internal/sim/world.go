@@ -38,7 +38,7 @@ func Run(t *testing.T, p *Plan) (r *Result) {
 	defer func() {
 		// Goroutines that are left, or wait for each other for ever.
 		if v := recover(); v != nil {
-			w.ledger.fault("the bubble does not end: %v", v)
+			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(stacks(w.bubble), "\n\n"))
 			r = w.result()
 		}
 	}()
@@ -77,6 +77,7 @@ func (r *Result) Judge(pictures string) {
 // world is a run.
 type world struct {
 	plan     *Plan
+	bubble   string // its name in stacks
 	ens      *testutil.Embedded
 	ledger   *ledger
 	paths    []string
@@ -93,6 +94,7 @@ type world struct {
 
 func (w *world) run() {
 	p := w.plan
+	w.bubble = bubble()
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 		testutil.WithSyncLimit(int(3 * p.Timeout / p.Tick)), // members go on answering for longer than sessions last
@@ -247,39 +249,36 @@ func (w *world) watch(stop <-chan struct{}) {
 	}
 }
 
-// await waits for those workers whose clients live.
+// await waits for the workers: for those whose clients live, and then for the others.
 func (w *world) await(over <-chan struct{}, pending map[who]bool) {
 	deadline := time.After(patience)
+	buried := false
 	for {
 		select {
 		case <-over:
 			return
 		case <-time.After(2 * time.Second):
-			w.mu.Lock()
-			living := 0
-			for k := range pending {
-				if !w.dead[k.client] {
-					living++
-				}
-			}
-			w.mu.Unlock()
-			if living == 0 {
+			if !buried && len(w.living(pending)) == 0 {
+				buried = true
 				w.bury()
-				return
 			}
 		case <-deadline:
-			w.mu.Lock()
-			var names []string
-			for k := range pending {
-				if !w.dead[k.client] {
-					names = append(names, k.String())
-				}
-			}
-			w.mu.Unlock()
-			w.ledger.fault("%v have not ended in %v:\n%s", names, patience, w.ens.Tree())
+			w.ledger.fault("%v have not ended in %v:\n%s", w.living(pending), patience, w.ens.Tree())
 			return
 		}
 	}
+}
+
+// living are those who work still, and whose clients live.
+func (w *world) living(pending map[who]bool) (all []who) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k := range pending {
+		if !w.dead[k.client] {
+			all = append(all, k)
+		}
+	}
+	return all
 }
 
 // bury closes the clients whose processes were killed: what waits in them is no loss.
