@@ -162,8 +162,8 @@ func Draw(seed uint64) *Plan {
 			d.Rates = append(d.Rates, 0.9+0.2*d.Float64())
 		}
 	}
-	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 8) { // it has no time to wait for the others
-		d.MaxHold = d.upTo(d.Timeout)
+	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 6) { // it has no time to wait for the others
+		d.MaxHold = d.upTo(d.Timeout / 2)
 	}
 	d.workers()
 	d.faults()
