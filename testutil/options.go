@@ -54,7 +54,9 @@ func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.
 
 // WithClockRates sets how fast the members' clocks run beside the one of each session's client, as far as its time-out goes: at
 // 1.1 a session of 11 s is expired as one of 10 s. By default all run alike. rate is called with the ensemble's lock held.
-func WithClockRates(rate func(session int64) float64) Option { return func(c *config) { c.rate = rate } }
+func WithClockRates(rate func(session int64) float64) Option {
+	return func(c *config) { c.rate = rate }
+}
 
 // InMemory makes the ensemble listen nowhere: it is reached through Dial alone, over connections in memory, so that it works
 // within a testing/synctest bubble, in virtual time. Build everything inside the bubble. The addresses are member0:2181 and so

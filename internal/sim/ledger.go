@@ -36,9 +36,9 @@ type ledger struct {
 // resource is one thing that is contended for.
 type resource struct {
 	path    string
-	dirs    []string // of the znodes in line
-	data    string   // what guarded writes are made to
-	limit   int      // of a semaphore; 0: none
+	dirs    []string      // of the znodes in line
+	data    string        // what guarded writes are made to
+	limit   int           // of a semaphore; 0: none
 	highest recipes.Token // of all grants, and of the exclusive ones
 	alone   recipes.Token
 	last    time.Time // when something happened by which somebody may be granted

@@ -65,19 +65,19 @@ func (s Storm) quiet() bool { return s == Calm || s == Rush || s == Leavers }
 
 // Step is one acquisition by one goroutine.
 type Step struct {
-	Pause  time.Duration // before
-	Side   int           // the key; or 0 to read and 1 to write; or the permits
-	Try    bool
-	Cancel time.Duration // the caller leaves after; 0: it stays
-	Work   time.Duration
-	Heedless bool        // it works on when the lease is lost
-	Late   time.Duration // it writes so long after a loss; 0: it does not
-	Writes int           // guarded writes while it works
-	Nest     []Nest // under the lease
-	NestLate bool   // not at once
-	First    bool   // the outermost lease is released first, not last
-	Bound  time.Duration // of the wait for the release; 0: none
-	SetMax int           // the semaphore's limit is set before; 0: it is not
+	Pause    time.Duration // before
+	Side     int           // the key; or 0 to read and 1 to write; or the permits
+	Try      bool
+	Cancel   time.Duration // the caller leaves after; 0: it stays
+	Work     time.Duration
+	Heedless bool          // it works on when the lease is lost
+	Late     time.Duration // it writes so long after a loss; 0: it does not
+	Writes   int           // guarded writes while it works
+	Nest     []Nest        // under the lease
+	NestLate bool          // not at once
+	First    bool          // the outermost lease is released first, not last
+	Bound    time.Duration // of the wait for the release; 0: none
+	SetMax   int           // the semaphore's limit is set before; 0: it is not
 }
 
 // Nest is an acquisition under a lease.
@@ -174,7 +174,9 @@ func pick[T any](d *draw, from ...T) T { return from[d.IntN(len(from))] }
 
 func (d *draw) one(n, of int) bool { return d.IntN(of) < n }
 
-func (d *draw) upTo(most time.Duration) time.Duration { return 1 + time.Duration(d.Int64N(int64(most))) }
+func (d *draw) upTo(most time.Duration) time.Duration {
+	return 1 + time.Duration(d.Int64N(int64(most)))
+}
 
 // instant is a time at which something may be under way: a few messages after the
 // beginning, to the nanosecond or about.
@@ -298,7 +300,7 @@ func (d *draw) faults() {
 			At: at, For: d.upTo(2 * d.Timeout), What: pick(d, from...),
 			Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
 			Op: d.op(),
-			N: 1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
+			N:  1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
 		}
 		if d.one(1, 2) {
 			f.By = d.instant()
