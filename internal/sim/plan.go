@@ -69,6 +69,9 @@ type Step struct {
 	Side     int           // the key; or 0 to read and 1 to write; or the permits
 	Try      bool
 	Cancel   time.Duration // the caller leaves after; 0: it stays
+	On       testutil.Op   // the caller leaves when its client asks for this
+	Nth      int           // the so-manieth time; 0: it does not
+	OnBy     time.Duration // and so long after
 	Work     time.Duration
 	Heedless bool          // it works on when the lease is lost
 	Late     time.Duration // it writes so long after a loss; 0: it does not
@@ -235,6 +238,13 @@ func (d *draw) step() Step {
 			s.Cancel = d.instant()
 		case d.one(1, 8):
 			s.Cancel = d.upTo(2 * d.Timeout)
+		}
+		if d.one(1, 3) { // just when it is executed, or answered
+			s.On = pick(d, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetChildren2, testutil.OpGetData)
+			if d.Recipe == Semaphore {
+				s.On = pick(d, s.On, testutil.OpMulti)
+			}
+			s.Nth, s.OnBy = 1+d.IntN(3), pick(d, d.Latency, 2*d.Latency, 2*d.Latency, 2*d.Latency, max(0, 2*d.Latency-1), 2*d.Latency+1)
 		}
 		if d.one(1, 6) {
 			s.Bound = d.instant()

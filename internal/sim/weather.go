@@ -16,12 +16,27 @@ type rule struct {
 	left int
 }
 
+// leaver is a caller that leaves when its client makes a request.
+type leaver struct {
+	Step
+	left  int
+	leave func()
+}
+
 // control decides about every request.
 func (w *world) control(r testutil.Request) testutil.Action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	client, known := w.sessions[r.Session]
+	for k, l := range w.leavers {
+		if !known || k.client != client || l.On != r.Op {
+			continue
+		}
+		if l.left--; l.left == 0 {
+			time.AfterFunc(l.OnBy, l.leave)
+		}
+	}
 	for _, f := range w.rules {
-		client, known := w.sessions[r.Session]
 		switch {
 		case f.What == Late && known && client == f.Client:
 			return testutil.DelayReply(f.By)

@@ -74,12 +74,20 @@ func (k *worker) step(s Step) bool {
 	if s.Cancel > 0 {
 		defer time.AfterFunc(s.Cancel, leave).Stop()
 	}
+	if s.Nth > 0 {
+		k.mu.Lock()
+		k.leavers[k.who] = &leaver{s, s.Nth, leave}
+		k.mu.Unlock()
+	}
 	for {
 		c := k.ledger.call(k.who, "acquire side %d, try %v, cancel %v", s.Side, s.Try, s.Cancel)
 		if !s.Try {
 			k.ledger.waits(k.who, k.resources(s), k.wants(s))
 		}
 		l, err := k.enter(ctx, s)
+		k.mu.Lock()
+		delete(k.leavers, k.who)
+		k.mu.Unlock()
 		if err == nil {
 			k.hold(c, s, l)
 			return true

@@ -88,6 +88,7 @@ type world struct {
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
 	rules    []*rule
+	leavers  map[who]*leaver
 	dead     map[int]bool // clients that are closed, or killed
 	troubled map[int]bool // members
 }
@@ -103,7 +104,7 @@ func (w *world) run() {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
 	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}}
-	w.sessions, w.dead, w.troubled = map[int64]int{}, map[int]bool{}, map[int]bool{}
+	w.sessions, w.dead, w.troubled, w.leavers = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}
 	ens, err := testutil.New(opts...)
 	if err != nil {
 		w.ledger.fault("no ensemble: %v", err)
