@@ -316,6 +316,8 @@ func (l *ledger) leaving(t *tenure, lease *recipes.Lease) {
 	if len(t.leases) == 0 {
 		t.left = true
 		l.endsLocked(t, seq)
+		// Where messages take no time the next may be granted before the release returns.
+		l.starvedLocked(t.of, true)
 	}
 }
 

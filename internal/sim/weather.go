@@ -127,7 +127,6 @@ func (w *world) weather() {
 func (w *world) heal() {
 	w.mu.Lock()
 	w.rules = nil
-	dead := w.dead
 	w.mu.Unlock()
 	w.ens.Heal()
 	w.ens.Latency(w.plan.Latency)
@@ -140,10 +139,7 @@ func (w *world) heal() {
 		w.calm(i)
 	}
 	for i, net := range w.nets {
-		w.mu.Lock()
-		gone := dead[i]
-		w.mu.Unlock()
-		if !gone {
+		if !w.gone(i) {
 			net.Heal()
 		}
 	}

@@ -50,6 +50,8 @@ func (w *world) result() *Result {
 	l := w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
 		Faults: w.happened, Longest: l.longest,
@@ -197,11 +199,15 @@ const patience = 20 * time.Minute
 // play has the workers work and the faults happen, and waits until all are over.
 func (w *world) play() {
 	var working sync.WaitGroup
-	pending := make(map[who]bool)
+	pending := make(map[who]bool) // guarded by w.mu
+	for c, client := range w.plan.Workers {
+		for g := range client {
+			pending[who{c, g}] = true
+		}
+	}
 	for c, client := range w.plan.Workers {
 		for g, steps := range client {
 			k := newWorker(w, who{c, g})
-			pending[k.who] = true
 			working.Go(func() {
 				for _, s := range steps {
 					if !k.step(s) {
@@ -287,9 +293,8 @@ func (w *world) bury() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.dead {
-		c := w.clients[i]
 		w.ledger.close(i)
-		go c.Close()
+		go w.clients[i].Close()
 	}
 }
 
@@ -330,7 +335,10 @@ func (w *world) left() string {
 // goroutines looks, now and then, for those that a recipe has left behind while its
 // client lives: at the end the bubble sees the rest.
 func (w *world) goroutines() {
-	if w.plan.Seed%8 > 0 || len(w.dead) > 0 {
+	w.mu.Lock()
+	dead := len(w.dead)
+	w.mu.Unlock()
+	if w.plan.Seed%8 > 0 || dead > 0 {
 		return
 	}
 	if stacks := busy(); len(stacks) > 0 {
