@@ -69,10 +69,13 @@ type tenure struct {
 	ends    int64 // when it may first have ended; 0: not yet
 }
 
-// want is what somebody waits for.
+// want is what somebody waits for, and whom it saw pass.
 type want struct {
 	shared  bool
 	permits int
+	since   time.Time
+	client  int // the latest who was granted
+	passed  int // how often in a row
 }
 
 type who struct{ client, goroutine int }
@@ -125,6 +128,7 @@ func (l *ledger) call(w who, format string, args ...any) call {
 func (l *ledger) waits(w who, of []*resource, wanted want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	wanted.since = time.Now()
 	for _, r := range of {
 		r.waiting[w] = wanted
 		l.starvedLocked(r, false)
@@ -149,6 +153,29 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 	case now.Sub(r.idle) > l.patience():
 		l.wrongLocked("%v wait for %s for %v, and could be granted", r.waiting, r.path, now.Sub(r.idle))
 		r.idle = now
+	}
+}
+
+// passedLocked checks that no client hands over at home more often than it may while
+// another one waits.
+func (l *ledger) passedLocked(t *tenure) {
+	p := l.plan
+	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handover < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
+		return
+	}
+	for k, w := range t.of.waiting {
+		// It takes some messages to get into the line, and to be noticed there.
+		if k.client == t.who.client || time.Since(w.since) < 20*p.Latency+time.Millisecond {
+			continue
+		}
+		if w.client != t.who.client {
+			w.client, w.passed = t.who.client, 0
+		}
+		w.passed++
+		if w.passed > p.Handover+2 { // the first, and one that was on its way
+			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
+		}
+		t.of.waiting[k] = w
 	}
 }
 
@@ -221,6 +248,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	r.tenures = append(r.tenures, t)
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
 	delete(r.waiting, t.who)
+	l.passedLocked(t)
 	l.starvedLocked(r, true)
 	l.grants++
 	l.lookLocked()
@@ -562,7 +590,7 @@ func (l *ledger) fencedLocked(r *resource) {
 		}
 		w := r.tenures[o.in.id]
 		for _, t := range r.tenures {
-			if t.root == t && !t.shared && t.token.Compare(w.token) > 0 && o.in.zxid >= zxid(t.token) && t != w {
+			if t.root == t && !t.shared && zxid(t.token) > zxid(w.token) && o.in.zxid >= zxid(t.token) {
 				l.wrongLocked("%v wrote at %x, after %v was granted", w, o.in.zxid, t)
 			}
 		}

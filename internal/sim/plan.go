@@ -28,6 +28,9 @@ type Plan struct {
 	Asks    bool          // what is known is asked of Held too, not of Lost alone
 	MaxHold time.Duration // 0: none
 	Limit   int           // of the semaphore
+	// Handover and Linger are those of the recipes that have them; negative: by default.
+	Handover int
+	Linger   time.Duration
 	Workers [][][]Step    // by client and goroutine
 	Faults  []Fault       // in order
 }
@@ -75,6 +78,7 @@ type Step struct {
 	Work     time.Duration
 	Heedless bool          // it works on when the lease is lost
 	Late     time.Duration // it writes so long after a loss; 0: it does not
+	Early    bool          // with a guard from before
 	Writes   int           // guarded writes while it works
 	Nest     []Nest        // under the lease
 	NestLate bool          // not at once
@@ -168,6 +172,10 @@ func Draw(seed uint64) *Plan {
 	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 6) { // it has no time to wait for the others
 		d.MaxHold = d.upTo(d.Timeout / 2)
 	}
+	d.Handover = pick(d, -1, -1, 0, 1, 2)
+	if d.Storm != Rush && d.one(1, 3) {
+		d.Linger = d.upTo(time.Second)
+	}
 	d.workers()
 	d.faults()
 	return d.Plan
@@ -191,7 +199,7 @@ func (d *draw) instant() time.Duration {
 }
 
 func (d *draw) workers() {
-	clients, goroutines, steps := 2+d.IntN(2), 1+d.IntN(2), 1+d.IntN(3)
+	clients, goroutines, steps := 2+d.IntN(2), 1+d.IntN(3), 1+d.IntN(3)
 	if d.Storm == Rush {
 		clients, goroutines, steps = 6, 1, 2
 	}
@@ -260,7 +268,7 @@ func (d *draw) step() Step {
 	}
 	s.Heedless = d.one(1, 4)
 	if d.one(1, 2) {
-		s.Late = d.upTo(2 * d.Timeout)
+		s.Late, s.Early = d.upTo(2*d.Timeout), d.one(2, 3)
 	}
 	return s
 }
@@ -342,8 +350,8 @@ func (d *draw) op() testutil.Op {
 // String is the plan in words.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, rates %.2f, asks %v, longest hold %v, limit %d\n",
-		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Rates, p.Asks, p.MaxHold, p.Limit)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v\n",
+		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -38,17 +38,22 @@ func must[T any](v T, err error) T {
 func newWorker(w *world, id who) *worker {
 	k := &worker{who: id, world: w, client: w.clients[id.client]}
 	path, hold := w.paths[0], w.plan.MaxHold
+	ofLocks := []locks.Option{locks.WithMaxHold(hold), locks.WithLinger(w.plan.Linger)}
+	ofRW := []rwlock.Option{rwlock.WithMaxHold(hold), rwlock.WithLinger(w.plan.Linger)}
+	if n := w.plan.Handover; n >= 0 {
+		ofLocks, ofRW = append(ofLocks, locks.WithHandover(n)), append(ofRW, rwlock.WithHandover(n))
+	}
 	switch w.plan.Recipe {
 	case Mutex:
-		m := must(locks.NewMutex(k.client, path, locks.WithMaxHold(hold)))
+		m := must(locks.NewMutex(k.client, path, ofLocks...))
 		k.side = func(Step) recipes.Acquirer { return m }
 	case Keyed, All:
-		keyed := must(locks.NewKeyed(k.client, "/locks", locks.WithMaxHold(hold)))
+		keyed := must(locks.NewKeyed(k.client, "/locks", ofLocks...))
 		a, b := keyed.Key("a"), keyed.Key("b")
 		both := must(locks.All(b, a))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
 	case RWLock:
-		k.rw = must(rwlock.New(k.client, path, rwlock.WithMaxHold(hold)))
+		k.rw = must(rwlock.New(k.client, path, ofRW...))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
 	case Semaphore:
 		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, semaphore.WithMaxHold(hold), semaphore.WithRecordedLimit()))
@@ -225,12 +230,16 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		return
 	}
 	t := k.grant(c, l, k.resources(s)[0], s, nil)
+	var late []any
+	if s.Early {
+		late = l.Guard(setData(t))
+	}
 	if s.NestLate {
 		time.Sleep(s.Work)
 	}
 	nested := k.nest(s, t, l)
 	k.work(l.Context(), s, t, l)
-	k.late(s, t, l)
+	k.late(s, t, l, late)
 	if s.First {
 		nested = append([]nest{{t, l}}, nested...)
 	} else {
@@ -368,7 +377,7 @@ func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
 
 // late acts late on a lease that was lost, with nothing but its guard, as a process
 // does that was paused between the check and the act.
-func (k *worker) late(s Step, t *tenure, l *recipes.Lease) {
+func (k *worker) late(s Step, t *tenure, l *recipes.Lease, guarded []any) {
 	if s.Late == 0 || !k.ledger.lost(t) {
 		return
 	}
@@ -376,7 +385,10 @@ func (k *worker) late(s Step, t *tenure, l *recipes.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
 	defer cancel()
 	c := k.ledger.call(k.who, "write late under #%d", t.id)
-	responses, err := k.client.Multi(ctx, l.Guard(setData(t))...)
+	if guarded == nil {
+		guarded = l.Guard(setData(t))
+	}
+	responses, err := k.client.Multi(ctx, guarded...)
 	k.wrote(c, t, responses, err)
 }
 
