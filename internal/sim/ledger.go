@@ -165,14 +165,14 @@ func (l *ledger) passedLocked(t *tenure) {
 	}
 	for k, w := range t.of.waiting {
 		// It takes some messages to get into the line, and to be noticed there.
-		if k.client == t.who.client || time.Since(w.since) < 20*p.Latency+time.Millisecond {
+		if time.Since(w.since) < 20*p.Latency+time.Millisecond {
 			continue
 		}
 		if w.client != t.who.client {
 			w.client, w.passed = t.who.client, 0
 		}
 		w.passed++
-		if w.passed > p.Handover+2 { // the first, and one that was on its way
+		if k.client != t.who.client && w.passed > p.Handover+2 { // the first, and one that was on its way
 			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
 		}
 		t.of.waiting[k] = w

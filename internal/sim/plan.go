@@ -77,7 +77,7 @@ type Step struct {
 	OnBy     time.Duration // and so long after
 	Work     time.Duration
 	Heedless bool          // it works on when the lease is lost
-	Late     time.Duration // it writes so long after a loss; 0: it does not
+	Late     time.Duration // it writes so long after a loss, or after the release; 0: it does not
 	Early    bool          // with a guard from before
 	Writes   int           // guarded writes while it works
 	Nest     []Nest        // under the lease
@@ -264,6 +264,9 @@ func (d *draw) step() Step {
 		s.Work = d.upTo(3 * d.Timeout)
 	}
 	if d.Storm.quiet() {
+		if d.one(1, 4) {
+			s.Late, s.Early = d.instant(), true
+		}
 		return s
 	}
 	s.Heedless = d.one(1, 4)

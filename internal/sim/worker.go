@@ -239,7 +239,13 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 	}
 	nested := k.nest(s, t, l)
 	k.work(l.Context(), s, t, l)
-	k.late(s, t, l, late)
+	lost := k.ledger.lost(t)
+	if lost && s.Late > 0 {
+		if late == nil {
+			late = l.Guard(setData(t))
+		}
+		k.late(s, t, late)
+	}
 	if s.First {
 		nested = append([]nest{{t, l}}, nested...)
 	} else {
@@ -247,6 +253,9 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 	}
 	for _, n := range nested {
 		k.release(s, n.t, n.l)
+	}
+	if !lost && late != nil && !t.shared { // others may share the znode, which excludes as before
+		k.late(s, t, late)
 	}
 }
 
@@ -375,19 +384,13 @@ func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
 	}
 }
 
-// late acts late on a lease that was lost, with nothing but its guard, as a process
-// does that was paused between the check and the act.
-func (k *worker) late(s Step, t *tenure, l *recipes.Lease, guarded []any) {
-	if s.Late == 0 || !k.ledger.lost(t) {
-		return
-	}
+// late acts late on a lease that was lost, or released, with nothing but its guard,
+// as a process does that was paused between the check and the act.
+func (k *worker) late(s Step, t *tenure, guarded []any) {
 	time.Sleep(s.Late)
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
 	defer cancel()
 	c := k.ledger.call(k.who, "write late under #%d", t.id)
-	if guarded == nil {
-		guarded = l.Guard(setData(t))
-	}
 	responses, err := k.client.Multi(ctx, guarded...)
 	k.wrote(c, t, responses, err)
 }
