@@ -24,6 +24,7 @@ type Plan struct {
 	Proof   framework.Proof
 	Policy  framework.ErrorPolicy
 	Endless bool          // the retry policy never ends
+	Brief   bool          // or is used up soon
 	Rates   []float64     // of the members' clocks beside those of the clients, session by session; none: the same
 	Asks    bool          // what is known is asked of Held too, not of Lost alone
 	MaxHold time.Duration // 0: none
@@ -31,8 +32,8 @@ type Plan struct {
 	// Handover and Linger are those of the recipes that have them; negative: by default.
 	Handover int
 	Linger   time.Duration
-	Workers [][][]Step    // by client and goroutine
-	Faults  []Fault       // in order
+	Workers  [][][]Step // by client and goroutine
+	Faults   []Fault    // in order
 }
 
 // Recipe is what the workers contend for.
@@ -75,6 +76,8 @@ type Step struct {
 	On       testutil.Op   // the caller leaves when its client asks for this
 	Nth      int           // the so-manieth time; 0: it does not
 	OnBy     time.Duration // and so long after
+	Answered bool          // or when it has been answered
+	Yields   int           // letting so many others go first, at the same instant
 	Work     time.Duration
 	Heedless bool          // it works on when the lease is lost
 	Late     time.Duration // it writes so long after a loss, or after the release; 0: it does not
@@ -161,7 +164,7 @@ func Draw(seed uint64) *Plan {
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
 	d.Policy = pick(d, framework.ErrorPolicyStandard, framework.ErrorPolicyStandard, framework.ErrorPolicyStrict)
-	d.Endless = d.one(4, 5)
+	d.Endless, d.Brief = d.one(3, 5), d.one(1, 2)
 	d.Asks = d.one(1, 2)
 	d.Limit = 1 + d.IntN(3)
 	if !d.Storm.quiet() && d.one(1, 4) {
@@ -252,6 +255,7 @@ func (d *draw) step() Step {
 			if d.Recipe == Semaphore {
 				s.On = pick(d, s.On, testutil.OpMulti)
 			}
+			s.Answered, s.Yields = d.one(2, 3), d.IntN(1<<d.IntN(9))
 			s.Nth, s.OnBy = 1+d.IntN(3), pick(d, d.Latency, 2*d.Latency, 2*d.Latency, 2*d.Latency, max(0, 2*d.Latency-1), 2*d.Latency+1)
 		}
 		if d.one(1, 6) {
@@ -353,8 +357,8 @@ func (d *draw) op() testutil.Op {
 // String is the plan in words.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v\n",
-		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v\n",
+		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"time"
 
@@ -23,18 +24,49 @@ type leaver struct {
 	leave func()
 }
 
+// leaveLocked has those leave whose time has come. At one instant it is the scheduler
+// that decides what is first: it is given a choice.
+func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
+	for k, l := range w.leavers {
+		if k.client != client || l.On != op || l.Answered != answered {
+			continue
+		}
+		if l.left--; l.left != 0 {
+			continue
+		}
+		by := l.OnBy
+		if answered {
+			by = 0
+		}
+		if answered && l.Yields == 0 { // who is told of the answer runs before who leaves
+			l.leave()
+			continue
+		}
+		time.AfterFunc(by, func() {
+			for range l.Yields {
+				runtime.Gosched()
+			}
+			l.leave()
+		})
+	}
+}
+
+// asked is told of each request of a client that has ended.
+func (w *world) asked(client int, op string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveLocked(client, map[string]testutil.Op{
+		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": testutil.OpMulti,
+	}[op], true)
+}
+
 // control decides about every request.
 func (w *world) control(r testutil.Request) testutil.Action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	client, known := w.sessions[r.Session]
-	for k, l := range w.leavers {
-		if !known || k.client != client || l.On != r.Op {
-			continue
-		}
-		if l.left--; l.left == 0 {
-			time.AfterFunc(l.OnBy, l.leave)
-		}
+	if known {
+		w.leaveLocked(client, r.Op, false)
 	}
 	for _, f := range w.rules {
 		switch {

@@ -132,10 +132,16 @@ func (w *world) build() error {
 		opts := []framework.Option{
 			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy),
-			framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) { w.changed(i, s) }}),
+			framework.WithObserver(framework.Observer{
+				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
+				Request:      func(op string, _ time.Duration, _ error) { w.asked(i, op) },
+			}),
 		}
-		if p.Endless {
+		switch {
+		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
+		case p.Brief:
+			opts = append(opts, framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)))
 		}
 		c, err := framework.New(w.ens.Servers(), opts...)
 		if err != nil {
@@ -404,6 +410,9 @@ func (w *world) expected(err error) bool {
 		if errors.Is(err, e) {
 			return !w.plan.Endless
 		}
+	}
+	if !w.plan.Endless && strings.Contains(err.Error(), "unknown error: -") { // refused until no try was left
+		return true
 	}
 	return errors.Is(err, framework.ErrNoSession) || errors.Is(err, recipes.ErrNotHeld)
 }
