@@ -78,6 +78,16 @@ type want struct {
 	passed  int // how often in a row
 }
 
+func (w want) String() string {
+	if w.shared {
+		return "shared"
+	}
+	if w.permits == 0 {
+		return "alone"
+	}
+	return fmt.Sprintf("%d permits", w.permits)
+}
+
 type who struct{ client, goroutine int }
 
 func (w who) String() string { return fmt.Sprintf("%d.%d", w.client, w.goroutine) }
