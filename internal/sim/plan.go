@@ -74,7 +74,7 @@ type Step struct {
 	Try      bool
 	Cancel   time.Duration // the caller leaves after; 0: it stays
 	On       testutil.Op   // the caller leaves when its client asks for this
-	Nth      int           // the so-manieth time; 0: it does not
+	Nth      int           // for the nth time; 0: it does not
 	OnBy     time.Duration // and so long after
 	Answered bool          // or when it has been answered
 	Yields   int           // letting so many others go first, at the same instant
