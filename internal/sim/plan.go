@@ -168,8 +168,9 @@ func Draw(seed uint64) *Plan {
 	d.Asks = d.one(1, 2)
 	d.Limit = 1 + d.IntN(3)
 	if !d.Storm.quiet() && d.one(1, 4) {
+		d.Tick = d.Timeout / 16 // or it would make up for the difference
 		for range 3 {
-			d.Rates = append(d.Rates, 0.9+0.2*d.Float64())
+			d.Rates = append(d.Rates, pick(d, 0.9, 1.1, 1.1))
 		}
 	}
 	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 6) { // it has no time to wait for the others
