@@ -5,6 +5,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 FUZZTIME  ?= 20s
 BENCHTIME ?= 1s
 COUNT     ?= 50
+SEEDS     ?= 20000
 
 # go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
 # which would hide ours. All of our code stays instrumented.
@@ -50,6 +51,14 @@ matrix: ## the recipes and their neighbours on other releases, fetched by Maven 
 soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector
 	$(GO) test -count=$(COUNT) -timeout 60m $(VIRTUAL)
 	$(GO) test $(RACE) -count=$(COUNT) -timeout 120m $(VIRTUAL)
+
+.PHONY: soak
+soak: ## the simulator over SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
+	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
+
+.PHONY: mutants
+mutants: ## the simulator over sources with one thing broken, each of which it must find
+	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
 
 .PHONY: build
 build: ## everything, for this system

@@ -45,7 +45,7 @@ func (m *member) leadLocked(voters []*member) {
 	now := time.Now()
 	for id, timeout := range m.tree.sessions {
 		t := &tracked{timeout: time.Duration(timeout) * time.Millisecond}
-		t.touch(e, now, t.timeout)
+		t.touch(e, id, now, t.timeout)
 		m.lead.sessions[id] = t
 	}
 	for _, f := range voters {
@@ -186,7 +186,7 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	case wire.OpCreateSession:
 		t.timeout = r.timeout
 		s := &tracked{timeout: time.Duration(r.timeout) * time.Millisecond, owner: r.member}
-		s.touch(l.m.e, now, s.timeout)
+		s.touch(l.m.e, r.session, now, s.timeout)
 		l.sessions[r.session] = s
 		return t
 	case wire.OpCloseSession:
@@ -233,13 +233,14 @@ func (l *leadership) touchLocked(session int64, timeout int32) bool {
 	if t == nil || t.closing {
 		return false
 	}
-	t.touch(l.m.e, time.Now(), time.Duration(timeout)*time.Millisecond)
+	t.touch(l.m.e, session, time.Now(), time.Duration(timeout)*time.Millisecond)
 	return true
 }
 
-// touch moves the expiry to the first whole tick after the time-out, measured from now.
-func (t *tracked) touch(e *Embedded, now time.Time, timeout time.Duration) {
+// touch moves the expiry to the first whole tick after the time-out, measured from now by the members' clocks.
+func (t *tracked) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
 	t.touched = now
+	timeout = time.Duration(float64(timeout) / e.cfg.rate(session))
 	t.expires = int64((now.Sub(e.start)+timeout)/e.cfg.tick) + 1
 }
 

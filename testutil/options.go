@@ -18,6 +18,7 @@ type config struct {
 	election   time.Duration
 	reap       time.Duration
 	extended   bool
+	rate       func(session int64) float64
 	memory     bool
 	listen     []string
 	logf       func(format string, args ...any)
@@ -51,6 +52,12 @@ func WithExtendedTypes() Option { return func(c *config) { c.extended = true } }
 // default.
 func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.reap = d } }
 
+// WithClockRates sets how fast the members' clocks run beside the one of each session's client, as far as its time-out goes: at
+// 1.1 a session of 11 s is expired as one of 10 s. By default all run alike. rate is called with the ensemble's lock held.
+func WithClockRates(rate func(session int64) float64) Option {
+	return func(c *config) { c.rate = rate }
+}
+
 // InMemory makes the ensemble listen nowhere: it is reached through Dial alone, over connections in memory, so that it works
 // within a testing/synctest bubble, in virtual time. Build everything inside the bubble. The addresses are member0:2181 and so
 // on; no resolver knows them.
@@ -70,6 +77,7 @@ func WithLogger(logf func(format string, args ...any)) Option {
 func newConfig(opts []Option) (config, error) {
 	c := config{
 		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, reap: time.Minute,
+		rate: func(int64) float64 { return 1 },
 		logf: func(string, ...any) {},
 	}
 	for _, o := range opts {
@@ -96,6 +104,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, errors.New("testutil: InMemory and WithListen exclude each other")
 	case c.listen != nil && len(c.listen) != c.members:
 		return c, fmt.Errorf("testutil: %d addresses for %d members", len(c.listen), c.members)
+	case c.rate == nil:
+		return c, errors.New("testutil: no clock rates")
 	case c.logf == nil:
 		return c, errors.New("testutil: no logger")
 	}

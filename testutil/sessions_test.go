@@ -135,6 +135,26 @@ func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 	})
 }
 
+// By members whose clocks run faster than its client's a session is expired earlier, and later by slower ones.
+func TestClockRates(t *testing.T) {
+	for rate, expiry := range map[float64]time.Duration{0.8: 14 * time.Second, 1: 12 * time.Second, 1.25: 10 * time.Second} {
+		rates := testutil.WithClockRates(func(int64) float64 { return rate })
+		synctest.Test(t, func(t *testing.T) {
+			e := testutil.Start(t, testutil.InMemory(), rates)
+			c := newClock(t)
+			single(t, e, 0, 10*time.Second)
+			c.at(expiry - 1)
+			if len(e.Sessions()) != 1 {
+				t.Errorf("at %v it is expired too early", rate)
+			}
+			c.at(expiry)
+			if len(e.Sessions()) != 0 {
+				t.Errorf("at %v it is alive too long", rate)
+			}
+		})
+	}
+}
+
 // A follower tells the leader of its clients every half tick: a ping at 2.5 s is heard of at 3 s, so that 5 s later it is 8 s, and
 // the session expires at the tick after, 10 s. The same ping to the leader counts from 2.5 s: 8 s.
 func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {

@@ -1,0 +1,238 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// A history is judged as that of one object, whose state is who holds, how many may,
+// the last token and the last version written. What is not known to have been
+// applied, or to have ended, has no end in the history: it may come to pass at any
+// instant after its beginning, or after everything else, where it disturbs nobody.
+
+// op is one operation of a history.
+type op struct {
+	who       who
+	in        input
+	call, ret int64
+}
+
+// never is when an operation of unknown outcome is known to be over.
+const never = math.MaxInt64 / 2
+
+type kind int
+
+const (
+	acquire kind = iota
+	end
+	write
+	setLimit
+)
+
+// input is an operation with its outcome.
+type input struct {
+	kind    kind
+	id      int // of the tenure
+	root    int // of the tenure under which it was granted
+	shared  bool
+	permits int
+	token   recipes.Token
+	order   bool // the token is in order
+	version int32
+	zxid    int64
+	unknown bool
+}
+
+// state is comparable, and small.
+type state struct {
+	holders string // four bytes for each: id, root, shared, permits; by id
+	limit   int    // of a semaphore; 0: none
+	version int32
+	token   recipes.Token // of the last exclusive grant
+}
+
+const width = 4
+
+func (s state) find(id int) int {
+	for i := 0; i < len(s.holders); i += width {
+		if int(s.holders[i]) == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// step is the model of every recipe: limit tells a semaphore from a lock.
+func step(s state, in input) (state, bool) {
+	switch in.kind {
+	case acquire:
+		return s.acquire(in)
+	case end:
+		i := s.find(in.id)
+		if i < 0 {
+			return s, false
+		}
+		s.holders = s.holders[:i] + s.holders[i+width:]
+	case write:
+		switch held := s.find(in.id) >= 0; {
+		case in.unknown && held:
+			s.version++
+		case in.unknown: // refused
+		case !held || in.version != s.version+1:
+			return s, false
+		default:
+			s.version++
+		}
+	case setLimit:
+		s.limit = in.permits
+	}
+	return s, true
+}
+
+func (s state) acquire(in input) (state, bool) {
+	sum := in.permits
+	for i := 0; i < len(s.holders); i += width {
+		sum += int(s.holders[i+3])
+		shared, root := s.holders[i+2] == 1, int(s.holders[i+1])
+		if s.limit == 0 && (!shared || !in.shared) && root != in.root {
+			return s, false
+		}
+	}
+	if s.limit > 0 && sum > s.limit {
+		return s, false
+	}
+	if in.order && s.limit == 0 && in.root == in.id {
+		if in.token.Compare(s.token) <= 0 {
+			return s, false
+		}
+		if !in.shared {
+			s.token = in.token
+		}
+	}
+	entry := []byte{byte(in.id), byte(in.root), 0, byte(in.permits)}
+	if in.shared {
+		entry[2] = 1
+	}
+	at := 0
+	for at < len(s.holders) && int(s.holders[at]) < in.id {
+		at += width
+	}
+	s.holders = s.holders[:at] + string(entry) + s.holders[at:]
+	return s, true
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// model is porcupine's view of it.
+func model(limit int) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{limit: limit} },
+		Step: func(s, in, _ any) (bool, any) {
+			next, ok := step(s.(state), in.(input))
+			return ok, next
+		},
+		Equal:             func(a, b any) bool { return a.(state) == b.(state) },
+		Hash:              func(s any) uint64 { return maphash.Comparable(hashSeed, s.(state)) },
+		DescribeOperation: func(in, _ any) string { return in.(input).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+}
+
+func (in input) String() string {
+	switch in.kind {
+	case acquire:
+		mode := "exclusive"
+		if in.shared {
+			mode = "shared"
+		}
+		if in.permits > 0 {
+			mode = fmt.Sprint(in.permits, " permits")
+		}
+		return fmt.Sprintf("#%d granted, %s, token %v", in.id, mode, in.token)
+	case end:
+		return fmt.Sprintf("#%d ends", in.id)
+	case write:
+		if in.unknown {
+			return fmt.Sprintf("#%d may have written", in.id)
+		}
+		return fmt.Sprintf("#%d writes version %d", in.id, in.version)
+	}
+	return fmt.Sprintf("limit %d", in.permits)
+}
+
+func (s state) String() string {
+	var held []string
+	for i := 0; i < len(s.holders); i += width {
+		held = append(held, fmt.Sprintf("#%d", s.holders[i]))
+	}
+	return fmt.Sprintf("held by [%s], version %d, token %v", strings.Join(held, " "), s.version, s.token)
+}
+
+// patienceOfTheJudge is how long a history may take to be judged: one that takes
+// longer was not judged, which is a failure.
+const patienceOfTheJudge = 20 * time.Second
+
+// judge says what is wrong with the history of a resource. The picture of one that
+// cannot be explained is put into pictures, if that is not empty.
+func (r *resource) judge(limit int, pictures string) error {
+	slices.SortFunc(r.ops, func(a, b op) int { return cmp.Compare(a.call, b.call) })
+	history := make([]porcupine.Operation, 0, len(r.ops))
+	for _, o := range r.ops {
+		history = append(history, porcupine.Operation{ClientId: o.who.client*8 + o.who.goroutine, Input: o.in, Call: o.call, Return: o.ret})
+	}
+	switch porcupine.CheckOperationsTimeout(model(limit), history, patienceOfTheJudge) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("%s: the history of %d operations was not judged in %v", r.path, len(history), patienceOfTheJudge)
+	}
+	err := fmt.Errorf("%s: the history is not that of one object", r.path)
+	if pictures == "" {
+		return err
+	}
+	picture, drawErr := paint(model(limit), history, pictures)
+	if drawErr != nil {
+		return fmt.Errorf("%w; no picture: %w", err, drawErr)
+	}
+	return fmt.Errorf("%w, see %s", err, picture)
+}
+
+// paint writes the picture of a history, and gives its path.
+func paint(m porcupine.Model, history []porcupine.Operation, dir string) (string, error) {
+	last := int64(0)
+	for _, o := range history {
+		if o.Return < never {
+			last = max(last, o.Return)
+		}
+	}
+	for i := range history { // or the rest would be a point beside it
+		history[i].Return = min(history[i].Return, last+10)
+	}
+	_, info := porcupine.CheckOperationsVerbose(m, history, patienceOfTheJudge)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(dir, "history-*.html")
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(file.Name())
+	if err == nil {
+		err = porcupine.Visualize(m, info, file)
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return path, err
+}

@@ -1,0 +1,333 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// rule is a fault of single requests.
+type rule struct {
+	Fault
+	left int
+}
+
+// leaver is a caller that leaves when its client makes a request.
+type leaver struct {
+	Step
+	left  int
+	leave func()
+}
+
+// leaveLocked has those leave whose time has come. At one instant it is the scheduler
+// that decides what is first: it is given a choice.
+func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
+	for k, l := range w.leavers {
+		if k.client != client || l.On != op || l.Answered != answered {
+			continue
+		}
+		if l.left--; l.left != 0 {
+			continue
+		}
+		by := l.OnBy
+		if answered {
+			by = 0
+		}
+		if answered && l.Yields == 0 { // who is told of the answer runs before who leaves
+			l.leave()
+			continue
+		}
+		time.AfterFunc(by, func() {
+			for range l.Yields {
+				runtime.Gosched()
+			}
+			l.leave()
+		})
+	}
+}
+
+// asked is told of each request of a client that has ended.
+func (w *world) asked(client int, op string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leaveLocked(client, map[string]testutil.Op{
+		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": testutil.OpMulti,
+	}[op], true)
+}
+
+// control decides about every request.
+func (w *world) control(r testutil.Request) testutil.Action {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	client, known := w.sessions[r.Session]
+	if known {
+		w.leaveLocked(client, r.Op, false)
+	}
+	for _, f := range w.rules {
+		switch {
+		case f.What == Late && known && client == f.Client:
+			return testutil.DelayReply(f.By)
+		case f.What == Late || f.left == 0 || f.Op != r.Op:
+			continue
+		}
+		f.left--
+		w.happened++
+		w.ledger.log("%s: %v %s of session %#x at member %d", f.What, r.Op, r.Path, r.Session, r.Member)
+		switch f.What {
+		case Before:
+			return testutil.DropBefore()
+		case After:
+			return testutil.DropAfter()
+		case Refuse:
+			return testutil.Fail(pickCode(f.Member))
+		case Delay:
+			return testutil.Delay(f.By)
+		case DelayAns:
+			return testutil.DelayReply(f.By)
+		case Coup:
+			go w.overthrow(f.By/2, f.For)
+			return testutil.Delay(f.By)
+		case CoupAfter:
+			go w.overthrow(f.By/2, f.For)
+			return testutil.DelayReply(f.By)
+		}
+	}
+	return testutil.Pass()
+}
+
+func pickCode(n int) testutil.Code {
+	return []testutil.Code{testutil.CodeConnectionLoss, testutil.CodeOperationTimeout, testutil.CodeThrottled}[n%3]
+}
+
+// overthrow stops the leader.
+func (w *world) overthrow(after, d time.Duration) {
+	time.Sleep(after)
+	member := w.ens.Leader()
+	if member < 0 || !w.trouble(member) {
+		return
+	}
+	w.ledger.log("stop the leader, member %d", member)
+	if w.ens.Stop(member) == nil {
+		time.Sleep(d)
+		_ = w.ens.Restart(member) // unless all was healed meanwhile
+	}
+	w.calm(member)
+}
+
+// weather makes the faults happen, and ends them all in the end.
+func (w *world) weather() {
+	type event struct {
+		at time.Duration
+		do func()
+	}
+	var events []event
+	last := time.Duration(0)
+	for _, f := range w.plan.Faults {
+		events = append(events, event{f.At, func() {
+			heal := w.fault(f)
+			if heal == nil {
+				return
+			}
+			time.AfterFunc(f.For, heal)
+			if f.Then > 0 {
+				f.What, f.For = Cut, f.For-f.Then
+				time.AfterFunc(f.Then, func() {
+					if heal := w.client(f); heal != nil {
+						time.AfterFunc(f.For, heal)
+					}
+				})
+			}
+		}})
+		last = max(last, f.At+f.For)
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	for _, e := range events {
+		time.Sleep(time.Until(w.ledger.begin.Add(e.at)))
+		e.do()
+	}
+	time.Sleep(time.Until(w.ledger.begin.Add(last + time.Second)))
+	w.heal()
+	w.ledger.settle(8*w.plan.Timeout + 10*time.Second)
+}
+
+// heal ends every fault.
+func (w *world) heal() {
+	w.mu.Lock()
+	w.rules = nil
+	w.mu.Unlock()
+	w.ens.Heal()
+	w.ens.Latency(w.plan.Latency)
+	for i := range w.ens.Members() {
+		w.ens.Unmute(i)
+		w.ens.Unwedge(i)
+		w.ens.Unlag(i)
+		_ = w.ens.Resume(i)  // unless it is not paused
+		_ = w.ens.Restart(i) // unless it runs
+		w.calm(i)
+	}
+	for i, net := range w.nets {
+		if !w.gone(i) {
+			net.Heal()
+		}
+	}
+}
+
+// trouble claims that one member may fail: a majority must be left, all of which
+// serve, or what is looked at may be an old leader's state.
+func (w *world) trouble(member int) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if w.ens.WaitServing(ctx) != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.troubled) > 0 {
+		return false
+	}
+	w.troubled[member] = true
+	w.happened++
+	return true
+}
+
+func (w *world) calm(member int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.troubled, member)
+}
+
+// fault makes one thing go wrong, until heal is called if it is not nil.
+func (w *world) fault(f Fault) (heal func()) {
+	w.ledger.log("%s: client %d, member %d, %v for %v", f.What, f.Client, f.Member, f.Op, f.For)
+	switch f.What {
+	case Before, After, Refuse, Delay, DelayAns, Coup, CoupAfter, Late:
+		return w.rule(f)
+	case Stop, StopFirst, Pause, Isolate, Lag, Mute, Wedge:
+		return w.member(f)
+	case Slow:
+		w.count()
+		w.ens.Latency(f.By)
+		return func() { w.ens.Latency(w.plan.Latency) }
+	}
+	return w.client(f)
+}
+
+func (w *world) count() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.happened++
+}
+
+func (w *world) rule(f Fault) (heal func()) {
+	r := &rule{f, f.N}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules = append(w.rules, r)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.rules = slices.DeleteFunc(w.rules, func(o *rule) bool { return o == r })
+	}
+}
+
+func (w *world) member(f Fault) (heal func()) {
+	m, leader := f.Member, w.ens.Leader()
+	if f.Near {
+		m = w.near(f.Client, m)
+	}
+	if f.What == StopFirst {
+		f.What, m = Stop, max(leader, 0)
+	}
+	if f.What != Stop && w.plan.Members == 1 && f.What != Mute && f.What != Wedge {
+		return nil
+	}
+	// A leader that has lost its quorum, and does not know it, is what proof by syncs
+	// does not cover, and says so.
+	if (f.What == Pause || f.What == Isolate) && m == leader && w.plan.Proof == framework.ProofSync {
+		return nil
+	}
+	if !w.trouble(m) {
+		return nil
+	}
+	switch f.What {
+	case Stop:
+		_ = w.ens.Stop(m) // it runs: it was not troubled
+	case Pause:
+		_ = w.ens.Pause(m)
+	case Isolate:
+		w.ens.Isolate(m)
+	case Lag:
+		w.ens.Lag(m)
+	case Mute:
+		w.ens.Mute(m)
+	case Wedge:
+		w.ens.Wedge(m)
+	}
+	return func() {
+		w.ens.Heal()
+		w.ens.Unmute(m)
+		w.ens.Unwedge(m)
+		w.ens.Unlag(m)
+		_ = w.ens.Resume(m)  // unless it is not paused
+		_ = w.ens.Restart(m) // unless it runs
+		w.calm(m)
+	}
+}
+
+// near is the member that a client is connected to, as far as the leader knows.
+func (w *world) near(client, otherwise int) int {
+	if s, err := w.clients[client].Session(); err == nil {
+		for _, info := range w.ens.Sessions() {
+			if info.ID == s.ID() && info.Owner >= 0 {
+				return info.Owner
+			}
+		}
+	}
+	return otherwise
+}
+
+func (w *world) client(f Fault) (heal func()) {
+	if w.gone(f.Client) {
+		return nil
+	}
+	w.ledger.log("%s: client %d for %v", f.What, f.Client, f.For)
+	w.count()
+	net, c := w.nets[f.Client], w.clients[f.Client]
+	switch f.What {
+	case Cut:
+		net.Cut()
+	case Deaf:
+		net.CutOneWay(false)
+	case Dumb:
+		net.CutOneWay(true)
+	case Drop:
+		net.Drop()
+		return nil
+	case Expire:
+		if s, err := c.Session(); err == nil {
+			w.ledger.expire(s.ID())
+		}
+		return nil
+	case Close, Kill:
+		w.mu.Lock()
+		w.dead[f.Client] = true
+		w.mu.Unlock()
+		if f.What == Close {
+			w.ledger.close(f.Client)
+			go c.Close()
+		} else {
+			net.Cut()
+		}
+		return nil
+	}
+	return func() {
+		if !w.gone(f.Client) {
+			net.Heal()
+		}
+	}
+}

@@ -1,0 +1,422 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+)
+
+// worker is one goroutine of one client.
+type worker struct {
+	who
+	*world
+	client   *framework.Client
+	side     func(Step) recipes.Acquirer
+	election *leader.Election
+	sem      *semaphore.Semaphore
+	rw       *rwlock.RWLock
+}
+
+// must is for constructors, whose arguments are ours.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func newWorker(w *world, id who) *worker {
+	k := &worker{who: id, world: w, client: w.clients[id.client]}
+	path, hold := w.paths[0], w.plan.MaxHold
+	ofLocks := []locks.Option{locks.WithMaxHold(hold), locks.WithLinger(w.plan.Linger)}
+	ofRW := []rwlock.Option{rwlock.WithMaxHold(hold), rwlock.WithLinger(w.plan.Linger)}
+	if n := w.plan.Handover; n >= 0 {
+		ofLocks, ofRW = append(ofLocks, locks.WithHandover(n)), append(ofRW, rwlock.WithHandover(n))
+	}
+	switch w.plan.Recipe {
+	case Mutex:
+		m := must(locks.NewMutex(k.client, path, ofLocks...))
+		k.side = func(Step) recipes.Acquirer { return m }
+	case Keyed, All:
+		keyed := must(locks.NewKeyed(k.client, "/locks", ofLocks...))
+		a, b := keyed.Key("a"), keyed.Key("b")
+		both := must(locks.All(b, a))
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
+	case RWLock:
+		k.rw = must(rwlock.New(k.client, path, ofRW...))
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
+	case Semaphore:
+		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, semaphore.WithMaxHold(hold), semaphore.WithRecordedLimit()))
+		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
+	case Election, Campaign:
+		k.election = must(leader.New(k.client, path, leader.WithID(id.String())))
+		k.side = func(Step) recipes.Acquirer { return k.election }
+	}
+	return k
+}
+
+// step reports whether the worker can go on.
+func (k *worker) step(s Step) bool {
+	time.Sleep(s.Pause)
+	if s.SetMax > 0 {
+		k.limit(s.SetMax)
+	}
+	if k.plan.Recipe == Campaign {
+		return k.campaign(s)
+	}
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	if s.Cancel > 0 {
+		defer time.AfterFunc(s.Cancel, leave).Stop()
+	}
+	if s.Nth > 0 {
+		k.mu.Lock()
+		k.leavers[k.who] = &leaver{s, s.Nth, leave}
+		k.mu.Unlock()
+	}
+	for {
+		c := k.ledger.call(k.who, "acquire side %d, try %v, cancel %v", s.Side, s.Try, s.Cancel)
+		if !s.Try {
+			k.ledger.waits(k.who, k.resources(s), k.wants(s))
+		}
+		l, err := k.enter(ctx, s)
+		k.mu.Lock()
+		delete(k.leavers, k.who)
+		k.mu.Unlock()
+		if err == nil {
+			k.hold(c, s, l)
+			return true
+		}
+		k.ledger.failed(k.who, k.resources(s), err)
+		switch {
+		case errors.Is(err, framework.ErrClosed):
+			if !k.gone(k.who.client) && !k.closedByNow() {
+				k.ledger.fault("%v: %v", k.who, err)
+			}
+			return false
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy):
+			return true
+		case errors.Is(err, semaphore.ErrLimit) && k.limited():
+			return true
+		case !k.expected(err) || errors.Is(err, recipes.ErrNotHeld):
+			k.ledger.fault("%v: acquire: %v", k.who, err)
+			return true
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// closedByNow reports whether the world ended before its workers had.
+func (k *worker) closedByNow() bool {
+	k.ledger.mu.Lock()
+	defer k.ledger.mu.Unlock()
+	return k.ledger.closed[k.who.client]
+}
+
+// limited reports whether somebody sets limits.
+func (k *worker) limited() bool {
+	for _, client := range k.plan.Workers {
+		for _, steps := range client {
+			for _, s := range steps {
+				if s.SetMax > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (k *worker) enter(ctx context.Context, s Step) (*recipes.Lease, error) {
+	if s.Try {
+		return k.side(s).TryAcquire(ctx)
+	}
+	return k.side(s).Acquire(ctx)
+}
+
+// resources are those that a step is about.
+func (k *worker) resources(s Step) []*resource {
+	paths := k.paths
+	if k.plan.Recipe == Keyed || k.plan.Recipe == All {
+		paths = [][]string{{paths[0]}, {paths[1]}, paths}[s.Side]
+	}
+	var all []*resource
+	for _, path := range paths {
+		all = append(all, k.ledger.resources[path])
+	}
+	return all
+}
+
+func (k *worker) limit(n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c := k.ledger.call(k.who, "set the limit to %d", n)
+	err := k.sem.SetMax(ctx, n)
+	k.ledger.limited(c, k.who, k.resources(Step{})[0], n, err)
+	if err != nil && k.plan.Storm.quiet() {
+		k.ledger.fault("%v: SetMax: %v", k.who, err)
+	}
+}
+
+// campaign is a step by the election's Run: two terms.
+func (k *worker) campaign(s Step) bool {
+	ctx, leave := context.WithCancel(context.Background())
+	defer leave()
+	if s.Cancel > 0 {
+		defer time.AfterFunc(s.Cancel, leave).Stop()
+	}
+	c := k.ledger.call(k.who, "campaign, cancel %v", s.Cancel)
+	terms := 0
+	err := k.election.Run(ctx, func(ctx context.Context, l *recipes.Lease) error {
+		terms++
+		t := k.grant(c, l, k.resources(s)[0], s, nil)
+		k.work(ctx, s, t, l)
+		k.ledger.leaving(t, l)
+		c = k.ledger.call(k.who, "the term ends")
+		if terms == 2 {
+			return leader.ErrStop
+		}
+		return nil
+	})
+	k.ledger.failed(k.who, k.resources(s), err)
+	switch {
+	case errors.Is(err, framework.ErrClosed):
+		if !k.gone(k.who.client) && !k.closedByNow() {
+			k.ledger.fault("%v: %v", k.who, err)
+		}
+		return false
+	case err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())):
+		k.ledger.fault("%v: campaign: %v", k.who, err)
+	}
+	return true
+}
+
+func (k *worker) wants(s Step) want {
+	switch k.plan.Recipe {
+	case RWLock:
+		return want{shared: s.Side == 0}
+	case Semaphore:
+		return want{permits: s.Side}
+	}
+	return want{}
+}
+
+func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenure) *tenure {
+	wanted := k.wants(s)
+	t := &tenure{of: r, who: k.who, lease: l, client: k.client, root: root, shared: wanted.shared, permits: wanted.permits}
+	if k.plan.Recipe == Semaphore {
+		if n := len(l.Guard()); n != s.Side { // a check of each
+			k.ledger.fault("%v was granted %d permits with %d znodes", k.who, s.Side, n)
+		}
+	}
+	k.ledger.granted(c, t)
+	return t
+}
+
+// hold is what a worker does with a lease.
+func (k *worker) hold(c call, s Step, l *recipes.Lease) {
+	if parts := l.Parts(); len(parts) > 0 {
+		k.holdAll(c, s, l, parts)
+		return
+	}
+	t := k.grant(c, l, k.resources(s)[0], s, nil)
+	var late []any
+	if s.Early {
+		late = l.Guard(setData(t))
+	}
+	if s.NestLate {
+		time.Sleep(s.Work)
+	}
+	nested := k.nest(s, t, l)
+	k.work(l.Context(), s, t, l)
+	lost := k.ledger.lost(t)
+	if lost && s.Late > 0 {
+		if late == nil {
+			late = l.Guard(setData(t))
+		}
+		k.late(s, t, late)
+	}
+	if s.First {
+		nested = append([]nest{{t, l}}, nested...)
+	} else {
+		nested = append(nested, nest{t, l})
+	}
+	for _, n := range nested {
+		k.release(s, n.t, n.l)
+	}
+	if !lost && late != nil && !t.shared { // others may share the znode, which excludes as before
+		k.late(s, t, late)
+	}
+}
+
+// nest is a lease under another, of the same tenure or of its own.
+type nest struct {
+	t *tenure
+	l *recipes.Lease
+}
+
+func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
+	// The context of the lease ends with it, but what it carries does not.
+	ctx, leave := context.WithTimeout(context.WithoutCancel(l.Context()), patience)
+	defer leave()
+	for _, n := range s.Nest {
+		c := k.ledger.call(k.who, "%s under #%d", n, t.id)
+		switch n {
+		case Again:
+			inner, err := k.side(s).Acquire(ctx)
+			if k.nested(l, err) {
+				k.ledger.again(t, inner)
+				all = append(all, nest{t, inner})
+			}
+		case Down:
+			inner, err := k.rw.Reader().Acquire(ctx)
+			if k.nested(l, err) {
+				all = append(all, nest{k.grant(c, inner, t.of, Step{Side: 0}, t), inner})
+			}
+		case Up:
+			inner, err := k.rw.Writer().Acquire(ctx)
+			if err == nil {
+				k.ledger.fault("%v: a read lease was upgraded", k.who)
+				_ = inner.Release(ctx)
+			} else if !errors.Is(err, rwlock.ErrUpgrade) {
+				k.nested(l, err)
+			}
+		}
+	}
+	return all
+}
+
+// nested reports whether an acquisition under l was granted, and sees to it that it
+// failed for a reason otherwise.
+func (k *worker) nested(l *recipes.Lease, err error) bool {
+	lost := l.Err() != nil
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, recipes.ErrNotHeld) && (lost || !l.Held()), errors.Is(err, framework.ErrClosed), k.expected(err) && !errors.Is(err, recipes.ErrNotHeld):
+	default:
+		k.ledger.fault("%v: nested: %v (lost %v)", k.who, err, lost)
+	}
+	return false
+}
+
+// work holds a lease for a while, with guarded writes in between.
+func (k *worker) work(ctx context.Context, s Step, t *tenure, l *recipes.Lease) {
+	pieces := time.Duration(s.Writes + 1)
+	for range s.Writes + 1 {
+		if s.Heedless {
+			time.Sleep(s.Work / pieces)
+		} else {
+			select {
+			case <-time.After(s.Work / pieces):
+			case <-ctx.Done():
+				k.ledger.look()
+				return
+			}
+		}
+		k.ledger.look()
+		if pieces > 1 {
+			k.write(t, l)
+		}
+	}
+}
+
+// patienceOfAWriter bounds a guarded write.
+const patienceOfAWriter = 30 * time.Second
+
+func (k *worker) write(t *tenure, l *recipes.Lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
+	defer cancel()
+	c := k.ledger.call(k.who, "write under #%d", t.id)
+	responses, err := l.Multi(ctx, setData(t))
+	k.wrote(c, t, responses, err)
+	quiet := k.plan.Storm.quiet()
+	if err != nil && quiet {
+		k.ledger.fault("%v: write: %v", t, err)
+	}
+}
+
+func setData(t *tenure) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: t.of.data, Data: []byte(t.token.String()), Version: -1}
+}
+
+func (k *worker) wrote(c call, t *tenure, responses []zk.MultiResponse, err error) {
+	version, zxid := int32(0), int64(0)
+	if err == nil {
+		stat := responses[len(responses)-1].Stat
+		version, zxid = stat.Version, stat.Mzxid
+	}
+	k.ledger.wrote(c, t, version, zxid, err)
+}
+
+// release gives a lease up.
+func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
+	k.ledger.leaving(t, l)
+	ctx, cancel := context.Background(), func() {}
+	if s.Bound > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.Bound)
+	}
+	err := l.Release(ctx)
+	cancel()
+	if len(t.leases) == 0 { // this worker alone changes it
+		k.ledger.released(t, err)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, recipes.ErrNotHeld):
+		if l.Err() == nil || k.plan.Storm.quiet() {
+			k.ledger.fault("%v: release: %v, and Err is %v", t, err, l.Err())
+		}
+	case s.Bound > 0 && errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, framework.ErrClosed), k.expected(err):
+	default:
+		k.ledger.fault("%v: release: %v", t, err)
+	}
+}
+
+// late acts late on a lease that was lost, or released, with nothing but its guard,
+// as a process does that was paused between the check and the act.
+func (k *worker) late(s Step, t *tenure, guarded []any) {
+	time.Sleep(s.Late)
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
+	defer cancel()
+	c := k.ledger.call(k.who, "write late under #%d", t.id)
+	responses, err := k.client.Multi(ctx, guarded...)
+	k.wrote(c, t, responses, err)
+}
+
+// holdAll is hold for several locks as one.
+func (k *worker) holdAll(c call, s Step, l *recipes.Lease, parts []*recipes.Lease) {
+	var all []*tenure
+	for i, part := range parts {
+		all = append(all, k.grant(c, part, k.resources(s)[i], s, nil))
+	}
+	k.work(l.Context(), Step{Work: s.Work, Heedless: s.Heedless}, all[0], l)
+	for i, t := range all {
+		k.ledger.leaving(t, parts[i])
+	}
+	ctx, cancel := context.Background(), func() {}
+	if s.Bound > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.Bound)
+	}
+	err := l.Release(ctx)
+	cancel()
+	for _, t := range all {
+		result := err
+		if err == nil && k.ledger.lost(t) {
+			result = fmt.Errorf("of the whole: %w", recipes.ErrNotHeld)
+			k.ledger.fault("%v was lost, and the release of the whole has succeeded", t)
+		}
+		k.ledger.released(t, result)
+	}
+}
