@@ -69,14 +69,21 @@ func bareConn(b *testing.B, servers string) *zk.Conn {
 	return conn
 }
 
-// counter counts the requests of clients, but for their heartbeats.
-type counter struct{ n atomic.Int64 }
+// counter counts the requests of clients that were answered, but for their heartbeats.
+type counter struct {
+	n       atomic.Int64
+	watches atomic.Int64 // of them
+}
 
 func (c *counter) option() framework.Option {
 	return framework.WithObserver(framework.Observer{Request: func(op string, _ time.Duration, _ error) {
-		if op != "sync" {
-			c.n.Add(1)
+		switch op {
+		case "sync":
+			return
+		case "watch":
+			c.watches.Add(1)
 		}
+		c.n.Add(1)
 	}})
 }
 

@@ -27,36 +27,39 @@ func BenchmarkHandOver(b *testing.B) {
 }
 
 func handOver(b *testing.B, servers string, waiters int) {
-	var requests counter
-	q := queue{b: b, granted: make(chan grant, 1)}
-	control := bareConn(b, servers)
+	q := newQueue(b)
 	for range waiters + 1 {
-		m, err := locks.NewMutex(benchClient(b, servers, requests.option()), "/locks/ours")
-		if err != nil {
+		m := &contender{}
+		var err error
+		if m.Mutex, err = locks.NewMutex(benchClient(b, servers, m.requests.option()), "/locks/ours"); err != nil {
 			b.Fatal(err)
 		}
+		q.members = append(q.members, m)
 		q.join(m)
 	}
 	defer q.leave()
-	q.await(control, waiters+1)
 	held := <-q.granted
+	for _, m := range q.members {
+		await(b, func() bool { return m == held.member || m.requests.watches.Load() > 0 })
+	}
 	bare := newBareHandOver(b, servers, waiters)
 
 	var ours, theirs sample
 	var spent int64
 	for b.Loop() {
-		before := requests.n.Load()
-		began := time.Now()
+		before := q.requests()
 		released := make(chan error, 1)
+		began := time.Now()
 		go func() { released <- held.lease.Release(context.Background()) }()
 		next := <-q.granted
 		ours = append(ours, next.at.Sub(began))
 		if err := <-released; err != nil {
 			b.Fatal(err)
 		}
-		q.join(held.mutex)
-		q.await(control, waiters+1)
-		spent += requests.n.Load() - before
+		watches := held.member.requests.watches.Load()
+		q.join(held.member)
+		await(b, func() bool { return held.member.requests.watches.Load() > watches })
+		spent += q.requests() - before
 		held = next
 
 		theirs = append(theirs, bare.turn(b))
@@ -71,33 +74,46 @@ func handOver(b *testing.B, servers string, waiters int) {
 	b.ReportMetric(float64(spent)/float64(len(ours)), "requests")
 }
 
-type grant struct {
-	mutex *locks.Mutex
-	lease *recipes.Lease
-	at    time.Time
+// contender is one who stands in line in a session of its own.
+type contender struct {
+	*locks.Mutex
+	requests counter
 }
 
-// queue is those who wait for one Mutex in sessions of their own.
+type grant struct {
+	member *contender
+	lease  *recipes.Lease
+	at     time.Time
+}
+
+// queue is those who wait for one Mutex.
 type queue struct {
 	b       *testing.B
+	members []*contender
 	granted chan grant
 	waiting sync.WaitGroup
 	ctx     context.Context
 	cancel  context.CancelFunc
 }
 
-func (q *queue) join(m *locks.Mutex) {
-	if q.ctx == nil {
-		q.ctx, q.cancel = context.WithCancel(q.b.Context())
+func newQueue(b *testing.B) *queue {
+	q := &queue{b: b, granted: make(chan grant, 1)}
+	q.ctx, q.cancel = context.WithCancel(b.Context())
+	return q
+}
+
+func (q *queue) requests() (n int64) {
+	for _, m := range q.members {
+		n += m.requests.n.Load()
 	}
+	return n
+}
+
+func (q *queue) join(m *contender) {
 	q.waiting.Go(func() {
 		lease, err := m.Acquire(q.ctx)
 		at := time.Now()
 		switch {
-		case err == nil && q.ctx.Err() != nil: // granted on the way out
-			if err := lease.Release(context.Background()); err != nil {
-				q.b.Error(err)
-			}
 		case err == nil:
 			q.granted <- grant{m, lease, at}
 		case q.ctx.Err() == nil:
@@ -106,17 +122,13 @@ func (q *queue) join(m *locks.Mutex) {
 	})
 }
 
-// await waits until n stand in line, each with its watch set but for the first, for a client's own watch follows its list.
-func (q *queue) await(control *zk.Conn, n int) {
-	for {
-		_, stat, err := control.Get("/locks/ours")
-		if err == nil && int(stat.NumChildren) == n {
-			return
+// await polls, between two turns.
+func await(b *testing.B, condition func() bool) {
+	b.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(100 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("not in time")
 		}
-		if err != nil && err != zk.ErrNoNode {
-			q.b.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
