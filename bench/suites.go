@@ -21,10 +21,10 @@ type suite struct {
 }
 
 var suites = map[string]suite{
-	"floor":    {"^BenchmarkFloor$", []string{"./recipes"}, "", []string{"floor-µs", "mutex-µs", "ratio"}},
-	"handover": {"^BenchmarkHandOver$", []string{"./recipes"}, "", []string{"bare-µs", "handover-µs", "ratio", "requests"}},
-	"grants":   {"^BenchmarkGrant$", []string{"./recipes"}, "", []string{"grants/s", "requests/grant", "allocs/op"}},
-	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", []string{"./recipes"}, "1x", []string{
+	"floor":    {"^BenchmarkFloor$", []string{"./internal/measure"}, "", []string{"floor-µs", "mutex-µs", "ratio"}},
+	"handover": {"^BenchmarkHandOver$", []string{"./internal/measure"}, "", []string{"bare-µs", "handover-µs", "ratio", "requests"}},
+	"grants":   {"^BenchmarkGrant$", []string{"./internal/measure"}, "", []string{"grants/s", "requests/grant", "allocs/op"}},
+	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", []string{"./internal/measure"}, "1x", []string{
 		"B/lock", "goroutines/lock", "requests/lock", "B/waiter", "goroutines/waiter", "requests/waiter",
 		"first-requests/key", "later-requests/key", "B/key", "B/client", "goroutines/client", "µs/client",
 		"first-µs", "last-µs", "requests/permit", "B/permit", "goroutines/permit", "resigned-ms", "closed-ms", "killed-ms",

@@ -1,4 +1,4 @@
-package recipes_test
+package measure_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -18,6 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onEachServer runs a benchmark on the embedded ensemble, over loopback, and where ZKR_REAL=1 on a standalone Apache ZooKeeper,
 // once as its defaults are, with each write on the disk before its answer, and once without, so that what the client costs is

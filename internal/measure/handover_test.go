@@ -1,4 +1,4 @@
-package recipes_test
+package measure_test
 
 import (
 	"context"

@@ -1,7 +1,6 @@
-package recipes_test
+package measure_test
 
 import (
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // BenchmarkFloor puts a cycle of an uncontended Mutex beside what the recipe itself costs: a create, a list and a delete, one
@@ -81,56 +81,18 @@ func bareCycle(conn *zk.Conn, dir string) error {
 }
 
 // slowWay is a way to the server on which everything takes d longer, in each direction. It returns its address.
-func slowWay(b *testing.B, server string, d time.Duration) string {
+func slowWay(b *testing.B, servers string, d time.Duration) string {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	way := testutil.NewClientNet(servers, net.DialTimeout)
+	b.Cleanup(func() {
+		if err := way.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	way.Latency(d, d)
+	address, err := way.Listen()
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { l.Close() })
-	go func() { // ends with the listener
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", server)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			go carry(far, near, d) // each ends with its connection, which the client closes
-			go carry(near, far, d)
-		}
-	}()
-	return l.Addr().String()
-}
-
-// carry writes to one connection what it reads from the other, d later, and closes it behind the last of that.
-func carry(to, from net.Conn, d time.Duration) {
-	type late struct {
-		data []byte
-		due  time.Time
-	}
-	under := make(chan late, 1024)
-	go func() {
-		defer close(under)
-		for {
-			buf := make([]byte, 4096)
-			n, err := from.Read(buf)
-			if n > 0 {
-				under <- late{buf[:n], time.Now().Add(d)}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	for l := range under {
-		time.Sleep(time.Until(l.due))
-		if _, err := to.Write(l.data); err != nil {
-			io.Copy(io.Discard, from)
-		}
-	}
-	to.Close()
+	return address
 }
