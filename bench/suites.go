@@ -26,7 +26,7 @@ var suites = map[string]suite{
 	"grants":   {"^BenchmarkGrant$", []string{"./internal/measure"}, "", []string{"grants/s", "requests/grant", "allocs/op"}},
 	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", []string{"./internal/measure"}, "1x", []string{
 		"B/lock", "goroutines/lock", "requests/lock", "B/waiter", "goroutines/waiter", "requests/waiter",
-		"first-requests/key", "later-requests/key", "B/key", "B/client", "goroutines/client", "µs/client",
+		"first-requests/key", "later-requests/key", "B/key", "B/client", "resident-B/client", "goroutines/client", "µs/client",
 		"first-µs", "last-µs", "requests/permit", "B/permit", "goroutines/permit", "resigned-ms", "closed-ms", "killed-ms",
 	}},
 }

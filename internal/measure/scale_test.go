@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -39,6 +40,20 @@ func takeFootprint() footprint {
 func (f footprint) report(b *testing.B, before footprint, n int, each string) {
 	b.ReportMetric((f.bytes-before.bytes)/float64(n), "B/"+each)
 	b.ReportMetric(float64(f.goroutines-before.goroutines)/float64(n), "goroutines/"+each)
+}
+
+// residentBytes is what the process has in memory as the system counts it, where it tells: what was asked for and never touched is
+// not in it. It is 0 elsewhere.
+func residentBytes() float64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident float64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * float64(os.Getpagesize())
 }
 
 // inParallel calls f for 0 to n-1, sixteen at a time.
@@ -186,11 +201,15 @@ func BenchmarkClients(b *testing.B) {
 			onEachServer(b, func(b *testing.B, servers string) {
 				for b.Loop() {
 					before, began := takeFootprint(), time.Now()
+					resident := residentBytes()
 					for range clients {
 						bench.connect(b, servers)
 					}
 					b.ReportMetric(float64(time.Since(began).Microseconds())/clients, "µs/client")
 					takeFootprint().report(b, before, clients, "client")
+					if resident > 0 {
+						b.ReportMetric((residentBytes()-resident)/clients, "resident-B/client")
+					}
 				}
 			})
 		})
