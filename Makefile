@@ -96,6 +96,14 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 bench: ## every benchmark, without tests
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...
 
+.PHONY: check-bench
+check-bench: ## bench, the module of its own that measures beside the peers: builds, and its tables add up
+	cd bench && $(GO) vet ./... && $(GO) test ./...
+
+.PHONY: performance
+performance: ## the figures of docs/performance.md, measured anew, peers included: leave the machine alone for half an hour
+	cd bench && $(GO) run . -write ../docs
+
 .PHONY: cover
 cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out's summary
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./...

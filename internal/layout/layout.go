@@ -186,6 +186,9 @@ func Line(children []string, families ...Family) (line []Node, stranger string) 
 		switch {
 		case !ok:
 		case slices.Contains(families, node.Family):
+			if line == nil {
+				line = make([]Node, 0, len(children))
+			}
 			line = append(line, node)
 		case stranger == "":
 			stranger = name

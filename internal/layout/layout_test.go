@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -308,6 +309,24 @@ func FuzzParse(f *testing.F) {
 		}
 		if layout.Compare(node.Seq, again.Seq) >= 0 {
 			t.Errorf("%d does not come before %d", node.Seq, again.Seq)
+		}
+	})
+}
+
+// FuzzSequence: what stands behind a base is a sequence exactly when it is how some number is written.
+func FuzzSequence(f *testing.F) {
+	for _, text := range []string{
+		"", "0", "0000000000", "0000000042", "2147483647", "2147483648", "9999999999", "00000000042", "-000000000", "-000000001", "-999999999",
+		"-0000000001", "-1000000000", "-2147483648", "-2147483649", "-9999999999", "--00000001", "+000000001", "000000004x", " 000000042", "0x00000001",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := strconv.ParseInt(text, 10, 32)
+		want := err == nil && layout.FormatSequence(int32(n)) == text
+		node, ok := layout.Parse("lock-" + text)
+		if ok = ok && node.Base == "lock-"; ok != want || ok && node.Seq != int32(n) { // "x-lock-0000000001" has another base
+			t.Errorf("%q: %+v, %t; want %d, %t", text, node, ok, n, want)
 		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
+	"strings"
 )
 
 // A server appends the sequence as %010d of a signed 32-bit counter, so a negative one, which older servers reach by wrapping
@@ -16,14 +16,29 @@ const width = 10
 func FormatSequence(seq int32) string { return fmt.Sprintf("%0*d", width, seq) }
 
 // cutSequence splits the sequence off the end of a name: the last size characters, if they are exactly what a server would
-// have written there.
+// have written there. Every name in a list goes through it, at every look of everyone in line: it makes no garbage.
 func cutSequence(name string, size int) (rest string, seq int32, ok bool) {
 	at := len(name) - size
 	if at < 0 {
 		return "", 0, false
 	}
-	n, err := strconv.ParseInt(name[at:], 10, 32)
-	if err != nil || FormatSequence(int32(n)) != name[at:] {
+	digits, minus := strings.CutPrefix(name[at:], "-")
+	var n int64
+	for i := range len(digits) {
+		d := digits[i] - '0'
+		if d > 9 {
+			return "", 0, false
+		}
+		n = 10*n + int64(d)
+	}
+	if minus {
+		n = -n
+		// Nine digits, with zeros in front, or ten without; and there is no -0.
+		if n == 0 || len(digits) >= width && digits[0] == '0' {
+			return "", 0, false
+		}
+	}
+	if size > width && !minus || n < math.MinInt32 || n > math.MaxInt32 {
 		return "", 0, false
 	}
 	return name[:at], int32(n), true
@@ -43,7 +58,10 @@ func Compare(a, b int32) int {
 // from a write has its writer's digits and stands behind it.
 func Sort(nodes []Node) {
 	slices.SortFunc(nodes, func(a, b Node) int {
-		return cmp.Or(Compare(a.Seq, b.Seq), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Name, b.Name))
+		if a.Seq != b.Seq { // nearly always
+			return Compare(a.Seq, b.Seq)
+		}
+		return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Name, b.Name))
 	})
 }
 

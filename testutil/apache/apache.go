@@ -2,7 +2,7 @@
 // processes on loopback. It is ring 3 of our tests.
 //
 // It needs Java (JAVA_HOME or PATH) and the server: ZOOKEEPER_HOME, an unpacked release, or else Debian's package zookeeper.
-// Tests that use it run only where ZKR_REAL=1 is set, and are skipped with that reason otherwise; once it is set, anything
+// Tests that use it, by [Start], run only where ZKR_REAL=1 is set, and are skipped with that reason otherwise; once it is set, anything
 // missing is a failure, so that a machine that is meant to run them cannot pass without.
 //
 // Faults on the network between a client and the members are those of [testutil.ClientNet], by Client. What the members have between
@@ -66,7 +66,11 @@ func WithProperty(name, value string) Option {
 	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
 
-// attempts is how often Start tries anew, with other ports, when a member dies before it serves: between our choice of a port
+// WithForceSync has each member write to its disk before it answers, as a plain server does. Without it, the operating system
+// writes when it likes.
+func WithForceSync() Option { return WithProperty("zookeeper.forceSync", "yes") }
+
+// attempts is how often New tries anew, with other ports, when a member dies before it serves: between our choice of a port
 // and the JVM's use of it somebody else may have taken it.
 const attempts = 3
 
@@ -81,33 +85,43 @@ func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 	if os.Getenv("ZKR_REAL") != "1" {
 		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")
 	}
+	e, err := New(t.Context(), t.TempDir(), members, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.close(t) })
+	return e
+}
+
+// New is Start for programs that are no tests: it asks no environment whether it may. The members live below dir, and end with
+// Close, and on Linux with the process, however that ends.
+func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensemble, error) {
 	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
-		t.Fatalf("apache: start %d members with tick %v, sessions of %v to %v: impossible", members, cfg.tick, cfg.minSession, cfg.maxSession)
+		return nil, fmt.Errorf("apache: start %d members with tick %v, sessions of %v to %v: impossible", members, cfg.tick, cfg.minSession, cfg.maxSession)
 	}
 	var err error
 	if cfg.java, err = findJava(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if cfg.classPath, err = findServer(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	dir := t.TempDir() // first, so that it is removed last
-	for attempt := 1; ; attempt++ {
-		e, err := start(t.Context(), cfg, members, fmt.Sprintf("%s/%d", dir, attempt))
+	var failures []error
+	for attempt := range attempts {
+		e, err := start(ctx, cfg, members, fmt.Sprintf("%s/%d", dir, attempt+1))
 		if err == nil {
-			t.Cleanup(func() { e.close(t) })
-			return e
+			return e, nil
 		}
-		e.close(t)
-		if attempt == attempts || t.Context().Err() != nil {
-			t.Fatalf("apache: start %d members: %v", members, err)
+		failures = append(failures, fmt.Errorf("apache: start %d members: %w", members, err), e.Close())
+		if ctx.Err() != nil {
+			break
 		}
-		t.Logf("apache: start %d members: %v; trying again", members, err)
 	}
+	return nil, errors.Join(failures...)
 }
 
 // start makes one attempt. The ensemble it returns is to be closed on an error, too.
@@ -140,19 +154,26 @@ func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble,
 	return e, e.WaitServing(ctx)
 }
 
-func (e *Ensemble) close(t testing.TB) {
+// Close kills the members. It returns when they have ended.
+func (e *Ensemble) Close() error {
+	var errs []error
 	e.mu.Lock()
 	clients := slices.Collect(maps.Values(e.clients))
 	e.mu.Unlock()
 	for _, n := range clients {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		errs = append(errs, n.Close())
 	}
 	for _, m := range e.members {
 		if err := m.stop(); err != nil && !errors.Is(err, errStopped) {
-			t.Errorf("apache: stop member %d: %v", m.index, err)
+			errs = append(errs, fmt.Errorf("apache: stop member %d: %w", m.index, err))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Ensemble) close(t testing.TB) {
+	if err := e.Close(); err != nil {
+		t.Error(err)
 	}
 	if !t.Failed() {
 		return

@@ -240,7 +240,7 @@ func findJava() (string, error) {
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return "", fmt.Errorf("apache: ZKR_REAL=1 needs Java: %w", err)
+		return "", fmt.Errorf("apache: needs Java: %w", err)
 	}
 	return java, nil
 }
@@ -256,7 +256,7 @@ func findServer() (string, error) {
 	}
 	const debian = "/usr/share/java/"
 	if _, err := os.Stat(debian + "zookeeper.jar"); err != nil {
-		return "", fmt.Errorf("apache: ZKR_REAL=1 needs ZOOKEEPER_HOME or Debian's package zookeeper: %w", err)
+		return "", fmt.Errorf("apache: needs ZOOKEEPER_HOME or Debian's package zookeeper: %w", err)
 	}
 	return debian + "zookeeper.jar" + separator + debian + "slf4j-simple.jar", nil
 }

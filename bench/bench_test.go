@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sampleResults() results {
+	r := results{names: []string{ours, "other", "faster & furious"}}
+	for _, w := range works {
+		r.add(w, []float64{100, 10, 1000})
+		r.add(w, []float64{300, 10, 1000})
+		r.add(w, []float64{200, 50, 100})
+	}
+	return r
+}
+
+// TestRatios: a ratio is the median of the rounds' ratios, not the ratio of the medians.
+func TestRatios(t *testing.T) {
+	r := sampleResults()
+	for peer, want := range map[int]float64{0: 1, 1: 10, 2: 0.3} {
+		if got := r.ratio(works[0], peer); got != want {
+			t.Errorf("to %s: %v, want %v", r.names[peer], got, want)
+		}
+	}
+	if got := r.rate(works[0], 0); got != 200 {
+		t.Errorf("rate %v", got)
+	}
+	if got := median([]float64{4, 1, 2, 3}); got != 2.5 {
+		t.Errorf("the median of four is %v", got)
+	}
+	text := r.markdown(&options{rounds: 3, each: time.Second})
+	if !strings.Contains(text, "| other | 10.0 (10.0) | 10.0 (10.0) | 10.0 (10.0) |") {
+		t.Errorf("the table says\n%s", text)
+	}
+}
+
+// TestPlot: it is well-formed, and has a bar for each but ourselves.
+func TestPlot(t *testing.T) {
+	r := sampleResults()
+	bars := -1 // the background
+	for in := xml.NewDecoder(strings.NewReader(r.plot())); ; {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "rect" {
+			bars++
+		}
+	}
+	if want := 2 * len(works); bars != want {
+		t.Errorf("%d bars, want %d", bars, want)
+	}
+}
+
+func TestParse(t *testing.T) {
+	got := parse(`goos: linux
+BenchmarkFloor/loopback/real-2         	      93	      2815 floor-µs	      2965 mutex-µs	         1.054 ratio
+BenchmarkHeld/real-nosync-16 	 1	 11239339628 ns/op	 7603 B/lock
+PASS
+ok  	github.com/zkrecipes/zkrecipes/recipes	196.939s
+`)
+	if len(got) != 2 || got[0].name != "Floor/loopback/real" || got[1].name != "Held/real-nosync" || got[0].values["ratio"] != 1.054 || got[1].values["B/lock"] != 7603 {
+		t.Errorf("%+v", got)
+	}
+	if text := grid(got[:1], []string{"floor-µs", "ratio"}); !strings.Contains(text, "| loopback/real | 2820 | 1.05 |") {
+		t.Errorf("%s", text)
+	}
+	if text := list(got[1:], []string{"floor-µs", "B/lock"}); !strings.Contains(text, "| Held/real-nosync | 7600 B/lock |") {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	const page = "a\n<!-- x: begin -->\nold\n<!-- x: end -->\nb\n"
+	got, err := replace([]byte(page), table{"x", "new\n"})
+	if err != nil || string(got) != "a\n<!-- x: begin -->\n\nnew\n\n<!-- x: end -->\nb\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := replace([]byte(page), table{"y", ""}); err == nil {
+		t.Error("there is no place for y")
+	}
+}
+
+func TestSignificant(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 0.012345: "0.0123", 1: "1.00", 12.345: "12.3", 999.9: "1000", 123456: "123000"} {
+		if got := significant(x); got != want {
+			t.Errorf("%v is %s, want %s", x, got, want)
+		}
+	}
+}

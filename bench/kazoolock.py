@@ -1,0 +1,44 @@
+# Does the work with Kazoo's Lock: a line "THREADS LOCKS SECONDS" on standard input is answered with the cycles in a second.
+import logging
+import sys
+import threading
+import time
+
+from kazoo.client import KazooClient
+
+logging.disable(logging.CRITICAL)
+servers, root = sys.argv[1:]
+client = KazooClient(hosts=servers, timeout=30)
+client.start(timeout=60)
+print("ready", flush=True)
+
+
+def work(lock, until, cycles, me):
+    done = 0
+    while time.monotonic() < until:
+        with lock:
+            pass
+        done += 1
+    cycles[me] = done
+
+
+for line in sys.stdin:
+    threads, locks, seconds = line.split()
+    threads, locks = int(threads), int(locks)
+    cycles = [None] * threads
+    began = time.monotonic()
+    until = began + float(seconds)
+    all_threads = [
+        threading.Thread(target=work, args=(client.Lock("%s/%d" % (root, i % locks)), until, cycles, i)) for i in range(threads)
+    ]
+    for thread in all_threads:
+        thread.start()
+    for thread in all_threads:
+        thread.join()
+    took = time.monotonic() - began
+    if None in cycles:
+        print("a thread has failed", flush=True)
+        sys.exit(1)
+    print(sum(cycles) / took, flush=True)
+client.stop()
+client.close()

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rounds    int
+	each      time.Duration
+	benchtime string
+	only      *regexp.Regexp
+	parts     []string
+	write     string
+	sync      bool
+	dir       string
+}
+
+func run(ctx context.Context) error {
+	o := options{only: regexp.MustCompile("")}
+	flag.IntVar(&o.rounds, "rounds", 7, "how often each of the peers does each work")
+	flag.DurationVar(&o.each, "for", 3*time.Second, "how long each time")
+	flag.StringVar(&o.benchtime, "benchtime", "3s", "how long each Go benchmark runs")
+	flag.Func("only", "peers whose name matches, beside zkrecipes itself", func(text string) (err error) {
+		o.only, err = regexp.Compile(text)
+		return err
+	})
+	parts := flag.String("parts", "peers,floor,handover,grants,scale", "what to measure")
+	flag.StringVar(&o.write, "write", "", "the directory of performance.md and of the plot, in which the figures are put; default: the terminal")
+	flag.BoolVar(&o.sync, "sync", true, "whether ZooKeeper waits for its disk before it answers, as it does by default")
+	flag.StringVar(&o.dir, "dir", "", "where servers have their data, on a disk of the kind that counts; default: the system's directory for temporary files")
+	flag.Parse()
+	if flag.NArg() > 0 || o.rounds < 1 || o.each <= 0 {
+		flag.Usage()
+		return errors.New("that makes no sense")
+	}
+	o.parts = strings.Split(*parts, ",")
+	var page page
+	for _, part := range o.parts {
+		if part != "peers" && suites[part].pattern == "" {
+			return fmt.Errorf("-parts: there is no %q", part)
+		}
+	}
+	for _, part := range o.parts {
+		var err error
+		if part == "peers" {
+			err = o.peers(ctx, &page)
+		} else {
+			err = o.suite(ctx, &page, part)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	return page.put(o.write)
+}
+
+// peers has all that are installed do all the work, round after round.
+func (o *options) peers(ctx context.Context, out *page) (err error) {
+	dir, err := os.MkdirTemp(o.dir, "zkr-bench-")
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	s := &site{dir: dir, sync: o.sync}
+	defer func() { err = errors.Join(err, s.close()) }()
+	var got results
+	var running []peer
+	defer func() {
+		for _, p := range running {
+			p.close()
+		}
+	}()
+	for _, e := range entries {
+		if e.name != ours && !o.only.MatchString(e.name) {
+			continue
+		}
+		p, err := e.start(ctx, s)
+		if errors.Is(err, errMissing) {
+			got.missing = append(got.missing, fmt.Sprintf("%s: %v", e.name, err))
+			fmt.Fprintf(os.Stderr, "%s: %v\n", e.name, err)
+			continue
+		} else if err != nil {
+			return fmt.Errorf("start %s: %w", e.name, err)
+		}
+		got.names = append(got.names, e.name)
+		running = append(running, p)
+	}
+	for round := range o.rounds + 1 { // the first is to warm up, and is forgotten
+		for _, w := range works {
+			rates := make([]float64, len(running))
+			for i := range running {
+				i = (i + round) % len(running) // whoever is first has nobody's garbage to wait for
+				if rates[i], err = running[i].run(ctx, w, o.each); err != nil {
+					return fmt.Errorf("%s, %s: %w", got.names[i], w.name, err)
+				}
+				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.0f/s\n", round, w.name, got.names[i], rates[i])
+			}
+			if round > 0 {
+				got.add(w, rates)
+			}
+		}
+	}
+	if len(s.servers) == 0 && s.zk == nil {
+		return errors.New("nothing was measured")
+	}
+	out.tables = append(out.tables, table{"peers", got.markdown(o)})
+	out.plot = got.plot()
+	return nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+)
+
+// etcd is its own client's mutex. A session stands in line once for a lock, so that each thread has a session of its own; all
+// are of one client.
+type etcd struct {
+	client   *clientv3.Client
+	sessions []*concurrency.Session
+}
+
+func startEtcd(ctx context.Context, s *site) (peer, error) {
+	address, err := s.etcd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop(), Context: ctx})
+	if err != nil {
+		return nil, err
+	}
+	e := &etcd{client: c}
+	for range 16 {
+		s, err := concurrency.NewSession(c, concurrency.WithTTL(int(session.Seconds())))
+		if err != nil {
+			e.close()
+			return nil, err
+		}
+		e.sessions = append(e.sessions, s)
+	}
+	return e, nil
+}
+
+func (e *etcd) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+	all := make([]*concurrency.Mutex, w.threads)
+	for i := range all {
+		all[i] = concurrency.NewMutex(e.sessions[i], fmt.Sprintf("/bench/%d", i%w.locks))
+	}
+	return drive(ctx, w, d, func(ctx context.Context, thread, _ int) error {
+		if err := all[thread].Lock(ctx); err != nil {
+			return err
+		}
+		return all[thread].Unlock(ctx)
+	})
+}
+
+func (e *etcd) close() {
+	for _, s := range e.sessions {
+		_ = s.Close() // the server goes next
+	}
+	_ = e.client.Close()
+}
+
+// redisLock is what is usually done with one Redis: a key that is set if it is not there, and expires; removed if it is still the
+// own. Who finds it taken tries again; there is no line.
+type redisLock struct{ client *redis.Client }
+
+var unlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+
+// again is the pause before the next try.
+const again = time.Millisecond
+
+var errExpired = errors.New("it was not held any more")
+
+func startRedis(ctx context.Context, s *site) (peer, error) {
+	address, err := s.redis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return redisLock{redis.NewClient(&redis.Options{Addr: address, PoolSize: 32})}, nil
+}
+
+func (l redisLock) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error {
+		key, token := fmt.Sprintf("lock:%d", lock), rand.Text()
+		for {
+			held, err := l.client.SetNX(ctx, key, token, session).Result()
+			if err != nil {
+				return err
+			}
+			if held {
+				break
+			}
+			time.Sleep(again)
+		}
+		n, err := unlock.Run(ctx, l.client, []string{key}, token).Int()
+		if err == nil && n != 1 {
+			err = errExpired
+		}
+		return err
+	})
+}
+
+func (l redisLock) close() { _ = l.client.Close() } // the server goes next

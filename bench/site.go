@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
+)
+
+// errMissing is a peer that is not installed here.
+var errMissing = errors.New("not installed")
+
+// patience is how long servers have to start.
+const patience = 30 * time.Second
+
+// site is where the servers run: each is started when the first peer asks for it.
+type site struct {
+	dir     string
+	sync    bool // ZooKeeper waits for its disk
+	zk      *apache.Ensemble
+	servers []*process
+	paths   int
+}
+
+// close ends the servers and removes what they had.
+func (s *site) close() error {
+	var errs []error
+	if s.zk != nil {
+		errs = append(errs, s.zk.Close())
+	}
+	for _, p := range s.servers {
+		p.kill()
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// path is a znode that nobody else has.
+func (s *site) path() string {
+	s.paths++
+	return fmt.Sprintf("/bench-%d", s.paths)
+}
+
+func (s *site) zookeeper(ctx context.Context) (string, error) {
+	if s.zk == nil {
+		opts := []apache.Option{apache.WithTick(2 * time.Second), apache.WithSessionTimeouts(4*time.Second, 40*time.Second)}
+		if s.sync {
+			opts = append(opts, apache.WithForceSync())
+		}
+		var err error
+		if s.zk, err = apache.New(ctx, filepath.Join(s.dir, "zookeeper"), 1, opts...); err != nil {
+			return "", err
+		}
+	}
+	return s.zk.Servers(), nil
+}
+
+func (s *site) etcd(ctx context.Context) (string, error) {
+	client, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	between, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	return client, s.serve(ctx, client, "etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--logger", "zap", "--log-level", "error",
+		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
+		"--listen-peer-urls", "http://"+between, "--initial-advertise-peer-urls", "http://"+between, "--initial-cluster", "default=http://"+between)
+}
+
+func (s *site) redis(ctx context.Context) (string, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	return address, s.serve(ctx, address, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always")
+}
+
+// serve starts a server, and returns when it takes connections.
+func (s *site) serve(ctx context.Context, address, program string, args ...string) error {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return fmt.Errorf("%w: %s", errMissing, program)
+	}
+	cmd := exec.Command(path, args...)
+	var said bytes.Buffer // read once it has ended
+	cmd.Stdout, cmd.Stderr = &said, &said
+	p, err := startProcess(cmd)
+	if err != nil {
+		return err
+	}
+	s.servers = append(s.servers, p)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s has ended: %s", program, strings.TrimSpace(said.String()))
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not serve at %s: %w", program, address, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// process is one that ends with this one.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed once it has
+}
+
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	dieWithParent(cmd)
+	p := &process{cmd, make(chan struct{})}
+	started := make(chan error, 1)
+	go func() { // ends with the process
+		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // however it ended: whoever needs to know reads what it said
+			close(p.ended)
+		}
+	}()
+	return p, <-started
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}

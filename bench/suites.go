@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// suite is Go benchmarks of the module: what has to be measured beside the code it is about.
+type suite struct {
+	pattern   string
+	packages  []string
+	benchtime string // where it is not for the user to say
+	columns   []string
+}
+
+var suites = map[string]suite{
+	"floor":    {"^BenchmarkFloor$", []string{"./internal/measure"}, "", []string{"floor-µs", "mutex-µs", "ratio"}},
+	"handover": {"^BenchmarkHandOver$", []string{"./internal/measure"}, "", []string{"bare-µs", "handover-µs", "ratio", "requests"}},
+	"grants":   {"^BenchmarkGrant$", []string{"./internal/measure"}, "", []string{"grants/s", "requests/grant", "allocs/op"}},
+	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", []string{"./internal/measure"}, "1x", []string{
+		"B/lock", "goroutines/lock", "requests/lock", "B/waiter", "goroutines/waiter", "requests/waiter",
+		"first-requests/key", "later-requests/key", "B/key", "B/client", "resident-B/client", "goroutines/client", "µs/client",
+		"first-µs", "last-µs", "requests/permit", "B/permit", "goroutines/permit", "resigned-ms", "closed-ms", "killed-ms",
+	}},
+}
+
+// measured is one line of a benchmark's output.
+type measured struct {
+	name   string
+	values map[string]float64 // by unit
+}
+
+func (o *options) suite(ctx context.Context, out *page, name string) error {
+	s := suites[name]
+	benchtime := s.benchtime
+	if benchtime == "" {
+		benchtime = o.benchtime
+	}
+	args := append([]string{"-run", "^$", "-bench", s.pattern, "-benchtime", benchtime, "-benchmem", "-timeout", "2h"}, s.packages...)
+	cmd := goTest(args...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, os.Stderr
+	p, err := startProcess(cmd)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.kill()
+		return context.Cause(ctx)
+	}
+	if !cmd.ProcessState.Success() {
+		return fmt.Errorf("go test: %v\n%s", cmd.ProcessState, &said)
+	}
+	lines := parse(said.String())
+	if len(lines) == 0 {
+		return fmt.Errorf("go test has measured nothing:\n%s", &said)
+	}
+	text := machine() + ".\n\n"
+	if name == "scale" {
+		text += list(lines, s.columns)
+	} else {
+		text += grid(lines, s.columns)
+	}
+	out.tables = append(out.tables, table{name, text})
+	return nil
+}
+
+var procs = regexp.MustCompile(`-\d+$`)
+
+// parse reads the lines of a benchmark: the name, how often it ran, and pairs of a value and its unit.
+func parse(text string) (all []measured) {
+	for scan := bufio.NewScanner(strings.NewReader(text)); scan.Scan(); {
+		words := strings.Fields(scan.Text())
+		if len(words) < 4 || !strings.HasPrefix(words[0], "Benchmark") {
+			continue
+		}
+		m := measured{procs.ReplaceAllString(strings.TrimPrefix(words[0], "Benchmark"), ""), map[string]float64{}}
+		for pair := range slices.Chunk(words[2:], 2) {
+			if value, err := strconv.ParseFloat(pair[0], 64); err == nil && len(pair) == 2 {
+				m.values[pair[1]] = value
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// grid has a row for each line, and a column for each unit.
+func grid(lines []measured, units []string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "| | %s |\n|---|%s\n", strings.Join(units, " | "), strings.Repeat("---:|", len(units)))
+	for _, m := range lines {
+		_, name, _ := strings.Cut(m.name, "/")
+		fmt.Fprintf(&out, "| %s |", name)
+		for _, unit := range units {
+			fmt.Fprintf(&out, " %s |", significant(m.values[unit]))
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// list has a row for each line, and in it what it has of the units.
+func list(lines []measured, units []string) string {
+	var out strings.Builder
+	out.WriteString("| | |\n|---|---|\n")
+	for _, m := range lines {
+		var has []string
+		for _, unit := range units {
+			if value, ok := m.values[unit]; ok {
+				has = append(has, significant(value)+" "+unit)
+			}
+		}
+		fmt.Fprintf(&out, "| %s | %s |\n", m.name, strings.Join(has, ", "))
+	}
+	return out.String()
+}

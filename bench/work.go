@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// work is what all are measured at: threads of one process take and release locks, with nothing to do in between. Thread i uses
+// lock i modulo locks.
+type work struct {
+	name           string
+	threads, locks int
+}
+
+var works = []work{
+	{"one thread", 1, 1},
+	{"16 threads, one lock", 16, 1},
+	{"16 threads, 16 locks", 16, 16},
+}
+
+// A peer is one lock, with what it needs running.
+type peer interface {
+	// run does the work for so long and returns how many cycles were done in a second.
+	run(ctx context.Context, w work, d time.Duration) (float64, error)
+	close()
+}
+
+// entry is a peer that has not been started.
+type entry struct {
+	name  string
+	start func(ctx context.Context, s *site) (peer, error)
+}
+
+// ours is what the others are compared with.
+const ours = "zkrecipes"
+
+var entries = []entry{
+	{ours, startOurs()},
+	{"zkrecipes, lingering", startOurs(lingering)},
+	{"zkrecipes, one by one", startOurs(oneByOne)},
+	{"floor: create, list, delete", startFloor},
+	{"the wire client's Lock", startWireLock},
+	{"Curator InterProcessMutex", startCurator},
+	{"Kazoo Lock", startKazoo},
+	{"etcd concurrency.Mutex", startEtcd},
+	{"Redis SET NX", startRedis},
+}
+
+// drive has the threads do cycles for so long. cycle is called with the number of the thread and of its lock.
+func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (float64, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var cycles atomic.Int64
+	var threads sync.WaitGroup
+	began := time.Now()
+	for i := range w.threads {
+		threads.Go(func() {
+			done := int64(0)
+			for time.Since(began) < d && ctx.Err() == nil {
+				if err := cycle(ctx, i, i%w.locks); err != nil {
+					cancel(err)
+					return
+				}
+				done++
+			}
+			cycles.Add(done)
+		})
+	}
+	threads.Wait()
+	took := time.Since(began)
+	if err := context.Cause(ctx); err != nil {
+		return 0, err
+	}
+	return float64(cycles.Load()) / took.Seconds(), nil
+}

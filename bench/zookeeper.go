@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+// session is the session time-out of all who have one.
+const session = 30 * time.Second
+
+var (
+	lingering = locks.WithLinger(time.Second)
+	oneByOne  = locks.WithHandover(0)
+)
+
+// mutexes are this module's.
+type mutexes struct {
+	client *framework.Client
+	root   string
+	opts   []locks.Option
+}
+
+func startOurs(opts ...locks.Option) func(context.Context, *site) (peer, error) {
+	return func(ctx context.Context, s *site) (peer, error) {
+		servers, err := s.zookeeper(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c, err := framework.New(servers, framework.WithSessionTimeout(session))
+		if err != nil {
+			return nil, err
+		}
+		return &mutexes{c, s.path(), opts}, c.WaitConnected(ctx)
+	}
+}
+
+func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+	all := make([]*locks.Mutex, w.locks)
+	for i := range all {
+		var err error
+		if all[i], err = locks.NewMutex(m.client, fmt.Sprintf("%s/%d", m.root, i), m.opts...); err != nil {
+			return 0, err
+		}
+	}
+	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error {
+		lease, err := all[lock].Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		return lease.Release(ctx)
+	})
+}
+
+func (m *mutexes) close() { _ = m.client.Close() } // the servers go next
+
+// wire is a connection of the wire client.
+type wire struct {
+	conn   *zk.Conn
+	root   string
+	events <-chan zk.Event
+}
+
+func newWire(ctx context.Context, s *site) (*wire, error) {
+	servers, err := s.zookeeper(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, events, err := zk.Connect([]string{servers}, session, zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	w := &wire{conn, s.path(), events}
+	path := ""
+	for _, name := range []string{w.root[1:], "0"} {
+		path += "/" + name
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
+	for i := range 15 {
+		if _, err := conn.Create(fmt.Sprintf("%s/%d", w.root, i+1), nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *wire) close() {
+	w.conn.Close()
+	for range w.events { //nolint:revive // its closing is the only sign that the wire client has ended
+	}
+}
+
+// floor is no lock: it is the requests of one, each behind the answer to the one before. Where threads share a lock they take
+// turns at home.
+type floor struct{ *wire }
+
+func startFloor(ctx context.Context, s *site) (peer, error) {
+	w, err := newWire(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return floor{w}, nil
+}
+
+func (f floor) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+	turns := make([]sync.Mutex, w.locks)
+	return drive(ctx, w, d, func(_ context.Context, _, lock int) error {
+		turns[lock].Lock()
+		defer turns[lock].Unlock()
+		dir := fmt.Sprintf("%s/%d", f.root, lock)
+		path, err := f.conn.Create(dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			return err
+		}
+		if _, _, err := f.conn.Children(dir); err != nil {
+			return err
+		}
+		return f.conn.Delete(path, -1)
+	})
+}
+
+// wireLock is the lock that comes with the wire client. Each thread has its own, on one connection.
+type wireLock struct{ *wire }
+
+func startWireLock(ctx context.Context, s *site) (peer, error) {
+	w, err := newWire(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return wireLock{w}, nil
+}
+
+func (l wireLock) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+	all := make([]*zk.Lock, w.threads)
+	for i := range all {
+		all[i] = zk.NewLock(l.conn, fmt.Sprintf("%s/%d", l.root, i%w.locks), zk.WorldACL(zk.PermAll))
+	}
+	return drive(ctx, w, d, func(_ context.Context, thread, _ int) error {
+		if err := all[thread].Lock(); err != nil {
+			return err
+		}
+		return all[thread].Unlock()
+	})
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+)
+
+func newBench(to *ensemble) *cobra.Command {
+	b := bench{to: to, recipe: choice[kind]{
+		names: []string{"mutex", "read", "write", "semaphore"},
+		values: []kind{
+			{(*bench).mutex, true, true},
+			{(*bench).reader, false, true},
+			{(*bench).writer, true, true},
+			{(*bench).semaphore, false, false},
+		},
+	}}
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "bench [flags]",
+		Short:                 "Measure how fast a recipe is on this ensemble",
+		Long: `Has goroutines of this one process take and release locks as fast as they can, with nothing to do in between, and
+says how many grants that makes in a second; how long one cycle takes, from the call that acquires to the return of the
+call that releases, as the median and the 99th percentile; and how many requests were sent to the ensemble for each
+grant, heartbeats included. Each goroutine goes round its share of the locks.
+
+Goroutines of one process hand a lock over at home; start several at the same time to see what processes cost each other,
+or turn it off with --handover 0.
+
+It works below a directory of its own, /zkr-bench-..., which it removes in the end and when it is interrupted; on an
+ensemble that is in use it is load like any other. It checks what it measures: two at once where there may be one is an
+error.`,
+		Example: `  zkr bench
+  zkr bench --goroutines 16 --handover 0
+  zkr bench --recipe read --goroutines 64 --locks 8 --duration 10s --json`,
+		Args: b.parse,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return catchSignals().endWhile(func(ctx context.Context) error { return b.run(ctx, cmd.OutOrStdout()) })
+		},
+	}
+	b.addFlags(cmd)
+	return cmd
+}
+
+// bench measures one recipe.
+type bench struct {
+	to         *ensemble
+	recipe     choice[kind]
+	goroutines int
+	locks      int
+	duration   time.Duration
+	handover   int
+	linger     time.Duration
+	most       int
+	json       bool
+}
+
+// kind is a recipe as far as it matters here.
+type kind struct {
+	make      func(b *bench, c *framework.Client, path string) (recipes.Acquirer, error)
+	handsOver bool
+	lingers   bool
+}
+
+func (b *bench) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&b.recipe, "recipe", "what to measure")
+	flags.IntVar(&b.goroutines, "goroutines", 1, "how many take locks at the same time")
+	flags.IntVar(&b.locks, "locks", 1, "how many locks there are")
+	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
+	flags.IntVar(&b.handover, "handover", 16, "how often a lock is handed over at home while others wait elsewhere; 0: never, not even while nobody does")
+	flags.DurationVar(&b.linger, "linger", 0, "how long a lock that nobody wants is kept")
+	flags.IntVar(&b.most, "max", 1, "how many permits a semaphore has")
+	flags.BoolVar(&b.json, "json", false, "print one line of JSON")
+}
+
+func (b *bench) parse(cmd *cobra.Command, args []string) error {
+	set := cmd.Flags().Changed
+	kind := b.recipe.value()
+	switch {
+	case len(args) > 0:
+		return usage("%q: bench takes no arguments", args[0])
+	case b.goroutines < 1:
+		return usage("--goroutines %d: must be more than 0", b.goroutines)
+	case b.locks < 1:
+		return usage("--locks %d: must be more than 0", b.locks)
+	case b.duration <= 0:
+		return usage("--duration %v: must be more than 0", b.duration)
+	case b.handover < 0:
+		return usage("--handover %d: must not be less than 0", b.handover)
+	case b.linger < 0:
+		return usage("--linger %v: must not be less than 0", b.linger)
+	case b.most < 1:
+		return usage("--max %d: must be more than 0", b.most)
+	case set("handover") && !kind.handsOver:
+		return usage("--handover: nothing is handed over by --recipe %s", &b.recipe)
+	case set("linger") && !kind.lingers:
+		return usage("--linger: nothing lingers with --recipe %s", &b.recipe)
+	case set("max") && b.recipe.String() != "semaphore":
+		return usage("--max is for --recipe semaphore")
+	}
+	return nil
+}
+
+func (b *bench) mutex(c *framework.Client, path string) (recipes.Acquirer, error) {
+	return locks.NewMutex(c, path, locks.WithHandover(b.handover), locks.WithLinger(b.linger))
+}
+
+func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, error) {
+	rw, err := rwlock.New(c, path, rwlock.WithLinger(b.linger))
+	if err != nil {
+		return nil, err
+	}
+	return rw.Reader(), nil
+}
+
+func (b *bench) writer(c *framework.Client, path string) (recipes.Acquirer, error) {
+	rw, err := rwlock.New(c, path, rwlock.WithHandover(b.handover), rwlock.WithLinger(b.linger))
+	if err != nil {
+		return nil, err
+	}
+	return rw.Writer(), nil
+}
+
+func (b *bench) semaphore(c *framework.Client, path string) (recipes.Acquirer, error) {
+	return semaphore.New(c, path, b.most)
+}
+
+// atOnce is how many may hold one of the locks at the same time.
+func (b *bench) atOnce() int32 {
+	switch b.recipe.String() {
+	case "read":
+		return math.MaxInt32
+	case "semaphore":
+		return int32(min(b.most, math.MaxInt32))
+	}
+	return 1
+}
+
+// figures are what was measured. The names are for programs, and stay.
+type figures struct {
+	Recipe           string  `json:"recipe"`
+	Goroutines       int     `json:"goroutines"`
+	Locks            int     `json:"locks"`
+	Grants           int64   `json:"grants"`
+	PerSecond        float64 `json:"per_s"`
+	P50              float64 `json:"p50_us"`
+	P99              float64 `json:"p99_us"`
+	RequestsPerGrant float64 `json:"requests_per_grant"`
+}
+
+func (b *bench) run(ctx context.Context, out io.Writer) error {
+	root := benchRoot()
+	var requests atomic.Int64
+	client, err := b.to.connect(ctx, framework.WithObserver(framework.Observer{
+		Request: func(string, time.Duration, error) { requests.Add(1) },
+	}))
+	if err != nil {
+		return err
+	}
+	got, err := b.measure(ctx, client, root, &requests)
+	if closing := client.Close(); err == nil && closing != nil {
+		err = failed(closing)
+	}
+	// What lingers, or could not be released, has gone with the session. The directories are containers, and would
+	// go by themselves in time.
+	if untidy := b.tidy(root); untidy != nil {
+		fmt.Fprintf(os.Stderr, "zkr: %s is left to the ensemble to remove: %v\n", root, untidy)
+	}
+	if err != nil {
+		return err
+	}
+	return failedIf(b.print(out, got))
+}
+
+func (b *bench) print(out io.Writer, got figures) error {
+	if b.json {
+		return json.NewEncoder(out).Encode(got)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range []struct{ name, value string }{
+		{"recipe", got.Recipe},
+		{"goroutines", fmt.Sprint(got.Goroutines)},
+		{"locks", fmt.Sprint(got.Locks)},
+		{"grants", fmt.Sprint(got.Grants)},
+		{"per second", fmt.Sprintf("%.0f", got.PerSecond)},
+		{"cycle, p50", fmt.Sprintf("%.1f µs", got.P50)},
+		{"cycle, p99", fmt.Sprintf("%.1f µs", got.P99)},
+		{"requests per grant", fmt.Sprintf("%.2f", got.RequestsPerGrant)},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", row.name, row.value)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,143 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// benchLeftovers are the directories of measurements that still stand.
+func benchLeftovers(t *testing.T, e target) (left []string) {
+	t.Helper()
+	names, _, err := e.client(t).Children(t.Context(), "/")
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "zkr-bench-") {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// TestBench: each recipe is measured, the line of JSON says so and adds up, and nothing is left.
+func TestBench(t *testing.T) {
+	onEach(t, func(t *testing.T, e target) {
+		for _, test := range []struct {
+			args              []string
+			recipe            string
+			goroutines, locks int
+			least, most       float64 // requests for a grant
+		}{
+			{nil, "mutex", 1, 1, 3, 3.5},
+			{[]string{"--goroutines", "8"}, "mutex", 8, 1, 0, 0.5},
+			{[]string{"--goroutines", "8", "--handover", "0"}, "mutex", 8, 1, 3, 6},
+			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 3, 5, 0, 3.5},
+			{[]string{"--linger", "1m"}, "mutex", 1, 1, 0, 0.5},
+			{[]string{"--recipe", "write"}, "write", 1, 1, 3, 3.5},
+			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 4, 1, 0, 3.5},
+			{[]string{"--recipe", "semaphore", "--max", "2", "--goroutines", "3"}, "semaphore", 3, 1, 3, 20},
+		} {
+			t.Run(fmt.Sprint(test.args), func(t *testing.T) {
+				p := start(t, e.args("bench", append(test.args, "--duration", "700ms", "--json")...)...)
+				if code := p.wait(t); code != 0 {
+					t.Fatalf("exit code %d", code)
+				}
+				var got figures
+				in := json.NewDecoder(strings.NewReader(p.text()))
+				in.DisallowUnknownFields()
+				if err := in.Decode(&got); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Count(p.text(), "\n") != 1 {
+					t.Error("more than a line")
+				}
+				if got.Recipe != test.recipe || got.Goroutines != test.goroutines || got.Locks != test.locks {
+					t.Errorf("it measured %+v", got)
+				}
+				if got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 || got.P99 < got.P50 {
+					t.Errorf("that does not add up: %+v", got)
+				}
+				// A slow machine makes few grants of the time, and each heartbeat and watch counts the more.
+				slack := 20 / float64(got.Grants)
+				if r := got.RequestsPerGrant; r < test.least-slack || r > test.most+slack {
+					t.Errorf("%v requests for a grant, want %v to %v", r, test.least, test.most)
+				}
+			})
+		}
+		if left := benchLeftovers(t, e); left != nil {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// TestBenchTable: without --json it is for people.
+func TestBenchTable(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	p := start(t, e.args("bench", "--duration", "100ms")...)
+	if code := p.wait(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, row := range []string{"recipe ", "grants ", "per second ", "cycle, p50 ", "cycle, p99 ", "requests per grant "} {
+		if !strings.Contains(p.text(), row) {
+			t.Errorf("it does not tell %q", row)
+		}
+	}
+}
+
+// TestBenchInterrupted: a signal ends it long before its time, and it removes what it has made, what lingers too.
+func TestBenchInterrupted(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	p := start(t, e.args("bench", "--duration", "1h", "--goroutines", "4", "--locks", "3", "--linger", "1h")...)
+	c := e.client(t)
+	eventually(t, "it holds the last lock", func() bool {
+		roots := benchLeftovers(t, e)
+		return len(roots) == 1 && len(line(t, c, "/"+roots[0]+"/2")) == 1
+	})
+	p.signal(t, syscall.SIGINT)
+	if code := p.wait(t); code != exitSignal+int(syscall.SIGINT) {
+		t.Errorf("exit code %d", code)
+	}
+	if left := benchLeftovers(t, e); left != nil {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestBenchFails: what cannot be measured is said in words, with the exit code for it.
+func TestBenchFails(t *testing.T) {
+	parallel(t)
+	e := startServer(t)
+	for _, test := range []struct {
+		args []string
+		want int
+		says string
+	}{
+		{[]string{"--servers", "127.0.0.1:1", "--connect-timeout", "200ms"}, exitNoEnsemble, "no ensemble"},
+		{[]string{"path"}, exitUsage, "no arguments"},
+		{[]string{"--goroutines", "0"}, exitUsage, "--goroutines"},
+		{[]string{"--locks", "0"}, exitUsage, "--locks"},
+		{[]string{"--duration", "0s"}, exitUsage, "--duration"},
+		{[]string{"--recipe", "barrier"}, exitUsage, "want mutex or read"},
+		{[]string{"--recipe", "semaphore", "--linger", "1s"}, exitUsage, "nothing lingers"},
+		{[]string{"--recipe", "read", "--handover", "3"}, exitUsage, "nothing is handed over"},
+		{[]string{"--handover", "-1"}, exitUsage, "--handover -1"},
+		{[]string{"--linger", "-1s"}, exitUsage, "--linger -1s"},
+		{[]string{"--max", "2"}, exitUsage, "for --recipe semaphore"},
+		{[]string{"--recipe", "semaphore", "--max", "0"}, exitUsage, "--max 0"},
+	} {
+		p := start(t, e.args("bench", test.args...)...)
+		if code := p.wait(t); code != test.want || !strings.Contains(p.text(), test.says) {
+			t.Errorf("%q: exit code %d, want %d; it printed %q", test.args, code, test.want, p.text())
+		}
+	}
+}
