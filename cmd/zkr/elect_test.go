@@ -28,11 +28,11 @@ func TestOneLeaderAtATime(t *testing.T) {
 			var all []*process
 			for i := range 4 {
 				id := strconv.Itoa(i)
-				args := []string{
-					"elect", "--servers", e.servers, "--session-timeout", "1s", "--layout", layout, "--id", "candidate " + id,
-					path, "--", "sh", "-c", script, "sh", id, log,
+				args := []string{"--layout", layout, "--id", "candidate " + id}
+				if i == 0 {
+					args = append(args, toBeKilled...)
 				}
-				all = append(all, start(t, args...))
+				all = append(all, start(t, e.args("elect", append(args, path, "--", "sh", "-c", script, "sh", id, log)...)...))
 				e.inLine(t, client, path, i+1)
 			}
 			led := func(n int) {
@@ -55,7 +55,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 				want = slices.Insert(want, 1, "out 0")
 			}
 			led(2)
-			within(t, "succession", time.Since(began), 1200*time.Millisecond)
+			within(t, "succession", time.Since(began), succession)
 			all[2].signal(t, syscall.SIGTERM) // it waits
 			if code := all[2].wait(t); code != 143 {
 				t.Errorf("a candidate that waits: exit code %d, want 143", code)

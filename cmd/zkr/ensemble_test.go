@@ -76,6 +76,12 @@ func (e target) args(verb string, args ...string) []string {
 	return append([]string{verb, "--servers", e.servers, "--session-timeout", "4s"}, args...)
 }
 
+// toBeKilled are options of one who is killed while it holds: its session is short,
+// and yet long enough to be kept on a slow machine. It is succeeded within succession.
+var toBeKilled = []string{"--session-timeout", "2s"}
+
+const succession = 2400 * time.Millisecond
+
 // client returns a client of the test's own.
 func (e target) client(t *testing.T) *framework.Client {
 	t.Helper()

@@ -139,7 +139,7 @@ func TestHolderIsKilled(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
 		client := e.client(t)
-		first := start(t, "lock", "--servers", e.servers, "--session-timeout", "1s", "/killed", "--", "sh", "-c", `echo "token $ZKR_TOKEN."; exec sleep 100`)
+		first := start(t, e.args("lock", append(toBeKilled, "/killed", "--", "sh", "-c", `echo "token $ZKR_TOKEN."; exec sleep 100`)...)...)
 		first.prints(t, "token ")
 		first.prints(t, ".")
 		second := start(t, e.args("lock", "/killed", "--", "sh", "-c", `echo "token $ZKR_TOKEN."`)...)
@@ -149,7 +149,7 @@ func TestHolderIsKilled(t *testing.T) {
 		if code := second.wait(t); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		within(t, "succession", time.Since(began), 1200*time.Millisecond)
+		within(t, "succession", time.Since(began), succession)
 		if a, b := first.text(), second.text(); b <= a {
 			t.Errorf("%s after %s", b, a)
 		}

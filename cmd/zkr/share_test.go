@@ -21,13 +21,13 @@ func TestReadersAndWriters(t *testing.T) {
 		for _, layout := range []string{"plain", "curator", "kazoo"} {
 			at := "/shared/" + layout
 			client := e.client(t)
-			run := func(verb string, place int) *process {
-				p := start(t, "--session-timeout", "1s", "--servers", e.servers, verb, "--layout", layout, at, "--", self(t))
+			run := func(verb string, place int, more ...string) *process {
+				p := start(t, e.args(verb, append(more, "--layout", layout, at, "--", self(t))...)...)
 				e.inLine(t, client, at, place)
 				return p
 			}
 			a := run("read", 1)
-			b := run("read", 2)
+			b := run("read", 2, toBeKilled...)
 			a.prints(t, "ready\n")
 			b.prints(t, "ready\n")
 			w := run("write", 3)
@@ -136,11 +136,9 @@ func TestPermits(t *testing.T) {
 		const at = "/permits"
 		client := e.client(t)
 		run := func(limit int, more ...string) *process {
-			args := slices.Concat([]string{"semaphore", "--session-timeout", "1s", "--servers", e.servers, "--max", strconv.Itoa(limit)}, more,
-				[]string{at, "--", self(t)})
-			return start(t, args...)
+			return start(t, e.args("semaphore", slices.Concat([]string{"--max", strconv.Itoa(limit)}, more, []string{at, "--", self(t)})...)...)
 		}
-		first := run(2, "--permits", "2")
+		first := run(2, append(toBeKilled, "--permits", "2")...)
 		first.prints(t, "ready\n")
 		second := run(2)
 		e.inLine(t, client, path.Join(at, "locks"), 1)
