@@ -54,24 +54,27 @@ func run(ctx context.Context) error {
 		return errors.New("that makes no sense")
 	}
 	o.parts = strings.Split(*parts, ",")
-	var page page
 	for _, part := range o.parts {
 		if part != "peers" && suites[part].pattern == "" {
 			return fmt.Errorf("-parts: there is no %q", part)
 		}
 	}
-	for _, part := range o.parts {
+	for _, part := range o.parts { // what one has measured stays when a later one fails
+		var page page
 		var err error
 		if part == "peers" {
 			err = o.peers(ctx, &page)
 		} else {
 			err = o.suite(ctx, &page, part)
 		}
+		if err == nil {
+			err = page.put(o.write)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
 	}
-	return page.put(o.write)
+	return nil
 }
 
 // peers has all that are installed do all the work, round after round.
@@ -121,9 +124,6 @@ func (o *options) peers(ctx context.Context, out *page) (err error) {
 				got.add(w, rates)
 			}
 		}
-	}
-	if len(s.servers) == 0 && s.zk == nil {
-		return errors.New("nothing was measured")
 	}
 	out.tables = append(out.tables, table{"peers", got.markdown(o)})
 	out.plot = got.plot()

@@ -5,7 +5,6 @@ import (
 	"html"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -155,7 +154,7 @@ func (r *results) plot() string {
 	return out.String()
 }
 
-// page is what all parts came to.
+// page is what a part came to.
 type page struct {
 	tables []table
 	plot   string
@@ -198,12 +197,4 @@ func replace(text []byte, t table) ([]byte, error) {
 		return nil, fmt.Errorf("there is no place for %q", t.name)
 	}
 	return []byte(before + begin + "\n" + t.text + "\n" + end + after), nil
-}
-
-// goTest is the Go command, on the module that is measured.
-func goTest(args ...string) *exec.Cmd {
-	cmd := exec.Command("go", append([]string{"test"}, args...)...)
-	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "ZKR_REAL=1")
-	return cmd
 }

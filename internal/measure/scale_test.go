@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func (f footprint) report(b *testing.B, before footprint, n int, each string) {
 // residentBytes is what the process has in memory as the system counts it, where it tells: what was asked for and never touched is
 // not in it. It is 0 elsewhere.
 func residentBytes() float64 {
+	debug.FreeOSMemory() // what earlier measurements had
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
