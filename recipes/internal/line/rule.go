@@ -122,17 +122,14 @@ func (r *Rule) turn(own string, children []string) (blocker string, err error) {
 }
 
 // crowded reports whether anybody behind own, which has its turn, is kept waiting
-// by it. What cannot be told counts.
+// by it. Members of another line count: what they wait for cannot be told.
 func (r *Rule) crowded(own string, children []string) bool {
-	if len(children) <= 1 {
-		return false
-	}
-	members, err := r.line(children)
-	if err != nil {
-		return true
-	}
-	return slices.ContainsFunc(members, func(m layout.Node) bool {
-		return m.Name != own && (r.Mode == layout.Exclusive || m.Mode == layout.Exclusive)
+	return slices.ContainsFunc(children, func(name string) bool {
+		if name == own {
+			return false
+		}
+		m, known := layout.Parse(name)
+		return known && (r.Mode == layout.Exclusive || m.Mode == layout.Exclusive || m.Family != r.Family && m.Family != r.Also)
 	})
 }
 
