@@ -32,6 +32,7 @@ type link struct {
 	opened  bool        // the connect request has left
 	last    bool        // so has the request that closes the session
 	in      inbound
+	asked   asked
 }
 
 // Byte offsets in frames, their length field included.
@@ -42,6 +43,7 @@ const (
 	frameAnswerHead   = 20
 	createPath        = 12 // of a create: the length of its path
 	connectSessionID  = 20 // of a connect request
+	connectPassword   = 24 // of a connect answer; its length is before it
 	connectAnswerHead = 40 // length, version, time-out, id, password with its length
 )
 
@@ -99,13 +101,18 @@ func (l *link) leaving(frame []byte) bool {
 			path = rest[:n]
 		}
 	}
-	return l.session.sending(l, xid, op, path, now)
+	if !l.session.sending(l, xid, op, path, now) {
+		return false
+	}
+	l.asked.add(xid, op)
+	return true
 }
 
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.read.Read(p)
 	if !l.in.feed(p[:n], l.arrived) {
 		_ = l.Close()
+		l.session.nonsense(l)
 		return 0, errNonsense
 	}
 	return n, err
@@ -121,21 +128,33 @@ const (
 var errNonsense = errors.New("an answer that makes no sense")
 
 // arrived looks at the head of a frame, and reports whether the wire client may
-// get it.
-func (l *link) arrived(head []byte, first bool) bool {
+// get it, and what its body must be like for that.
+func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 	now := time.Now()
 	if first {
 		l.mute.Stop()
 		answer, ok := parseConnectAnswer(head)
-		return ok && l.session.answered(l, answer, l.sentAt)
+		return nil, ok && l.session.answered(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
-		return false
+		return nil, false
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
 	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
+	switch {
+	case xid == xidNotification:
+		body = notification
+	case xid >= 0:
+		op, ok := l.asked.take(xid)
+		if !ok {
+			return nil, false
+		}
+		if !failed {
+			body = bodies[op]
+		}
+	}
 	l.session.heard(l, xid, failed, now)
-	return true
+	return body, true
 }
 
 // connectAnswer is what a server says of the session.
@@ -146,13 +165,13 @@ type connectAnswer struct {
 }
 
 func parseConnectAnswer(head []byte) (connectAnswer, bool) {
-	if len(head) < connectAnswerHead {
+	if len(head) < connectAnswerHead || binary.BigEndian.Uint32(head[connectPassword-4:]) != connectAnswerHead-connectPassword {
 		return connectAnswer{}, false
 	}
 	return connectAnswer{
 		timeout:  time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond,
 		id:       int64(binary.BigEndian.Uint64(head[12:])),
-		password: append([]byte(nil), head[24:40]...),
+		password: append([]byte(nil), head[connectPassword:connectAnswerHead]...),
 	}, true
 }
 
@@ -163,11 +182,13 @@ type inbound struct {
 	body  int  // bytes of the frame after what head has, still to come
 	later bool // the first frame, the connect answer, has been seen
 	seen  bool // this frame's head was given away
+	rest  anatomy
 }
 
 // feed takes the next bytes and calls arrived for each head that is complete. It
-// reports false for a frame that must not reach the wire client.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bool {
+// reports false for a frame that must not reach the wire client, before the last
+// byte of it does.
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []piece, ok bool)) bool {
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
@@ -186,11 +207,15 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bo
 		if !in.seen {
 			in.seen = true
 			in.body = 4 + in.size() - in.have
-			if !arrived(in.head[:in.have], !in.later) {
+			body, ok := arrived(in.head[:in.have], !in.later)
+			if !ok || !in.rest.begin(body, in.body) {
 				return false
 			}
 		}
 		n := min(len(p), in.body)
+		if !in.rest.feed(p[:n]) {
+			return false
+		}
 		p, in.body = p[n:], in.body-n
 		if in.body <= 0 {
 			in.have, in.seen, in.later = 0, false, true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -198,12 +199,12 @@ func TestInboundFindsEveryHead(t *testing.T) {
 		firsts := 0
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+rnd.IntN(50))
-			in.feed(rest[:n], func(head []byte, first bool) bool {
+			in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
 				heads = append(heads, bytes.Clone(head))
 				if first {
 					firsts++
 				}
-				return true
+				return nil, true
 			})
 			rest = rest[n:]
 		}
@@ -222,16 +223,38 @@ func TestInboundFindsEveryHead(t *testing.T) {
 	}
 }
 
+// FuzzInbound: into whatever pieces the network cuts any stream, the same heads are
+// seen and the same frame is refused, before its end.
 func FuzzInbound(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3})
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		var in inbound
-		in.feed(stream, func(head []byte, first bool) bool {
-			if first {
-				parseConnectAnswer(head)
+	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3}, uint64(1))
+	f.Add(append(make([]byte, 41), 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0), uint64(2))
+	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
+		look := func(cut func(left int) int) (heads [][]byte, refused bool) {
+			var in inbound
+			for rest := stream; len(rest) > 0; {
+				n := cut(len(rest))
+				ok := in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
+					heads = append(heads, bytes.Clone(head))
+					if first {
+						parseConnectAnswer(head)
+						return nil, true
+					}
+					return bodies[opGetChildren2], len(head) == frameAnswerHead
+				})
+				if !ok {
+					return heads, true
+				}
+				rest = rest[n:]
 			}
-			return true
-		})
+			return heads, false
+		}
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		whole, refused := look(func(left int) int { return left })
+		for _, cut := range []func(left int) int{func(int) int { return 1 }, func(left int) int { return 1 + rnd.IntN(left) }} {
+			if heads, again := look(cut); again != refused || !slices.EqualFunc(heads, whole, bytes.Equal) {
+				t.Errorf("refused %t with heads %x; in other pieces %t with %x", refused, whole, again, heads)
+			}
+		}
 	})
 }
 

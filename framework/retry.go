@@ -95,6 +95,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 			return fail(err)
 		}
 		a.session = s
+		began := time.Now()
 		if err = try(&a); err == nil {
 			return nil
 		}
@@ -105,8 +106,9 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		} else if what == expired {
 			s.expire()
 		}
-		if isWrite(op) && what == ambiguous {
-			a.unsure = true
+		if what == ambiguous {
+			err = s.explain(err, began)
+			a.unsure = a.unsure || isWrite(op)
 		}
 		switch {
 		case what == final, a.unsure && again == onceOnly:
