@@ -147,9 +147,24 @@ func TestJudge(t *testing.T) {
 		{errors.New("unknown error: -125"), final},
 		{errors.New("unknown error: what"), final},
 		{fmt.Errorf("wrapped: %w", zk.ErrNoServer), unsent},
+		{named(errors.New("unknown error: -7")), ambiguous},
+		{fmt.Errorf("wrapped: %w", named(errors.New("unknown error: -127"))), unsent},
 	} {
 		if got := judge(tt.err); got != tt.want {
 			t.Errorf("judge(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// What the wire client only has a number for is said in words, too.
+func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
+	for text, want := range map[string]string{
+		"unknown error: -125": "quota exceeded (unknown error: -125)",
+		"unknown error: -999": "unknown error: -999",
+		"zk: not empty":       "zk: not empty",
+	} {
+		if got := named(errors.New(text)).Error(); got != want {
+			t.Errorf("%q is named %q, want %q", text, got, want)
 		}
 	}
 }

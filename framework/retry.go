@@ -88,7 +88,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		budget = c.cfg.retry()
 	}
 	a := attempt{budget: budget}
-	fail := func(err error) error { return &opError{op: op, path: path, err: err, maybe: a.unsure} }
+	fail := func(err error) error { return &opError{op: op, path: path, err: named(err), maybe: a.unsure} }
 	for {
 		s, err := c.await(ctx, in, budget)
 		if err != nil {
