@@ -123,3 +123,15 @@ func TestAnswersComeInOrder(t *testing.T) {
 		}
 	}
 }
+
+// What comes before a frame that is refused, in one piece with it, is given on.
+func TestWhatComesBeforeNonsense(t *testing.T) {
+	connect := append([]byte{0, 0, 0, 36}, make([]byte, 36)...)
+	answer := append([]byte{0, 0, 0, 16}, make([]byte, 16)...)
+	stream := slices.Concat(connect, answer, []byte{0xff, 0xff, 0xff, 0xff}, answer)
+	var in inbound
+	whole, ok := in.feed(stream, func([]byte, bool) ([]piece, bool) { return nil, true })
+	if ok || whole != len(connect)+len(answer) {
+		t.Errorf("%d bytes, %t", whole, ok)
+	}
+}

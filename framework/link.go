@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 )
@@ -33,6 +34,7 @@ type link struct {
 	last    bool        // so has the request that closes the session
 	in      inbound
 	asked   asked
+	refused error // what came that makes no sense; nothing is read after it
 }
 
 // Byte offsets in frames, their length field included.
@@ -109,13 +111,24 @@ func (l *link) leaving(frame []byte) bool {
 }
 
 func (l *link) Read(p []byte) (int, error) {
-	n, err := l.read.Read(p)
-	if !l.in.feed(p[:n], l.arrived) {
-		_ = l.Close()
-		l.session.nonsense(l)
-		return 0, errNonsense
+	if l.refused != nil {
+		return 0, l.refused
 	}
-	return n, err
+	n, err := l.read.Read(p)
+	whole, ok := l.in.feed(p[:n], l.arrived)
+	if ok {
+		return n, err
+	}
+	_ = l.Close()
+	l.refused = errNonsense
+	if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
+		l.refused = fmt.Errorf("an answer of %d bytes: more than %d cannot be", size, l.in.limit())
+	}
+	l.session.nonsense(l, l.refused)
+	if whole > 0 {
+		return whole, nil // the answers before it are what they are: a create's, perhaps
+	}
+	return 0, l.refused
 }
 
 // The wire client makes room for whatever length a frame claims. No answer to a
@@ -187,8 +200,9 @@ type inbound struct {
 
 // feed takes the next bytes and calls arrived for each head that is complete. It
 // reports false for a frame that must not reach the wire client, before the last
-// byte of it does.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []piece, ok bool)) bool {
+// byte of it does, and how many of the bytes are before that frame.
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []piece, ok bool)) (whole int, ok bool) {
+	all := len(p)
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
@@ -198,7 +212,7 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []
 				continue
 			}
 			if size := in.size(); size < 0 || size > in.limit() {
-				return false
+				return whole, false
 			}
 			if in.have < in.want() {
 				continue
@@ -209,19 +223,20 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []
 			in.body = 4 + in.size() - in.have
 			body, ok := arrived(in.head[:in.have], !in.later)
 			if !ok || !in.rest.begin(body, in.body) {
-				return false
+				return whole, false
 			}
 		}
 		n := min(len(p), in.body)
 		if !in.rest.feed(p[:n]) {
-			return false
+			return whole, false
 		}
 		p, in.body = p[n:], in.body-n
 		if in.body <= 0 {
 			in.have, in.seen, in.later = 0, false, true
+			whole = all - len(p)
 		}
 	}
-	return true
+	return whole, true
 }
 
 func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }

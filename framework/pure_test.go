@@ -248,7 +248,7 @@ func FuzzInbound(f *testing.F) {
 			var in inbound
 			for rest := stream; len(rest) > 0; {
 				n := cut(len(rest))
-				ok := in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
+				_, ok := in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
 					heads = append(heads, bytes.Clone(head))
 					if first {
 						parseConnectAnswer(head)

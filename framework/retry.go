@@ -88,14 +88,14 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		budget = c.cfg.retry()
 	}
 	a := attempt{budget: budget}
+	began := time.Now()
 	fail := func(err error) error { return &opError{op: op, path: path, err: named(err), maybe: a.unsure} }
 	for {
 		s, err := c.await(ctx, in, budget)
 		if err != nil {
-			return fail(err)
+			return fail(a.session.explain(err, began))
 		}
 		a.session = s
-		began := time.Now()
 		if err = try(&a); err == nil {
 			return nil
 		}

@@ -317,9 +317,9 @@ func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
 	}
 }
 
-// nonsense notes that l brought an answer that makes no sense.
-func (s *session) nonsense(l *link) {
-	err := fmt.Errorf("from %s: %w", l.RemoteAddr(), errNonsense)
+// nonsense notes that l brought what cannot be an answer.
+func (s *session) nonsense(l *link, err error) {
+	err = fmt.Errorf("from %s: %w", l.RemoteAddr(), err)
 	s.mu.Lock()
 	s.misheard, s.misheardAt = err, time.Now()
 	s.mu.Unlock()
@@ -327,9 +327,12 @@ func (s *session) nonsense(l *link) {
 	s.core.cfg.log.Warn("leaving a connection", zap.Error(err))
 }
 
-// explain adds to the loss of a connection that it brought nonsense, if it has
-// done so since a time.
+// explain adds to the loss of a connection what it brought that makes no sense, if
+// one has done so since a time.
 func (s *session) explain(err error, since time.Time) error {
+	if s == nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.misheard == nil || s.misheardAt.Before(since) {
