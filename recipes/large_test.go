@@ -98,7 +98,7 @@ func TestAListThatIsTooLong(t *testing.T) {
 func TestAQuotaOfTheServer(t *testing.T) {
 	ens := apache.Start(t, 1, apache.WithProperty("zookeeper.enforceQuota", "true"))
 	s := &stage{ens, "/suite/quota", client(t, ens)}
-	for _, k := range append(kinds[:4:4], readers) {
+	for _, k := range append(kinds[:3:3], readers) { // who takes a permit needs room for its place in line, too
 		s.path = "/suite/quota-" + strings.ReplaceAll(k.name, " ", "-")
 		first, second := k.of(t, s.join(t).Client, s.path), k.of(t, s.join(t).Client, s.path)
 		dirs := k.directories(t, s)
