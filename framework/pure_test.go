@@ -74,6 +74,14 @@ func TestParseServers(t *testing.T) {
 		{in: "a:0", errHas: "port"},
 		{in: "a:65536", errHas: "port"},
 		{in: "a:http", errHas: "port"},
+		{in: "a:+80", addrs: "a:80"},
+		{in: "[fe80::1%eth0]:7", addrs: "[fe80::1%eth0]:7"},
+		{in: "0]0", errHas: "host name"}, // it became an address that cannot be dialed
+		{in: "http://a", errHas: "port"},
+		{in: "user@a", errHas: "host name"},
+		{in: "a b", errHas: "host name"},
+		{in: "\xff", errHas: "host name"},
+		{in: "[a:b]:1", errHas: "a:b"},
 		{in: "a/app/", errHas: "slash"},
 		{in: "a/app//x", errHas: "empty name"},
 		{in: "a/../x", errHas: "relative"},
@@ -89,6 +97,29 @@ func TestParseServers(t *testing.T) {
 			t.Errorf("parseServers(%q) = %q, %q, %v; want %q, %q", tt.in, got, chroot, err, tt.addrs, tt.chroot)
 		}
 	}
+}
+
+// FuzzParseServers: what is accepted can be written down again, and means the same.
+func FuzzParseServers(f *testing.F) {
+	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
+		f.Add(servers)
+	}
+	f.Fuzz(func(t *testing.T, servers string) {
+		addrs, chroot, err := parseServers(servers)
+		if err != nil {
+			if len(addrs) > 0 || chroot != "" {
+				t.Errorf("%q: %v, with %q and %q", servers, err, addrs, chroot)
+			}
+			return
+		}
+		if chroot != "" && (chroot == "/" || ValidatePath(chroot) != nil) {
+			t.Errorf("%q has the chroot %q", servers, chroot)
+		}
+		again, chrootAgain, err := parseServers(strings.Join(addrs, ",") + chroot)
+		if err != nil || !slices.Equal(addrs, again) || chroot != chrootAgain {
+			t.Errorf("%q is %q and %q, and that is %q and %q, %v", servers, addrs, chroot, again, chrootAgain, err)
+		}
+	})
 }
 
 func TestValidatePath(t *testing.T) {
