@@ -144,7 +144,7 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 					switch {
 					case lies.Load() != 1:
 						t.Errorf("%d answers were replaced", lies.Load())
-					case err == nil || op == wire.OpSync && err == nil:
+					case err == nil:
 					case op == wire.OpCreate && errors.Is(err, zk.ErrNodeExists) && framework.MaybeApplied(err):
 					case op == wire.OpMulti && framework.MaybeApplied(err):
 					default:

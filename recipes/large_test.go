@@ -66,28 +66,29 @@ func TestAHundredThousandChildren(t *testing.T) {
 func TestAListThatIsTooLong(t *testing.T) {
 	parallel(t)
 	ens := testutil.Start(t, testutil.WithTick(200*time.Millisecond), testutil.WithSessionTimeouts(400*time.Millisecond, time.Minute), testutil.WithLogger(func(string, ...any) {}))
-	s := &stage{ens, "/suite/huge", client(t, ens)}
+	const path = "/suite/huge"
+	watcher := client(t, ens)
 	for i := range 80 {
-		if err := s.watcher.MakePath(t.Context(), s.path); err != nil {
+		if err := watcher.MakePath(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.watcher.Create(t.Context(), fmt.Sprintf("%s/%s-%d", s.path, strings.Repeat("x", 900<<10), i), nil, 0); err != nil {
+		if _, err := watcher.Create(t.Context(), fmt.Sprintf("%s/%s-%d", path, strings.Repeat("x", 900<<10), i), nil, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := client(t, ens)
 	held := acquire(t, t.Context(), kinds[0].of(t, c, "/suite/other"))
 	began := time.Now()
-	_, err := kinds[0].of(t, c, s.path).Acquire(t.Context())
+	_, err := kinds[0].of(t, c, path).Acquire(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "an answer of ") {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > patience {
 		t.Errorf("it took %v", took)
 	}
-	for began := time.Now(); len(ens.Children(s.path)) != 80; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); len(ens.Children(path)) != 80; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatalf("%d are left", len(ens.Children(s.path))-80)
+			t.Fatalf("%d are left", len(ens.Children(path))-80)
 		}
 	}
 	release(t, held)
