@@ -6,6 +6,7 @@ FUZZTIME  ?= 20s
 BENCHTIME ?= 1s
 COUNT     ?= 50
 SEEDS     ?= 20000
+MINUTES   ?= 3
 
 # go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
 # which would hide ours. All of our code stays instrumented.
@@ -59,6 +60,10 @@ soak: ## the simulator over SEEDS (20000) seeds: every recipe under random fault
 .PHONY: mutants
 mutants: ## the simulator over sources with one thing broken, each of which it must find
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
+
+.PHONY: soak-real
+soak-real: ## all recipes on three real members for MINUTES (3), with faults at random (ZKR_SEED has them again)
+	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./recipes
 
 .PHONY: build
 build: ## everything, for this system

@@ -74,7 +74,7 @@ func (m *many) ops(w scope, b Batch) ([]any, error) {
 func (m *many) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
 	s := m.session
 	responses, err := call(ctx, s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-		return conn.Multi(ops...)
+		return wireMulti(conn, ops)
 	}, func(late []zk.MultiResponse, err error) {
 		switch {
 		case err == nil:

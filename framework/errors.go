@@ -54,12 +54,44 @@ const (
 	codeUnimplemented    = -6
 	codeOperationTimeout = -7
 	codeRequestTimeout   = -122
+	codeQuotaExceeded    = -125
 	codeThrottled        = -127
 )
+
+// meanings are what the wire client calls unknown errors.
+var meanings = map[int]string{
+	codeConnectionLoss:   "connection loss",
+	codeUnimplemented:    "unimplemented",
+	codeOperationTimeout: "operation timeout",
+	codeRequestTimeout:   "request timeout",
+	codeQuotaExceeded:    "quota exceeded",
+	codeThrottled:        "throttled",
+}
+
+// unknownError is one of them, with its meaning.
+type unknownError struct {
+	error
+	meaning string
+}
+
+func (e *unknownError) Error() string { return e.meaning + " (" + e.error.Error() + ")" }
+func (e *unknownError) Unwrap() error { return e.error }
+
+// named gives an error that the wire client does not know its meaning.
+func named(err error) error {
+	if code, ok := wireCode(err); ok && meanings[code] != "" {
+		return &unknownError{err, meanings[code]}
+	}
+	return err
+}
 
 // wireCode gives the code in an error that the wire client does not know: the
 // text is all that it leaves.
 func wireCode(err error) (int, bool) {
+	var known *unknownError
+	if errors.As(err, &known) {
+		err = known.error
+	}
 	text, ok := strings.CutPrefix(err.Error(), "unknown error: ")
 	if !ok {
 		return 0, false

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 )
@@ -32,6 +33,8 @@ type link struct {
 	opened  bool        // the connect request has left
 	last    bool        // so has the request that closes the session
 	in      inbound
+	asked   asked
+	refused error // what came that makes no sense; nothing is read after it
 }
 
 // Byte offsets in frames, their length field included.
@@ -42,6 +45,7 @@ const (
 	frameAnswerHead   = 20
 	createPath        = 12 // of a create: the length of its path
 	connectSessionID  = 20 // of a connect request
+	connectPassword   = 24 // of a connect answer; its length is before it
 	connectAnswerHead = 40 // length, version, time-out, id, password with its length
 )
 
@@ -99,16 +103,32 @@ func (l *link) leaving(frame []byte) bool {
 			path = rest[:n]
 		}
 	}
-	return l.session.sending(l, xid, op, path, now)
+	if !l.session.sending(l, xid, op, path, now) {
+		return false
+	}
+	l.asked.add(xid, op)
+	return true
 }
 
 func (l *link) Read(p []byte) (int, error) {
-	n, err := l.read.Read(p)
-	if !l.in.feed(p[:n], l.arrived) {
-		_ = l.Close()
-		return 0, errNonsense
+	if l.refused != nil {
+		return 0, l.refused
 	}
-	return n, err
+	n, err := l.read.Read(p)
+	whole, ok := l.in.feed(p[:n], l.arrived)
+	if ok {
+		return n, err
+	}
+	_ = l.Close()
+	l.refused = errNonsense
+	if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
+		l.refused = fmt.Errorf("an answer of %d bytes: more than %d cannot be", size, l.in.limit())
+	}
+	l.session.nonsense(l, l.refused)
+	if whole > 0 {
+		return whole, nil // the answers before it are what they are: a create's, perhaps
+	}
+	return 0, l.refused
 }
 
 // The wire client makes room for whatever length a frame claims. No answer to a
@@ -121,21 +141,33 @@ const (
 var errNonsense = errors.New("an answer that makes no sense")
 
 // arrived looks at the head of a frame, and reports whether the wire client may
-// get it.
-func (l *link) arrived(head []byte, first bool) bool {
+// get it, and what its body must be like for that.
+func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 	now := time.Now()
 	if first {
 		l.mute.Stop()
 		answer, ok := parseConnectAnswer(head)
-		return ok && l.session.answered(l, answer, l.sentAt)
+		return nil, ok && l.session.answered(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
-		return false
+		return nil, false
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
 	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
+	switch {
+	case xid == xidNotification:
+		body = notification
+	case xid >= 0:
+		op, ok := l.asked.take(xid)
+		if !ok {
+			return nil, false
+		}
+		if !failed {
+			body = bodies[op]
+		}
+	}
 	l.session.heard(l, xid, failed, now)
-	return true
+	return body, true
 }
 
 // connectAnswer is what a server says of the session.
@@ -146,13 +178,13 @@ type connectAnswer struct {
 }
 
 func parseConnectAnswer(head []byte) (connectAnswer, bool) {
-	if len(head) < connectAnswerHead {
+	if len(head) < connectAnswerHead || binary.BigEndian.Uint32(head[connectPassword-4:]) != connectAnswerHead-connectPassword {
 		return connectAnswer{}, false
 	}
 	return connectAnswer{
 		timeout:  time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond,
 		id:       int64(binary.BigEndian.Uint64(head[12:])),
-		password: append([]byte(nil), head[24:40]...),
+		password: append([]byte(nil), head[connectPassword:connectAnswerHead]...),
 	}, true
 }
 
@@ -163,11 +195,14 @@ type inbound struct {
 	body  int  // bytes of the frame after what head has, still to come
 	later bool // the first frame, the connect answer, has been seen
 	seen  bool // this frame's head was given away
+	rest  anatomy
 }
 
 // feed takes the next bytes and calls arrived for each head that is complete. It
-// reports false for a frame that must not reach the wire client.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bool {
+// reports false for a frame that must not reach the wire client, before the last
+// byte of it does, and how many of the bytes are before that frame.
+func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []piece, ok bool)) (whole int, ok bool) {
+	all := len(p)
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
@@ -177,7 +212,7 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bo
 				continue
 			}
 			if size := in.size(); size < 0 || size > in.limit() {
-				return false
+				return whole, false
 			}
 			if in.have < in.want() {
 				continue
@@ -186,17 +221,22 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) bool) bo
 		if !in.seen {
 			in.seen = true
 			in.body = 4 + in.size() - in.have
-			if !arrived(in.head[:in.have], !in.later) {
-				return false
+			body, ok := arrived(in.head[:in.have], !in.later)
+			if !ok || !in.rest.begin(body, in.body) {
+				return whole, false
 			}
 		}
 		n := min(len(p), in.body)
+		if !in.rest.feed(p[:n]) {
+			return whole, false
+		}
 		p, in.body = p[n:], in.body-n
 		if in.body <= 0 {
 			in.have, in.seen, in.later = 0, false, true
+			whole = all - len(p)
 		}
 	}
-	return true
+	return whole, true
 }
 
 func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }

@@ -16,7 +16,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	err = w.do(ctx, opNameMulti, multiPath(ops), onceOnly, func(a *attempt) error {
 		var err error
 		responses, err = call(ctx, a.session, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-			return conn.Multi(full...)
+			return wireMulti(conn, full)
 		}, nil)
 		return err
 	})
@@ -28,10 +28,21 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	return responses, err
 }
 
+// wireMulti is the wire client's, where success has as many results as there are
+// ops: of anything else nobody knows what became of it.
+func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
+	responses, err := conn.Multi(ops...)
+	if err == nil && len(responses) != len(ops) {
+		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errNonsense, len(responses), len(ops))
+	}
+	return responses, err
+}
+
 // fixOps copies the ops with the paths of the wire: the caller's stay as they
 // are, so that they can be used again.
 func (w scope) fixOps(ops []any) ([]any, error) {
 	full := make([]any, len(ops))
+	size := 0
 	for i, op := range ops {
 		copied, path := copyOp(op)
 		if path == nil {
@@ -45,8 +56,36 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 		*path = w.root.fix(*path)
+		size += sizeOf(copied)
+	}
+	if size > maxMulti {
+		return nil, fmt.Errorf("%d bytes: a multi cannot have more than %d", size, maxMulti)
 	}
 	return full, nil
+}
+
+// maxMulti is what the wire client has room for, less the frame's head and the
+// multi's end. Where its room ends in the middle of an operation it panics.
+const maxMulti = 1536<<10 - 64
+
+// sizeOf is how long an op is on the wire at most.
+func sizeOf(op any) int {
+	const rest = 64 // its head, lengths, numbers
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		size := rest + len(op.Path) + len(op.Data)
+		for _, acl := range op.Acl {
+			size += 12 + len(acl.Scheme) + len(acl.ID)
+		}
+		return size
+	case *zk.DeleteRequest:
+		return rest + len(op.Path)
+	case *zk.SetDataRequest:
+		return rest + len(op.Path) + len(op.Data)
+	case *zk.CheckVersionRequest:
+		return rest + len(op.Path)
+	}
+	return 0
 }
 
 // copyOp copies an op of a multi, and gives the copy's path; nil if it is none.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
@@ -92,10 +94,28 @@ func parseAddress(field string) (string, error) {
 	if host == "" {
 		return "", fmt.Errorf("server %q: %w", field, errors.New("no host name"))
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	if err := checkHost(host); err != nil {
+		return "", fmt.Errorf("server %q: %w", field, err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 {
 		return "", fmt.Errorf("server %q: port %q is not a number from 1 to 65535", field, port)
 	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// checkHost refuses what neither is an address nor can be a name.
+func checkHost(host string) error {
+	if strings.Contains(host, ":") {
+		_, err := netip.ParseAddr(host)
+		return err
+	}
+	for _, r := range host {
+		if strings.ContainsRune("[]@?#", r) || !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == utf8.RuneError {
+			return fmt.Errorf("a host name cannot have %q", r)
+		}
+	}
+	return nil
 }
 
 // prefix is what stands before every path of a view: the chroot and the

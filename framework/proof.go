@@ -105,16 +105,26 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 
 // Operation codes of the protocol, as far as the wrapper must tell them apart.
 const (
+	opFailed          = -1 // among the results of a multi
 	opCreate          = 1
 	opDelete          = 2
+	opExists          = 3
+	opGetData         = 4
 	opSetData         = 5
+	opGetACL          = 6
 	opSetACL          = 7
 	opSync            = 9
+	opGetChildren2    = 12
+	opCheck           = 13 // in a multi
 	opMulti           = 14
 	opCreateContainer = 19
 	opCreateTTL       = 21
+	opAuth            = 100
 	opCloseSession    = -11
 )
+
+// xidNotification is the number of what is no answer.
+const xidNotification = -1
 
 func (p *proof) makesRoundTrip(op int32) bool {
 	switch op {

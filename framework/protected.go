@@ -251,6 +251,12 @@ func (s *session) sweep(dir string, names []string) {
 	}
 }
 
+// What may not be removed is tried again after these.
+const (
+	forbiddenPause        = 5 * time.Second
+	longestForbiddenPause = time.Minute
+)
+
 // discard removes a znode in the background, while the session lives.
 func (s *session) discard(full string) {
 	s.mu.Lock()
@@ -270,16 +276,21 @@ func (s *session) discard(full string) {
 			delete(s.discarding, full)
 		}()
 		w := scope{core: s.core, in: s}
-		for {
+		for pause, told := forbiddenPause, false; ; {
 			err := w.delete(context.Background(), full, -1)
 			if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, ErrClosed) || s.Err() != nil {
 				return
 			}
+			rest := time.Second // the budget of the policy is used up: begin another
 			if judge(errors.Unwrap(err)) == final {
-				s.core.cfg.log.Error("a znode of ours cannot be removed", zap.String("path", full), zap.Error(err))
-				return
+				// An ACL, most likely. Once that is mended nobody should have to wait for what
+				// stands there until this process ends.
+				if !told {
+					s.core.cfg.log.Error("a znode of ours cannot be removed", zap.String("path", full), zap.Error(err))
+				}
+				rest, pause, told = pause, min(2*pause, longestForbiddenPause), true
 			}
-			if !s.rest(time.Second) { // the budget of the policy is used up: begin another
+			if !s.rest(rest) {
 				return
 			}
 		}

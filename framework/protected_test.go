@@ -92,6 +92,35 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 	}
 }
 
+// What is found again by its id, and belongs to another session, is not taken for
+// the own: a session that ended soon after would take the lock with it.
+func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		defer once(ens, testutil.OpCreate, testutil.DropAfter())()
+		found := make(chan struct{})
+		searching := testutil.Upon(testutil.Match{Op: testutil.OpSync, Path: "/lock"}, testutil.Hold(found))
+		defer ens.Control(searching.Control)()
+		outcome := make(chan error)
+		go func() {
+			_, err := contender(t.Context(), s)
+			outcome <- err
+		}()
+		<-searching.Struck()
+		name := ens.Children("/lock")[0]
+		must(t, other.Delete(t.Context(), "/lock/"+name, -1))
+		_, err := other.Create(t.Context(), "/lock/"+name, nil, zk.FlagEphemeral)
+		must(t, err)
+		close(found)
+		if err := <-outcome; !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("error %v: another session's znode was taken for the own", err)
+		}
+	})
+}
+
 // The answer is lost and no server comes back in time: the error is that of the
 // search for the znode, which changes nothing about the create, which may well
 // have been executed. It was reported as if it had not been.

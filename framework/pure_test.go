@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,14 @@ func TestParseServers(t *testing.T) {
 		{in: "a:0", errHas: "port"},
 		{in: "a:65536", errHas: "port"},
 		{in: "a:http", errHas: "port"},
+		{in: "a:+80", addrs: "a:80"},
+		{in: "[fe80::1%eth0]:7", addrs: "[fe80::1%eth0]:7"},
+		{in: "0]0", errHas: "host name"}, // it became an address that cannot be dialed
+		{in: "http://a", errHas: "port"},
+		{in: "user@a", errHas: "host name"},
+		{in: "a b", errHas: "host name"},
+		{in: "\xff", errHas: "host name"},
+		{in: "[a:b]:1", errHas: "a:b"},
 		{in: "a/app/", errHas: "slash"},
 		{in: "a/app//x", errHas: "empty name"},
 		{in: "a/../x", errHas: "relative"},
@@ -88,6 +97,29 @@ func TestParseServers(t *testing.T) {
 			t.Errorf("parseServers(%q) = %q, %q, %v; want %q, %q", tt.in, got, chroot, err, tt.addrs, tt.chroot)
 		}
 	}
+}
+
+// FuzzParseServers: what is accepted can be written down again, and means the same.
+func FuzzParseServers(f *testing.F) {
+	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
+		f.Add(servers)
+	}
+	f.Fuzz(func(t *testing.T, servers string) {
+		addrs, chroot, err := parseServers(servers)
+		if err != nil {
+			if len(addrs) > 0 || chroot != "" {
+				t.Errorf("%q: %v, with %q and %q", servers, err, addrs, chroot)
+			}
+			return
+		}
+		if chroot != "" && (chroot == "/" || ValidatePath(chroot) != nil) {
+			t.Errorf("%q has the chroot %q", servers, chroot)
+		}
+		again, chrootAgain, err := parseServers(strings.Join(addrs, ",") + chroot)
+		if err != nil || !slices.Equal(addrs, again) || chroot != chrootAgain {
+			t.Errorf("%q is %q and %q, and that is %q and %q, %v", servers, addrs, chroot, again, chrootAgain, err)
+		}
+	})
 }
 
 func TestValidatePath(t *testing.T) {
@@ -146,9 +178,24 @@ func TestJudge(t *testing.T) {
 		{errors.New("unknown error: -125"), final},
 		{errors.New("unknown error: what"), final},
 		{fmt.Errorf("wrapped: %w", zk.ErrNoServer), unsent},
+		{named(errors.New("unknown error: -7")), ambiguous},
+		{fmt.Errorf("wrapped: %w", named(errors.New("unknown error: -127"))), unsent},
 	} {
 		if got := judge(tt.err); got != tt.want {
 			t.Errorf("judge(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// What the wire client only has a number for is said in words, too.
+func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
+	for text, want := range map[string]string{
+		"unknown error: -125": "quota exceeded (unknown error: -125)",
+		"unknown error: -999": "unknown error: -999",
+		"zk: not empty":       "zk: not empty",
+	} {
+		if got := named(errors.New(text)).Error(); got != want {
+			t.Errorf("%q is named %q, want %q", text, got, want)
 		}
 	}
 }
@@ -198,12 +245,12 @@ func TestInboundFindsEveryHead(t *testing.T) {
 		firsts := 0
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+rnd.IntN(50))
-			in.feed(rest[:n], func(head []byte, first bool) bool {
+			in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
 				heads = append(heads, bytes.Clone(head))
 				if first {
 					firsts++
 				}
-				return true
+				return nil, true
 			})
 			rest = rest[n:]
 		}
@@ -222,16 +269,38 @@ func TestInboundFindsEveryHead(t *testing.T) {
 	}
 }
 
+// FuzzInbound: into whatever pieces the network cuts any stream, the same heads are
+// seen and the same frame is refused, before its end.
 func FuzzInbound(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3})
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		var in inbound
-		in.feed(stream, func(head []byte, first bool) bool {
-			if first {
-				parseConnectAnswer(head)
+	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3}, uint64(1))
+	f.Add(append(make([]byte, 41), 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0), uint64(2))
+	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
+		look := func(cut func(left int) int) (heads [][]byte, refused bool) {
+			var in inbound
+			for rest := stream; len(rest) > 0; {
+				n := cut(len(rest))
+				_, ok := in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
+					heads = append(heads, bytes.Clone(head))
+					if first {
+						parseConnectAnswer(head)
+						return nil, true
+					}
+					return bodies[opGetChildren2], len(head) == frameAnswerHead
+				})
+				if !ok {
+					return heads, true
+				}
+				rest = rest[n:]
 			}
-			return true
-		})
+			return heads, false
+		}
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		whole, refused := look(func(left int) int { return left })
+		for _, cut := range []func(left int) int{func(int) int { return 1 }, func(left int) int { return 1 + rnd.IntN(left) }} {
+			if heads, again := look(cut); again != refused || !slices.EqualFunc(heads, whole, bytes.Equal) {
+				t.Errorf("refused %t with heads %x; in other pieces %t with %x", refused, whole, again, heads)
+			}
+		}
 	})
 }
 

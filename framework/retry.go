@@ -88,11 +88,12 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		budget = c.cfg.retry()
 	}
 	a := attempt{budget: budget}
-	fail := func(err error) error { return &opError{op: op, path: path, err: err, maybe: a.unsure} }
+	began := time.Now()
+	fail := func(err error) error { return &opError{op: op, path: path, err: named(err), maybe: a.unsure} }
 	for {
 		s, err := c.await(ctx, in, budget)
 		if err != nil {
-			return fail(err)
+			return fail(a.session.explain(err, began))
 		}
 		a.session = s
 		if err = try(&a); err == nil {
@@ -105,8 +106,9 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		} else if what == expired {
 			s.expire()
 		}
-		if isWrite(op) && what == ambiguous {
-			a.unsure = true
+		if what == ambiguous {
+			err = s.explain(err, began)
+			a.unsure = a.unsure || isWrite(op)
 		}
 		switch {
 		case what == final, a.unsure && again == onceOnly:

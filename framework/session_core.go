@@ -48,6 +48,8 @@ type session struct {
 	discarding map[string]struct{}            // paths being removed
 	closeXid   int32                          // of the request that closes the session
 	closedOK   bool                           // it was answered
+	misheard   error                          // what the latest answer was that made no sense
+	misheardAt time.Time
 
 	beat beat // of run's goroutine
 }
@@ -313,6 +315,30 @@ func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
 	if xid == s.closeXid && xid != 0 {
 		s.closedOK = true
 	}
+}
+
+// nonsense notes that l brought what cannot be an answer.
+func (s *session) nonsense(l *link, err error) {
+	err = fmt.Errorf("from %s: %w", l.RemoteAddr(), err)
+	s.mu.Lock()
+	s.misheard, s.misheardAt = err, time.Now()
+	s.mu.Unlock()
+	s.core.note(err)
+	s.core.cfg.log.Warn("leaving a connection", zap.Error(err))
+}
+
+// explain adds to the loss of a connection what it brought that makes no sense, if
+// one has done so since a time.
+func (s *session) explain(err error, since time.Time) error {
+	if s == nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.misheard == nil || s.misheardAt.Before(since) {
+		return err
+	}
+	return withLast(err, s.misheard)
 }
 
 // expire: a server said that the session is gone.

@@ -31,6 +31,7 @@ func TestMembersFailUnderLoad(t *testing.T) {
 	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
 		const processes = 2
 		s := &storm{ens, t.TempDir(), "/suite/storm"}
+		makeResources(t, client(t, ens), s.path)
 		var all []*process
 		for range processes {
 			all = append(all, start(t, "load", s.Servers(), s.dir, s.path))
@@ -38,7 +39,7 @@ func TestMembersFailUnderLoad(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := load(ctx, s.Servers(), s.dir, s.path, "0"); err != nil {
+			if err := load(ctx, s.Servers(), s.dir, s.path, "0", &figures{}); err != nil {
 				t.Error(err)
 			}
 		})

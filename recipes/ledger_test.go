@@ -18,6 +18,8 @@ import (
 //	in <mode> <token> <who>    a section begins
 //	out <who>                  it ends, before the lease is released
 //	gone <process>             (by the test) the process was killed or frozen: its sections count no more
+//	frozen <process>           (by the test) it is about to stand still: what it has begun, or begins before
+//	thawed <process>           it is thawed, counts no more, for it may act late on what it has lost
 //
 // Who is a process and one of its goroutines, as in 4711.2. A line is one write at
 // the end of the file, so that the order of the lines is the order in which things
@@ -75,7 +77,8 @@ type section struct{ mode, who string }
 func judge(text string, limit int) (grants int, err error) {
 	var open []section
 	var lastExclusive, last recipes.Token
-	gone := map[string]bool{}
+	gone, frozen := map[string]bool{}, map[string]bool{}
+	spared := map[string]bool{} // who is in a section that does not count
 	number := 0
 	fault := func(format string, args ...any) (int, error) {
 		return grants, fmt.Errorf("line %d: %s", number, fmt.Sprintf(format, args...))
@@ -99,6 +102,19 @@ func judge(text string, limit int) (grants int, err error) {
 		case words[0] == "gone" && len(words) == 2:
 			gone[who] = true
 			open = slices.DeleteFunc(open, func(s section) bool { return strings.HasPrefix(s.who, who+".") })
+		case words[0] == "frozen" && len(words) == 2:
+			frozen[who] = true
+			open = slices.DeleteFunc(open, func(s section) bool {
+				theirs := strings.HasPrefix(s.who, who+".")
+				spared[s.who] = spared[s.who] || theirs
+				return theirs
+			})
+		case words[0] == "thawed" && len(words) == 2 && frozen[who]:
+			frozen[who] = false
+		case words[0] == "in" && len(words) == 4 && frozen[process]:
+			spared[who] = true
+		case words[0] == "out" && len(words) == 2 && spared[who]:
+			spared[who] = false
 		case words[0] == "out" && len(words) == 2:
 			if at < 0 {
 				return fault("%s leaves without having come", who)
@@ -110,7 +126,7 @@ func judge(text string, limit int) (grants int, err error) {
 			if err != nil {
 				return fault("%v", err)
 			}
-			if at >= 0 {
+			if at >= 0 || spared[who] {
 				return fault("%s comes twice", who)
 			}
 			for _, s := range open {
@@ -188,6 +204,12 @@ func TestTheLedgerIsJudged(t *testing.T) {
 		{"who was killed before it was", []string{in("X", 1, "1.1"), in("X", 2, "2.1"), "gone 1", "out 2.1"}, false},
 		{"who was frozen ends late", []string{in("X", 1, "1.1"), "gone 1", in("X", 2, "2.1"), "out 1.1", "out 2.1"}, false},
 		{"another that was killed", []string{in("X", 1, "1.1"), "gone 11", in("X", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"who was frozen acts late", []string{in("X", 1, "1.1"), "frozen 1", in("X", 2, "2.1"), "out 1.1", in("X", 1, "1.2"), "out 2.1", "thawed 1", "out 1.2"}, true},
+		{"who was frozen goes on", []string{"frozen 1", "thawed 1", in("X", 1, "1.1"), "out 1.1", in("X", 2, "2.1"), "out 2.1"}, true},
+		{"two at once after a thaw", []string{"frozen 1", "thawed 1", in("X", 1, "1.1"), in("X", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"two at once while a third is frozen", []string{"frozen 3", in("X", 1, "1.1"), in("X", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"a late section twice", []string{"frozen 1", in("X", 1, "1.1"), "thawed 1", "out 1.1", "out 1.1"}, false},
+		{"a thaw of who was not frozen", []string{"thawed 1"}, false},
 		{"out without in", []string{"out 1.1"}, false},
 		{"out twice", []string{in("X", 1, "1.1"), "out 1.1", "out 1.1"}, false},
 		{"in twice", []string{in("S", 1, "1.1"), in("S", 1, "1.1"), "out 1.1"}, false},

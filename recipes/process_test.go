@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,14 +29,22 @@ const role = "ZKR_TEST_ROLE"
 func processMain() {
 	var err error
 	switch args := os.Args[1:]; os.Getenv(role) {
-	case "load":
+	case "load", "soak":
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
 		}()
 		fmt.Println("ready")
-		err = load(ctx, args[0], args[1], args[2], strconv.Itoa(os.Getpid()))
+		f, opts := &figures{}, []framework.Option(nil)
+		if os.Getenv(role) == "soak" {
+			opts = soakOptions
+		}
+		err = load(ctx, args[0], args[1], args[2], strconv.Itoa(os.Getpid()), f, opts...)
+		if os.Getenv(role) == "soak" && err == nil {
+			text, _ := json.Marshal(f)
+			fmt.Println("figures", string(text))
+		}
 	case "holder":
 		err = holder(args[0], args[1], args[2], args[3], ledger(args[4]))
 	case "neighbour":

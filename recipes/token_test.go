@@ -65,12 +65,21 @@ func TestTokensTravelAsText(t *testing.T) {
 	}
 }
 
+// FuzzParseToken: what is accepted is the token's text, and sorts as the tokens do.
 func FuzzParseToken(f *testing.F) {
-	f.Add("000000020000000500000000")
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Add("000000020000000500000000", "00000002000000050000000a")
+	f.Add("FFFFFFFFFFFFFFFFFFFFFFFF", "7fffffffffffffffffffffff")
+	f.Add("+00000020000000500000000", "0x0000020000000500000000")
+	f.Fuzz(func(t *testing.T, text, other string) {
 		token, err := ParseToken(text)
-		if err == nil && token.String() != strings.ToLower(text) {
+		if err != nil {
+			return
+		}
+		if token.String() != strings.ToLower(text) {
 			t.Errorf("ParseToken(%q) = %v", text, token)
+		}
+		if than, err := ParseToken(other); err == nil && token.Compare(than) != strings.Compare(token.String(), than.String()) {
+			t.Errorf("%v compared to %v: %d", token, than, token.Compare(than))
 		}
 	})
 }

@@ -1,0 +1,137 @@
+package framework
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// accepts is whether a body passes, cut into pieces by rnd.
+func accepts(op int32, body []byte, rnd *rand.Rand) bool {
+	var a anatomy
+	if !a.begin(bodies[op], len(body)) {
+		return false
+	}
+	for len(body) > 0 {
+		n := 1 + rnd.IntN(len(body))
+		if !a.feed(body[:n]) {
+			return false
+		}
+		body = body[n:]
+	}
+	return true
+}
+
+// FuzzAnatomy holds what passes to the codec of the embedded ensemble: that can take
+// apart whatever passes, and what it has taken apart passes when it is put together
+// again. Into which pieces the network cuts it makes no difference.
+func FuzzAnatomy(f *testing.F) {
+	stat := wire.Stat{Czxid: 1, DataLength: -1}
+	for op, m := range map[int32]wire.Message{
+		opSync:         &wire.PathResponse{Path: "/a"},
+		opExists:       &stat,
+		opGetData:      &wire.DataResponse{Data: []byte("data"), Stat: stat},
+		opGetChildren2: &wire.ChildrenResponse{Children: []string{"a", "", "ccc"}, Stat: stat, HasStat: true},
+		opGetACL:       &wire.ACLResponse{ACL: []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "world", ID: "anyone"}}, {}}, Stat: stat},
+		opMulti: &wire.MultiResponse{Results: []wire.MultiResult{
+			{Op: wire.OpCreate, Path: "/a"}, {Op: wire.OpSetData, Stat: stat}, {Op: wire.OpDelete}, {Op: wire.OpCheck}, {Op: wire.OpError, Err: wire.NoNode},
+		}},
+	} {
+		body := m.Append(nil)
+		f.Add(op, body, uint64(1))
+		f.Add(op, body[:len(body)-1], uint64(2))
+		f.Add(op, append(body, "more"...), uint64(3))
+	}
+	f.Fuzz(func(t *testing.T, op int32, body []byte, seed uint64) {
+		var m wire.Message
+		switch op {
+		case opCreate, opCreateContainer, opSync:
+			m = &wire.PathResponse{}
+		case opExists, opSetData, opSetACL:
+			m = &wire.Stat{}
+		case opGetData:
+			m = &wire.DataResponse{}
+		case opGetChildren2:
+			m = &wire.ChildrenResponse{HasStat: true}
+		case opGetACL:
+			m = &wire.ACLResponse{}
+		case opMulti:
+			m = &wire.MultiResponse{}
+		default:
+			if !accepts(op, body, rand.New(rand.NewPCG(seed, 0))) {
+				t.Errorf("operation %d: has no body that is looked at, and was refused", op)
+			}
+			return
+		}
+		passes := accepts(op, body, rand.New(rand.NewPCG(seed, 0)))
+		for i := range uint64(3) {
+			if again := accepts(op, body, rand.New(rand.NewPCG(seed, i))); again != passes {
+				t.Fatalf("passes %t, and in other pieces %t", passes, again)
+			}
+		}
+		d := wire.NewDecoder(slices.Clone(body))
+		m.Decode(d)
+		if passes && d.Err() != nil {
+			t.Errorf("passes: %v", d.Err())
+		}
+		if d.Err() != nil {
+			return
+		}
+		if one, ok := m.(*wire.MultiResponse); ok && slices.ContainsFunc(one.Results, func(r wire.MultiResult) bool { return !understood(r.Op) }) {
+			return // the wire client asks for no others
+		}
+		if whole := m.Append(nil); !accepts(op, whole, rand.New(rand.NewPCG(seed, 1))) {
+			t.Errorf("%x does not pass", whole)
+		}
+	})
+}
+
+func understood(op wire.Op) bool {
+	switch op {
+	case wire.OpCreate, wire.OpSetData, wire.OpDelete, wire.OpCheck, wire.OpError:
+		return true
+	}
+	return false
+}
+
+// Answers come in the order of the requests, but for those to credentials.
+func TestAnswersComeInOrder(t *testing.T) {
+	type answer struct {
+		xid int32
+		ok  bool
+	}
+	for name, answers := range map[string][]answer{
+		"in order":             {{1, true}, {2, true}, {3, true}, {4, true}},
+		"credentials overtake": {{3, true}, {1, true}, {2, true}, {4, true}},
+		"credentials are late": {{1, true}, {2, true}, {4, true}, {3, true}},
+		"out of order":         {{2, false}},
+		"twice":                {{1, true}, {1, false}},
+		"to nobody":            {{5, false}},
+		"to what is to come":   {{1, true}, {3, true}, {4, false}},
+	} {
+		var a asked
+		a.add(xidNotification-1, 11) // a ping: has no number of its own
+		for i, op := range []int32{opSync, opCreate, opAuth, opMulti} {
+			a.add(int32(i+1), op)
+		}
+		for _, answer := range answers {
+			if _, ok := a.take(answer.xid); ok != answer.ok {
+				t.Errorf("%s: to %d: %t", name, answer.xid, ok)
+			}
+		}
+	}
+}
+
+// What comes before a frame that is refused, in one piece with it, is given on.
+func TestWhatComesBeforeNonsense(t *testing.T) {
+	connect := append([]byte{0, 0, 0, 36}, make([]byte, 36)...)
+	answer := append([]byte{0, 0, 0, 16}, make([]byte, 16)...)
+	stream := slices.Concat(connect, answer, []byte{0xff, 0xff, 0xff, 0xff}, answer)
+	var in inbound
+	whole, ok := in.feed(stream, func([]byte, bool) ([]piece, bool) { return nil, true })
+	if ok || whole != len(connect)+len(answer) {
+		t.Errorf("%d bytes, %t", whole, ok)
+	}
+}

@@ -1,0 +1,140 @@
+// Package garble is for tests of what comes of answers that make no sense: a connection on which each answer can be replaced
+// by something else, of whatever length.
+package garble
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Dial is how a connection is made.
+type Dial = func(network, address string, timeout time.Duration) (net.Conn, error)
+
+// Answer is what a server sends.
+type Answer struct {
+	Op    wire.Op // of the request that it answers: OpCreateSession for the connect, 0 for a notification
+	Path  string  // of that request, if it begins with one
+	Frame []byte  // all of it, with its length in front
+}
+
+// Instead says what the client gets in place of an answer: Frame, and then the end of the connection if HangUp is set.
+type Instead struct {
+	Frame  []byte
+	HangUp bool
+}
+
+// Pass lets an answer through.
+func Pass(a Answer) Instead { return Instead{Frame: a.Frame} }
+
+// Wrap has f decide about each answer on the connections that dial makes. F is called by the reader of each.
+func Wrap(dial Dial, f func(Answer) Instead) Dial {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		c, err := dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: c, f: f, asked: make(map[int32]request)}, nil
+	}
+}
+
+type request struct {
+	op   wire.Op
+	path string
+}
+
+type conn struct {
+	net.Conn
+	f      func(Answer) Instead
+	opened bool   // of the reader: the connect was answered
+	out    []byte // of the reader: what the client has not read yet
+	end    bool   // of the reader: nothing comes after it
+
+	mu    sync.Mutex // guards what follows
+	in    []byte     // of the client's frames, what is not complete yet
+	first bool       // the connect was sent
+	asked map[int32]request
+}
+
+const prefix = 4 // the length of a frame
+
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.in = append(c.in, p...)
+	for len(c.in) >= prefix {
+		size := prefix + int(binary.BigEndian.Uint32(c.in))
+		if len(c.in) < size {
+			break
+		}
+		c.note(c.in[prefix:size])
+		c.in = c.in[size:]
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+func (c *conn) note(payload []byte) {
+	if !c.first {
+		c.first = true
+		return
+	}
+	d := wire.NewDecoder(payload)
+	var head wire.RequestHeader
+	head.Decode(d)
+	if d.Err() == nil {
+		r := request{op: head.Op}
+		if d.Len() > 0 {
+			r.path = d.String() // nonsense for an operation that begins with something else
+		}
+		c.asked[head.Xid] = r
+	}
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	for len(c.out) == 0 {
+		if c.end {
+			_ = c.Close()
+			return 0, io.EOF
+		}
+		frame, err := c.frame()
+		if err != nil {
+			return 0, err
+		}
+		instead := c.f(c.answer(frame))
+		c.out, c.end = instead.Frame, instead.HangUp
+	}
+	n := copy(p, c.out)
+	c.out = c.out[n:]
+	return n, nil
+}
+
+func (c *conn) frame() ([]byte, error) {
+	frame := make([]byte, prefix)
+	if _, err := io.ReadFull(c.Conn, frame); err != nil {
+		return nil, err
+	}
+	frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame))...)
+	_, err := io.ReadFull(c.Conn, frame[prefix:])
+	return frame, err
+}
+
+func (c *conn) answer(frame []byte) Answer {
+	a := Answer{Frame: frame}
+	if !c.opened {
+		c.opened = true
+		a.Op = wire.OpCreateSession
+		return a
+	}
+	var head wire.ReplyHeader
+	head.Decode(wire.NewDecoder(frame[prefix:]))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.asked[head.Xid]
+	delete(c.asked, head.Xid)
+	a.Op, a.Path = r.op, r.path
+	return a
+}
