@@ -24,6 +24,7 @@ type ledger struct {
 	resources map[string]*resource
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
+	killed    map[int]bool
 	settled   time.Time      // from then on nothing is late any more; zero: not yet
 	wrong     []string
 	trace     []string
@@ -139,6 +140,9 @@ func (l *ledger) call(w who, format string, args ...any) call {
 func (l *ledger) waits(w who, of []*resource, wanted want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.killed[w.client] {
+		return
+	}
 	wanted.since = time.Now()
 	for _, r := range of {
 		r.waiting[w] = wanted
@@ -582,6 +586,23 @@ func (l *ledger) close(client int) {
 				l.endsLocked(t, seq)
 			}
 		}
+	}
+}
+
+// kill notes that a client is killed: what waits in it waits for nothing.
+func (l *ledger) kill(client int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nextLocked()
+	l.logLocked("kill client %d", client)
+	l.killed[client] = true
+	for _, r := range l.resources {
+		for k := range r.waiting {
+			if k.client == client {
+				delete(r.waiting, k)
+			}
+		}
+		l.starvedLocked(r, true)
 	}
 }
 

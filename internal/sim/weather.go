@@ -326,6 +326,7 @@ func (w *world) client(f Fault) (heal func()) {
 			w.ledger.close(f.Client)
 			go c.Close()
 		} else {
+			w.ledger.kill(f.Client)
 			net.Cut()
 		}
 		return nil
