@@ -24,6 +24,7 @@ type ledger struct {
 	resources map[string]*resource
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
+	killed    map[int]bool
 	settled   time.Time      // from then on nothing is late any more; zero: not yet
 	wrong     []string
 	trace     []string
@@ -61,6 +62,7 @@ type tenure struct {
 	client  *framework.Client
 	path    string
 	session int64
+	since   time.Time
 	token   recipes.Token
 	claimed time.Time // the latest deadline that it has named
 	lost    bool
@@ -138,6 +140,9 @@ func (l *ledger) call(w who, format string, args ...any) call {
 func (l *ledger) waits(w who, of []*resource, wanted want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.killed[w.client] {
+		return
+	}
 	wanted.since = time.Now()
 	for _, r := range of {
 		r.waiting[w] = wanted
@@ -189,6 +194,26 @@ func (l *ledger) passedLocked(t *tenure) {
 	}
 }
 
+// joinedLocked checks that no reader joins those who hold already while a writer of
+// another client stands in line.
+func (l *ledger) joinedLocked(c call, t *tenure) {
+	p := l.plan
+	if p.Recipe != RWLock || !p.Storm.quiet() || !t.shared || t.root != t {
+		return
+	}
+	for k, w := range t.of.waiting {
+		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < 20*p.Latency+time.Millisecond {
+			continue
+		}
+		for _, o := range t.of.tenures {
+			if o.path == t.path && o.since.Before(w.since) {
+				l.wrongLocked("%v joined %v, while %v waited to write", t, o, k)
+				return
+			}
+		}
+	}
+}
+
 // freeLocked reports whether whoever waits, if anybody does, could be granted.
 func (r *resource) freeLocked(limit int) bool {
 	if len(r.waiting) == 0 {
@@ -228,7 +253,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	defer l.mu.Unlock()
 	l.lookLocked() // what was lost before is to stand before
 	r, now := t.of, time.Now()
-	t.path, t.token, t.leases = t.lease.Path(), t.lease.Token(), []*recipes.Lease{t.lease}
+	t.path, t.token, t.leases, t.since = t.lease.Path(), t.lease.Token(), []*recipes.Lease{t.lease}, now
 	if t.root == nil {
 		t.root = t
 	}
@@ -259,6 +284,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
 	delete(r.waiting, t.who)
 	l.passedLocked(t)
+	l.joinedLocked(c, t)
 	l.starvedLocked(r, true)
 	l.grants++
 	l.lookLocked()
@@ -560,6 +586,23 @@ func (l *ledger) close(client int) {
 				l.endsLocked(t, seq)
 			}
 		}
+	}
+}
+
+// kill notes that a client is killed: what waits in it waits for nothing.
+func (l *ledger) kill(client int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nextLocked()
+	l.logLocked("kill client %d", client)
+	l.killed[client] = true
+	for _, r := range l.resources {
+		for k := range r.waiting {
+			if k.client == client {
+				delete(r.waiting, k)
+			}
+		}
+		l.starvedLocked(r, true)
 	}
 }
 

@@ -139,6 +139,7 @@ const (
 	Refuse    What = "refuse"
 	Delay     What = "delay"
 	DelayAns  What = "delay answer"
+	Orphan    What = "orphan"    // executed when the connection is gone, and nobody waits for it
 	Coup      What = "coup"      // the leader stops while a request is under way
 	CoupAfter What = "coup late" // the leader stops when it is executed, before it is answered
 )
@@ -303,7 +304,7 @@ func (s *Step) nest(d *draw) {
 
 func (d *draw) faults() {
 	var from []What
-	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Coup, CoupAfter}
+	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, Coup, CoupAfter}
 	networks := []What{Cut, Cut, Deaf, Dumb, Drop, Drop, Late, Expire, Slow}
 	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, Coup}
 	switch d.Storm {
@@ -352,7 +353,7 @@ func (d *draw) op() testutil.Op {
 		return testutil.OpMulti
 	}
 	return pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpDelete,
-		testutil.OpDelete, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
+		testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
 }
 
 // String is the plan in words.

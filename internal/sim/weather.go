@@ -87,6 +87,11 @@ func (w *world) control(r testutil.Request) testutil.Action {
 			return testutil.Fail(pickCode(f.Member))
 		case Delay:
 			return testutil.Delay(f.By)
+		case Orphan:
+			if known {
+				time.AfterFunc(f.By/4, w.nets[client].Drop)
+			}
+			return testutil.Delay(f.By)
 		case DelayAns:
 			return testutil.DelayReply(f.By)
 		case Coup:
@@ -205,7 +210,7 @@ func (w *world) calm(member int) {
 func (w *world) fault(f Fault) (heal func()) {
 	w.ledger.log("%s: client %d, member %d, %v for %v", f.What, f.Client, f.Member, f.Op, f.For)
 	switch f.What {
-	case Before, After, Refuse, Delay, DelayAns, Coup, CoupAfter, Late:
+	case Before, After, Refuse, Delay, DelayAns, Orphan, Coup, CoupAfter, Late:
 		return w.rule(f)
 	case Stop, StopFirst, Pause, Isolate, Lag, Mute, Wedge:
 		return w.member(f)
@@ -321,6 +326,7 @@ func (w *world) client(f Fault) (heal func()) {
 			w.ledger.close(f.Client)
 			go c.Close()
 		} else {
+			w.ledger.kill(f.Client)
 			net.Cut()
 		}
 		return nil

@@ -105,7 +105,7 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}}
+	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}}
 	w.sessions, w.dead, w.troubled, w.leavers = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}
 	ens, err := testutil.New(opts...)
 	if err != nil {
