@@ -178,6 +178,24 @@ func TestATryAsLingeringEnds(t *testing.T) {
 	})
 }
 
+// Whoever has not left yet is somebody to wait for.
+func TestATryBesideARelease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		released := make(chan error, 1)
+		go func() { released <- l.Release(context.Background()) }()
+		time.Sleep(time.Millisecond)
+		_, err := m.TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		w.Empty(lockPath)
+	})
+}
+
 // Strangers to the line who come and go all the time cost few looks, and nobody who
 // comes meanwhile waits for more than one.
 func TestALingeringLockAmongStrangers(t *testing.T) {
