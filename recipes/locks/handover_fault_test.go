@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -92,6 +93,7 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
 		Release(t, Acquire(t, t.Context(), m))
+		synctest.Wait() // it is known that nobody stands behind
 		answer := make(chan struct{})
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
 		time.Sleep(Timeout/3 + time.Millisecond)
