@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -92,6 +93,7 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
 		Release(t, Acquire(t, t.Context(), m))
+		synctest.Wait() // it is known that nobody stands behind
 		answer := make(chan struct{})
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
 		time.Sleep(Timeout/3 + time.Millisecond)
@@ -100,6 +102,53 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 		close(answer)
 		Release(t, Granted(t, waiting).Lease)
 		time.Sleep(time.Minute)
+		w.Empty(lockPath)
+	})
+}
+
+// What was known is not, from when the line has changed.
+func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		a := w.Connect("a")
+		m, other := mutexOf(t, a, locks.WithHandover(1)), mutexOf(t, w.Connect("b"))
+		l := Acquire(t, t.Context(), m)
+		waiting := queued(m, 3)
+		sess, err := a.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, id := make(chan struct{}), sess.ID()
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpGetChildren2 && r.Session == id {
+				return testutil.HoldReply(answer)
+			}
+			return testutil.Pass()
+		})
+		elsewhere := queued(other, 1)[0]
+		Release(t, l)
+		Pending(t, waiting...)
+		close(answer)
+		l = Granted(t, waiting[0]).Lease
+		Release(t, l)
+		Pending(t, waiting[1:]...)
+		l = next(t, Granted(t, elsewhere).Lease, waiting[1])
+		Release(t, next(t, l, waiting[2]))
+		w.Empty(lockPath)
+	})
+}
+
+// A look that fails shows nobody, and is no reason to hand over.
+func TestAFailedLookHandsNothingOver(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		w.Once(testutil.OpGetChildren2, lockPath, testutil.Fail(testutil.CodeNoAuth))
+		waiting := queued(m, 1)[0]
+		then := next(t, l, waiting)
+		if then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		Release(t, then)
 		w.Empty(lockPath)
 	})
 }

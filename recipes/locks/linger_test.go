@@ -178,6 +178,46 @@ func TestATryAsLingeringEnds(t *testing.T) {
 	})
 }
 
+// Who comes as lingering ends, and gives up, changes nothing: it leaves, once.
+func TestGivingUpAsLingeringEnds(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		Release(t, Acquire(t, t.Context(), m))
+		w.ResetRequests()
+		time.Sleep(time.Second - 2*time.Millisecond)
+		w.InLine(lockPath, 1)
+		time.Sleep(2 * time.Millisecond) // the delete is under way
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := m.Acquire(ctx)
+		WantErr(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Second)
+		if got := w.Cost()[testutil.OpDelete]; got != 1 {
+			t.Errorf("%d deletes", got)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whoever has not left yet is somebody to wait for.
+func TestATryBesideARelease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		released := make(chan error, 1)
+		go func() { released <- l.Release(context.Background()) }()
+		time.Sleep(time.Millisecond)
+		_, err := m.TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		if err := <-released; err != nil {
+			t.Error(err)
+		}
+		w.Empty(lockPath)
+	})
+}
+
 // Strangers to the line who come and go all the time cost few looks, and nobody who
 // comes meanwhile waits for more than one.
 func TestALingeringLockAmongStrangers(t *testing.T) {

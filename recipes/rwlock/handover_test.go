@@ -244,7 +244,13 @@ func TestAReadThatLeavesIsNotShared(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.InLine(path, 1)
-		Release(t, late)
+		later := Acquire(t, t.Context(), rw.Reader())
+		Release(t, late, later)
+		if last := Acquire(t, t.Context(), rw.Reader()); last.Path() == later.Path() {
+			t.Error("what has left was shared")
+		} else {
+			Release(t, last)
+		}
 		w.Empty(path)
 	})
 }
@@ -270,4 +276,23 @@ func TestALimitedReaderIsLimited(t *testing.T) {
 			w.Empty(path)
 		})
 	}
+}
+
+// Those who waited together behind a writer and may not share have their turn
+// together all the same.
+func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		limited, unlimited := newLock(t, c, rwlock.WithMaxHold(time.Hour)), newLock(t, c)
+		writing := Acquire(t, t.Context(), newLock(t, w.Connect("b")).Writer())
+		var waiting []<-chan Grant
+		for _, rw := range []*rwlock.RWLock{limited, unlimited, limited} {
+			waiting = append(waiting, Acquiring(t.Context(), rw.Reader()))
+			synctest.Wait()
+		}
+		Release(t, writing)
+		for _, granted := range waiting {
+			defer Release(t, Granted(t, granted).Lease)
+		}
+	})
 }
