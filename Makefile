@@ -12,10 +12,10 @@ MINUTES   ?= 3
 # which would hide ours. All of our code stays instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# Found, not listed, so that none is forgotten: packages with tests in virtual time, and packages with tests against real
-# Apache ZooKeeper (ring 3).
+# Found, not listed, so that none is forgotten: packages with tests in virtual time (those of ./recipes itself are mostly of
+# processes, in real time), and packages with tests against real Apache ZooKeeper (ring 3).
 tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '"$(1)"' .)))
-VIRTUAL  = $(call tests_with,testing/synctest)
+VIRTUAL  = $(filter-out ./recipes/,$(call tests_with,testing/synctest))
 REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
 
 .PHONY: help
