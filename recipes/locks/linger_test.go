@@ -297,7 +297,7 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 		}{
 			{func() { time.Sleep(timeout) }, 20 * time.Millisecond}, // of quiet
 			{func() {
-				for range 2000 {
+				for range 1500 {
 					change()
 				}
 			}, timeout/40 + 20*time.Millisecond},
