@@ -20,12 +20,12 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 	for _, released := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, w *world) {
 			a, b := w.client("a"), w.client("b")
-			l := acquire(t, t.Context(), w.mutex(a, locks.WithMaxHold(time.Minute)))
+			l := acquire(t, t.Context(), w.mutex(a, locks.WithMaxHold(30*time.Second)))
 			start := time.Now()
 			waiting := acquiring(t.Context(), w.mutex(b))
 			w.line(2)
 			at := lost(t, l)
-			if got := at.Sub(start); got != time.Minute {
+			if got := at.Sub(start); got != 30*time.Second {
 				t.Errorf("lost after %v", got)
 			}
 			wantErr(t, l.Err(), recipes.ErrMaxHold)

@@ -81,6 +81,39 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 	}
 }
 
+// The guard of a lease that was lost never passes, though its znode stands until it
+// is released.
+func TestTheGuardOfALostLease(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		l := Acquire(t, t.Context(), mutexOf(t, c, locks.WithMaxHold(time.Second)))
+		Lost(t, l)
+		w.InLine(lockPath, 1)
+		if _, err := c.Multi(t.Context(), l.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("guarded write: %v", err)
+		}
+		WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+		w.Empty(lockPath)
+	})
+}
+
+// A guard that was given out is not taken back by a write whose outcome is known.
+func TestAGuardOutlivesAGuardedWrite(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := Acquire(t, t.Context(), m)
+		l.Guard()
+		if _, err := l.Multi(t.Context(), set("/app", "mine")); err != nil {
+			t.Fatal(err)
+		}
+		then := next(t, l, queued(m, 1)[0])
+		if then.Path() == l.Path() {
+			t.Error("handed over")
+		}
+		Release(t, then)
+	})
+}
+
 // Nor does it go to anybody while the write is under way.
 func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {

@@ -236,6 +236,26 @@ func TestACrowdIsLookedAtOnce(t *testing.T) {
 	})
 }
 
+// Those who are seen behind it in the very list that lets it in need no look at all.
+func TestACrowdThatStandsAlready(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		holder, m, other := mutexOf(t, w.Connect("b")), mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("c"))
+		held := Acquire(t, t.Context(), holder)
+		waiting := queued(m, 4)
+		elsewhere := queued(other, 1)[0]
+		w.ResetRequests()
+		l := next(t, held, waiting[0])
+		for _, granted := range waiting[1:] {
+			l = next(t, l, granted)
+		}
+		if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
+			t.Errorf("%d lists, want the one that let it in", got)
+		}
+		Release(t, next(t, l, elsewhere))
+		w.Empty(lockPath)
+	})
+}
+
 // What is handed over is in each caller's own view of the client.
 func TestHandoverBetweenViews(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {

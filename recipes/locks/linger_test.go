@@ -218,6 +218,44 @@ func TestATryBesideARelease(t *testing.T) {
 	})
 }
 
+// What stands where another layout is used makes room too: who is kept waiting by it
+// cannot be told.
+func TestALingeringLockBesideAnotherLayout(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second)
+		const strange = "_c_0123abcd-0123-4567-89ab-0123456789ab-latch-0000000009"
+		if _, err := w.Connect("operator").Create(t.Context(), lockPath+"/"+strange, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if left := w.InLine(lockPath, 1); left[0] != strange {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+// Close ends what lingers below its own root alone.
+func TestCloseEndsNoOthersLingering(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		var all []*locks.Keyed
+		for _, root := range []string{"/app/keys", "/app/keys-too"} {
+			k, err := locks.NewKeyed(c, root, locks.WithLinger(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			Release(t, Acquire(t, t.Context(), k.Key("one")))
+			all = append(all, k)
+		}
+		if err := all[0].Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.InLine("/app/keys/one", 0)
+		w.InLine("/app/keys-too/one", 1)
+	})
+}
+
 // Strangers to the line who come and go all the time cost few looks, and nobody who
 // comes meanwhile waits for more than one.
 func TestALingeringLockAmongStrangers(t *testing.T) {
@@ -252,13 +290,27 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 			}
 			Release(t, l)
 		}
-		time.Sleep(timeout) // of quiet
 		other := mutexOf(t, w.Connect("b"))
-		began := time.Now()
-		Release(t, Acquire(t, t.Context(), other))
-		if took := time.Since(began); took > 20*time.Millisecond {
-			t.Errorf("another waited for %v", took)
+		for _, test := range []struct {
+			before func()
+			most   time.Duration
+		}{
+			{func() { time.Sleep(timeout) }, 20 * time.Millisecond}, // of quiet
+			{func() {
+				for range 1500 {
+					change()
+				}
+			}, timeout/40 + 20*time.Millisecond},
+		} {
+			test.before()
+			began := time.Now()
+			Release(t, Acquire(t, t.Context(), other))
+			if took := time.Since(began); took > test.most {
+				t.Errorf("another waited for %v", took)
+			}
+			Release(t, Acquire(t, t.Context(), m))
 		}
+		time.Sleep(time.Minute)
 		w.Empty(lockPath)
 	})
 }

@@ -354,7 +354,7 @@ func TestAMultiFindsTheLoss(t *testing.T) {
 // the znode under which the others are still stopping.
 func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Minute))
+		m := w.mutex(w.client("a"), locks.WithMaxHold(30*time.Second))
 		outer := acquire(t, t.Context(), m)
 		inner := acquire(t, outer.Context(), m)
 		next := acquiring(t.Context(), w.mutex(w.client("b")))

@@ -296,3 +296,22 @@ func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
 		}
 	})
 }
+
+// A downgraded read has the token of the write that it comes from, which may have
+// been handed over before.
+func TestADowngradeOfWhatWasHandedOver(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 1)[0]
+		first := Acquire(t, t.Context(), rw.Writer())
+		waiting := Acquiring(t.Context(), rw.Writer())
+		Pending(t, waiting)
+		Release(t, first)
+		writing := Granted(t, waiting).Lease
+		reading := Acquire(t, writing.Context(), rw.Reader())
+		if writing.Token().Compare(first.Token()) <= 0 || reading.Token() != writing.Token() {
+			t.Errorf("tokens %v, then %v, and of its read %v", first.Token(), writing.Token(), reading.Token())
+		}
+		Release(t, writing, reading)
+		w.Empty(path)
+	})
+}
