@@ -25,7 +25,7 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	settled   time.Time      // from then on nothing is late any more; zero: not yet
+	settled   time.Time // from then on nothing is late any more; zero: not yet
 	wrong     []string
 	trace     []string
 	limit     int // of the semaphore, as far as is known
