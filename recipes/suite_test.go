@@ -70,10 +70,11 @@ func (s *stage) join(t *testing.T) *peer {
 }
 
 // joinFor is join with a session time-out.
-func (s *stage) joinFor(t *testing.T, timeout time.Duration) *peer {
+func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.Option) *peer {
 	t.Helper()
 	net := s.Client(fmt.Sprint("peer ", peers.Add(1)))
-	c, err := framework.New(s.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(timeout))
+	opts = append(opts, framework.WithDialer(net.Dial), framework.WithSessionTimeout(timeout))
+	c, err := framework.New(s.Servers(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
