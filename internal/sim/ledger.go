@@ -25,7 +25,8 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	settled   time.Time // from then on nothing is late any more; zero: not yet
+	clients   map[int64]int // by their sessions
+	settled   time.Time     // from then on nothing is late any more; zero: not yet
 	wrong     []string
 	trace     []string
 	limit     int // of the semaphore, as far as is known
@@ -52,6 +53,7 @@ type resource struct {
 // tenure is what is held from a grant to its end, with all that re-enters it.
 type tenure struct {
 	id      int
+	znode   int // the first tenure that had the same
 	of      *resource
 	who     who
 	shared  bool
@@ -161,7 +163,7 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 	switch {
 	case l.settled.IsZero() || now.Before(l.settled) || l.plan.Recipe == Campaign || l.plan.Recipe == All:
 		return
-	case !r.freeLocked(l.limit):
+	case !l.freeLocked(r):
 		r.idle = time.Time{}
 	case r.idle.IsZero() || happened:
 		r.idle = now
@@ -214,14 +216,24 @@ func (l *ledger) joinedLocked(c call, t *tenure) {
 	}
 }
 
-// freeLocked reports whether whoever waits, if anybody does, could be granted.
-func (r *resource) freeLocked(limit int) bool {
-	if len(r.waiting) == 0 {
-		return false
+// freeLocked reports whether whoever is next could be granted, if anybody waits. Who
+// that is, is known of a semaphore, whose line is for its first alone; of the others
+// all must be able to.
+func (l *ledger) freeLocked(r *resource) bool {
+	next, first := 0, -1
+	if r.limit > 0 {
+		first = l.firstLocked(r)
 	}
 	most, shared := 0, true
-	for _, w := range r.waiting {
+	for k, w := range r.waiting {
+		if first >= 0 && k.client != first {
+			continue
+		}
+		next++
 		most, shared = max(most, w.permits), shared && w.shared
+	}
+	if next == 0 {
+		return false
 	}
 	for _, t := range r.tenures {
 		if t.gone {
@@ -232,7 +244,23 @@ func (r *resource) freeLocked(limit int) bool {
 		}
 		most += t.permits
 	}
-	return r.limit == 0 || most <= limit
+	return r.limit == 0 || most <= l.limit
+}
+
+// firstLocked is the client that is first in a semaphore's line, negative if nobody
+// is known to be.
+func (l *ledger) firstLocked(r *resource) int {
+	first := ""
+	for _, name := range l.ens.Children(r.dirs[0]) {
+		if first == "" || name[len(name)-10:] < first[len(first)-10:] {
+			first = name
+		}
+	}
+	stat, ok := l.ens.Stat(r.dirs[0] + "/" + first)
+	if client, known := l.clients[stat.EphemeralOwner]; ok && known {
+		return client
+	}
+	return -1
 }
 
 // failed is the end of an acquisition that was not granted.
@@ -280,14 +308,25 @@ func (l *ledger) granted(c call, t *tenure) {
 	if l.expired[t.session] || l.closed[t.who.client] { // before it was heard of
 		t.ends = c.seq
 	}
+	t.znode = r.znode(t)
 	r.tenures = append(r.tenures, t)
-	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
+	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
 	delete(r.waiting, t.who)
 	l.passedLocked(t)
 	l.joinedLocked(c, t)
 	l.starvedLocked(r, true)
 	l.grants++
 	l.lookLocked()
+}
+
+// znode is the first tenure that had the znode of t.
+func (r *resource) znode(t *tenure) int {
+	for _, o := range r.tenures {
+		if o.path == t.path {
+			return o.id
+		}
+	}
+	return t.id
 }
 
 // patience is how long a grant may take that nothing is in the way of.
@@ -533,9 +572,9 @@ func (l *ledger) wrote(c call, t *tenure, version int32, zxid int64, err error) 
 	l.logLocked("%v: wrote version %d at %x: %v", t, version, zxid, err)
 	switch {
 	case err == nil:
-		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, version: version, zxid: zxid}, call: c.seq, ret: ret})
+		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, znode: t.znode, shared: t.shared, version: version, zxid: zxid}, call: c.seq, ret: ret})
 	case framework.MaybeApplied(err):
-		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, unknown: true}, call: c.seq, ret: never})
+		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, znode: t.znode, shared: t.shared, unknown: true}, call: c.seq, ret: never})
 	}
 }
 
@@ -604,6 +643,15 @@ func (l *ledger) kill(client int) {
 		}
 		l.starvedLocked(r, true)
 	}
+}
+
+// client notes a change of a client's state.
+func (l *ledger) client(client int, s framework.StateChange) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients[s.Session] = client
+	l.nextLocked()
+	l.logLocked("client %d: %v, session %#x: %v", client, s.To, s.Session, s.Err)
 }
 
 // settle notes that from d on nothing is late any more.

@@ -45,6 +45,7 @@ type input struct {
 	kind    kind
 	id      int // of the tenure
 	root    int // of the tenure under which it was granted
+	znode   int // the first tenure that had the same
 	shared  bool
 	permits int
 	token   recipes.Token
@@ -56,13 +57,13 @@ type input struct {
 
 // state is comparable, and small.
 type state struct {
-	holders string // four bytes for each: id, root, shared, permits; by id
+	holders string // five bytes for each: id, root, shared, permits, znode; by id
 	limit   int    // of a semaphore; 0: none
 	version int32
 	token   recipes.Token // of the last exclusive grant
 }
 
-const width = 4
+const width = 5
 
 func (s state) find(id int) int {
 	for i := 0; i < len(s.holders); i += width {
@@ -71,6 +72,17 @@ func (s state) find(id int) int {
 		}
 	}
 	return -1
+}
+
+// stands reports whether those who share a znode hold it still: then it guards what one
+// of them has begun who has left.
+func (s state) stands(znode int) bool {
+	for i := 0; i < len(s.holders); i += width {
+		if s.holders[i+2] == 1 && int(s.holders[i+4]) == znode {
+			return true
+		}
+	}
+	return false
 }
 
 // step is the model of every recipe: limit tells a semaphore from a lock.
@@ -85,7 +97,7 @@ func step(s state, in input) (state, bool) {
 		}
 		s.holders = s.holders[:i] + s.holders[i+width:]
 	case write:
-		switch held := s.find(in.id) >= 0; {
+		switch held := s.find(in.id) >= 0 || in.shared && s.stands(in.znode); {
 		case in.unknown && held:
 			s.version++
 		case in.unknown: // refused
@@ -120,7 +132,7 @@ func (s state) acquire(in input) (state, bool) {
 			s.token = in.token
 		}
 	}
-	entry := []byte{byte(in.id), byte(in.root), 0, byte(in.permits)}
+	entry := []byte{byte(in.id), byte(in.root), 0, byte(in.permits), byte(in.znode)}
 	if in.shared {
 		entry[2] = 1
 	}

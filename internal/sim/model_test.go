@@ -56,6 +56,8 @@ func TestModel(t *testing.T) {
 		{what: "two permits of a lowered limit", limit: 3, ops: []op{{in: input{kind: setLimit, permits: 1}, call: 1, ret: 2}, {in: permits(1, 2), call: 3, ret: 4}}, wrong: true},
 		{what: "a write of a holder", ops: []op{{in: grant(0, "1"), call: 1, ret: 2}, {in: writes(0, 1), call: 3, ret: 4}}},
 		{what: "a write after the end", ops: []op{{in: grant(0, "1"), call: 1, ret: 2}, {in: ends(0), call: 3, ret: 4}, {in: writes(0, 1), call: 5, ret: 6}}, wrong: true},
+		{what: "a write that another's share of the znode guards", ops: []op{{in: read(0, "1"), call: 1, ret: 2}, {in: read(1, "1"), call: 1, ret: 2}, {in: ends(1), call: 3, ret: 4}, {in: input{kind: write, id: 1, shared: true, version: 1}, call: 5, ret: 6}}},
+		{what: "a write that another's znode does not guard", ops: []op{{in: read(0, "1"), call: 1, ret: 2}, {in: read(1, "1"), call: 1, ret: 2}, {in: ends(1), call: 3, ret: 4}, {in: input{kind: write, id: 1, znode: 1, shared: true, version: 1}, call: 5, ret: 6}}, wrong: true},
 		{what: "a write that nobody has made", ops: []op{{in: grant(0, "1"), call: 1, ret: 2}, {in: writes(0, 2), call: 3, ret: 4}}, wrong: true},
 		{what: "a write that may have been made, and was", ops: []op{{in: grant(0, "1"), call: 1, ret: 2}, {in: may(0), call: 3, ret: never}, {in: writes(0, 2), call: 4, ret: 5}}},
 		{what: "a write that may have been made, and was not", ops: []op{{in: grant(0, "1"), call: 1, ret: 2}, {in: may(0), call: 3, ret: never}, {in: writes(0, 1), call: 4, ret: 5}, {in: ends(0), call: 6, ret: 7}}},

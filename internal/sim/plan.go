@@ -154,7 +154,7 @@ type draw struct {
 func Draw(seed uint64) *Plan {
 	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}}
 	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign)
-	d.Storm = pick(d, Calm, Rush, Leavers, Surgery, Surgery, Surgery, Networks, Networks, Members, Members, Mixed, Mixed)
+	d.Storm = pick(d, Calm, Rush, Leavers, Leavers, Surgery, Surgery, Surgery, Networks, Networks, Members, Members, Mixed, Mixed)
 	d.Members = pick(d, 1, 3, 3)
 	if d.Storm == Members {
 		d.Members = 3
@@ -238,7 +238,7 @@ func (d *draw) step() Step {
 	}
 	if d.Storm == Rush {
 		s.Pause = time.Millisecond
-		s.SetMax = 0
+		s.Side, s.SetMax = min(s.Side, 1), 0 // each permit that is given back is looked at
 		return s
 	}
 	if d.one(1, 3) {
@@ -249,7 +249,7 @@ func (d *draw) step() Step {
 		switch {
 		case d.one(1, 4):
 			s.Cancel = d.instant()
-		case d.one(1, 8):
+		case d.one(1, 6):
 			s.Cancel = d.upTo(2 * d.Timeout)
 		}
 		if d.one(1, 3) { // just when it is executed, or answered

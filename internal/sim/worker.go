@@ -271,16 +271,17 @@ func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
 	defer leave()
 	for _, n := range s.Nest {
 		c := k.ledger.call(k.who, "%s under #%d", n, t.id)
+		over := l.Err() // nil: it is held, or what has ended it is not known yet
 		switch n {
 		case Again:
 			inner, err := k.side(s).Acquire(ctx)
-			if k.nested(l, err) {
+			if k.nested(l, over, err) {
 				k.ledger.again(t, inner)
 				all = append(all, nest{t, inner})
 			}
 		case Down:
 			inner, err := k.rw.Reader().Acquire(ctx)
-			if k.nested(l, err) {
+			if k.nested(l, over, err) {
 				all = append(all, nest{k.grant(c, inner, t.of, Step{Side: 0}, t), inner})
 			}
 		case Up:
@@ -289,7 +290,7 @@ func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
 				k.ledger.fault("%v: a read lease was upgraded", k.who)
 				_ = inner.Release(ctx)
 			} else if !errors.Is(err, rwlock.ErrUpgrade) {
-				k.nested(l, err)
+				k.nested(l, over, err)
 			}
 		}
 	}
@@ -297,11 +298,14 @@ func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
 }
 
 // nested reports whether an acquisition under l was granted, and sees to it that it
-// failed for a reason otherwise.
-func (k *worker) nested(l *recipes.Lease, err error) bool {
+// failed for a reason otherwise. over is what had ended l before.
+func (k *worker) nested(l *recipes.Lease, over, err error) bool {
 	lost := l.Err() != nil
 	switch {
 	case err == nil:
+		if over != nil {
+			k.ledger.fault("%v: entered under a lease that was lost: %v", k.who, over)
+		}
 		return true
 	case errors.Is(err, recipes.ErrNotHeld) && (lost || !l.Held()), errors.Is(err, framework.ErrClosed), k.expected(err) && !errors.Is(err, recipes.ErrNotHeld):
 	default:

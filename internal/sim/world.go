@@ -105,7 +105,7 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}}
+	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}
 	ens, err := testutil.New(opts...)
 	if err != nil {
@@ -196,7 +196,7 @@ func (w *world) changed(client int, s framework.StateChange) {
 	w.mu.Lock()
 	w.sessions[s.Session] = client
 	w.mu.Unlock()
-	w.ledger.log("client %d: %v, session %#x: %v", client, s.To, s.Session, s.Err)
+	w.ledger.client(client, s)
 }
 
 // patience is how long everybody may take to be granted when all faults are over.
