@@ -9,9 +9,8 @@ SEEDS     ?= 20000
 MINUTES   ?= 3
 
 # go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
-# which would hide ours. All of our code stays instrumented. One processor for each test binary: with more, the detector itself
-# crashes now and then in virtual time, because the threads that run a bubble's timers share one context of it (Go 1.26).
-RACE := -race -cpu 1 -gcflags=github.com/go-zookeeper/zk=-race=false
+# which would hide ours. All of our code stays instrumented.
+RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
 # Found, not listed, so that none is forgotten: packages with tests in virtual time (those of ./recipes itself are mostly of
 # processes, in real time), and packages with tests against real Apache ZooKeeper (ring 3).
@@ -27,9 +26,14 @@ help: ## what there is
 test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothing else
 	$(GO) test ./...
 
+# In virtual time on one processor: with more, the detector itself crashes now and then, for the threads that run a bubble's timers
+# share one context of it (Go 1.26).
+BUBBLES = $(VIRTUAL) ./internal/sim/
+
 .PHONY: race
 race: ## the same under the race detector
-	$(GO) test $(RACE) ./...
+	$(GO) test $(RACE) -cpu 1 $(BUBBLES)
+	$(GO) test $(RACE) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES))")
 
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
@@ -52,7 +56,7 @@ matrix: ## the recipes and their neighbours on other releases, fetched by Maven 
 .PHONY: soak-virtual
 soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector
 	$(GO) test -count=$(COUNT) -timeout 60m $(VIRTUAL)
-	$(GO) test $(RACE) -count=$(COUNT) -timeout 120m $(VIRTUAL)
+	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 120m $(VIRTUAL)
 
 .PHONY: soak
 soak: ## the simulator over SEEDS (20000) seeds: every recipe under random faults; a failure names its seed

@@ -19,8 +19,7 @@ import (
 )
 
 // A directory of 100,000 others costs time, and nothing else.
-func TestAHundredThousandChildren(t *testing.T) {
-	parallel(t)
+func TestAHundredThousandChildren(t *testing.T) { // by itself: it would starve others
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		const path, children, each = "/suite/many", 100_000, 2000
 		s := &stage{Ensemble: ens, path: path}
@@ -73,8 +72,7 @@ func TestAHundredThousandChildren(t *testing.T) {
 // time; who holds on the same client goes on holding, and nothing of the attempt is
 // left, by the end of the session at the latest: what cannot be listed cannot be
 // looked for.
-func TestAListThatIsTooLong(t *testing.T) {
-	parallel(t)
+func TestAListThatIsTooLong(t *testing.T) { // by itself, too
 	ens := testutil.Start(t, testutil.WithTick(200*time.Millisecond), testutil.WithSessionTimeouts(400*time.Millisecond, time.Minute), testutil.WithLogger(func(string, ...any) {}))
 	const path = "/suite/huge"
 	s := &stage{Ensemble: ens, path: path}
