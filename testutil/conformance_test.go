@@ -182,7 +182,31 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 
 func (s *script) peer(name string, timeout time.Duration) *peer {
 	s.t.Helper()
-	return newPeer(s.t, name, s.dial(), timeout, s.log)
+	nudged := make(chan struct{})
+	nudge := time.AfterFunc(time.Second, func() {
+		defer close(nudged)
+		s.nudge(nil)
+	})
+	p := newPeer(s.t, name, s.dial(), timeout, s.log)
+	if !nudge.Stop() {
+		<-nudged
+	}
+	p.stalled = func() { s.nudge(p) }
+	return p
+}
+
+// nudge has another client than p ask for something: a replicated server may hold an answer back until then.
+func (s *script) nudge(p *peer) {
+	for _, other := range []*peer{s.a, s.b} {
+		if other != nil && other != p {
+			stalled := other.stalled
+			other.stalled = nil // one nudge is enough
+			other.send(wire.OpPing, nil)
+			_, _, _ = other.next()
+			other.stalled = stalled
+			return
+		}
+	}
 }
 
 func (s *script) dial() netConn {
