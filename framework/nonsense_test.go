@@ -22,11 +22,11 @@ import (
 )
 
 // liar is a client whose first n answers of a kind are replaced.
-func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(frame []byte) garble.Instead) (*framework.Client, *atomic.Int32) {
+func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(frame []byte) garble.Instead, opts ...framework.Option) (*framework.Client, *atomic.Int32) {
 	t.Helper()
 	var lies atomic.Int32
 	network := ens.Client(t.Name())
-	c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+	opts = append(opts, framework.WithSessionTimeout(timeout),
 		framework.WithDialer(garble.Wrap(network.Dial, func(a garble.Answer) garble.Instead {
 			if a.Op != op || lies.Load() >= n {
 				return garble.Pass(a)
@@ -34,6 +34,7 @@ func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(fr
 			lies.Add(1)
 			return lie(slices.Clone(a.Frame))
 		})))
+	c, err := framework.New(ens.Servers(), opts...)
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Close()) })
 	return c, &lies
@@ -366,4 +367,27 @@ func TestMultisThatAreTooLarge(t *testing.T) {
 			t.Error("it cost the session")
 		}
 	})
+}
+
+// An answer that is longer than any may be ends in an error that says so, however
+// often it was asked for, and whether the connection or the retries ended first.
+func TestAnAnswerThatIsTooLongIsNamed(t *testing.T) {
+	for _, tries := range []int{1, 3, 10} {
+		bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(frame []byte) garble.Instead {
+				binary.BigEndian.PutUint32(frame, 65<<20)
+				return garble.Instead{Frame: frame}
+			}, framework.WithRetry(retry.NTimes(tries, time.Millisecond)))
+			must(t, c.WaitConnected(t.Context()))
+			for range 5 {
+				_, _, err := c.Children(t.Context(), "/")
+				if err == nil || !strings.Contains(err.Error(), "an answer of 68157440 bytes") {
+					t.Errorf("%d tries: %v", tries, err)
+				}
+			}
+			if lies.Load() == 0 {
+				t.Error("nothing was asked for")
+			}
+		})
+	}
 }

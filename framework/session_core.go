@@ -50,7 +50,6 @@ type session struct {
 	closedOK   bool                           // it was answered
 	misheard   error                          // what the latest answer was that made no sense
 	misheardAt time.Time
-	misheardOn *link
 
 	beat beat // of run's goroutine
 }
@@ -166,7 +165,6 @@ func (s *session) run() {
 						s.rise()
 					}
 				case detached:
-					s.blame(on)
 					on = nil
 					s.sink()
 				case beaten:
@@ -323,21 +321,10 @@ func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
 func (s *session) nonsense(l *link, err error) {
 	err = fmt.Errorf("from %s: %w", l.RemoteAddr(), err)
 	s.mu.Lock()
-	s.misheard, s.misheardAt, s.misheardOn = err, time.Now(), l
+	s.misheard, s.misheardAt = err, time.Now()
 	s.mu.Unlock()
 	s.core.note(err)
 	s.core.cfg.log.Warn("leaving a connection", zap.Error(err))
-}
-
-// blame notes once more what ended l, if it was nonsense: that may have come before
-// the news of its connect, which has cleared it.
-func (s *session) blame(l *link) {
-	s.mu.Lock()
-	why, on := s.misheard, s.misheardOn
-	s.mu.Unlock()
-	if l != nil && on == l {
-		s.core.note(why)
-	}
 }
 
 // explain adds to the loss of a connection what it brought that makes no sense, if
