@@ -21,7 +21,7 @@ type config struct {
 
 // newConfig gives what opts make of the defaults, and the rule that they select.
 func newConfig(opts []Option) (config, line.Rule, error) {
-	cfg := config{Config: line.Config{Handover: defaultHandover}}
+	cfg := config{Config: line.Config{Handover: line.DefaultHandover}}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -86,7 +86,3 @@ func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
 // lease that made requests, and a list every quarter of the session time-out.
 // Default 0: it goes at once.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
-
-// defaultHandover keeps others waiting for some milliseconds at most, where the
-// work is short.
-const defaultHandover = 16

@@ -60,7 +60,7 @@ func (l Layout) rule(host string) (rule line.Rule, read, write string) {
 
 func newConfig(opts []Option) (config, error) {
 	host, _ := os.Hostname() // it only names the znode: without one it is "host"
-	cfg := config{Config: line.Config{Handover: defaultHandover}, host: host}
+	cfg := config{Config: line.Config{Handover: line.DefaultHandover}, host: host}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -111,7 +111,3 @@ func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
 // lease that made requests, and a list every quarter of the session time-out.
 // Default 0: it goes at once.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }
-
-// defaultHandover keeps others waiting for some milliseconds at most, where the
-// work is short.
-const defaultHandover = 16

@@ -29,6 +29,10 @@ type Config struct {
 	StayUntilLeft bool
 }
 
+// DefaultHandover keeps others waiting for some milliseconds at most, where the work
+// is short.
+const DefaultHandover = 16
+
 // lingers is for how long what is left now is kept.
 func (c *Config) lingers() time.Duration {
 	select {

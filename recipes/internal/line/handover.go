@@ -55,7 +55,8 @@ const (
 // keepLocked keeps h, which its last caller with the given configuration has just
 // left, for the next one. It reports false if h has to leave the line.
 func (g *gate) keepLocked(h *hold, cfg *Config) bool {
-	keep := cfg.lingers() > 0
+	linger := cfg.lingers()
+	keep := linger > 0
 	if g.waiters.Len() > 0 {
 		keep = cfg.Handover > 0
 	}
@@ -70,7 +71,7 @@ func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 		h.turn++
 	}
 	h.since = time.Time{}
-	h.idle = idle{cfg: cfg, until: time.Now().Add(cfg.lingers())}
+	h.idle = idle{cfg: cfg, until: time.Now().Add(linger)}
 	if !g.resumeLocked(h) {
 		h.idle, h.since = idle{}, since
 		return false
@@ -141,7 +142,7 @@ func (g *gate) expectLocked() {
 // any of them has to stand in line.
 func (g *gate) joinLocked() bool {
 	h, cfg := g.seat, &g.firstLocked().line.cfg
-	if h == nil || g.rule.Mode != layout.Shared || h.timed || cfg.MaxHold > 0 {
+	if h == nil || !h.sharedLocked(cfg) {
 		return false
 	}
 	switch h.mayServeLocked(cfg, true) {
@@ -156,6 +157,12 @@ func (g *gate) joinLocked() bool {
 	return true
 }
 
+// sharedLocked reports whether callers who come later may share h, by its kind and
+// by how long they and it may be held.
+func (h *hold) sharedLocked(cfg *Config) bool {
+	return h.gate.rule.Mode == layout.Shared && !h.timed && cfg.MaxHold == 0
+}
+
 // walkIn gives a place at once, if nothing has to be waited for or looked up.
 func (g *gate) walkIn(l *Line) *Place {
 	g.mu.Lock()
@@ -164,7 +171,7 @@ func (g *gate) walkIn(l *Line) *Place {
 	switch {
 	case h == nil, g.waiters.Len() > 0, h.crowd.known != clear:
 	case g.rule.Mode == layout.Exclusive && h.idle.cfg == nil:
-	case g.rule.Mode == layout.Shared && (h.timed || l.cfg.MaxHold > 0):
+	case g.rule.Mode == layout.Shared && !h.sharedLocked(&l.cfg):
 	case h.mayServeLocked(&l.cfg, true) != yes:
 	default:
 		return h.placeLocked(l)
