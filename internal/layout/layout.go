@@ -142,7 +142,8 @@ func Parse(name string) (Node, bool) {
 // parseBase parses what stands before the sequence.
 func parseBase(rest string) (Node, bool) {
 	id, base, _ := CutProtection(rest)
-	for _, form := range forms {
+	for i := range forms {
+		form := &forms[i]
 		before, found := strings.CutSuffix(base, form.end)
 		if !found || form.dashed && before != "" && !strings.HasSuffix(before, "-") {
 			continue
@@ -181,19 +182,32 @@ func MayBeKazooLease(name string) bool { return isHex(name) }
 // Line picks the contenders of the given families out of a directory's children and sorts them. stranger is the first child
 // that belongs to a family that was not given, or empty; foreign children are left out.
 func Line(children []string, families ...Family) (line []Node, stranger string) {
+	line, stranger = pick(children, families, func(Node) bool { return true })
+	Sort(line)
+	return line, stranger
+}
+
+// Front is the front of a line, up to the number of own, and all who have it. Whoever stands behind is looked at, but not
+// sorted: the first of many in line has nothing to sort.
+func Front(own Node, children []string, families ...Family) (front []Node, stranger string) {
+	front, stranger = pick(children, families, func(n Node) bool { return Compare(n.Seq, own.Seq) <= 0 })
+	Sort(front)
+	return front, stranger
+}
+
+// pick picks those of the given families that are wanted, in no order.
+func pick(children []string, families []Family, wanted func(Node) bool) (picked []Node, stranger string) {
 	for _, name := range children {
 		node, ok := Parse(name)
 		switch {
 		case !ok:
 		case slices.Contains(families, node.Family):
-			if line == nil {
-				line = make([]Node, 0, len(children))
+			if wanted(node) {
+				picked = append(picked, node)
 			}
-			line = append(line, node)
 		case stranger == "":
 			stranger = name
 		}
 	}
-	Sort(line)
-	return line, stranger
+	return picked, stranger
 }

@@ -69,10 +69,15 @@ func Predecessor(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
 // line picks the members of this line out of a directory's children, in order.
 func (r *Rule) line(children []string) ([]layout.Node, error) {
 	members, stranger := layout.Line(children, r.Family, r.Also)
-	if stranger != "" {
-		return nil, fmt.Errorf("%w: child %s", ErrLayout, stranger)
+	return members, errStranger(stranger)
+}
+
+// errStranger says that one of another layout is there, if any is.
+func errStranger(name string) error {
+	if name == "" {
+		return nil
 	}
-	return members, nil
+	return fmt.Errorf("%w: child %s", ErrLayout, name)
 }
 
 // CheckNoKazooLeases is ErrLayout where Kazoo's semaphore is used at dir, by its
@@ -97,28 +102,28 @@ func CheckNoKazooLeases(ctx context.Context, r interface {
 }
 
 // turn decides by a list of the directory what the znode named own has to do:
-// wait for the znode named blocker, or go on if that is empty.
+// wait for the znode named blocker, or go on if that is empty. Who stands behind it
+// does not matter, and is not sorted: a line may be long.
 //
 // Two members with equal numbers are the end of the line: today's servers repeat
 // the last number, so that both would be first.
 func (r *Rule) turn(own string, children []string) (blocker string, err error) {
-	members, err := r.line(children)
-	if err != nil {
+	self, _ := layout.Parse(own)
+	front, stranger := layout.Front(self, children, r.Family, r.Also)
+	if err := errStranger(stranger); err != nil {
 		return "", err
 	}
-	for i, member := range members {
-		if member.Name != own {
-			continue
-		}
-		if layout.Exhausted(member.Seq) || layout.Twins(members) {
-			return "", fmt.Errorf("%w: %s", ErrExhausted, own)
-		}
-		if ahead, wait := r.Blocker(member, members[:i]); wait {
-			return ahead.Name, nil
-		}
-		return "", nil
+	i := slices.Index(front, self)
+	if i < 0 {
+		return "", errOut
 	}
-	return "", errOut
+	if layout.Exhausted(self.Seq) || layout.Twins(front) {
+		return "", fmt.Errorf("%w: %s", ErrExhausted, own)
+	}
+	if ahead, wait := r.Blocker(self, front[:i]); wait {
+		return ahead.Name, nil
+	}
+	return "", nil
 }
 
 // crowded reports whether anybody behind own, which has its turn, is kept waiting
