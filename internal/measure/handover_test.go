@@ -15,7 +15,8 @@ import (
 
 // BenchmarkHandOver is the time from the call that releases a Mutex in one session to the grant in the next, while a number of
 // sessions wait in line; beside, in turns and on the same server, what that cannot do without: the bare wire client deletes a
-// znode, a second one gets its watch event, and lists a directory of the same size. The session that has released joins the
+// znode, a second one gets its watch event, and lists a directory of the same size. There, too, it is as many sessions whose
+// turns come, for one that has been silent is slower than one that has just listed. The session that has released joins the
 // line again before the next turn, which its requests count for: a delete, and a create, a list, and a read with a watch; and
 // the list of the one that is granted.
 func BenchmarkHandOver(b *testing.B) {
@@ -149,15 +150,19 @@ func (q *queue) leave() {
 	}
 }
 
-// bareHandOver is two connections of the wire client and a directory of a line's size.
+// bareHandOver is connections of the wire client that take turns, and a directory of a line's size.
 type bareHandOver struct {
-	from, to *zk.Conn
-	dir      string
+	conns []*zk.Conn // one for each who waits, and one who holds
+	turns int
+	dir   string
 }
 
 func newBareHandOver(b *testing.B, servers string, waiters int) *bareHandOver {
-	h := &bareHandOver{from: bareConn(b, servers), to: bareConn(b, servers), dir: "/locks/theirs"}
-	if _, err := h.from.Create(h.dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	h := &bareHandOver{dir: "/locks/theirs"}
+	for range waiters + 1 {
+		h.conns = append(h.conns, bareConn(b, servers))
+	}
+	if _, err := h.conns[0].Create(h.dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		b.Fatal(err)
 	}
 	for range waiters {
@@ -167,7 +172,7 @@ func newBareHandOver(b *testing.B, servers string, waiters int) *bareHandOver {
 }
 
 func (h *bareHandOver) create(b *testing.B) string {
-	path, err := h.from.Create(h.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	path, err := h.conns[h.turns%len(h.conns)].Create(h.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -177,15 +182,18 @@ func (h *bareHandOver) create(b *testing.B) string {
 // turn deletes a znode on one connection, and returns how long it took until the other had been told and had listed.
 func (h *bareHandOver) turn(b *testing.B) time.Duration {
 	path := h.create(b)
-	_, _, deleted, err := h.to.GetW(path)
+	from := h.conns[h.turns%len(h.conns)]
+	h.turns++
+	to := h.conns[h.turns%len(h.conns)]
+	_, _, deleted, err := to.GetW(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	began := time.Now()
 	failed := make(chan error, 1)
-	go func() { failed <- h.from.Delete(path, -1) }()
+	go func() { failed <- from.Delete(path, -1) }()
 	<-deleted
-	_, _, err = h.to.Children(h.dir)
+	_, _, err = to.Children(h.dir)
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
