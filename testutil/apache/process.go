@@ -1,7 +1,6 @@
 package apache
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -223,14 +222,18 @@ func (p *process) ask(word string) (string, error) {
 
 func (p *process) logFile() string { return filepath.Join(p.dir, "log") }
 
-// logged returns the end of what the member wrote.
+// logged returns the end of what the member wrote, short enough for what failed to be found beside it: without where in its
+// sources an error came from, which ZooKeeper adds to each connection that ends.
 func (p *process) logged() string {
-	const enough = 8 << 10
+	const enough = 30 // lines
 	log, err := os.ReadFile(p.logFile())
 	if err != nil {
 		return err.Error()
 	}
-	return string(bytes.TrimSpace(log[max(0, len(log)-enough):]))
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(log)), "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "\tat ")
+	})
+	return strings.Join(lines[max(0, len(lines)-enough):], "\n")
 }
 
 // findJava returns the java to run.
