@@ -16,7 +16,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -380,78 +379,6 @@ func TestTokens(t *testing.T) {
 			}
 			Release(t, one, two)
 		}
-		w.Empty(path)
-	})
-}
-
-func TestOtherLayoutsAreRefused(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		c := w.Connect("a")
-		curator, plain := newLock(t, c, rwlock.WithLayout(rwlock.LayoutCurator)), newLock(t, c)
-		mutex, err := locks.NewMutex(c, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kazoo := newLock(t, c, rwlock.WithLayout(rwlock.LayoutKazoo))
-		all := []recipes.Acquirer{curator.Reader(), plain.Reader(), mutex, kazoo.Reader(), kazoo.Writer()}
-		names := []string{"-__READ__0000000000", "-web-1-R-0000000000", "-lock-0000000000", "-__rlock__0000000000", "-__lock__0000000000"}
-		for i, a := range all {
-			l := Acquire(t, t.Context(), a)
-			if i == 0 && !strings.HasSuffix(l.Path(), names[0]) || i > 0 && !strings.Contains(l.Path(), names[i][:len(names[i])-10]) {
-				t.Errorf("name %s, want one like %s", l.Path(), names[i])
-			}
-			for j, other := range all {
-				if i != j && min(i, j) < 3 { // the last two are one layout
-					_, err := other.Acquire(t.Context())
-					WantErr(t, err, recipes.ErrLayout)
-				}
-			}
-			Release(t, l)
-			w.InLine(path, 0)
-		}
-		w.Empty(path)
-	})
-}
-
-// By the names that Kazoo makes: its readers and writers, and ours, wait for each
-// other as they do among themselves, and see each other.
-func TestKazoosReadersAndWritersCount(t *testing.T) {
-	const kazoo = "/0123456789abcdef0123456789abcdef"
-	Run(t, func(t *testing.T, w *World) {
-		c, other := w.Connect("a"), w.Connect("b")
-		rw := newLock(t, c, rwlock.WithLayout(rwlock.LayoutKazoo))
-		join := func(name string) string {
-			joined, err := other.Create(t.Context(), path+kazoo+name, nil, zk.FlagEphemeral|zk.FlagSequence)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return joined
-		}
-		leave := func(joined string) {
-			if err := other.Delete(t.Context(), joined, -1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		Release(t, Acquire(t, t.Context(), rw.Writer())) // makes the directory
-		theirRead := join("__rlock__")
-		Release(t, Acquire(t, t.Context(), rw.Reader())) // beside it
-		writer := Acquiring(t.Context(), rw.Writer())
-		w.InLine(path, 2)
-		theirWrite := join("__lock__")
-		reader := Acquiring(t.Context(), rw.Reader())
-		w.InLine(path, 4)
-		Pending(t, writer, reader)
-		if all, err := rw.Participants(t.Context()); err != nil || len(all) != 4 || !all[0].Holder || all[1].Holder ||
-			all[0].Mode != recipes.Shared || all[2].Mode != recipes.Exclusive {
-			t.Errorf("participants %v, %v", all, err)
-		}
-		leave(theirRead)
-		writing := Granted(t, writer).Lease
-		Pending(t, reader)
-		Release(t, writing)
-		Pending(t, reader)
-		leave(theirWrite)
-		Release(t, Granted(t, reader).Lease)
 		w.Empty(path)
 	})
 }

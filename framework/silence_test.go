@@ -1,0 +1,116 @@
+package framework_test
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A member that accepts connections and stays mute is left after T/3, where the
+// wire client alone would wait 6.67 times the session time-out.
+func TestMuteMemberIsLeft(t *testing.T) {
+	bubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
+		ens.Mute(0)
+		ens.Mute(1)
+		began := time.Now()
+		c, _ := start(t, ens)
+		must(t, c.WaitConnected(within(t, time.Hour)))
+		if took, most := time.Since(began), 2*timeout/3+time.Millisecond; took > most {
+			t.Errorf("two mute members cost %v, want at most %v", took, most)
+		}
+	})
+}
+
+// A member that answers pings but no requests would block every caller for ever.
+// It is left with the session alive, and what waits for an answer is tried again.
+func TestWedgedMemberIsLeft(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		abandoned := 0
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned++ }}))
+		s := session(t, c)
+		holdThroughout(t, s)
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		ens.Wedge(memberOf(t, ens, s.ID()))
+		began := time.Now()
+		if _, _, err := c.Get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > timeout/2+time.Second {
+			t.Errorf("a wedged member cost %v, want at most about %v", took, timeout/2)
+		}
+		if session(t, c).ID() != s.ID() || abandoned != 1 {
+			t.Errorf("same session: %v, connections abandoned: %d", session(t, c).ID() == s.ID(), abandoned)
+		}
+	})
+}
+
+// A follower that is cut off from its leader goes on answering pings and reads
+// for syncLimit ticks. Meanwhile the leader expires the session. Whoever counted
+// those answers would believe; ours leaves for another member in time.
+func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		for memberOf(t, ens, s.ID()) == ens.Leader() { // onto a follower
+			must(t, ens.DropConnections(s.ID()))
+			time.Sleep(time.Second)
+		}
+		holdThroughout(t, s)
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		cut := memberOf(t, ens, s.ID())
+		ens.Isolate(cut)
+		deadline := s.Deadline()
+		for time.Now().Before(deadline.Add(timeout)) {
+			time.Sleep(50 * time.Millisecond)
+			if s.Err() != nil {
+				t.Fatalf("the session was lost: %v", s.Err())
+			}
+		}
+		if memberOf(t, ens, s.ID()) == cut {
+			t.Error("the client stayed with the member that is cut off")
+		}
+	})
+}
+
+// The same where there is nowhere to go: the deadline stands still although the
+// member answers, and the holder knows before the leader expires the session.
+// Connected to Lost, without a Suspended between, is a legal transition.
+func TestDeadlineIsNotFedByPings(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		var refusing atomic.Bool
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if refusing.Load() {
+				return nil, errors.New("refused")
+			}
+			return ens.Dial(network, address, timeout)
+		}))
+		s := session(t, c)
+		for memberOf(t, ens, s.ID()) == ens.Leader() {
+			must(t, ens.DropConnections(s.ID()))
+			time.Sleep(time.Second)
+		}
+		var lostAt time.Time
+		if _, err := s.Hold(func(error) { lostAt = time.Now() }); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
+		cut := memberOf(t, ens, s.ID())
+		ens.Isolate(cut)
+		refusing.Store(true) // the connection to the follower stays; no other can be made
+		deadline := s.Deadline()
+		<-s.Done()
+		synctest.Wait()
+		if want := deadline.Add(-timeout / 10); !near(lostAt, want) {
+			t.Errorf("the hold was lost %v from the stop margin", lostAt.Sub(want))
+		}
+		if !alive(ens, s.ID()) {
+			t.Error("the leader expired the session before the holder knew")
+		}
+	})
+}

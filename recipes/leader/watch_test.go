@@ -1,0 +1,101 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func TestLeaderAndParticipants(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, cancel := cancellable(t)
+		stranger := w.candidate(w.client("stranger"), "x")
+		if _, err := stranger.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
+			t.Errorf("Leader of nothing: %v", err)
+		}
+		if all, err := stranger.Participants(ctx); err != nil || len(all) != 0 {
+			t.Errorf("Participants of nothing: %v, %v", all, err)
+		}
+		w.candidates(ctx, 3, time.Hour)
+		now, err := stranger.Leader(ctx)
+		if err != nil || string(now.Data) != "a" || !now.Holder {
+			t.Errorf("Leader: %+v, %v", now, err)
+		}
+		all, err := stranger.Participants(ctx)
+		ids := ""
+		for i, p := range all {
+			ids += string(p.Data)
+			if p.Holder != (i == 0) || p.Mode != recipes.Exclusive {
+				t.Errorf("participant %d: %+v", i, p)
+			}
+		}
+		if err != nil || ids != "abc" {
+			t.Errorf("Participants: %s, %v", ids, err)
+		}
+		if _, err := stranger.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		cancel()
+		w.inLine(0)
+		if l, err := stranger.TryAcquire(t.Context()); err != nil {
+			t.Errorf("TryAcquire alone: %v", err)
+		} else {
+			must(t, l.Release(t.Context()))
+		}
+	})
+}
+
+// Observe tells of the present leader at once, may leave out some, never misses the
+// last, is not woken by those who only join, and lives across sessions.
+func TestObserve(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		watcher := w.client("watcher")
+		watching, stop := context.WithCancel(ctx)
+		leaders := w.candidate(watcher, "x").Observe(watching)
+		if p := <-leaders; p.Path != "" {
+			t.Errorf("nobody leads, but %+v", p)
+		}
+		all := w.candidates(ctx, 1, 1000*time.Hour)
+		if p := <-leaders; string(p.Data) != "a" {
+			t.Errorf("observed %+v", p)
+		}
+		w.ResetRequests()
+		for _, id := range []string{"b", "c", "d"} {
+			all = append(all, w.candidate(w.client(id), id))
+			w.run(ctx, all[len(all)-1], id, 1000*time.Hour, nil)
+			time.Sleep(time.Second)
+		}
+		if n := w.Requests()[testutil.OpGetChildren2]; n != 3 {
+			t.Errorf("%d lists while three joined: the observer was woken", n)
+		}
+		for _, e := range all[:3] {
+			must(t, e.Resign(ctx))
+			time.Sleep(time.Second)
+		}
+		if p := <-leaders; string(p.Data) != "d" {
+			t.Errorf("the last leader was missed: %+v", p)
+		}
+		must(t, w.ExpireSession(w.session(watcher).ID()))
+		must(t, all[3].Resign(ctx))
+		time.Sleep(timeout)
+		if p := <-leaders; string(p.Data) != "a" {
+			t.Errorf("missed in between two sessions: %+v", p)
+		}
+		stop()
+		if p, ok := <-leaders; ok {
+			t.Errorf("stopped, but %+v", p)
+		}
+		later := w.candidate(watcher, "x").Observe(ctx)
+		<-later
+		must(t, watcher.Close())
+		if p, ok := <-later; ok {
+			t.Errorf("closed, but %+v", p)
+		}
+	})
+}

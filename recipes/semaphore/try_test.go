@@ -1,0 +1,153 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func TestTryAcquire(t *testing.T) {
+	try := func(t *testing.T, a recipes.Acquirer, want error) {
+		t.Helper()
+		l, err := a.TryAcquire(t.Context())
+		if !errors.Is(err, want) {
+			t.Errorf("TryAcquire: %v, want %v", err, want)
+		}
+		if err == nil {
+			Release(t, l)
+		}
+	}
+	t.Run("without room", func(t *testing.T) {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 2, 3)
+			try(t, s[0], nil)
+			held := Acquire(t, t.Context(), s[1].Permits(2))
+			try(t, s[0], nil)
+			w.ResetRequests()
+			try(t, s[0].Permits(2), recipes.ErrBusy)
+			if got := w.Cost(); got[testutil.OpCreate] != 0 || got[testutil.OpDelete] != 0 {
+				t.Errorf("it did not look before it joined: %v", got)
+			}
+			Release(t, held)
+			try(t, s[0].Permits(3), nil)
+			empty(w)
+		})
+	})
+	// The first in line wants more than there is: there is room for one, which would
+	// pass it.
+	for _, home := range []bool{true, false} {
+		t.Run(fmt.Sprint("behind one who waits itself, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 3)
+				if home {
+					s[1] = s[2]
+				}
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				try(t, s[2], recipes.ErrBusy)
+				Pending(t, waiting)
+				w.InLine(lockDir, 1)
+				Release(t, held)
+				Release(t, Granted(t, waiting).Lease)
+				try(t, s[2], nil)
+				empty(w)
+			})
+		})
+		t.Run(fmt.Sprint("at home, behind another, behind one who waits itself, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 3, 3)
+				held := Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				w.InLine(lockDir, 1)
+				if home {
+					s[2] = s[1]
+				}
+				second := Acquiring(t.Context(), s[2])
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := s[2].TryAcquire(ctx)
+				WantErr(t, err, recipes.ErrBusy)
+				Pending(t, waiting, second)
+				Release(t, held)
+				Release(t, Granted(t, waiting).Lease, Granted(t, second).Lease)
+				empty(w)
+			})
+		})
+		// The first in line has room, and is about to take it.
+		t.Run(fmt.Sprint("behind one who is merely passing, at home ", home), func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 4, 2)
+				if home {
+					s[2] = s[3]
+				}
+				Release(t, Acquire(t, t.Context(), s[0]))
+				pass := make(chan struct{})
+				hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+				first := Acquiring(t.Context(), s[1])
+				w.InLine(lockDir, 1)
+				passing := []<-chan Grant{first}
+				if home { // one of the same process waits in between
+					passing = append(passing, Acquiring(t.Context(), s[2]))
+					w.InLine(lockDir, 2)
+				}
+				tried := make(chan error, 1)
+				go func() {
+					l, err := s[3].TryAcquire(t.Context())
+					if err == nil {
+						Release(t, l)
+					}
+					tried <- err
+				}()
+				synctest.Wait()
+				if len(tried) > 0 || hits.Load() != 1 {
+					t.Fatalf("TryAcquire did not wait: %d, %v", hits.Load(), <-tried)
+				}
+				close(pass)
+				var held []*recipes.Lease
+				for _, g := range passing {
+					held = append(held, Granted(t, g).Lease)
+				}
+				if err := <-tried; home && !errors.Is(err, recipes.ErrBusy) || !home && err != nil {
+					t.Errorf("at home %v: TryAcquire: %v", home, err)
+				}
+				Release(t, held...)
+				empty(w)
+			})
+		})
+	}
+	// The one in front was passing, and then begins to wait.
+	t.Run("behind one who begins to wait", func(t *testing.T) {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 4, 4)
+			held := Acquire(t, t.Context(), s[0].Permits(2))
+			pass := make(chan struct{})
+			w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+			first := Acquiring(t.Context(), s[1])
+			w.InLine(lockDir, 1)
+			second := Acquiring(t.Context(), s[2].Permits(3)) // will have to wait
+			w.InLine(lockDir, 2)
+			tried := make(chan error, 1)
+			go func() {
+				_, err := s[3].TryAcquire(t.Context())
+				tried <- err
+			}()
+			w.InLine(lockDir, 3)
+			close(pass)
+			WantErr(t, <-tried, recipes.ErrBusy)
+			Pending(t, second)
+			one := Granted(t, first).Lease
+			Release(t, held)
+			Release(t, Granted(t, second).Lease, one)
+			empty(w)
+		})
+	})
+}
