@@ -229,7 +229,7 @@ func (s *storm) quorumLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(loadSession)
+	time.Sleep(loadSession + time.Second) // and a busy machine may take a while to say so
 	grants := func() (n int) {
 		for _, name := range ledgers {
 			n += ledger(filepath.Join(s.dir, name)).grants(t)
