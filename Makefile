@@ -53,10 +53,15 @@ MATRIX_KAZOO     ?= 2.11.0
 matrix: ## the recipes and their neighbours on other releases, fetched by Maven and pip; not part of CI
 	.ci/matrix "$(MATRIX_ZOOKEEPER)" $(MATRIX_CURATOR) $(MATRIX_KAZOO)
 
+# Under the race detector each random game is drawn GAMES times a run, not the hundred times of a plain one.
+GAMES     ?= 20
+RANDOM     = $(call tests_with,pgregory.net/rapid)
+
 .PHONY: soak-virtual
-soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector
-	$(GO) test -count=$(COUNT) -timeout 60m $(VIRTUAL)
-	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 120m $(VIRTUAL)
+soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector; some hours
+	$(GO) test -count=$(COUNT) -timeout 0 $(VIRTUAL)
+	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
+	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
 
 .PHONY: soak
 soak: ## the simulator over SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
