@@ -86,10 +86,13 @@ func parseServers(servers string) (addrs []string, chroot string, err error) {
 func parseAddress(field string) (string, error) {
 	host, port, err := net.SplitHostPort(field)
 	if err != nil {
-		if strings.Count(field, ":") != 0 && !strings.HasPrefix(field, "[") {
+		host, port = field, strconv.Itoa(zk.DefaultPort)
+		switch {
+		case strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]"):
+			host = field[1 : len(field)-1]
+		case strings.Contains(field, ":"):
 			return "", fmt.Errorf("server %q: %w", field, err)
 		}
-		host, port = strings.Trim(field, "[]"), strconv.Itoa(zk.DefaultPort)
 	}
 	if host == "" {
 		return "", fmt.Errorf("server %q: %w", field, errors.New("no host name"))
@@ -106,14 +109,14 @@ func parseAddress(field string) (string, error) {
 
 // checkHost refuses what neither is an address nor can be a name.
 func checkHost(host string) error {
-	if strings.Contains(host, ":") {
-		_, err := netip.ParseAddr(host)
-		return err
-	}
-	for _, r := range host {
+	for _, r := range host { // that of the zone of an address, too
 		if strings.ContainsRune("[]@?#", r) || !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == utf8.RuneError {
 			return fmt.Errorf("a host name cannot have %q", r)
 		}
+	}
+	if strings.Contains(host, ":") {
+		_, err := netip.ParseAddr(host)
+		return err
 	}
 	return nil
 }

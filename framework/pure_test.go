@@ -77,6 +77,10 @@ func TestParseServers(t *testing.T) {
 		{in: "a:+80", addrs: "a:80"},
 		{in: "[fe80::1%eth0]:7", addrs: "[fe80::1%eth0]:7"},
 		{in: "0]0", errHas: "host name"}, // it became an address that cannot be dialed
+		{in: "[::1%0]0", errHas: "port"}, // so did this
+		{in: "[::1%[]", errHas: "host name"},
+		{in: "[a", errHas: "host name"},
+		{in: "[]", errHas: "no host"},
 		{in: "http://a", errHas: "port"},
 		{in: "user@a", errHas: "host name"},
 		{in: "a b", errHas: "host name"},
@@ -101,7 +105,7 @@ func TestParseServers(t *testing.T) {
 
 // FuzzParseServers: what is accepted can be written down again, and means the same.
 func FuzzParseServers(f *testing.F) {
-	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
+	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "[::0%0]0", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
 		f.Add(servers)
 	}
 	f.Fuzz(func(t *testing.T, servers string) {
