@@ -123,7 +123,9 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 
 // The answer is lost and no server comes back in time: the error is that of the
 // search for the znode, which changes nothing about the create, which may well
-// have been executed. It was reported as if it had not been.
+// have been executed. It was reported as if it had not been. And the search, begun
+// before the loss of the connection was known, waited in the wire client for the
+// next one, whatever its budget.
 func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))

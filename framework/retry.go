@@ -27,7 +27,7 @@ func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (
 			return nil, in.Err()
 		case ctx.Err() != nil:
 			return nil, withLast(cause(ctx), last)
-		case state == Connected && (in == nil || in == s) && s.Err() == nil:
+		case state == Connected && (in == nil || in == s) && s.takesRequests():
 			return s, nil
 		case refused != nil:
 			return nil, refused

@@ -40,6 +40,7 @@ type session struct {
 	proof      *proof
 	proven     time.Time // the latest contact that is proven
 	up         bool      // connected and authenticated
+	ends       int       // of connections, that run has not heard of yet
 	holds      map[*hold]struct{}
 	kept       int                            // holds and keeps
 	alarm      time.Time                      // when run looks at the clock again
@@ -118,6 +119,9 @@ func (s *session) told(e zk.Event) {
 	case e.State == zk.StateHasSession:
 		s.events.put(event{kind: attached, of: s.latest()})
 	case e.State == zk.StateDisconnected:
+		s.mu.Lock()
+		s.ends++
+		s.mu.Unlock()
 		s.events.put(event{kind: detached})
 	case e.State == zk.StateExpired:
 		s.expire()
@@ -207,6 +211,9 @@ func (s *session) sink() {
 	why := s.core.lastErr
 	s.core.mu.Unlock()
 	s.core.transition(disconnected, s, why)
+	s.mu.Lock()
+	s.ends-- // now that the state says so
+	s.mu.Unlock()
 }
 
 // authenticate presents the credentials for the first time, on one connection;
@@ -389,6 +396,17 @@ func (s *session) sessionID() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id
+}
+
+// takesRequests reports whether a request may be given to the wire client while the
+// state is Connected. Its connection may have ended all the same: the wire client
+// says so before it fails what was under way, and before run hears of it. Whoever
+// tries again at once must not fill a queue that is sent by the next connection: if
+// none comes he would wait for the end of the session, whatever his budget.
+func (s *session) takesRequests() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && s.ends == 0
 }
 
 // Err is why the session is over, nil while it is not.
