@@ -79,10 +79,15 @@ func TestListenerStops(t *testing.T) {
 	})
 }
 
-// WaitConnected must not return before State says so.
+// WaitConnected must not return, nor a listener be called, before State says so.
 func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
+		c.Listen(func(change framework.StateChange) {
+			if s := c.State(); s != change.To {
+				t.Errorf("told of %v in state %v", change.To, s)
+			}
+		})
 		for range 50 {
 			network.Drop()
 			time.Sleep(time.Microsecond)

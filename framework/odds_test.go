@@ -221,6 +221,34 @@ func TestNoListenerIsLeft(t *testing.T) {
 	})
 }
 
+// Servers that accept connections and drop them, as a proxy without servers behind
+// it does, are not called in a tight loop, and the first that is well is found soon.
+func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var dials atomic.Int32
+		var well atomic.Bool
+		never := make(chan struct{})
+		defer close(never)
+		c, _ := start(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if well.Load() {
+				return ens.Dial(network, address, limit)
+			}
+			if dials.Add(1) > 1000 {
+				<-never // virtual time would stand still in a loop
+			}
+			client, server := net.Pipe()
+			server.Close()
+			return client, nil
+		}))
+		time.Sleep(time.Minute)
+		if n := dials.Load(); n < 60 || n > 400 {
+			t.Errorf("called %d times in a minute", n)
+		}
+		well.Store(true)
+		must(t, c.WaitConnected(within(t, time.Second)))
+	})
+}
+
 // A server that answers nonsense costs its connection, not the client.
 func TestNonsenseFromTheServer(t *testing.T) {
 	for name, answer := range map[string]string{

@@ -102,7 +102,7 @@ func errorText(err error) string {
 
 // Under a chroot and a namespace every operation speaks of its own paths.
 func TestChrootAndNamespace(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.Client("chrooted")
 		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial))
 		must(t, err)
@@ -145,6 +145,14 @@ func TestChrootAndNamespace(t *testing.T) {
 		}
 		if names, _, err := c.Children(ctx, "/"); err != nil || len(names) != 3 {
 			t.Errorf("Children of the root: %v, %v", names, err)
+		}
+		// The next session has the same chroot, and the same servers to go to.
+		must(t, ens.ExpireSession(s.ID()))
+		<-s.Done()
+		must(t, c.WaitConnected(ctx))
+		must(t, ens.Stop(memberOf(t, ens, session(t, c).ID())))
+		if path, err := c.Create(ctx, "/later", nil, 0); err != nil || path != "/later" || !ens.Exists("/apps/one/locks/later") {
+			t.Errorf("Create in the next session: %q, %v", path, err)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -143,9 +144,13 @@ func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			network.Drop()
 		}()
+		began := time.Now()
 		_, err := contender(t.Context(), s)
 		if !framework.MaybeApplied(err) || len(ens.Children("/lock")) != 1 {
 			t.Errorf("error %v, maybe applied %v, in line %v", err, framework.MaybeApplied(err), ens.Children("/lock"))
+		}
+		if took := time.Since(began); took > 301*time.Millisecond {
+			t.Errorf("create and search together took %v, want one budget of three pauses of 100ms", took)
 		}
 		network.Heal()
 		time.Sleep(2 * time.Minute)
@@ -310,12 +315,13 @@ func TestDiscard(t *testing.T) {
 			_, err := s.Create(t.Context(), fmt.Sprintf("/lock/%d", i), nil, zk.FlagEphemeral)
 			must(t, err)
 		}
+		s.Discard("/lock/never-there")
+		synctest.Wait()
 		network.Cut()
 		for i := range 20 {
 			s.Discard(fmt.Sprintf("/lock/%d", i))
 			s.Discard(fmt.Sprintf("/lock/%d", i))
 		}
-		s.Discard("/lock/never-there")
 		time.Sleep(time.Second)
 		network.Drop()
 		network.Heal()
@@ -325,6 +331,38 @@ func TestDiscard(t *testing.T) {
 		}
 		if got := ens.Requests()[testutil.OpDelete]; got > 2*21 {
 			t.Errorf("%d deletes for 20 znodes", got)
+		}
+		ens.ResetRequests()
+		time.Sleep(time.Hour)
+		if got := ens.Requests()[testutil.OpDelete]; got != 0 {
+			t.Errorf("%d deletes of what is gone", got)
+		}
+	})
+}
+
+// A removal that is promised is the session's, and ends with it: what was not
+// removed by then is not the next one's to remove, were it there for ever.
+func TestDiscardEndsWithTheSession(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		for i := range 100 {
+			_, err := c.Create(t.Context(), fmt.Sprintf("/%d", i), nil, 0)
+			must(t, err)
+		}
+		network.Cut()
+		network.Drop()
+		for i := range 100 {
+			s.Discard(fmt.Sprintf("/%d", i))
+		}
+		<-s.Done()
+		ens.ResetRequests()
+		network.Heal()
+		must(t, c.WaitConnected(t.Context()))
+		s.Discard("/0") // too late
+		time.Sleep(time.Hour)
+		if got, left := ens.Requests()[testutil.OpDelete], len(ens.Children("/")); got != 0 || left != 101 {
+			t.Errorf("%d deletes in the next session, %d children are left", got, left)
 		}
 	})
 }
