@@ -220,12 +220,22 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		release(t, held)
 		release(t, granted(t, second).lease)
 
-		// Pitfall 106: a stream of short-timed Acquires gets in.
-		held = acquire(t, t.Context(), w.mutex(a))
-		behind := acquiring(t.Context(), w.mutex(w.client("c")))
-		w.line(2)
+		// Pitfall 106: a stream of short-timed Acquires gets in, where others are always
+		// in line, and none of the stream lasts as long as the line is.
 		var wg sync.WaitGroup
 		var in atomic.Int32
+		others, stop := context.WithCancel(t.Context())
+		for i := range 5 {
+			other := w.mutex(w.client(fmt.Sprint("other ", i)))
+			wg.Go(func() {
+				for others.Err() == nil {
+					l := acquire(t, t.Context(), other)
+					time.Sleep(100 * time.Millisecond)
+					release(t, l)
+				}
+			})
+		}
+		w.line(5)
 		stream := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
@@ -238,11 +248,11 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 			wg.Go(stream)
 			time.Sleep(50 * time.Millisecond)
 		}
-		release(t, granted(t, func() <-chan grant { release(t, held); return behind }()).lease)
-		wg.Wait()
 		if in.Load() == 0 {
 			t.Error("none of a stream of short-timed Acquires got in")
 		}
+		stop()
+		wg.Wait()
 		w.empty()
 	})
 }

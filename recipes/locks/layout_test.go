@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 const uuid = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
@@ -224,26 +226,33 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 }
 
 // Pitfall 20: the server removes an empty container between its making and the
-// create.
+// create. It is made again, but not for ever.
 func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		m := w.mutex(a)
-		w.Latency(5 * time.Millisecond)
-		stop := make(chan struct{})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for range 8 {
-				_ = b.Delete(context.Background(), lockPath, -1)
+	for times, want := range map[int32]error{8: nil, 100: zk.ErrNoNode} {
+		inBubble(t, func(t *testing.T, w *world) {
+			a, b := w.client("a"), w.client("b")
+			var creates atomic.Int32
+			w.Control(func(r testutil.Request) testutil.Action {
+				if r.Op != testutil.OpCreate || !strings.HasPrefix(r.Path, lockPath+"/") || creates.Add(1) > times {
+					return testutil.Pass()
+				}
+				gone := make(chan struct{})
+				go func() {
+					_ = b.Delete(context.Background(), lockPath, -1) // at first it is not there
+					close(gone)
+				}()
+				return testutil.Hold(gone)
+			})
+			l, err := w.mutex(a).Acquire(t.Context())
+			if err == nil {
+				release(t, l)
 			}
-			<-stop
-		}()
-		release(t, acquire(t, t.Context(), m))
-		close(stop)
-		<-done
-		w.empty()
-	})
+			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) {
+				t.Errorf("vanished %d times: %d creates, then %v", times, creates.Load(), err)
+			}
+			w.empty()
+		})
+	}
 }
 
 func TestNoAuthEndsAWaitAtOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -230,18 +231,24 @@ func TestDo(t *testing.T) {
 			t.Errorf("after a panic: %v in line", left)
 		}
 
-		// A loss is an error even if fn says nil; fn has a margin to stop.
-		err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
-			w.Client("a").Cut()
-			<-ctx.Done()
-			wantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
-			if left := time.Until(l.Deadline()); left != margin {
-				t.Errorf("%v left to stop, want %v", left, margin)
+		// A loss is an error even if fn says nil, and hides none that fn has; fn has a
+		// margin to stop.
+		for _, own := range []error{nil, errWork} {
+			err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
+				w.Client("a").Cut()
+				<-ctx.Done()
+				wantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
+				if left := time.Until(l.Deadline()); left != margin {
+					t.Errorf("%v left to stop, want %v", left, margin)
+				}
+				return own
+			})
+			wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+			if own != nil && (!errors.Is(err, own) || !strings.HasPrefix(err.Error(), own.Error())) {
+				t.Errorf("a failing fn that has lost its lease: %v", err)
 			}
-			return nil
-		})
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
-		w.Client("a").Heal()
+			w.Client("a").Heal()
+		}
 
 		busy := acquire(t, t.Context(), w.mutex(w.client("b")))
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)

@@ -22,8 +22,9 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 		inside := &exclusion{t: t}
 		var wg sync.WaitGroup
 		for i := range clients {
-			m := w.mutex(w.client(fmt.Sprint("client ", i)))
+			c := w.client(fmt.Sprint("client ", i))
 			for range goroutines {
+				m := w.mutex(c) // each value of its own: they are one lock
 				wg.Go(func() {
 					for range rounds {
 						err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
@@ -99,6 +100,11 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 		if n := len(w.Children(lockPath)); n != 1 {
 			t.Errorf("%d in line while one holds and the others wait at home", n)
 		}
+		mu.Lock()
+		if len(order) > 0 {
+			t.Errorf("%v were let in beside the first", order)
+		}
+		mu.Unlock()
 		release(t, first)
 		wg.Wait()
 		equal(t, "order", order, want)
