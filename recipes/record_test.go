@@ -247,6 +247,34 @@ func TestNothingSticksToAValue(t *testing.T) {
 	})
 }
 
+// CURATOR-3, CURATOR-18: what was being created while its client closed stayed there.
+func TestCloseWhileACreateIsUnderWay(t *testing.T) {
+	for _, action := range []testutil.Action{
+		testutil.Delay(time.Second), testutil.Delay(10 * time.Second), testutil.DelayReply(10 * time.Second), testutil.DropBefore(), testutil.DropAfter(),
+	} {
+		forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
+			c := w.Connect("a")
+			a := k.of(t, c, recordPath)
+			bubble.Release(t, bubble.Acquire(t, t.Context(), a))
+			create := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: recordPath + k.line + "/"}, action)
+			defer w.Control(create.Control)()
+			granted := bubble.Acquiring(t.Context(), a)
+			<-create.Struck()
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			bubble.WantErr(t, (<-granted).Err, framework.ErrClosed)
+			if n := len(w.Sessions()); n != 0 {
+				t.Errorf("%d sessions are left", n)
+			}
+			time.Sleep(20 * time.Second)
+			if n := k.stands(w); n != 0 {
+				t.Errorf("%d stand there", n)
+			}
+		})
+	}
+}
+
 // CURATOR-280, CURATOR-270: recipes went wrong under a chroot or a namespace, and
 // made directories outside of it.
 func TestUnderAChrootAndANamespace(t *testing.T) {

@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // Run took the errors of the work for those of its campaign: a leader that met a
@@ -48,6 +50,85 @@ func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 		if err != nil {
 			t.Errorf("Run: %v", err)
 		}
+	})
+}
+
+// CURATOR-504: every reconnect, and every predecessor that had gone, made another
+// znode, and each of those woke the next. What stands in line stays as it is.
+func TestNothingIsCreatedAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		w.candidates(ctx, 2, 1000*time.Hour)
+		middle, leave := cancellable(t)
+		w.run(middle, w.candidate(w.client("middle"), "middle"), "middle", 1000*time.Hour, nil)
+		w.inLine(3)
+		for _, id := range []string{"y", "z"} {
+			w.run(ctx, w.candidate(w.client(id), id), id, 1000*time.Hour, nil)
+		}
+		w.inLine(5)
+		stood := w.Children(path)
+		creates := w.Requests()[testutil.OpCreate]
+		for range 20 {
+			for _, s := range w.Sessions() {
+				must(t, w.DropConnections(s.ID))
+			}
+			time.Sleep(3 * time.Second)
+		}
+		if now := w.Children(path); !slices.Equal(now, stood) {
+			t.Errorf("in line: %v, before the reconnects %v", now, stood)
+		}
+		leave()
+		w.inLine(4)
+		time.Sleep(time.Second)
+		w.inLine(4)
+		if n := w.Requests()[testutil.OpCreate] - creates; n != 0 {
+			t.Errorf("%d creates", n)
+		}
+		if got := w.order(); got != "a" {
+			t.Errorf("led: %s", got)
+		}
+	}, testutil.WithMembers(3))
+}
+
+// CURATOR-358: a candidate that left between the list and the read of it was an
+// error for whoever had asked. It is left out, and was the leader if it was.
+func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var leave []context.CancelFunc
+		for i, id := range []string{"a", "b", "c", "d"} {
+			ctx, cancel := cancellable(t)
+			leave = append(leave, cancel)
+			w.run(ctx, w.candidate(w.client(id), id), id, 1000*time.Hour, nil)
+			w.inLine(i + 1)
+		}
+		stranger := w.candidate(w.client("stranger"), "x")
+		ask := func(i int, who func() error) {
+			t.Helper()
+			free := make(chan struct{})
+			read := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: path + "/"}, testutil.Hold(free))
+			defer w.Client("stranger").Control(read.Control)()
+			answered := make(chan error, 1)
+			go func() { answered <- who() }()
+			<-read.Struck()
+			leave[i]()
+			w.inLine(3 - i)
+			close(free)
+			must(t, <-answered)
+		}
+		ask(0, func() error {
+			all, err := stranger.Participants(t.Context())
+			if len(all) != 3 || string(all[0].Data) != "b" {
+				t.Errorf("participants: %+v", all)
+			}
+			return err
+		})
+		ask(1, func() error {
+			now, err := stranger.Leader(t.Context())
+			if string(now.Data) != "c" || !now.Holder {
+				t.Errorf("leader: %+v", now)
+			}
+			return err
+		})
 	})
 }
 

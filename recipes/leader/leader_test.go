@@ -42,7 +42,12 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.NTimes(2, 10*time.Second)))
 		boom := errors.New("boom")
 		began := time.Now()
+		paths := make(map[string]bool)
 		err := e.Run(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
+			if paths[l.Path()] || !w.Exists(l.Path()) {
+				t.Errorf("a term at %s, terms before at %v, exists: %t", l.Path(), paths, w.Exists(l.Path()))
+			}
+			paths[l.Path()] = true
 			return w.serve(ctx, l, "a", time.Second, boom)
 		})
 		if !errors.Is(err, boom) || w.order() != "aaa" {
@@ -331,6 +336,9 @@ func TestRunEnds(t *testing.T) {
 		}
 		if cause := w.term(0).cause; !errors.Is(cause, framework.ErrClosed) {
 			t.Errorf("the cause was %v", cause)
+		}
+		if left := w.Children(path); len(left) > 0 {
+			t.Errorf("closed, and in line stand %v", left)
 		}
 
 		owner := w.client("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))

@@ -3,8 +3,8 @@ package locks_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -232,6 +232,34 @@ func TestADowngradeIsCancelled(t *testing.T) {
 	}
 }
 
+// CURATOR-307: a reader whose znode was gone took itself for the last in line, and
+// broke. It joins anew, behind whoever has come meanwhile.
+func TestAWaitingReadersZnodeIsDeleted(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		rw := clients(w, 3)
+		operator := w.Connect("operator")
+		writing := Acquire(t, t.Context(), rw[0].Writer())
+		reader := Acquiring(t.Context(), rw[1].Reader())
+		for _, name := range w.InLine(path, 2) {
+			if strings.Contains(name, "-R-") {
+				if err := operator.Delete(t.Context(), path+"/"+name, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.InLine(path, 1)
+		writer := Acquiring(t.Context(), rw[2].Writer())
+		w.InLine(path, 2)
+		Release(t, writing)
+		next := Granted(t, writer).Lease
+		w.InLine(path, 2)
+		Pending(t, reader)
+		Release(t, next)
+		Release(t, Granted(t, reader).Lease)
+		w.Empty(path)
+	})
+}
+
 // Holders and waiters lose their session.
 func TestExpiry(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {

@@ -239,6 +239,35 @@ func TestKazoosSemaphoreOnThePath(t *testing.T) {
 	})
 }
 
+// CURATOR-173: the directories of those who wait and of the permits stayed for ever.
+// They go with their last use, the recorded limit with them; a limit that was set
+// stays, and so does its path.
+func TestTheDirectoriesVanish(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 1)
+		held := Acquire(t, t.Context(), s[0])
+		waiting := Acquiring(t.Context(), s[1])
+		w.InLine(lockDir, 1)
+		time.Sleep(time.Hour)
+		Pending(t, waiting)
+		if !w.Exists(lockDir) || !w.Exists(leases) {
+			t.Errorf("gone while they are in use:\n%s", w.Tree())
+		}
+		Release(t, held)
+		Release(t, Granted(t, waiting).Lease)
+		time.Sleep(10 * time.Minute)
+		if w.Exists("/app") {
+			t.Errorf("left:\n%s", w.Tree())
+		}
+		setMax(t, s[0], 2)
+		Release(t, Acquire(t, t.Context(), s[0].Permits(2)))
+		time.Sleep(10 * time.Minute)
+		if w.Exists(lockDir) || w.Exists(leases) || !w.Exists(path) {
+			t.Errorf("left after a limit was set:\n%s", w.Tree())
+		}
+	})
+}
+
 // A wiped tree is made anew.
 func TestAWipedTree(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {

@@ -90,7 +90,7 @@ func (g *gate) hopeForRoom(ctx context.Context, d *driver, c *contender) (passed
 	passed, err = c.sess.Watch(ctx, first)
 	if err == nil {
 		var stat *zk.Stat
-		if _, stat, err = c.sess.Get(ctx, first); err == nil && stat.Version > 0 {
+		if _, stat, err = c.sess.Get(ctx, first); err == nil && stat.Version != 0 {
 			for _, w := range tries {
 				g.refuse(d, w, ErrBusy)
 			}
