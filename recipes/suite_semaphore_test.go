@@ -87,7 +87,7 @@ func allOrNone(t *testing.T, s *stage) {
 	s.permits(t, 0, 0)
 }
 
-// Pitfall 93: with the mutex's rule stretched, the wake-up would be missed whenever
+// With the mutex's rule stretched, the wake-up would be missed whenever
 // another than the oldest leaves.
 func leaveInAnyOrder(t *testing.T, s *stage) {
 	const limit = 3

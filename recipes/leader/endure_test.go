@@ -178,7 +178,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 	})
 }
 
-// Pitfall 10: the observer left a watch on each leader's znode that had vanished,
+// The observer left a watch on each leader's znode that had vanished,
 // for as long as its session lived.
 func TestObserveLeavesNoWatches(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

@@ -71,7 +71,7 @@ func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 	})
 }
 
-// Pitfall 54: an operator deletes the znode.
+// An operator deletes the znode.
 func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")

@@ -34,7 +34,7 @@ func (w *world) once(op testutil.Op, action testutil.Action) *atomic.Int32 {
 	return &hits
 }
 
-// Pitfalls 1, 8: whatever request is lost, or its answer, exactly one znode of
+// Whatever request is lost, or its answer, exactly one znode of
 // ours stands in line, and none after the release.
 func TestARequestOrItsAnswerIsLost(t *testing.T) {
 	actions := map[string]testutil.Action{
@@ -92,7 +92,7 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Pitfall 109: a create that was given up arrives late, on a member that is slow.
+// A create that was given up arrives late, on a member that is slow.
 func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
@@ -220,7 +220,7 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		release(t, held)
 		release(t, granted(t, second).lease)
 
-		// Pitfall 106: a stream of short-timed Acquires gets in, where others are always
+		// A stream of short-timed Acquires gets in, where others are always
 		// in line, and none of the stream lasts as long as the line is.
 		var wg sync.WaitGroup
 		var in atomic.Int32

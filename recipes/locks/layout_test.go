@@ -154,7 +154,7 @@ func TestAnotherLayoutComesLater(t *testing.T) {
 	})
 }
 
-// Pitfall 17, 84: children of no known form harm nobody.
+// Children of no known form harm nobody.
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.client("a")
@@ -204,7 +204,7 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 	}
 }
 
-// Pitfall 99: equal numbers, which today's servers give once they have run out.
+// Equal numbers, which today's servers give once they have run out.
 func TestEqualNumbersAreTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
@@ -225,7 +225,7 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 	})
 }
 
-// Pitfall 20: the server removes an empty container between its making and the
+// The server removes an empty container between its making and the
 // create. It is made again, but not for ever.
 func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 	for times, want := range map[int32]error{8: nil, 100: zk.ErrNoNode} {

@@ -44,7 +44,7 @@ func TestMultiIsGuarded(t *testing.T) {
 			t.Error("lost by a failing op")
 		}
 
-		// Pitfall 102: a request to release changes the znode's version.
+		// A request to release changes the znode's version.
 		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
-		// Pitfall 6: who comes next at home does not wait for ever behind it.
+		// Who comes next at home does not wait for ever behind it.
 		next := acquiring(t.Context(), m)
 		pending(t, next)
 		w.Client("a").Heal()

@@ -177,7 +177,7 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 	})
 }
 
-// Pitfall 96: a follower that is cut off from its leader still answers pings. They
+// A follower that is cut off from its leader still answers pings. They
 // prove nothing.
 func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -299,7 +299,7 @@ func TestAWedgedServerAlone(t *testing.T) {
 	})
 }
 
-// Pitfall 100: what waited in the wire client when its session expired must not be
+// What waited in the wire client when its session expired must not be
 // executed in the next.
 func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

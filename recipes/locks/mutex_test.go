@@ -174,7 +174,7 @@ func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
 	})
 }
 
-// Pitfall: the naive lock wakes everybody at each release.
+// The naive lock wakes everybody at each release.
 func TestAReleaseWakesOneWaiter(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		const waiters = 20

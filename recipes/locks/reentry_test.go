@@ -240,7 +240,7 @@ func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
 	})
 }
 
-// Pitfall 101: two goroutines under one outer lease exclude each other on an inner
+// Two goroutines under one outer lease exclude each other on an inner
 // lock.
 func TestSiblingsUnderOneLeaseExcludeEachOther(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

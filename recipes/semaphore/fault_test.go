@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Pitfalls 28 to 30: whatever request is lost, or its answer, exactly as many
+// Whatever request is lost, or its answer, exactly as many
 // permits as were granted stand there, and none is orphaned.
 func TestARequestOrItsAnswerIsLost(t *testing.T) {
 	actions := map[string]testutil.Action{
@@ -97,7 +97,7 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// Pitfall 104: the head sees room, loses its place, and must not take.
+// The head sees room, loses its place, and must not take.
 func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		s := clients(w, 2, 1)

@@ -81,7 +81,7 @@ func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
 	})
 }
 
-// Raising wakes those who wait (pitfall 32), lowering revokes nothing, and both are
+// Raising wakes those who wait, lowering revokes nothing, and both are
 // seen by all who have agreed before.
 func TestSetMax(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {

@@ -141,7 +141,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// Pitfall 93: holders leave in another order than they came.
+// Holders leave in another order than they came.
 func TestHoldersLeaveInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
 		Run(t, func(t *testing.T, w *World) {
@@ -231,7 +231,7 @@ func TestTheCostOfAGrant(t *testing.T) {
 }
 
 // Several at once, all or none: who wants many is not starved by who want few, and
-// two who want many do not wait for each other (pitfall 37).
+// two who want many do not wait for each other.
 func TestPermitsAreTakenAllOrNone(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
 		s := clients(w, 3, 3)
