@@ -83,11 +83,13 @@ func TestListenerStops(t *testing.T) {
 func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
+		network.Latency(time.Millisecond, time.Millisecond) // so that each state lasts until all have been told
 		c.Listen(func(change framework.StateChange) {
 			if s := c.State(); s != change.To {
 				t.Errorf("told of %v in state %v", change.To, s)
 			}
 		})
+		synctest.Wait()
 		for range 50 {
 			network.Drop()
 			time.Sleep(time.Microsecond)
