@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 	}
 	os.Unsetenv("ZKR_SERVERS")
 	os.Unsetenv("ZKR_AUTH")
+	// Under nohup it is ignored, and so it would be by all that are started here. A signal that is caught they have by default.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(m.Run())
 }
 
