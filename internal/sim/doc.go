@@ -56,8 +56,9 @@
 // # How it is put together
 //
 // plan.go draws; world.go builds, plays and cleans up; weather.go is the faults,
-// worker.go the goroutines that contend; ledger.go writes the history, and checks it
-// while it is written; model.go has it judged. An option of a recipe that changes how
-// and not what, such as handing over at home, is one more thing to draw and to give to
-// its constructor in newWorker.
+// worker.go the goroutines that contend; ledger.go writes the history of the tenures
+// in tenure.go, and has it checked while it is written: belief.go who holds, waiting.go
+// who waits, fencing.go the tokens; model.go has it judged. An option of a recipe that
+// changes how and not what, such as handing over at home, is one more thing to draw and
+// to give to its constructor in newWorker.
 package sim

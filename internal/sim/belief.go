@@ -1,0 +1,107 @@
+package sim
+
+import "time"
+
+// lost reports whether a tenure was lost, as far as anybody has noticed.
+func (l *ledger) lost(t *tenure) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.knownLocked(t) && t.lost
+}
+
+// knownLocked reports whether somebody believes to hold.
+func (l *ledger) knownLocked(t *tenure) bool {
+	if t.left {
+		return false
+	}
+	held := false
+	for _, lease := range t.leases {
+		select {
+		case <-lease.Lost():
+		default:
+			held = held || !l.plan.Asks || lease.Held()
+		}
+	}
+	if !held && !t.lost {
+		t.lost = true
+		l.losses++
+		seq := l.nextLocked()
+		l.endsLocked(t, seq)
+		t.of.last = time.Now()
+		l.logLocked("%v: lost: %v", t, t.lease.Err())
+		if l.plan.Storm.quiet() {
+			l.wrongLocked("%v was lost, and nothing has failed: %v", t, t.lease.Err())
+		}
+	}
+	return held
+}
+
+// voidLocked reports whether an operator has ended the tenure's session, against
+// which no clock helps: until its client knows.
+func (l *ledger) voidLocked(t *tenure) bool {
+	if !l.expired[t.session] {
+		return false
+	}
+	s, err := t.client.Session()
+	return err != nil || s.ID() == t.session || t.lost
+}
+
+// occupiesLocked reports whether a tenure keeps others out: somebody believes in
+// it, or was told that nobody else would be granted until later than now.
+func (l *ledger) occupiesLocked(t *tenure, now time.Time) (occupies, known bool) {
+	known = l.knownLocked(t)
+	if t.left || l.closed[t.who.client] || l.voidLocked(t) {
+		return false, false
+	}
+	if deadline := t.lease.Deadline(); deadline.After(t.claimed) {
+		t.claimed = deadline
+	}
+	return known || l.plan.Rates == nil && now.Before(t.claimed), known
+}
+
+// look checks what is believed now.
+func (l *ledger) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lookLocked()
+}
+
+func (l *ledger) lookLocked() {
+	now := time.Now()
+	for _, r := range l.resources {
+		var held []*tenure
+		for _, t := range r.tenures {
+			occupies, known := l.occupiesLocked(t, now)
+			if !occupies {
+				continue
+			}
+			// It was asked first: the ensemble may end it at any moment after that.
+			if stat, ok := l.ens.Stat(t.path); !ok || stat.EphemeralOwner != t.session {
+				l.wrongLocked("%v: known %v, until %v, but its znode is gone", t, known, t.claimed.Sub(l.begin))
+				t.left = true // once is enough
+				continue
+			}
+			held = append(held, t)
+		}
+		l.excludeLocked(r, held)
+		l.starvedLocked(r, false)
+	}
+}
+
+// excludeLocked checks who holds at the same time.
+func (l *ledger) excludeLocked(r *resource, held []*tenure) {
+	sum := 0
+	for i, a := range held {
+		sum += a.permits
+		for _, b := range held[:i] {
+			if r.limit == 0 && (!a.shared || !b.shared) && a.root != b.root {
+				l.wrongLocked("%v holds beside %v", a, b)
+				a.left = true
+			}
+		}
+	}
+	if r.limit > 0 && sum > r.limit {
+		l.wrongLocked("%d permits are held of %d: %v", sum, r.limit, held)
+		held[0].left = true
+	}
+}

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"strconv"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// tokensLocked checks the fencing token of a grant.
+func (l *ledger) tokensLocked(t *tenure, known, there bool, czxid int64) {
+	r := t.of
+	switch {
+	case r.limit > 0: // a semaphore's tokens order nothing
+		return
+	case t.root != t:
+		if t.token != t.root.token {
+			l.wrongLocked("%v under %v has token %v", t, t.root, t.token)
+		}
+		return
+	}
+	if there && zxid(t.token) < czxid {
+		l.wrongLocked("%v has a token from before its own znode, %x", t, czxid)
+	}
+	for _, o := range r.tenures {
+		if o.root == o && !o.shared && !t.shared && o.token == t.token {
+			l.wrongLocked("%v has the token of %v", t, o)
+		}
+	}
+	if known {
+		before := r.highest
+		if t.shared { // others who share may have the same, or a later one
+			before = r.alone
+		}
+		if t.token.Compare(before) <= 0 {
+			l.wrongLocked("%v has a token that is not above %v", t, before)
+		}
+		r.highest = later(r.highest, t.token)
+		if !t.shared {
+			r.alone = later(r.alone, t.token)
+		}
+	}
+}
+
+func later(a, b recipes.Token) recipes.Token {
+	if a.Compare(b) > 0 {
+		return a
+	}
+	return b
+}
+
+// zxid is the transaction in a token.
+func zxid(t recipes.Token) int64 {
+	n, _ := strconv.ParseInt(t.String()[:16], 16, 64)
+	return n
+}
+
+// fencedLocked checks that nobody wrote, guarded, after a later holder's grant.
+func (l *ledger) fencedLocked(r *resource) {
+	if r.limit > 0 {
+		return
+	}
+	for _, o := range r.ops {
+		if o.in.kind != write || o.in.unknown {
+			continue
+		}
+		w := r.tenures[o.in.id]
+		for _, t := range r.tenures {
+			if t.root == t && !t.shared && zxid(t.token) > zxid(w.token) && o.in.zxid >= zxid(t.token) {
+				l.wrongLocked("%v wrote at %x, after %v was granted", w, o.in.zxid, t)
+			}
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package sim
+
+import "time"
+
+// waits notes that somebody begins to wait.
+func (l *ledger) waits(w who, of []*resource, wanted want) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.killed[w.client] {
+		return
+	}
+	wanted.since = time.Now()
+	for _, r := range of {
+		r.waiting[w] = wanted
+		l.starvedLocked(r, false)
+	}
+}
+
+// starvedLocked checks that nobody waits for long who could be granted, as it is when
+// a wake-up is lost: whatever happens next may be what wakes it. Something that
+// happened by which anybody may be granted begins the time anew.
+func (l *ledger) starvedLocked(r *resource, happened bool) {
+	now := time.Now()
+	if happened {
+		r.last = now
+	}
+	switch {
+	case l.settled.IsZero() || now.Before(l.settled) || l.plan.Recipe == Campaign || l.plan.Recipe == All:
+		return
+	case !l.freeLocked(r):
+		r.idle = time.Time{}
+	case r.idle.IsZero() || happened:
+		r.idle = now
+	case now.Sub(r.idle) > l.patience():
+		l.wrongLocked("%v wait for %s for %v, and could be granted", r.waiting, r.path, now.Sub(r.idle))
+		r.idle = now
+	}
+}
+
+// passedLocked checks that no client hands over at home more often than it may while
+// another one waits.
+func (l *ledger) passedLocked(t *tenure) {
+	p := l.plan
+	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handover < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
+		return
+	}
+	for k, w := range t.of.waiting {
+		// It takes some messages to get into the line, and to be noticed there.
+		if time.Since(w.since) < 20*p.Latency+time.Millisecond {
+			continue
+		}
+		if w.client != t.who.client {
+			w.client, w.passed = t.who.client, 0
+		}
+		w.passed++
+		if k.client != t.who.client && w.passed > p.Handover+2 { // the first, and one that was on its way
+			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
+		}
+		t.of.waiting[k] = w
+	}
+}
+
+// joinedLocked checks that no reader joins those who hold already while a writer of
+// another client stands in line.
+func (l *ledger) joinedLocked(c call, t *tenure) {
+	p := l.plan
+	if p.Recipe != RWLock || !p.Storm.quiet() || !t.shared || t.root != t {
+		return
+	}
+	for k, w := range t.of.waiting {
+		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < 20*p.Latency+time.Millisecond {
+			continue
+		}
+		for _, o := range t.of.tenures {
+			if o.path == t.path && o.since.Before(w.since) {
+				l.wrongLocked("%v joined %v, while %v waited to write", t, o, k)
+				return
+			}
+		}
+	}
+}
+
+// freeLocked reports whether whoever is next could be granted, if anybody waits. Who
+// that is, is known of a semaphore, whose line is for its first alone; of the others
+// all must be able to.
+func (l *ledger) freeLocked(r *resource) bool {
+	next, first := 0, -1
+	if r.limit > 0 {
+		first = l.firstLocked(r)
+	}
+	most, shared := 0, true
+	for k, w := range r.waiting {
+		if first >= 0 && k.client != first {
+			continue
+		}
+		next++
+		most, shared = max(most, w.permits), shared && w.shared
+	}
+	if next == 0 {
+		return false
+	}
+	for _, t := range r.tenures {
+		if t.gone {
+			continue
+		}
+		if r.limit == 0 && !(shared && t.shared) {
+			return false
+		}
+		most += t.permits
+	}
+	return r.limit == 0 || most <= l.limit
+}
+
+// firstLocked is the client that is first in a semaphore's line, negative if nobody
+// is known to be.
+func (l *ledger) firstLocked(r *resource) int {
+	first := ""
+	for _, name := range l.ens.Children(r.dirs[0]) {
+		if first == "" || name[len(name)-10:] < first[len(first)-10:] {
+			first = name
+		}
+	}
+	stat, ok := l.ens.Stat(r.dirs[0] + "/" + first)
+	if client, known := l.clients[stat.EphemeralOwner]; ok && known {
+		return client
+	}
+	return -1
+}
+
+// patience is how long a grant may take that nothing is in the way of.
+func (l *ledger) patience() time.Duration { return 2*time.Second + 30*l.plan.Latency }
+
+// lateLocked is how long a grant took since the last thing that it may have waited for.
+func (l *ledger) lateLocked(c call, r *resource, now time.Time) time.Duration {
+	if l.settled.IsZero() || now.Before(l.settled) || l.plan.Recipe == Campaign || l.plan.Recipe == All {
+		return 0
+	}
+	since := l.settled
+	for _, t := range []time.Time{c.at, r.last} {
+		if t.After(since) {
+			since = t
+		}
+	}
+	return now.Sub(since)
+}
