@@ -84,6 +84,7 @@ func (l *ledger) lookLocked() {
 			held = append(held, t)
 		}
 		l.excludeLocked(r, held)
+		l.overwrittenLocked(r)
 		l.starvedLocked(r, false)
 	}
 }

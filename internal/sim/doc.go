@@ -17,8 +17,9 @@
 // by an operator. Single requests are refused, executed late, not executed, executed
 // and not answered; or the leader stops while they are under way. The members' clocks
 // run faster or slower than the clients', by up to a tenth: the stop margin. Callers
-// leave at any instant, and work on under a lease that they have lost, up to a write
-// that its guard must refuse. One member at a time is in trouble, and under
+// leave at any instant, give their writes up, or release while one is under way; and
+// they work on under a lease that they have lost, up to a write that its guard must
+// refuse. One member at a time is in trouble, and under
 // framework.ProofSync never a leader that stays in office: what these cover no further
 // is said in their documents.
 //
@@ -30,6 +31,8 @@
 //     the Deadline until which a lease has promised that nobody else is granted.
 //   - Whoever believes to hold has a znode, in a session that lives.
 //   - Tokens are in order; a nested lease has that of the outer one.
+//   - What guarded writes are made to was not written by somebody after a later holder's
+//     grant, whatever the writer was told.
 //   - A waiter that could be granted is granted soon. A lost wake-up cannot hide behind
 //     the next event.
 //
@@ -37,8 +40,8 @@
 //
 //   - Everybody whose client lives was granted.
 //   - No znode, watch, session or goroutine is left.
-//   - No guarded write was applied after a later holder's grant, by the ensemble's own
-//     transaction numbers.
+//   - No guarded write that has succeeded was applied after a later holder's grant, by
+//     the ensemble's own transaction numbers.
 //   - A release that succeeded was one of a lease that was never lost.
 //   - A rush of clients has not made a herd of requests.
 //   - The history of grants, ends, guarded writes and limits is linearizable, as

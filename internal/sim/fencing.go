@@ -54,6 +54,33 @@ func zxid(t recipes.Token) int64 {
 	return n
 }
 
+// overwrittenLocked checks what guarded writes were made to, whatever their writers
+// were told of them.
+func (l *ledger) overwrittenLocked(r *resource) {
+	before, there := l.ens.Stat(r.data)
+	data, _ := l.ens.Data(r.data)
+	if after, _ := l.ens.Stat(r.data); !there || after.Mzxid != before.Mzxid { // it is being written
+		return
+	}
+	if token, err := recipes.ParseToken(string(data)); err == nil { // or nobody has written
+		l.overwroteLocked(r, before.Mzxid, token)
+	}
+}
+
+// overwroteLocked checks that a write was not made after a later holder's grant: one
+// who had the same znode is no later by the ensemble's transactions.
+func (l *ledger) overwroteLocked(r *resource, zxid int64, token recipes.Token) {
+	if r.limit > 0 || zxid <= r.written {
+		return
+	}
+	r.written = zxid
+	for _, t := range r.tenures {
+		if t.root == t && !t.shared && token.Compare(t.token) < 0 && zxid > t.fence {
+			l.wrongLocked("who had token %v wrote at %x, after %v was granted", token, zxid, t)
+		}
+	}
+}
+
 // fencedLocked checks that nobody wrote, guarded, after a later holder's grant.
 func (l *ledger) fencedLocked(r *resource) {
 	if r.limit > 0 {

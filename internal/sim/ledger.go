@@ -121,7 +121,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	if l.expired[t.session] || l.closed[t.who.client] { // before it was heard of
 		t.ends = c.seq
 	}
-	t.znode = r.znode(t)
+	t.znode, t.fence = r.znode(t), r.written
 	r.tenures = append(r.tenures, t)
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
 	delete(r.waiting, t.who)
@@ -192,6 +192,7 @@ func (l *ledger) wrote(c call, t *tenure, version int32, zxid int64, err error) 
 	l.logLocked("%v: wrote version %d at %x: %v", t, version, zxid, err)
 	switch {
 	case err == nil:
+		l.overwroteLocked(t.of, zxid, t.token)
 		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, znode: t.znode, shared: t.shared, version: version, zxid: zxid}, call: c.seq, ret: ret})
 	case framework.MaybeApplied(err):
 		t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: write, id: t.id, znode: t.znode, shared: t.shared, unknown: true}, call: c.seq, ret: never})

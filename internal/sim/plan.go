@@ -83,6 +83,8 @@ type Step struct {
 	Late     time.Duration // it writes so long after a loss, or after the release; 0: it does not
 	Early    bool          // with a guard from before
 	Writes   int           // guarded writes while it works
+	Hasty    time.Duration // it gives a write up after, and the lease; 0: it does not
+	Behind   bool          // one more write is under way when it releases
 	Nest     []Nest        // under the lease
 	NestLate bool          // not at once
 	First    bool          // the outermost lease is released first, not last
@@ -160,7 +162,8 @@ func Draw(seed uint64) *Plan {
 		d.Members = 3
 	}
 	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
-	d.Tick = d.Timeout / pick[time.Duration](d, 2, 2, 4, 8)
+	// Sessions last until a whole tick: how much longer than their time-out differs.
+	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 245, 270, 295, 390, 895)).Truncate(time.Millisecond)
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
@@ -168,6 +171,9 @@ func Draw(seed uint64) *Plan {
 	d.Endless, d.Brief = d.one(3, 5), d.one(1, 2)
 	d.Asks = d.one(1, 2)
 	d.Limit = 1 + d.IntN(3)
+	if d.Storm == Leavers {
+		d.Limit = 2 + d.IntN(2) // one may leave who is in the way of another
+	}
 	if !d.Storm.quiet() && d.one(1, 4) {
 		d.Tick = d.Timeout / 16 // or it would make up for the difference
 		for range 3 {
@@ -249,7 +255,7 @@ func (d *draw) step() Step {
 		switch {
 		case d.one(1, 4):
 			s.Cancel = d.instant()
-		case d.one(1, 6):
+		case d.one(1, 6), d.Storm == Leavers && d.one(1, 4):
 			s.Cancel = d.upTo(2 * d.Timeout)
 		}
 		if d.one(1, 3) { // just when it is executed, or answered
@@ -264,9 +270,15 @@ func (d *draw) step() Step {
 			s.Bound = d.instant()
 		}
 	}
+	if !d.Storm.quiet() || d.Storm == Leavers {
+		if d.one(1, 4) {
+			s.Hasty = d.instant()
+		}
+		s.Behind = d.one(1, 6)
+	}
 	s.nest(d)
 	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
-	if d.one(1, 4) {
+	if d.one(1, 4) || d.Storm == Leavers && d.one(1, 4) {
 		s.Work = d.upTo(3 * d.Timeout)
 	}
 	if d.Storm.quiet() {
@@ -336,6 +348,8 @@ func (d *draw) faults() {
 			f.At, f.For = d.upTo(4*time.Second), 5*time.Second
 		}
 		switch f.What {
+		case Orphan:
+			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti), d.upTo(d.Timeout/2)
 		case Late, Slow, Isolate, Lag, Wedge, Mute, Pause:
 			f.Near = d.one(2, 3)
 			if d.one(1, 2) { // just when it may know more than is true

@@ -16,6 +16,7 @@ type resource struct {
 	limit   int           // of a semaphore; 0: none
 	highest recipes.Token // of all grants, and of the exclusive ones
 	alone   recipes.Token
+	written int64     // the latest write to it that is known of
 	last    time.Time // when something happened by which somebody may be granted
 	waiting map[who]want
 	idle    time.Time // since when all who wait could be granted, and nobody is; zero: not so
@@ -39,6 +40,7 @@ type tenure struct {
 	session int64
 	since   time.Time
 	token   recipes.Token
+	fence   int64     // the latest write that is known to be from before the grant
 	claimed time.Time // the latest deadline that it has named
 	lost    bool
 	left    bool  // nobody believes in it any more

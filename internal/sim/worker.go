@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -181,6 +184,7 @@ func (k *worker) campaign(s Step) bool {
 		terms++
 		t := k.grant(c, l, k.resources(s)[0], s, nil)
 		k.work(ctx, s, t, l)
+		defer k.behind(s, t, l)()
 		k.ledger.leaving(t, l)
 		c = k.ledger.call(k.who, "the term ends")
 		if terms == 2 {
@@ -251,9 +255,11 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 	} else {
 		nested = append(nested, nest{t, l})
 	}
+	written := k.behind(s, t, l)
 	for _, n := range nested {
 		k.release(s, n.t, n.l)
 	}
+	written()
 	if !lost && late != nil && !t.shared { // others may share the znode, which excludes as before
 		k.late(s, t, late)
 	}
@@ -329,25 +335,38 @@ func (k *worker) work(ctx context.Context, s Step, t *tenure, l *recipes.Lease) 
 			}
 		}
 		k.ledger.look()
-		if pieces > 1 {
-			k.write(t, l)
+		if pieces > 1 && k.write(s, t, l) && !s.Heedless {
+			return
 		}
 	}
+}
+
+// behind begins a write that the release does not wait for, and returns what does.
+func (k *worker) behind(s Step, t *tenure, l *recipes.Lease) (written func()) {
+	var writing sync.WaitGroup
+	if s.Behind {
+		writing.Go(func() { k.write(s, t, l) })
+		runtime.Gosched() // or it would mostly be too late
+	}
+	return writing.Wait
 }
 
 // patienceOfAWriter bounds a guarded write.
 const patienceOfAWriter = 30 * time.Second
 
-func (k *worker) write(t *tenure, l *recipes.Lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
+// write makes a guarded write, and reports whether it gave up.
+func (k *worker) write(s Step, t *tenure, l *recipes.Lease) (gaveUp bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.Hasty, patienceOfAWriter))
 	defer cancel()
 	c := k.ledger.call(k.who, "write under #%d", t.id)
 	responses, err := l.Multi(ctx, setData(t))
 	k.wrote(c, t, responses, err)
-	quiet := k.plan.Storm.quiet()
-	if err != nil && quiet {
+	gaveUp = s.Hasty > 0 && errors.Is(err, context.DeadlineExceeded)
+	tooLate := s.Behind && errors.Is(err, recipes.ErrNotHeld)
+	if err != nil && k.plan.Storm.quiet() && !gaveUp && !tooLate {
 		k.ledger.fault("%v: write: %v", t, err)
 	}
+	return gaveUp
 }
 
 func setData(t *tenure) *zk.SetDataRequest {
