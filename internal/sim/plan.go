@@ -163,7 +163,7 @@ func Draw(seed uint64) *Plan {
 	}
 	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
 	// Sessions last until a whole tick: how much longer than their time-out differs.
-	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 245, 270, 295, 390, 895)).Truncate(time.Millisecond)
+	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 245, 245, 295, 295, 390, 895)).Truncate(time.Millisecond)
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
@@ -174,8 +174,8 @@ func Draw(seed uint64) *Plan {
 	if d.Storm == Leavers {
 		d.Limit = 2 + d.IntN(2) // one may leave who is in the way of another
 	}
-	if !d.Storm.quiet() && d.one(1, 4) {
-		d.Tick = d.Timeout / 16 // or it would make up for the difference
+	if !d.Storm.quiet() && d.one(1, 3) {
+		d.Tick = d.Timeout / 32 // or it would make up for the difference
 		for range 3 {
 			d.Rates = append(d.Rates, pick(d, 0.9, 1.1, 1.1))
 		}
@@ -278,7 +278,7 @@ func (d *draw) step() Step {
 	}
 	s.nest(d)
 	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
-	if d.one(1, 4) || d.Storm == Leavers && d.one(1, 4) {
+	if d.one(1, 4) || (d.Storm == Leavers || d.Storm == Networks || d.Storm == Members) && d.one(1, 3) {
 		s.Work = d.upTo(3 * d.Timeout)
 	}
 	if d.Storm.quiet() {
@@ -350,7 +350,19 @@ func (d *draw) faults() {
 		switch f.What {
 		case Orphan:
 			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti), d.upTo(d.Timeout/2)
-		case Late, Slow, Isolate, Lag, Wedge, Mute, Pause:
+		case Drop:
+			if d.one(1, 2) { // and is lost again when it has come back
+				f.Then = d.upTo(d.Timeout / 2)
+				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
+			}
+		case Isolate:
+			f.Near = d.one(2, 3)
+			f.For = d.Timeout + d.upTo(d.Timeout) // until sessions are over that it still answers
+			if d.one(1, 3) {
+				f.Then = d.upTo(d.Timeout)
+				f.For += f.Then
+			}
+		case Late, Slow, Lag, Wedge, Mute, Pause:
 			f.Near = d.one(2, 3)
 			if d.one(1, 2) { // just when it may know more than is true
 				f.Then = d.upTo(d.Timeout)

@@ -312,7 +312,7 @@ func (w *world) client(f Fault) (heal func()) {
 		net.CutOneWay(true)
 	case Drop:
 		net.Drop()
-		return nil
+		return func() {}
 	case Expire:
 		if s, err := c.Session(); err == nil {
 			w.ledger.expire(s.ID())

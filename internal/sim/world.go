@@ -406,7 +406,7 @@ func (w *world) expected(err error) bool {
 	if w.plan.Storm.quiet() {
 		return false
 	}
-	for _, e := range []error{zk.ErrNoServer, zk.ErrConnectionClosed} {
+	for _, e := range []error{zk.ErrNoServer, zk.ErrConnectionClosed, framework.ErrSessionLost} { // the last try ran into
 		if errors.Is(err, e) {
 			return !w.plan.Endless
 		}
