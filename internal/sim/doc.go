@@ -19,8 +19,10 @@
 // run faster or slower than the clients', by up to a tenth: the stop margin. Callers
 // leave at any instant, give their writes up, or release while one is under way; and
 // they work on under a lease that they have lost, up to a write that its guard must
-// refuse. One member at a time is in trouble, and under framework.ProofSync never a
-// leader that stays in office: what these cover no further is said in their documents.
+// refuse. Some faults wait until a client has been told that something was written, and
+// are that client's: what it believes is newest then. One member at a time is in
+// trouble, and under framework.ProofSync never a leader that stays in office: what these
+// cover no further is said in their documents.
 //
 // # What is looked for
 //

@@ -83,6 +83,7 @@ type Step struct {
 	Late     time.Duration // it writes so long after a loss, or after the release; 0: it does not
 	Early    bool          // with a guard from before
 	Writes   int           // guarded writes while it works
+	Twice    bool          // each of them at once once more
 	Hasty    time.Duration // it gives a write up after, and the lease; 0: it does not
 	Behind   bool          // one more write is under way when it releases
 	Nest     []Nest        // under the lease
@@ -110,6 +111,7 @@ type Fault struct {
 	Member  int
 	Op      testutil.Op   // of single requests
 	N       int           // how many of them
+	Upon    bool          // not before a client is told that something was written, which is the client then; and not if that takes long
 	Near    bool          // the member is the one that the client is connected to
 	Then    time.Duration // the client is cut off after, too; 0: it is not
 	By      time.Duration // how late
@@ -163,7 +165,7 @@ func Draw(seed uint64) *Plan {
 	}
 	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
 	// Sessions last until a whole tick: how much longer than their time-out differs.
-	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 245, 245, 295, 295, 390, 895)).Truncate(time.Millisecond)
+	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 249, 249, 299, 299, 390, 895)).Truncate(time.Millisecond)
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
@@ -276,6 +278,7 @@ func (d *draw) step() Step {
 		}
 		s.Behind = d.one(1, 6)
 	}
+	s.Twice = d.one(1, 4)
 	s.nest(d)
 	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
 	if d.one(1, 4) || (d.Storm == Leavers || d.Storm == Networks || d.Storm == Members) && d.one(1, 3) {
@@ -358,8 +361,8 @@ func (d *draw) faults() {
 		case Isolate:
 			f.Near = d.one(2, 3)
 			f.For = d.Timeout + d.upTo(d.Timeout) // until sessions are over that it still answers
-			if d.one(1, 3) {
-				f.Then = d.upTo(d.Timeout)
+			if d.one(2, 3) {                      // unless it has gone to another member by then
+				f.Then = d.upTo(d.Timeout / 2)
 				f.For += f.Then
 			}
 		case Late, Slow, Lag, Wedge, Mute, Pause:
@@ -368,6 +371,10 @@ func (d *draw) faults() {
 				f.Then = d.upTo(d.Timeout)
 				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
 			}
+		}
+		switch f.What {
+		case Cut, Deaf, Dumb, Drop, Late, Isolate, Lag, Pause, Mute, Wedge:
+			f.Upon = d.one(1, 3)
 		}
 		d.Faults = append(d.Faults, f)
 	}
@@ -396,7 +403,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, %d of %v, by %v, cut after %v\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.N, f.Op, f.By, f.Then)
+		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, upon a write %v, %d of %v, by %v, cut after %v\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.Upon, f.N, f.Op, f.By, f.Then)
 	}
 	return b.String()
 }

@@ -52,9 +52,15 @@ func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 }
 
 // asked is told of each request of a client that has ended.
-func (w *world) asked(client int, op string) {
+func (w *world) asked(client int, op string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if op == "multi" && err == nil {
+		for f, begin := range w.armed {
+			delete(w.armed, f)
+			go begin(client)
+		}
+	}
 	w.leaveLocked(client, map[string]testutil.Op{
 		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": testutil.OpMulti,
 	}[op], true)
@@ -133,7 +139,8 @@ func (w *world) weather() {
 	var events []event
 	last := time.Duration(0)
 	for _, f := range w.plan.Faults {
-		events = append(events, event{f.At, func() {
+		begin := func(client int) {
+			f.Client = client
 			heal := w.fault(f)
 			if heal == nil {
 				return
@@ -147,8 +154,12 @@ func (w *world) weather() {
 					}
 				})
 			}
-		}})
-		last = max(last, f.At+f.For)
+		}
+		do, end := func() { begin(f.Client) }, f.At+f.For
+		if f.Upon {
+			do, end = func() { w.arm(&f, begin) }, end+w.plan.Timeout
+		}
+		events, last = append(events, event{f.At, do}), max(last, end)
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	for _, e := range events {
@@ -158,6 +169,19 @@ func (w *world) weather() {
 	time.Sleep(time.Until(w.ledger.begin.Add(last + time.Second)))
 	w.heal()
 	w.ledger.settle(8*w.plan.Timeout + 10*time.Second)
+}
+
+// arm has a fault begin when a client is told next that something was written: that
+// client's. It does not begin if that takes longer than a session lasts.
+func (w *world) arm(f *Fault, begin func(client int)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed[f] = begin
+	time.AfterFunc(w.plan.Timeout, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.armed, f)
+	})
 }
 
 // heal ends every fault.

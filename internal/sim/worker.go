@@ -335,7 +335,14 @@ func (k *worker) work(ctx context.Context, s Step, t *tenure, l *recipes.Lease) 
 			}
 		}
 		k.ledger.look()
-		if pieces > 1 && k.write(s, t, l) && !s.Heedless {
+		if pieces == 1 {
+			continue
+		}
+		gaveUp := k.write(s, t, l)
+		if s.Twice && !gaveUp {
+			gaveUp = k.write(s, t, l)
+		}
+		if gaveUp && !s.Heedless {
 			return
 		}
 	}

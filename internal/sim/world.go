@@ -91,6 +91,7 @@ type world struct {
 	sessions map[int64]int
 	rules    []*rule
 	leavers  map[who]*leaver
+	armed    map[*Fault]func(client int)
 	dead     map[int]bool // clients that are closed, or killed
 	troubled map[int]bool // members
 }
@@ -106,7 +107,7 @@ func (w *world) run() {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
 	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, clients: map[int64]int{}}
-	w.sessions, w.dead, w.troubled, w.leavers = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}
+	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]func(int){}
 	ens, err := testutil.New(opts...)
 	if err != nil {
 		w.ledger.fault("no ensemble: %v", err)
@@ -134,7 +135,7 @@ func (w *world) build() error {
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy),
 			framework.WithObserver(framework.Observer{
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
-				Request:      func(op string, _ time.Duration, _ error) { w.asked(i, op) },
+				Request:      func(op string, _ time.Duration, err error) { w.asked(i, op, err) },
 			}),
 		}
 		switch {
