@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,20 +142,51 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 		return fmt.Errorf("%w: %d permits: must be positive", ErrLimit, n)
 	}
 	for {
+		if err := s.keepPath(ctx); err != nil {
+			return err
+		}
+		stat, err := s.record(ctx, n)
+		switch {
+		case err == nil:
+			s.agreed.Store(stat.Czxid)
+			return nil
+		case framework.MaybeApplied(err), !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
+			return err
+		} // else another one has set it in between, or removed the path
+	}
+}
+
+func (s *Semaphore) keepPath(ctx context.Context) error {
+	for {
 		if err := s.client.MakePath(ctx, s.path); err != nil {
 			return err
 		}
 		_, err := s.client.Create(ctx, s.path+"/"+keeper, nil, zk.FlagPersistent)
 		if err == nil || errors.Is(err, zk.ErrNodeExists) {
-			break
+			return nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) { // else reaped in between
 			return err
 		}
 	}
-	stat, err := s.client.Set(ctx, s.path, []byte(strconv.Itoa(n)), -1)
-	if err == nil {
-		s.agreed.Store(stat.Czxid)
+}
+
+// record writes the limit over the version that it has read. A try whose answer was
+// lost may arrive late, when others have set other limits: it must not undo them.
+func (s *Semaphore) record(ctx context.Context, n int) (*zk.Stat, error) {
+	_, before, err := s.client.Get(ctx, s.path)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	data := []byte(strconv.Itoa(n))
+	stat, err := s.client.Set(ctx, s.path, data, before.Version)
+	if !errors.Is(err, zk.ErrBadVersion) || !framework.MaybeApplied(err) {
+		return stat, err
+	}
+	// An earlier try may be what changed it. That is so if this limit came next.
+	now, after, getErr := s.client.Get(ctx, s.path)
+	if getErr == nil && after.Czxid == before.Czxid && after.Version == before.Version+1 && bytes.Equal(now, data) {
+		return after, nil
+	}
+	return nil, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	. "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -154,6 +155,78 @@ func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
 		Release(t, held)
 		Release(t, Granted(t, waiting).Lease)
 		empty(w)
+	})
+}
+
+// A try whose connection was lost arrives when its limit has been set by another try,
+// and a lower one after that: it must not let more in again.
+func TestALimitThatArrivesLate(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 2)
+		setMax(t, s[1], 1)
+		pass := make(chan struct{})
+		hits := w.Once(testutil.OpSetData, path, testutil.Hold(pass))
+		set := make(chan error, 1)
+		go func() { set <- s[0].SetMax(t.Context(), 3) }()
+		time.Sleep(time.Second)
+		w.Client("client 0").Drop()
+		if err := <-set; err != nil || hits.Load() != 1 {
+			t.Fatalf("%v; held back %d times", err, hits.Load())
+		}
+		setMax(t, s[1], 2)
+		close(pass)
+		time.Sleep(time.Second)
+		if data, _ := w.Data(path); string(data) != "2" {
+			t.Errorf("the limit is %s, and 2 was set last", data)
+		}
+	})
+}
+
+// The answer is lost, and others may have set their limits before the next try: that
+// tells whose it found, or that nobody knows.
+func TestALimitWhoseAnswerIsLost(t *testing.T) {
+	for _, another := range []bool{false, true} {
+		Run(t, func(t *testing.T, w *World) {
+			s := clients(w, 2, 2)
+			setMax(t, s[1], 1)
+			hits := w.Once(testutil.OpSetData, path, testutil.DelayReply(time.Minute))
+			set := make(chan error, 1)
+			go func() { set <- s[0].SetMax(t.Context(), 3) }()
+			time.Sleep(time.Second)
+			want := "3"
+			if another {
+				setMax(t, s[1], 2)
+				want = "2"
+			}
+			w.Client("client 0").Drop()
+			if err := <-set; framework.MaybeApplied(err) != another || (err != nil) != another || hits.Load() != 1 {
+				t.Errorf("another %v: %v; held back %d times", another, err, hits.Load())
+			}
+			if data, _ := w.Data(path); string(data) != want {
+				t.Errorf("another %v: the limit is %s, not %s", another, data, want)
+			}
+		})
+	}
+}
+
+// Who sets a limit at the same time as another does sets it all the same.
+func TestLimitsThatAreSetAtOnce(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 2, 2)
+		setMax(t, s[1], 1)
+		pass := make(chan struct{})
+		hits := w.Once(testutil.OpSetData, path, testutil.Hold(pass))
+		set := make(chan error, 1)
+		go func() { set <- s[0].SetMax(t.Context(), 3) }()
+		time.Sleep(time.Second)
+		setMax(t, s[1], 2)
+		close(pass)
+		if err := <-set; err != nil || hits.Load() != 1 {
+			t.Errorf("%v; held back %d times", err, hits.Load())
+		}
+		if data, _ := w.Data(path); string(data) != "3" {
+			t.Errorf("the limit is %s, and 3 was set last", data)
+		}
 	})
 }
 

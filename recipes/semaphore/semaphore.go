@@ -201,6 +201,8 @@ func (p permits) look(ctx context.Context, sess *framework.Session, watch bool) 
 // limit was lowered nobody is let in until there are fewer. Who waits for more than
 // it fails with ErrLimit. A process that was made with another number than the one
 // recorded when it comes first fails with ErrLimit too, unless WithRecordedLimit.
+// The error is one of framework.MaybeApplied if nobody knows whether the limit was
+// set: an answer was lost, and others may have set theirs since.
 func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 	if err := s.setMax(ctx, n); err != nil {
 		return fmt.Errorf("semaphore: set the limit of %s: %w", s.path, err)
