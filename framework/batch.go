@@ -88,7 +88,7 @@ func (m *many) create(ctx context.Context, ops []any, before int, budget backoff
 	switch {
 	case err == nil:
 		return m.made(responses, before), -1, nil
-	case ctx.Err() != nil || s.Err() != nil:
+	case isLeft(err):
 		return nil, -1, err // the late answer is seen to
 	case judge(err) == ambiguous:
 		paths, err = m.recover(ctx, err, budget)

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,7 +15,9 @@ import (
 // own goroutine: whoever makes something owns it, however late.
 //
 // A result of a session that is over by now is not given: it may have been
-// valid, but nothing may be concluded from it any more.
+// valid, but nothing may be concluded from it any more. Whether late has it is in
+// the error: see isLeft. Whether ctx has ended is no answer to that, for it may end
+// right behind a result.
 func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
@@ -42,16 +45,28 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 			if late != nil {
 				late(r.value, r.err)
 			}
-			return none, err
+			return none, leftError{err}
 		}
 		return r.value, r.err
 	case <-ctx.Done():
 		close(given)
-		return none, cause(ctx)
+		return none, leftError{cause(ctx)}
 	case <-s.over:
 		close(given)
-		return none, s.Err()
+		return none, leftError{s.Err()}
 	}
+}
+
+// leftError is the error of a call whose result is not given to its caller.
+type leftError struct{ error }
+
+func (e leftError) Unwrap() error { return e.error }
+
+// isLeft reports whether the result of a call that ended with err is given to late.
+// Otherwise, if there was a call at all, its outcome is the caller's to see to.
+func isLeft(err error) bool {
+	var left leftError
+	return errors.As(err, &left)
 }
 
 // observed is a call of the wire client that the observer hears of.

@@ -111,7 +111,7 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 	s.forgetFrame(path)
 	switch {
 	case err == nil:
-	case ctx.Err() != nil || s.Err() != nil:
+	case isLeft(err):
 		return Created{}, err // the late answer is disowned
 	case judge(err) == ambiguous:
 		a.unsure = true // whatever the search for it says
