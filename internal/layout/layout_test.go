@@ -198,6 +198,16 @@ func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 	if layout.Twins(line) {
 		t.Error("the two count as twins")
 	}
+	// Who has the same number is at the front, on whichever side; who comes later is not.
+	for _, own := range line {
+		front, _ := layout.Front(own, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.CuratorRW)
+		if got := names(front); !slices.Equal(got, []string{write, read}) {
+			t.Errorf("the front of %q = %q", own.Name, got)
+		}
+	}
+	if _, stranger := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.CuratorRW); stranger != "latch-0000000009" {
+		t.Errorf("a stranger behind is %q", stranger)
+	}
 }
 
 func TestTwins(t *testing.T) {
@@ -367,7 +377,7 @@ func FuzzFormat(f *testing.F) {
 }
 
 // FuzzSort: serial arithmetic puts any window of fewer than 2^31 numbers in the order they were given out in, wherever in the
-// circle it begins and however the list is shuffled.
+// circle it begins and however the list is shuffled. The front of each is what comes up to it.
 func FuzzSort(f *testing.F) {
 	f.Add(int32(0), uint32(1), uint64(1))
 	f.Add(int32(math.MaxInt32-3), uint32(1), uint64(2))
@@ -386,6 +396,12 @@ func FuzzSort(f *testing.F) {
 		line, _ := layout.Line(children, layout.CuratorLock)
 		if got := names(line); !slices.Equal(got, given) {
 			t.Errorf("line = %q\nwant %q", got, given)
+		}
+		for i, own := range line {
+			front, _ := layout.Front(own, children, layout.CuratorLock)
+			if got := names(front); !slices.Equal(got, given[:i+1]) {
+				t.Errorf("the front of %q = %q\nwant %q", own.Name, got, given[:i+1])
+			}
 		}
 	})
 }
