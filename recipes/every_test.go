@@ -340,11 +340,7 @@ func waitersRequestsAreLost(t *testing.T, s *stage, k kind) {
 				held := acquire(t, t.Context(), holder)
 				fault := b.upon(t, k.request(s, op), loss.action)
 				waiting := acquiring(t.Context(), r)
-				select {
-				case <-fault.Struck():
-				case <-time.After(patience):
-					t.Fatal("the fault was not met")
-				}
+				struck(t, fault)
 				k.standing(t, s, 1, 1)
 				pending(t, waiting)
 				release(t, held)

@@ -257,13 +257,14 @@ func candidatesRequestsAreLost(t *testing.T, s *stage) {
 				if op == testutil.OpGetChildren2 {
 					m.Path = s.path
 				}
-				now.who.peer.upon(t, m, loss.action) // as it leaves, and joins again
+				fault := now.who.peer.upon(t, m, loss.action) // as it leaves, joins again, and looks who is before it
 				close(now.over)
 				then := next(t, terms)
 				if then.who == now.who {
 					t.Errorf("%s leads twice", now.who.id)
 				}
 				s.inLine(t, "", 2)
+				struck(t, fault)
 				now = then
 			})
 		}

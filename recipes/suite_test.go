@@ -114,6 +114,16 @@ func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil
 	return fault
 }
 
+// struck waits until a fault has.
+func struck(t *testing.T, fault *testutil.Fault) {
+	t.Helper()
+	select {
+	case <-fault.Struck():
+	case <-time.After(patience):
+		t.Fatal("the fault was not met")
+	}
+}
+
 // waiting has p, at a place that is not the first, wait in a directory below the
 // path, and returns when it watches whoever is before it.
 func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <-chan grant {
