@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,9 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		processMain()
+	}
+	if !inRing3 { // they mostly wait; who asks for another number has it
+		_ = flag.Set("test.parallel", "4")
 	}
 	code := m.Run()
 	removeClasses()
