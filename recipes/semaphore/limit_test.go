@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,15 @@ func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
 	})
 }
 
+// settingThree begins to set a limit of 3, and returns when the action has met the write.
+func settingThree(t *testing.T, w *World, s *semaphore.Semaphore, a testutil.Action) (set <-chan error, hits *atomic.Int32) {
+	hits = w.Once(testutil.OpSetData, path, a)
+	result := make(chan error, 1)
+	go func() { result <- s.SetMax(t.Context(), 3) }()
+	time.Sleep(time.Second)
+	return result, hits
+}
+
 // A try whose connection was lost arrives when its limit has been set by another try,
 // and a lower one after that: it must not let more in again.
 func TestALimitThatArrivesLate(t *testing.T) {
@@ -165,10 +175,7 @@ func TestALimitThatArrivesLate(t *testing.T) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
 		pass := make(chan struct{})
-		hits := w.Once(testutil.OpSetData, path, testutil.Hold(pass))
-		set := make(chan error, 1)
-		go func() { set <- s[0].SetMax(t.Context(), 3) }()
-		time.Sleep(time.Second)
+		set, hits := settingThree(t, w, s[0], testutil.Hold(pass))
 		w.Client("client 0").Drop()
 		if err := <-set; err != nil || hits.Load() != 1 {
 			t.Fatalf("%v; held back %d times", err, hits.Load())
@@ -189,10 +196,7 @@ func TestALimitWhoseAnswerIsLost(t *testing.T) {
 		Run(t, func(t *testing.T, w *World) {
 			s := clients(w, 2, 2)
 			setMax(t, s[1], 1)
-			hits := w.Once(testutil.OpSetData, path, testutil.DelayReply(time.Minute))
-			set := make(chan error, 1)
-			go func() { set <- s[0].SetMax(t.Context(), 3) }()
-			time.Sleep(time.Second)
+			set, hits := settingThree(t, w, s[0], testutil.DelayReply(time.Minute))
 			want := "3"
 			if another {
 				setMax(t, s[1], 2)
@@ -215,10 +219,7 @@ func TestLimitsThatAreSetAtOnce(t *testing.T) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
 		pass := make(chan struct{})
-		hits := w.Once(testutil.OpSetData, path, testutil.Hold(pass))
-		set := make(chan error, 1)
-		go func() { set <- s[0].SetMax(t.Context(), 3) }()
-		time.Sleep(time.Second)
+		set, hits := settingThree(t, w, s[0], testutil.Hold(pass))
 		setMax(t, s[1], 2)
 		close(pass)
 		if err := <-set; err != nil || hits.Load() != 1 {
