@@ -161,6 +161,8 @@ func (s *session) run() {
 					}
 				case authenticated:
 					switch {
+					case on == nil && errors.Is(e.err, zk.ErrAuthFailed): // and hung up, of which was heard first
+						s.refuse(e.of, e.err)
 					case e.of != on: // it has ended meanwhile: the next one's answer counts
 					case e.err != nil:
 						s.refuse(on, e.err)
