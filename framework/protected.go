@@ -24,6 +24,9 @@ import (
 type Created struct {
 	// Path is the znode's, in the session's namespace.
 	Path string
+	// Zxid is the transaction that the server had executed when it answered: the
+	// create, or one after it. It is 0 where the answer was lost.
+	Zxid int64
 	// Children lists the directory after the create, with Path's own name among
 	// them, and Stat is the directory's stat in that very list. Both are nil when
 	// the list that went out with the create did not show it: list again.
@@ -55,6 +58,10 @@ type creation struct {
 // On any error nothing of it stays behind in a session that lives: what may
 // still appear is hunted down in the background. zk.ErrNoNode: dir is missing.
 func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
+	return s.createProtected(ctx, dir, name, data, flags, acl, true)
+}
+
+func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, list bool) (Created, error) {
 	w := s.scope()
 	if err := ValidatePath(join(dir, name)); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
@@ -64,7 +71,7 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
+		p := protected{session: s.core, dir: w.root.fix(dir), id: newID(), list: list}
 		path := join(p.dir, protectedPrefix+p.id+"-"+name)
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -81,34 +88,24 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 type protected struct {
 	session *session
 	dir, id string
+	list    bool // the list goes out with the create
 }
 
 func (p *protected) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
 	s := p.session
-	left := s.awaitFrame(path)
-	lists := make(chan listing, 1)
-	given := make(chan struct{}) // closed: no list is wanted any more
-	defer close(given)
-	go func() {
-		select {
-		case <-left:
-		case <-given:
-			return
-		}
-		l, err := observed(s, opNameList, func(conn *zk.Conn) (l listing, err error) {
-			l.names, l.stat, err = conn.Children(p.dir)
-			return l, err
-		})
-		if err != nil {
-			l = listing{}
-		}
-		lists <- l
-	}()
+	sent := s.await(path)
+	defer s.forget(path, sent)
+	var lists chan listing
+	if p.list {
+		lists = make(chan listing, 1)
+		given := make(chan struct{}) // closed: no list is wanted any more
+		defer close(given)
+		go p.listBehind(sent, given, lists)
+	}
 	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (creation, error) {
 		made, err := conn.Create(path, data, flags, acl)
 		return creation{made, err}, err
 	}, func(late creation, _ error) { p.disown(late) })
-	s.forgetFrame(path)
 	switch {
 	case err == nil:
 	case isLeft(err):
@@ -119,7 +116,10 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 	default:
 		return Created{}, err
 	}
-	made := Created{Path: answer.path}
+	made := Created{Path: answer.path, Zxid: s.answeredWith(sent)}
+	if !p.list {
+		return made, nil
+	}
 	select {
 	case l := <-lists:
 		s.sweep(p.dir, l.names)
@@ -133,6 +133,23 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 	case <-s.over:
 		return Created{}, s.Err()
 	}
+}
+
+// listBehind lists the directory once the create has been sent.
+func (p *protected) listBehind(sent *frame, given <-chan struct{}, lists chan<- listing) {
+	select {
+	case <-sent.left:
+	case <-given:
+		return
+	}
+	l, err := observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
+		l.names, l.stat, err = conn.Children(p.dir)
+		return l, err
+	})
+	if err != nil {
+		l = listing{}
+	}
+	lists <- l
 }
 
 // disown takes the late answer to a create whose caller has left.
@@ -310,22 +327,41 @@ func (s *session) rest(d time.Duration) bool {
 	}
 }
 
-// awaitFrame gives a channel that is closed when the create of path leaves.
-func (s *session) awaitFrame(path string) <-chan struct{} {
-	left := make(chan struct{})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.awaited == nil {
-		s.awaited = make(map[string]chan struct{})
-	}
-	s.awaited[path] = left
-	return left
+// frame is a create that is looked for among what is sent and received.
+type frame struct {
+	left chan struct{} // closed: it has been sent
+
+	// Guarded by session.mu.
+	xid  int32
+	zxid int64 // of its answer
 }
 
-func (s *session) forgetFrame(path string) {
+// await looks for the create of path, until forget.
+func (s *session) await(path string) *frame {
+	f := &frame{left: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.awaited, path)
+	if s.leaving == nil {
+		s.leaving, s.sent = make(map[string]*frame), make(map[int32]*frame)
+	}
+	s.leaving[path] = f
+	return f
+}
+
+func (s *session) forget(path string, f *frame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.leaving, path)
+	if s.sent[f.xid] == f {
+		delete(s.sent, f.xid)
+	}
+}
+
+// answeredWith is the zxid of the answer to f, 0 if it is not known.
+func (s *session) answeredWith(f *frame) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return f.zxid
 }
 
 // protectedPrefix begins the name of a znode that was created in protected mode;

@@ -44,7 +44,8 @@ type session struct {
 	holds      map[*hold]struct{}
 	kept       int                            // holds and keeps
 	alarm      time.Time                      // when run looks at the clock again
-	awaited    map[string]chan struct{}       // closed when the create of that path leaves
+	leaving    map[string]*frame              // by path: creates that have not been sent yet
+	sent       map[int32]*frame               // by xid: those that have been
 	condemned  map[string]map[string]struct{} // by directory: ids of creates that were given up
 	discarding map[string]struct{}            // paths being removed
 	closeXid   int32                          // of the request that closes the session
@@ -133,6 +134,14 @@ func (s *session) latest() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.link
+}
+
+// linkNumber is the number of that connection, 0 if there was none.
+func (s *session) linkNumber() int64 {
+	if l := s.latest(); l != nil {
+		return l.number
+	}
+	return 0
 }
 
 // run follows the session until it is over or the client closes.
@@ -302,21 +311,26 @@ func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bo
 	if op == opCloseSession {
 		s.closeXid = xid
 	}
-	if len(path) > 0 && len(s.awaited) > 0 {
-		if left, ok := s.awaited[string(path)]; ok {
-			delete(s.awaited, string(path))
-			close(left)
+	if len(path) > 0 && len(s.leaving) > 0 {
+		if f, ok := s.leaving[string(path)]; ok {
+			delete(s.leaving, string(path))
+			s.sent[xid] = f
+			f.xid = xid
+			close(f.left)
 		}
 	}
 	return true
 }
 
 // heard notes an answer that arrived on l.
-func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
+func (s *session) heard(l *link, xid int32, zxid int64, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
 		return
+	}
+	if f, ok := s.sent[xid]; ok {
+		f.zxid = zxid
 	}
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven

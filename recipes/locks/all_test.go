@@ -401,7 +401,7 @@ func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
 }
 
 // clean fails the test unless, after a while, no znode of a session is left
-// anywhere, and nothing is watched.
+// anywhere, nor watched.
 func (w *world) clean() {
 	w.t.Helper()
 	time.Sleep(2 * time.Second)
@@ -411,9 +411,7 @@ func (w *world) clean() {
 			w.t.Errorf("left: %v", s.Ephemerals)
 		}
 	}
-	if left := w.Watches(); len(left) > 0 {
-		w.t.Errorf("watches left: %v", left)
-	}
+	w.unwatched()
 }
 
 // trace notes the requests of some kinds by the directory of what they are about,

@@ -112,18 +112,33 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 	})
 }
 
-func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
+// A create, a list and a delete; without the list for who takes the lock regularly,
+// and watches its directory for that.
+func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.client("a"))
 		release(t, acquire(t, t.Context(), m)) // makes the path
-		for range 10 {
+		for i := range 20 {
 			w.recount()
 			l := acquire(t, t.Context(), m)
 			release(t, l)
 			time.Sleep(time.Second) // what comes later, off the critical path: nothing
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
+			switch {
+			case i == 7:
+				want[testutil.OpGetData] = 1
+			case i > 7:
+				delete(want, testutil.OpGetChildren2)
+			}
 			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
-				t.Errorf("requests: %v, want %v", got, want)
+				t.Errorf("requests of cycle %d: %v, want %v", i, got, want)
+			}
+			watches := w.Watches()
+			if i >= 7 && watches[lockPath] == 1 {
+				delete(watches, lockPath)
+			}
+			if len(watches) > 0 {
+				t.Errorf("watches after cycle %d: %v", i, watches)
 			}
 		}
 		w.empty()

@@ -18,9 +18,11 @@ type contender struct {
 	sess     *framework.Session
 	path     string
 	name     string
-	children []string // the latest list of the directory; nil: look again
-	pzxid    int64    // of the directory, in that list
-	marked   bool     // others can see that it is first and waits
+	children []string            // the latest list of the directory; nil: look again
+	pzxid    int64               // of the directory, in that list
+	dir      *framework.Standing // the directory that it was created in; nil: not known
+	lone     int                 // how many before it were alone in line, in a row
+	marked   bool                // others can see that it is first and waits
 }
 
 // turn decides whom to wait for, nobody if blocker is empty. It is errOut when
@@ -96,7 +98,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-cha
 // as the znode stands: what is ahead never comes back. So only the session is
 // looked at, and from before the last look on its loss is reported to the hold.
 func (c *contender) claim(ctx context.Context) (*hold, error) {
-	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, pzxid: c.pzxid}
+	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, pzxid: c.pzxid, end: c.end()}
 	if c.gate.rule.crowded(c.name, c.children) {
 		h.crowd = crowd{known: crowded, at: time.Now()}
 	}

@@ -139,13 +139,8 @@ const joinTries = 10
 // join creates the gate's znode in line, and its directory where that is missing.
 func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, error) {
 	for try := 1; ; try++ {
-		created, err := sess.CreateAndList(ctx, g.dir, g.rule.Base, g.cfg.Data,
-			zk.FlagEphemeral|zk.FlagSequence, g.cfg.ACL...)
+		c, err := g.create(ctx, sess)
 		if err == nil {
-			c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
-			if created.Stat != nil {
-				c.pzxid = created.Stat.Pzxid
-			}
 			return c, nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {

@@ -21,6 +21,7 @@ type hold struct {
 	name   string
 	path   string // in the gate's view of the client
 	pzxid  int64
+	end    *end   // of the line, once it has left; nil: others were there
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.
@@ -209,6 +210,7 @@ func (h *hold) remove(r *removal, again bool) {
 		// loss has been told, and is final.
 	case err == nil, missing && again:
 		h.left = true
+		g.ends.Store(h.end)
 	case missing:
 		tell = h.loseLocked(h.errDeleted())
 	case over:

@@ -32,7 +32,7 @@ func (r *registry) use(l *Line) (*gate, error) {
 	defer r.mu.Unlock()
 	g := r.gates[key]
 	if g == nil {
-		g = &gate{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
+		g = &gate{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg, ends: l.ends}
 		r.gates[key] = g
 	} else if !g.cfg.sameZnode(&l.cfg) || g.rule.Base != l.rule.Base {
 		return nil, errConflict
