@@ -2,6 +2,7 @@ package measure_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,11 +15,10 @@ import (
 )
 
 // BenchmarkHandOver is the time from the call that releases a Mutex in one session to the grant in the next, while a number of
-// sessions wait in line; beside, in turns and on the same server, what that cannot do without: the bare wire client deletes a
-// znode, a second one gets its watch event, and lists a directory of the same size. There, too, it is as many sessions whose
-// turns come, for one that has been silent is slower than one that has just listed. The session that has released joins the
-// line again before the next turn, which its requests count for: a delete, and a create, a list, and a read with a watch; and
-// the list of the one that is granted.
+// sessions wait in line; beside, in turns and on the same server, what that cannot do without: in a line of as many connections of
+// the bare wire client the first deletes its znode, and the next gets its watch event and lists the directory. Either time the
+// one that has left joins the line again before the next turn, which its requests count for: a delete, and a create, a list, and
+// a read with a watch; and the list of the one that is granted.
 func BenchmarkHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("%d", waiters), func(b *testing.B) {
@@ -43,7 +43,7 @@ func handOver(b *testing.B, servers string, waiters int) {
 	for _, m := range q.members {
 		await(b, func() bool { return m == held.member || m.requests.watches.Load() > 0 })
 	}
-	bare := newBareHandOver(b, servers, waiters)
+	bare := newBareLine(b, servers, waiters)
 
 	var ours, theirs sample
 	var spent int64
@@ -150,55 +150,57 @@ func (q *queue) leave() {
 	}
 }
 
-// bareHandOver is connections of the wire client that take turns, and a directory of a line's size.
-type bareHandOver struct {
-	conns []*zk.Conn // one for each who waits, and one who holds
-	turns int
+// bareLine is connections of the wire client that stand in line: each has a znode, and watches that of the one before it.
+type bareLine struct {
+	conns []*zk.Conn
+	paths []string
+	gone  []<-chan zk.Event // the znode before it is
+	first int
 	dir   string
 }
 
-func newBareHandOver(b *testing.B, servers string, waiters int) *bareHandOver {
-	h := &bareHandOver{dir: "/locks/theirs"}
+func newBareLine(b *testing.B, servers string, waiters int) *bareLine {
+	l := &bareLine{dir: "/locks/theirs", paths: make([]string, waiters+1), gone: make([]<-chan zk.Event, waiters+1)}
 	for range waiters + 1 {
-		h.conns = append(h.conns, bareConn(b, servers))
+		l.conns = append(l.conns, bareConn(b, servers))
 	}
-	if _, err := h.conns[0].Create(h.dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := l.conns[0].Create(l.dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 		b.Fatal(err)
 	}
-	for range waiters {
-		h.create(b)
+	for i := range l.conns {
+		if err := l.join(i, i-1); err != nil {
+			b.Fatal(err)
+		}
 	}
-	return h
+	return l
 }
 
-func (h *bareHandOver) create(b *testing.B) string {
-	path, err := h.conns[h.turns%len(h.conns)].Create(h.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		b.Fatal(err)
+// join has one stand behind another, whom it waits for; behind nobody if that is negative.
+func (l *bareLine) join(i, behind int) (err error) {
+	conn := l.conns[i]
+	if l.paths[i], err = conn.Create(l.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
+		return err
 	}
-	return path
+	if _, _, err = conn.Children(l.dir); err != nil || behind < 0 {
+		return err
+	}
+	_, _, l.gone[i], err = conn.GetW(l.paths[behind])
+	return err
 }
 
-// turn deletes a znode on one connection, and returns how long it took until the other had been told and had listed.
-func (h *bareHandOver) turn(b *testing.B) time.Duration {
-	path := h.create(b)
-	from := h.conns[h.turns%len(h.conns)]
-	h.turns++
-	to := h.conns[h.turns%len(h.conns)]
-	_, _, deleted, err := to.GetW(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+// turn has the first leave, and returns how long it took until the next had been told and had listed. Then the one that has left
+// joins again.
+func (l *bareLine) turn(b *testing.B) time.Duration {
+	from := l.first
+	last := (from + len(l.conns) - 1) % len(l.conns)
+	l.first = (from + 1) % len(l.conns)
+	left := make(chan error, 1)
 	began := time.Now()
-	failed := make(chan error, 1)
-	go func() { failed <- from.Delete(path, -1) }()
-	<-deleted
-	_, _, err = to.Children(h.dir)
+	go func() { left <- l.conns[from].Delete(l.paths[from], -1) }()
+	<-l.gone[l.first]
+	_, _, err := l.conns[l.first].Children(l.dir)
 	took := time.Since(began)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := <-failed; err != nil {
+	if err := errors.Join(err, <-left, l.join(from, last)); err != nil {
 		b.Fatal(err)
 	}
 	return took
