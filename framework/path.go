@@ -35,7 +35,7 @@ func pathFault(path string) string {
 	case !utf8.ValidString(path):
 		return "not valid UTF-8"
 	}
-	for _, name := range strings.Split(path[1:], "/") {
+	for name := range strings.SplitSeq(path[1:], "/") {
 		switch name {
 		case "":
 			return "has an empty name in it"

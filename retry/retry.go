@@ -35,16 +35,15 @@ func Exponential(base, max time.Duration, tries int) Policy {
 	}
 	base = atLeast(base, shortest)
 	max = atLeast(max, base)
-	return func() backoff.BackOff {
-		// backoff draws from interval*(1 ± factor); half the bound with a factor of 1 is full jitter.
-		return backoff.WithMaxRetries(backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(base/2),
-			backoff.WithMaxInterval(max/2),
-			backoff.WithMultiplier(2),
-			backoff.WithRandomizationFactor(1),
-			backoff.WithMaxElapsedTime(0), // no bound on the time: tries is the bound
-		), uint64(tries))
-	}
+	// backoff draws from interval*(1 ± factor); half the bound with a factor of 1 is full jitter.
+	fresh := exponential(
+		backoff.WithInitialInterval(base/2),
+		backoff.WithMaxInterval(max/2),
+		backoff.WithMultiplier(2),
+		backoff.WithRandomizationFactor(1),
+		backoff.WithMaxElapsedTime(0), // no bound on the time: tries is the bound
+	)
+	return func() backoff.BackOff { return backoff.WithMaxRetries(fresh(), uint64(tries)) }
 }
 
 // NTimes retries n times, each after a pause of d.
@@ -81,14 +80,22 @@ func UntilElapsed(max, d time.Duration) Policy {
 	if max < d {
 		return Never()
 	}
+	return exponential(
+		backoff.WithInitialInterval(d),
+		backoff.WithMaxInterval(d),
+		backoff.WithMultiplier(1),
+		backoff.WithRandomizationFactor(0),
+		backoff.WithMaxElapsedTime(max),
+	)
+}
+
+// exponential makes schedules of equal settings, which are put together once: every operation has a schedule, and most need none.
+func exponential(opts ...backoff.ExponentialBackOffOpts) Policy {
+	set := *backoff.NewExponentialBackOff(opts...)
 	return func() backoff.BackOff {
-		return backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(d),
-			backoff.WithMaxInterval(d),
-			backoff.WithMultiplier(1),
-			backoff.WithRandomizationFactor(0),
-			backoff.WithMaxElapsedTime(max),
-		)
+		b := set
+		b.Reset() // its time begins now
+		return &b
 	}
 }
 
