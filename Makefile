@@ -35,6 +35,10 @@ race: ## the same under the race detector
 	$(GO) test $(RACE) -cpu 1 $(BUBBLES)
 	$(GO) test $(RACE) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES))")
 
+.PHONY: processors
+processors: ## what is in virtual time, on one processor and on four: what happens at one instant has another order there
+	$(GO) test -count=1 -cpu 1,4 $(VIRTUAL)
+
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
@@ -59,7 +63,7 @@ RANDOM     = $(call tests_with,pgregory.net/rapid)
 
 .PHONY: soak-virtual
 soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector; some hours
-	$(GO) test -count=$(COUNT) -timeout 0 $(VIRTUAL)
+	$(GO) test -count=$(COUNT) -cpu 1,4 -timeout 0 $(VIRTUAL)
 	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
 	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
 
