@@ -32,7 +32,8 @@ func TestRegularHolders(t *testing.T) {
 		}{
 			{"two requests", twoRequests},
 			{"another one comes", anotherComes},
-			{"the directory is made anew", madeAnew},
+			{"the directory is made anew", madeAnew(regular)},
+			{"the directory is made anew before it is looked at", madeAnew(regular - 1)},
 			{"a stranger comes", strangerComes},
 		} {
 			all = append(all, scenario{k.name + "/" + sc.name, func(t *testing.T, s *stage) { sc.play(t, s, k) }})
@@ -44,7 +45,12 @@ func TestRegularHolders(t *testing.T) {
 // regularly takes and releases until no list is needed any more.
 func regularly(t *testing.T, a recipes.Acquirer) (last *recipes.Lease) {
 	t.Helper()
-	for range regular {
+	return cycle(t, a, regular)
+}
+
+func cycle(t *testing.T, a recipes.Acquirer, times int) (last *recipes.Lease) {
+	t.Helper()
+	for range times {
 		last = acquire(t, t.Context(), a)
 		release(t, last)
 	}
@@ -106,10 +112,14 @@ func anotherComes(t *testing.T, s *stage, k kind) {
 }
 
 // madeAnew has another hold, in a directory of the same path, before a number that
-// follows the last one of a regular holder.
-func madeAnew(t *testing.T, s *stage, k kind) {
+// follows the last one of a holder who has been there so many times.
+func madeAnew(times int) func(t *testing.T, s *stage, k kind) {
+	return func(t *testing.T, s *stage, k kind) { heldAnew(t, s, k, times) }
+}
+
+func heldAnew(t *testing.T, s *stage, k kind, times int) {
 	a, b := k.of(t, s.join(t).Client, s.path), k.of(t, s.join(t).Client, s.path)
-	_, seq := number(t, regularly(t, a).Path())
+	_, seq := number(t, cycle(t, a, times).Path())
 	if err := s.watcher.Delete(t.Context(), s.path, -1); err != nil {
 		t.Fatal(err)
 	}
