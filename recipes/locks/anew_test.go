@@ -1,0 +1,162 @@
+package locks_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A lock is used now by one, who takes it again and again, now by several, while its
+// directory is removed and made anew, with a counter that comes close to what the
+// last holder had; connections end, and sessions. There is never more than one
+// holder, and tokens increase.
+func TestDirectoriesMadeAnewAtRandom(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) { madeAnewAtRandom(t, w, seed) }, testutil.WithMembers(3))
+		})
+	}
+}
+
+func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var mu sync.Mutex // guards what follows
+	var greatest recipes.Token
+	var holder string
+	var number int // of the last holder
+
+	use := func(a recipes.Acquirer, d time.Duration) bool {
+		l, err := a.Acquire(ctx)
+		if err != nil {
+			return false
+		}
+		mu.Lock()
+		if holder != "" && l.Held() {
+			t.Errorf("%s holds, and so does %s", l.Path(), holder)
+		}
+		if l.Token().Compare(greatest) <= 0 {
+			t.Errorf("token %v after %v", l.Token(), greatest)
+		}
+		holder, greatest = l.Path(), l.Token()
+		if _, err := fmt.Sscanf(l.Path()[len(l.Path())-10:], "%d", &number); err != nil {
+			t.Error(err)
+		}
+		mu.Unlock()
+		select {
+		case <-time.After(d):
+		case <-l.Lost():
+		}
+		mu.Lock()
+		holder = ""
+		mu.Unlock()
+		return l.Release(context.Background()) == nil
+	}
+
+	var working sync.WaitGroup
+	for i := range 3 {
+		name := fmt.Sprint("c", i)
+		a := w.mutex(w.client(name, framework.WithSessionTimeout(3*time.Second)))
+		network, draw := w.Client(name), rand.New(rand.NewPCG(seed, uint64(i)))
+		network.Latency(time.Duration(draw.IntN(5000))*time.Microsecond, time.Duration(draw.IntN(5000))*time.Microsecond)
+		working.Go(func() {
+			for ctx.Err() == nil {
+				for range draw.IntN(30) {
+					if !use(a, time.Duration(draw.IntN(2000))*time.Microsecond) {
+						break
+					}
+				}
+				switch draw.IntN(20) {
+				case 0:
+					network.Drop()
+				case 1:
+					for _, s := range w.Sessions() {
+						if draw.IntN(3) == 0 && s.ID != 0 {
+							_ = w.ExpireSession(s.ID)
+						}
+					}
+				}
+				time.Sleep(time.Duration(draw.IntN(1000)) * time.Millisecond)
+			}
+		})
+	}
+	operator, draw := w.client("operator"), rand.New(rand.NewPCG(seed, 99))
+	anew := 0
+	for ctx.Err() == nil {
+		time.Sleep(time.Duration(draw.IntN(200)) * time.Millisecond)
+		mu.Lock()
+		near := max(0, number-draw.IntN(3))
+		mu.Unlock()
+		requests := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
+		for range near {
+			requests = append(requests, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
+		}
+		if _, err := operator.Multi(ctx, requests...); err == nil {
+			anew++
+		}
+	}
+	working.Wait()
+	if anew == 0 {
+		t.Error("never made anew")
+	}
+}
+
+// The create of one who takes the lock regularly is on its way when the directory is
+// made anew, and gets the number that follows his last one there, behind another.
+func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		m, operator := w.mutex(w.client("a")), w.client("operator")
+		var last *recipes.Lease
+		for range 10 {
+			last = acquire(t, t.Context(), m)
+			release(t, last)
+		}
+		requests := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
+		for range 9 {
+			requests = append(requests, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
+		}
+		held := lockPath + "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009"
+		requests = append(requests, &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+		w.recount()
+		w.Client("a").Latency(time.Second, 0)
+		granted := make(chan *recipes.Lease, 1)
+		go func() {
+			l, err := m.Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- l
+		}()
+		time.Sleep(500 * time.Millisecond)
+		if _, err := operator.Multi(t.Context(), requests...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if got := w.Requests()[testutil.OpCreate]; got != 1 || !strings.HasSuffix(last.Path(), "-0000000009") {
+			t.Errorf("%d creates after %s: the test has no bite", got, last.Path())
+		}
+		select {
+		case l := <-granted:
+			t.Errorf("%s is held, and so is %s", l.Path(), held)
+		default:
+			if err := operator.Delete(t.Context(), held, -1); err != nil {
+				t.Fatal(err)
+			}
+			l := <-granted
+			if !strings.HasSuffix(l.Path(), "-0000000010") {
+				t.Errorf("%s: the test has no bite", l.Path())
+			}
+			release(t, l)
+		}
+	})
+}
