@@ -15,8 +15,9 @@ import (
 // hub keeps at most one wire watch per path and kind. The wire client cannot
 // take a watch back, so whoever leaves leaves it armed, for the next to share.
 //
-// A watch that has not fired says that nothing has changed since it was armed:
-// what was read with it is still true, and who joins it later needs no request.
+// A watch that has not fired says that nothing has changed since it was armed, as
+// long as the session may read the znode: what was read with it is still true, and
+// who joins it later needs no request.
 // On a reconnect all watches are taken for fired, because their re-registration
 // may fail in silence; who still wants to know arms anew.
 type hub struct {

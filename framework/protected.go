@@ -20,7 +20,7 @@ import (
 // caller has left, is condemned: its id is remembered for the session, and any
 // list that shows it has it removed, for it may arrive late on the same member.
 
-// Created is the outcome of CreateAndList.
+// Created is the outcome of CreateAndList, or of CreateOnly.
 type Created struct {
 	// Path is the znode's, in the session's namespace.
 	Path string

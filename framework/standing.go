@@ -10,6 +10,10 @@ import (
 // long as nothing to the contrary has been heard on the connection on which it was.
 // A znode that was removed and made anew is another one, though nobody can tell the
 // two apart by their paths, nor by the sequence numbers of their children.
+//
+// A member tells of nothing that befalls a znode which the session may not read by
+// then, and the watch is spent by it all the same. Whoever relies on a Standing must
+// know it from elsewhere too.
 type Standing struct {
 	link  int64           // the number of that connection; 0: not known
 	fired <-chan struct{} // closed: the znode may not be the same any more
@@ -38,10 +42,10 @@ func (d *Standing) Stands(in *Session) bool {
 }
 
 // Has reports whether what was created at made's path, in the session in and not
-// before d was there, was created in the very znode that d is. That is certain where
-// it is said: a member tells a session of a change that it watches before it answers
-// a later write, on the connection on which both were asked for; and what was
-// answered on another connection is not said to be in it.
+// before d was there, was created in the very znode that d is: a member tells a
+// session of a change that it watches before it answers a later write, on the
+// connection on which both were asked for. What was answered on another connection is
+// not said to be in it.
 func (d *Standing) Has(in *Session, made Created) bool { return made.Zxid != 0 && d.Stands(in) }
 
 // CreateOnly is CreateAndList without the list: it costs one request. Children are

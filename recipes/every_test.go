@@ -311,8 +311,8 @@ func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 		ops    []testutil.Op
 	}{
 		{"at first", 1, []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete}},
-		{"when regular", 8, []testutil.Op{testutil.OpGetData, testutil.OpCreate, testutil.OpGetChildren2}},
-		{"regularly", 9, []testutil.Op{testutil.OpCreate, testutil.OpDelete}},
+		{"when regular", regular - 1, []testutil.Op{testutil.OpGetData, testutil.OpCreate, testutil.OpGetChildren2}},
+		{"regularly", regular, []testutil.Op{testutil.OpCreate, testutil.OpDelete}},
 	}
 	if k.line != k.hold {
 		pasts = pasts[:1]

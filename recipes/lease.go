@@ -153,7 +153,7 @@ func (l *Lease) Deadline() time.Time {
 // Token is the fencing token. See Token. Of several locks taken together it is the
 // greatest; what is guarded by one of them should look at that part's.
 func (l *Lease) Token() Token {
-	greatest := Token{zxid: l.places[0].Pzxid(), handed: l.places[0].Turn()}
+	greatest := Token{zxid: l.places[0].Zxid(), handed: l.places[0].Turn()}
 	for _, part := range l.parts {
 		if t := part.Token(); t.Compare(greatest) > 0 {
 			greatest = t

@@ -49,7 +49,7 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		if n := in.entered.Load(); n != 100 {
 			t.Errorf("%d of 100", n)
 		}
-		w.clean()
+		w.clean("/m", "/ns/b")
 	})
 }
 

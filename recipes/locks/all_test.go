@@ -401,8 +401,8 @@ func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
 }
 
 // clean fails the test unless, after a while, no znode of a session is left
-// anywhere, nor watched.
-func (w *world) clean() {
+// anywhere, nor anything watched but the given paths.
+func (w *world) clean(paths ...string) {
 	w.t.Helper()
 	time.Sleep(2 * time.Second)
 	synctest.Wait()
@@ -411,7 +411,7 @@ func (w *world) clean() {
 			w.t.Errorf("left: %v", s.Ephemerals)
 		}
 	}
-	w.unwatched()
+	w.unwatched(paths...)
 }
 
 // trace notes the requests of some kinds by the directory of what they are about,

@@ -25,9 +25,9 @@ import (
 // WithLinger.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release
-// a delete. A value that has found nobody else there eight times in a row watches the
-// path from then on, and its Acquire costs the create alone, until somebody else has
-// been there. A contended Acquire costs a watch and a list more for each time that its
+// a delete. A process that has taken it nine times in a row, with nobody else there
+// meanwhile, watches the path from then on, and its Acquire costs the create alone,
+// until somebody else has been there. A contended Acquire costs a watch and a list more for each time that its
 // predecessor leaves, or nothing where it is served at home, after one list when
 // the first of them comes to wait. What is held for longer is watched, against its
 // deletion by somebody else.

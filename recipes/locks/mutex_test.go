@@ -125,16 +125,16 @@ func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
 			time.Sleep(time.Second) // what comes later, off the critical path: nothing
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
 			switch {
-			case i == 7:
+			case i == 8:
 				want[testutil.OpGetData] = 1
-			case i > 7:
+			case i > 8:
 				delete(want, testutil.OpGetChildren2)
 			}
 			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
 				t.Errorf("requests of cycle %d: %v, want %v", i, got, want)
 			}
 			watches := w.Watches()
-			if i >= 7 && watches[lockPath] == 1 {
+			if i >= 8 && watches[lockPath] == 1 {
 				delete(watches, lockPath)
 			}
 			if len(watches) > 0 {

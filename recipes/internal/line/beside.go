@@ -88,7 +88,7 @@ func (p *Place) claimBeside(ctx context.Context, c *contender) (*hold, error) {
 		}
 		return nil, p.notHeld()
 	}
-	c.pzxid = p.h.pzxid
+	c.zxid = p.h.zxid
 	return c.claim(ctx)
 }
 

@@ -13,7 +13,7 @@
 //
 //	caller          gate                    znode in line        ensemble
 //	Wait ---------> waiter queued
-//	                driver started -------> contender joins ---> create, list
+//	                driver started -------> contender joins ---> create (and list)
 //	                                        it is not first ---> watch, list, ...
 //	                the first waiter <----- it is first: a hold
 //	<-- Place ----- chosen
@@ -77,8 +77,8 @@
 //
 //   - A hold is given out only after a list of the directory, made in the same
 //     session after the create, showed the own znode and nobody to wait for, or
-//     when the create's number says as much: end.go. By then the session is proven
-//     alive and its loss is already being watched for.
+//     when the create's number says as much: departure.go. By then the session is
+//     proven alive and its loss is already being watched for.
 //   - Callers of one gate are served in the order in which they came.
 //   - Whoever leaves early leaves no znode, no goroutine and no watch behind that
 //     outlives the znode it watches.

@@ -24,7 +24,7 @@ type gate struct {
 	dir      string // whose children are the line
 	rule     Rule
 	cfg      Config
-	ends     *atomic.Pointer[end] // what the line remembers that made the gate; it changes when a hold has left
+	departed atomic.Pointer[departure] // the latest; nil: not known
 
 	users int // guarded by registry.mu: callers in enter, and the hold
 

@@ -20,9 +20,10 @@ type hold struct {
 	sess   *framework.Session
 	name   string
 	path   string // in the gate's view of the client
-	pzxid  int64
-	end    *end   // of the line, once it has left; nil: others were there
+	zxid   int64
 	unhold func() // ends the session's interest in it
+
+	departure *departure // to be remembered once it has left; nil: others were there
 
 	// Guarded by gate.mu.
 	seated   bool   // it counts among the gate's holds
@@ -210,7 +211,7 @@ func (h *hold) remove(r *removal, again bool) {
 		// loss has been told, and is final.
 	case err == nil, missing && again:
 		h.left = true
-		g.ends.Store(h.end)
+		g.departed.Store(h.departure)
 	case missing:
 		tell = h.loseLocked(h.errDeleted())
 	case over:

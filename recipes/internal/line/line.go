@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -13,7 +12,7 @@ import (
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and a
-// configuration. It is immutable, but for what it remembers of the line's end.
+// configuration. It is immutable.
 type Line struct {
 	client *framework.Client
 	path   string // that it is made for
@@ -22,7 +21,6 @@ type Line struct {
 	cfg    Config
 	gates  *registry
 	key    Key
-	ends   *atomic.Pointer[end] // never nil
 }
 
 // New makes a Line over the children of path, or of rule.Sub below it. It does no
@@ -46,8 +44,7 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	}
 	return &Line{
 		client: client, path: path, dir: dir, rule: rule, cfg: cfg, gates: gates,
-		key:  Key{gates: gates, path: client.Resolve(dir), kind: rule.Kind, layout: rule.Family},
-		ends: &atomic.Pointer[end]{},
+		key: Key{gates: gates, path: client.Resolve(dir), kind: rule.Kind, layout: rule.Family},
 	}, nil
 }
 

@@ -31,8 +31,9 @@ func (p *Place) Path() string { return child(p.line.held(), p.h.name) }
 // Timeout is the session time-out.
 func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
 
-// Pzxid is the directory's, in the very list that let this place in.
-func (p *Place) Pzxid() int64 { return p.h.pzxid }
+// Zxid is the directory's pzxid in the very list that let this place in, or the zxid
+// of the create's answer where no list was needed.
+func (p *Place) Zxid() int64 { return p.h.zxid }
 
 // Turn is how often the znode was handed over at home before it came to this place.
 func (p *Place) Turn() uint32 { return p.turn }
