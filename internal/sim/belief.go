@@ -28,6 +28,7 @@ func (l *ledger) knownLocked(t *tenure) bool {
 		seq := l.nextLocked()
 		l.endsLocked(t, seq)
 		t.of.last = time.Now()
+		t.of.ended[t.who.client] = t.of.last
 		l.logLocked("%v: lost: %v", t, t.lease.Err())
 		if l.plan.Storm.quiet() {
 			l.wrongLocked("%v was lost, and nothing has failed: %v", t, t.lease.Err())

@@ -19,7 +19,10 @@
 // run faster or slower than the clients', by up to a tenth: the stop margin. Callers
 // leave at any instant, give their writes up, or release while one is under way; and
 // they work on under a lease that they have lost, up to a write that its guard must
-// refuse. Some faults wait until a client has been told that something was written, and
+// refuse. Some come so often in a row that their recipe lists the line no more, and the
+// directory is removed while it is empty, in quiet weathers too, and made anew with
+// such numbers as they had: at any time, when they have just left, or while they come
+// back. Some faults wait until a client has been told that something was written, and
 // are that client's: what it believes is newest then. One member at a time is in
 // trouble, and under framework.ProofSync never a leader that stays in office: what these
 // cover no further is said in their documents.
@@ -59,8 +62,9 @@
 //
 // # How it is put together
 //
-// plan.go draws; world.go builds, plays and cleans up; weather.go is the faults,
-// worker.go the goroutines that contend; ledger.go writes the history of the tenures
+// plan.go draws, regular.go those who come regularly and what happens to their
+// directory; world.go builds, plays and cleans up; weather.go is the faults, worker.go
+// the goroutines that contend, nest.go what they do under a lease; ledger.go writes the history of the tenures
 // in tenure.go, and has it checked while it is written: belief.go who holds, waiting.go
 // who waits, fencing.go the tokens; model.go has it judged. An option of a recipe that
 // changes how and not what, such as handing over at home, is one more thing to draw and

@@ -156,6 +156,7 @@ func (l *ledger) leaving(t *tenure, lease *recipes.Lease) {
 	l.logLocked("%v: leaves, %d left", t, len(t.leases))
 	if len(t.leases) == 0 {
 		t.left = true
+		t.of.ended[t.who.client] = time.Now()
 		l.endsLocked(t, seq)
 		// Where messages take no time the next may be granted before the release returns.
 		l.starvedLocked(t.of, true)
@@ -175,6 +176,7 @@ func (l *ledger) released(t *tenure, err error) {
 	ret := l.nextLocked()
 	l.logLocked("%v: released: %v", t, err)
 	t.gone = true
+	t.of.ended[t.who.client] = time.Now()
 	l.starvedLocked(t.of, true)
 	if err != nil {
 		ret = never

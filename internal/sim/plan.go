@@ -69,6 +69,7 @@ func (s Storm) quiet() bool { return s == Calm || s == Rush || s == Leavers }
 
 // Step is one acquisition by one goroutine.
 type Step struct {
+	Warm     int           // so many without work are before, back to back
 	Pause    time.Duration // before
 	Side     int           // the key; or 0 to read and 1 to write; or the permits
 	Try      bool
@@ -115,6 +116,7 @@ type Fault struct {
 	Near    bool          // the member is the one that the client is connected to
 	Then    time.Duration // the client is cut off after, too; 0: it is not
 	By      time.Duration // how late
+	Short   int           // how many numbers the new directory is behind the old one; negative: it is not made
 }
 
 // What goes wrong.
@@ -143,9 +145,11 @@ const (
 	Refuse    What = "refuse"
 	Delay     What = "delay"
 	DelayAns  What = "delay answer"
-	Orphan    What = "orphan"    // executed when the connection is gone, and nobody waits for it
-	Coup      What = "coup"      // the leader stops while a request is under way
-	CoupAfter What = "coup late" // the leader stops when it is executed, before it is answered
+	Orphan    What = "orphan"              // executed when the connection is gone, and nobody waits for it
+	Coup      What = "coup"                // the leader stops while a request is under way
+	CoupAfter What = "coup late"           // the leader stops when it is executed, before it is answered
+	Anew      What = "anew"                // the directory is removed, and made again
+	AnewUnder What = "anew under a create" // while a create of the client is under way
 )
 
 // draw is a plan in the making.
@@ -191,6 +195,7 @@ func Draw(seed uint64) *Plan {
 	}
 	d.workers()
 	d.faults()
+	d.regulars()
 	return d.Plan
 }
 
@@ -403,7 +408,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, upon a write %v, %d of %v, by %v, cut after %v\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.Upon, f.N, f.Op, f.By, f.Then)
+		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, upon a write %v, %d of %v, by %v, cut after %v, short %d\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.Upon, f.N, f.Op, f.By, f.Then, f.Short)
 	}
 	return b.String()
 }

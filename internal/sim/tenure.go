@@ -19,7 +19,8 @@ type resource struct {
 	written int64     // the latest write to it that is known of
 	last    time.Time // when something happened by which somebody may be granted
 	waiting map[who]want
-	idle    time.Time // since when all who wait could be granted, and nobody is; zero: not so
+	ended   map[int]time.Time // when the latest tenure of a client did, or its release
+	idle    time.Time         // since when all who wait could be granted, and nobody is; zero: not so
 	tenures []*tenure
 	ops     []op
 }

@@ -45,8 +45,9 @@ func (l *ledger) passedLocked(t *tenure) {
 		return
 	}
 	for k, w := range t.of.waiting {
-		// It takes some messages to get into the line, and to be noticed there.
-		if time.Since(w.since) < 20*p.Latency+time.Millisecond {
+		// It takes some messages to get into the line, and to be noticed there; whoever is
+		// at home behind a hold that leaves joins then.
+		if soon := 20*p.Latency + time.Millisecond; time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
 		if w.client != t.who.client {

@@ -55,8 +55,8 @@ func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 func (w *world) asked(client int, op string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if op == "multi" && err == nil {
-		for f, begin := range w.armed {
+	for f, begin := range w.armed {
+		if err == nil && f.begins(client, op) {
 			delete(w.armed, f)
 			go begin(client)
 		}
@@ -66,19 +66,30 @@ func (w *world) asked(client int, op string, err error) {
 	}[op], true)
 }
 
+// begins reports whether it has waited for a request of a client.
+func (f *Fault) begins(client int, op string) bool {
+	if f.What == Anew {
+		return op == "delete" && client == f.Client
+	}
+	return op == "multi"
+}
+
 // control decides about every request.
 func (w *world) control(r testutil.Request) testutil.Action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	client, known := w.sessions[r.Session]
-	if known {
+	switch {
+	case client == operator:
+		return testutil.Pass()
+	case known:
 		w.leaveLocked(client, r.Op, false)
 	}
 	for _, f := range w.rules {
 		switch {
 		case f.What == Late && known && client == f.Client:
 			return testutil.DelayReply(f.By)
-		case f.What == Late || f.left == 0 || f.Op != r.Op:
+		case f.What == Late || f.left == 0 || f.Op != r.Op, f.What == AnewUnder && (!known || client != f.Client):
 			continue
 		}
 		f.left--
@@ -100,6 +111,9 @@ func (w *world) control(r testutil.Request) testutil.Action {
 			return testutil.Delay(f.By)
 		case DelayAns:
 			return testutil.DelayReply(f.By)
+		case AnewUnder:
+			go w.anew(f.Fault)
+			return testutil.Delay(f.By)
 		case Coup:
 			go w.overthrow(f.By/2, f.For)
 			return testutil.Delay(f.By)
@@ -165,6 +179,9 @@ func (w *world) weather() {
 	for _, e := range events {
 		time.Sleep(time.Until(w.ledger.begin.Add(e.at)))
 		e.do()
+	}
+	if w.plan.Storm.quiet() {
+		return
 	}
 	time.Sleep(time.Until(w.ledger.begin.Add(last + time.Second)))
 	w.heal()
@@ -234,10 +251,13 @@ func (w *world) calm(member int) {
 func (w *world) fault(f Fault) (heal func()) {
 	w.ledger.log("%s: client %d, member %d, %v for %v", f.What, f.Client, f.Member, f.Op, f.For)
 	switch f.What {
-	case Before, After, Refuse, Delay, DelayAns, Orphan, Coup, CoupAfter, Late:
+	case Before, After, Refuse, Delay, DelayAns, Orphan, Coup, CoupAfter, AnewUnder, Late:
 		return w.rule(f)
 	case Stop, StopFirst, Pause, Isolate, Lag, Mute, Wedge:
 		return w.member(f)
+	case Anew:
+		go w.anew(f)
+		return nil
 	case Slow:
 		w.count()
 		w.ens.Latency(f.By)

@@ -85,6 +85,7 @@ type world struct {
 	paths    []string
 	clients  []*framework.Client
 	nets     []*testutil.ClientNet
+	operator *framework.Client // nil: it has nothing to do
 	happened int
 
 	mu       sync.Mutex // guards what follows
@@ -150,6 +151,9 @@ func (w *world) build() error {
 		}
 		w.clients, w.nets = append(w.clients, c), append(w.nets, net)
 	}
+	if err := w.operate(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, c := range w.clients {
@@ -158,7 +162,7 @@ func (w *world) build() error {
 		}
 	}
 	for i, path := range p.paths() {
-		r := &resource{path: path, dirs: []string{path}, data: fmt.Sprint("/data", i), waiting: map[who]want{}}
+		r := &resource{path: path, dirs: []string{path}, data: fmt.Sprint("/data", i), waiting: map[who]want{}, ended: map[int]time.Time{}}
 		if p.Recipe == Semaphore {
 			r.dirs = []string{path + "/locks", path + "/leases"}
 			r.limit = p.mostPermits()
@@ -237,9 +241,8 @@ func (w *world) play() {
 	beside.Go(func() { w.watch(watching) })
 	if w.plan.Storm.quiet() {
 		w.ledger.settle(0)
-	} else {
-		beside.Go(w.weather)
 	}
+	beside.Go(w.weather)
 	w.await(over, pending)
 	close(watching)
 	beside.Wait()
@@ -374,6 +377,9 @@ func (w *world) herd() {
 func (w *world) end() {
 	w.heal()
 	var closing sync.WaitGroup
+	if w.operator != nil {
+		closing.Go(func() { _ = w.operator.Close() }) // it has nothing to lose
+	}
 	for i, c := range w.clients {
 		w.ledger.close(i)
 		closing.Go(func() {

@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+)
+
+// nest is a lease under another, of the same tenure or of its own.
+type nest struct {
+	t *tenure
+	l *recipes.Lease
+}
+
+func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
+	// The context of the lease ends with it, but what it carries does not.
+	ctx, leave := context.WithTimeout(context.WithoutCancel(l.Context()), patience)
+	defer leave()
+	for _, n := range s.Nest {
+		c := k.ledger.call(k.who, "%s under #%d", n, t.id)
+		over := l.Err() // nil: it is held, or what has ended it is not known yet
+		switch n {
+		case Again:
+			inner, err := k.side(s).Acquire(ctx)
+			if k.nested(l, over, err) {
+				k.ledger.again(t, inner)
+				all = append(all, nest{t, inner})
+			}
+		case Down:
+			inner, err := k.rw.Reader().Acquire(ctx)
+			if k.nested(l, over, err) {
+				all = append(all, nest{k.grant(c, inner, t.of, Step{Side: 0}, t), inner})
+			}
+		case Up:
+			inner, err := k.rw.Writer().Acquire(ctx)
+			if err == nil {
+				k.ledger.fault("%v: a read lease was upgraded", k.who)
+				_ = inner.Release(ctx)
+			} else if !errors.Is(err, rwlock.ErrUpgrade) {
+				k.nested(l, over, err)
+			}
+		}
+	}
+	return all
+}
+
+// nested reports whether an acquisition under l was granted, and sees to it that it
+// failed for a reason otherwise. over is what had ended l before.
+func (k *worker) nested(l *recipes.Lease, over, err error) bool {
+	lost := l.Err() != nil
+	switch {
+	case err == nil:
+		if over != nil {
+			k.ledger.fault("%v: entered under a lease that was lost: %v", k.who, over)
+		}
+		return true
+	case errors.Is(err, recipes.ErrNotHeld) && (lost || !l.Held()), errors.Is(err, framework.ErrClosed), k.expected(err) && !errors.Is(err, recipes.ErrNotHeld):
+	default:
+		k.ledger.fault("%v: nested: %v (lost %v)", k.who, err, lost)
+	}
+	return false
+}
