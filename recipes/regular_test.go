@@ -319,8 +319,18 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 			if err != nil || before == nil || !d.Stands(session) {
 				t.Fatalf("before: %+v, %v", before, err)
 			}
+			late := func(c *framework.Client) { // by more, from round to round
+				for range round / 2 % 8 {
+					if err := c.Sync(t.Context(), path); err != nil {
+						t.Error(err)
+					}
+				}
+			}
 			var working sync.WaitGroup
 			working.Go(func() {
+				if round%2 == 0 {
+					late(b)
+				}
 				if err := b.Delete(t.Context(), path, -1); errors.Is(err, zk.ErrNotEmpty) {
 					return
 				} else if err != nil {
@@ -330,10 +340,8 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			for range round % 8 { // a little later, each time
-				if err := a.Sync(t.Context(), path); err != nil {
-					t.Fatal(err)
-				}
+			if round%2 == 1 {
+				late(a)
 			}
 			made, err := session.CreateOnly(t.Context(), path, "x", nil, zk.FlagEphemeral)
 			has := err == nil && d.Has(session, made)
