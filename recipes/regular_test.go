@@ -61,7 +61,7 @@ func TestRegularHolders(t *testing.T) {
 				{"its directory is made anew before it is looked at", madeAnewBefore},
 			} {
 				t.Run(c.kind.name+"/"+sc.name, func(t *testing.T) {
-					sc.play(t, &stage{ens, "/suite/" + strings.NewReplacer(" ", "_", "/", "_").Replace(t.Name()), watcher}, c)
+					sc.play(t, newStage(t, ens, watcher), c)
 				})
 			}
 		}

@@ -26,6 +26,11 @@ type stage struct {
 	watcher *framework.Client
 }
 
+// newStage is a stage at a path named after the test.
+func newStage(t *testing.T, ens testutil.Ensemble, watcher *framework.Client) *stage {
+	return &stage{ens, "/suite/" + strings.NewReplacer(" ", "_", "/", "_", ",", "").Replace(t.Name()), watcher}
+}
+
 // scenario is a story that holds on every ensemble.
 type scenario struct {
 	name string
@@ -41,7 +46,7 @@ func play(t *testing.T, members int, scenarios []scenario) {
 		for _, sc := range scenarios {
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
-				sc.play(t, &stage{ens, "/suite/" + strings.NewReplacer(" ", "_", "/", "_", ",", "").Replace(t.Name()), watcher})
+				sc.play(t, newStage(t, ens, watcher))
 			})
 		}
 	})

@@ -97,11 +97,7 @@ func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
 		mu.Lock()
 		near := max(0, number-draw.IntN(3))
 		mu.Unlock()
-		requests := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
-		for range near {
-			requests = append(requests, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
-		}
-		if _, err := operator.Multi(ctx, requests...); err == nil {
+		if _, err := operator.Multi(ctx, anewOps(near)...); err == nil {
 			anew++
 		}
 	}
@@ -109,6 +105,15 @@ func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
 	if anew == 0 {
 		t.Error("never made anew")
 	}
+}
+
+// anewOps removes the directory and makes it anew, with so many numbers given out.
+func anewOps(numbers int) []any {
+	ops := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
+	for range numbers {
+		ops = append(ops, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
+	}
+	return ops
 }
 
 // The create of one who takes the lock regularly is on its way when the directory is
@@ -121,12 +126,8 @@ func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 			last = acquire(t, t.Context(), m)
 			release(t, last)
 		}
-		requests := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
-		for range 9 {
-			requests = append(requests, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
-		}
 		held := lockPath + "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009"
-		requests = append(requests, &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+		requests := append(anewOps(9), &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
 		w.recount()
 		w.Client("a").Latency(time.Second, 0)
 		granted := make(chan *recipes.Lease, 1)

@@ -50,7 +50,7 @@ func (p *Place) beside(ctx context.Context, g *gate, l *Line) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
+	c := newContender(g, sess, created)
 	h, err := p.claimBeside(ctx, c)
 	if err != nil {
 		c.withdraw()

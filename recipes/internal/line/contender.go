@@ -25,6 +25,14 @@ type contender struct {
 	marked   bool                // others can see that it is first and waits
 }
 
+func newContender(g *gate, sess *framework.Session, created framework.Created) *contender {
+	c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
+	if created.Stat != nil {
+		c.zxid = created.Stat.Pzxid
+	}
+	return c
+}
+
 // turn decides whom to wait for, nobody if blocker is empty. It is errOut when
 // the znode is in line no more.
 func (c *contender) turn(ctx context.Context) (blocker string, err error) {

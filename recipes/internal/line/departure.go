@@ -59,10 +59,7 @@ func (g *gate) create(ctx context.Context, sess *framework.Session) (*contender,
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
-	if created.Stat != nil {
-		c.zxid = created.Stat.Pzxid
-	}
+	c := newContender(g, sess, created)
 	if last.isFollowedBy(c.seq(), created.Zxid) && (dir == nil || dir.Has(sess, created)) {
 		c.dir, c.run = dir, last.run+1
 		if dir != nil && dir == last.dir {
