@@ -124,23 +124,29 @@ type Node struct {
 
 // Parse takes name, the last element of a path, apart. It reports false when the name has none of the known forms.
 func Parse(name string) (Node, bool) {
+	var n Node
+	if !n.parse(name) {
+		return Node{}, false
+	}
+	return n, true
+}
+
+// parse is Parse into n, which has to be zero. A list has many names, and a Node is large.
+func (n *Node) parse(name string) bool {
 	// A minus sign makes the longest sequence one character longer. Only one of the two readings can be right: no base that
 	// is followed by a '-' is a base itself.
 	for _, size := range [...]int{width, width + 1} {
 		rest, seq, ok := cutSequence(name, size)
-		if !ok {
-			continue
-		}
-		if node, ok := parseBase(rest); ok {
-			node.Name, node.Seq, node.Digits = name, seq, name[len(rest):]
-			return node, true
+		if ok && n.parseBase(rest) {
+			n.Name, n.Seq, n.Digits = name, seq, name[len(rest):]
+			return true
 		}
 	}
-	return Node{}, false
+	return false
 }
 
 // parseBase parses what stands before the sequence.
-func parseBase(rest string) (Node, bool) {
+func (n *Node) parseBase(rest string) bool {
 	id, base, _ := CutProtection(rest)
 	for i := range forms {
 		form := &forms[i]
@@ -154,9 +160,10 @@ func parseBase(rest string) (Node, bool) {
 				id, base = hex, form.end
 			}
 		}
-		return Node{Family: form.family, Mode: form.mode, ID: id, Base: base}, true
+		n.Family, n.Mode, n.ID, n.Base = form.family, form.mode, id, base
+		return true
 	}
-	return Node{}, false
+	return false
 }
 
 // Format returns the name that Parse took apart.
@@ -182,7 +189,7 @@ func MayBeKazooLease(name string) bool { return isHex(name) }
 // Line picks the contenders of the given families out of a directory's children and sorts them. stranger is the first child
 // that belongs to a family that was not given, or empty; foreign children are left out.
 func Line(children []string, families ...Family) (line []Node, stranger string) {
-	line, stranger = pick(children, families, func(Node) bool { return true })
+	line, stranger = pick(children, families, func(int32) bool { return true })
 	Sort(line)
 	return line, stranger
 }
@@ -190,19 +197,20 @@ func Line(children []string, families ...Family) (line []Node, stranger string) 
 // Front is the front of a line, up to the number of own, and all who have it. Whoever stands behind is looked at, but not
 // sorted: the first of many in line has nothing to sort.
 func Front(own Node, children []string, families ...Family) (front []Node, stranger string) {
-	front, stranger = pick(children, families, func(n Node) bool { return Compare(n.Seq, own.Seq) <= 0 })
+	front, stranger = pick(children, families, func(seq int32) bool { return Compare(seq, own.Seq) <= 0 })
 	Sort(front)
 	return front, stranger
 }
 
 // pick picks those of the given families that are wanted, in no order.
-func pick(children []string, families []Family, wanted func(Node) bool) (picked []Node, stranger string) {
+func pick(children []string, families []Family, wanted func(seq int32) bool) (picked []Node, stranger string) {
+	var node Node
 	for _, name := range children {
-		node, ok := Parse(name)
+		node = Node{}
 		switch {
-		case !ok:
+		case !node.parse(name):
 		case slices.Contains(families, node.Family):
-			if wanted(node) {
+			if wanted(node.Seq) {
 				picked = append(picked, node)
 			}
 		case stranger == "":

@@ -32,41 +32,31 @@ func CutProtection(name string) (id, base string, found bool) {
 	return "", name, false
 }
 
+// Each name in a list is looked at here, at every look of everyone in line.
+
 func isUUID(s string) bool {
-	if len(s) != uuidLen {
-		return false
-	}
-	for i := range len(s) {
-		switch i {
-		case 8, 13, 18, 23:
-			if s[i] != '-' {
-				return false
-			}
-		default:
-			if !isHexDigit(s[i]) {
-				return false
-			}
-		}
-	}
-	return true
+	return len(s) == uuidLen && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
+		areHexDigits(s[:8]) && areHexDigits(s[9:13]) && areHexDigits(s[14:18]) && areHexDigits(s[19:23]) && areHexDigits(s[24:])
 }
 
 // isHex reports whether s is a UUID without its dashes.
-func isHex(s string) bool {
-	if len(s) != hexLen {
-		return false
-	}
+func isHex(s string) bool { return len(s) == hexLen && areHexDigits(s) }
+
+func areHexDigits(s string) bool {
 	for i := range len(s) {
-		if !isHexDigit(s[i]) {
+		if !hexDigits[s[i]] {
 			return false
 		}
 	}
 	return true
 }
 
-func isHexDigit(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
+var hexDigits = func() (is [256]bool) {
+	for _, c := range []byte("0123456789abcdefABCDEF") {
+		is[c] = true
+	}
+	return is
+}()
 
 // PlainReadName returns the base of a reader of the plain read/write lock: <host>-R-.
 func PlainReadName(host string) string { return plainHost(host) + "-" + plainRead }
