@@ -4,9 +4,12 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 func sampleResults() results {
@@ -92,6 +95,44 @@ func TestSignificant(t *testing.T) {
 	for x, want := range map[float64]string{0: "0", 0.012345: "0.0123", 1: "1.00", 12.345: "12.3", 999.9: "1000", 123456: "123000"} {
 		if got := significant(x); got != want {
 			t.Errorf("%v is %s, want %s", x, got, want)
+		}
+	}
+}
+
+// TestLayers: a sample is whose frame is the nearest to where it was taken, the runtime's aside; what nobody of them does is the
+// rest's.
+func TestLayers(t *testing.T) {
+	var p profile.Profile
+	p.SampleType = []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
+	for i, stack := range []string{ // from where it was taken outwards
+		"runtime.mallocgc runtime.newobject " + module + "framework.call[go.shape.int] " + module + "recipes/internal/line.(*gate).drive",
+		"syscall.Syscall syscall.write internal/poll.(*FD).Write net.(*conn).Write " + module + "framework.(*link).Write github.com/go-zookeeper/zk.(*Conn).sendLoop",
+		module + "internal/layout.Parse " + module + "recipes/internal/line.(*Rule).turn",
+		module + "recipes.NewLease " + module + "recipes/locks.(*Mutex).Acquire " + module + "internal/measure_test.cycles.func1",
+		"runtime.futex runtime.findRunnable runtime.schedule runtime.mcall",
+		"runtime.scanobject runtime.gcBgMarkWorker",
+		"runtime.sysmon",
+	} {
+		sample := &profile.Sample{Value: []int64{1, 1 << i}}
+		for _, name := range strings.Fields(stack) {
+			sample.Location = append(sample.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	got, err := byLayer(&p, "cpu")
+	want := map[string]float64{
+		"framework": 1, "the system, for the socket": 2, "the line": 4, "the recipe": 8, "the scheduler": 16, "the collector": 32, rest: 64,
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := byLayer(&p, "alloc_objects"); err == nil {
+		t.Error("it has no allocations")
+	}
+	text := shares("what", []map[string]float64{got, got, got, got})
+	for _, row := range []string{"| the line | 4.00 |", "| the wire client | 0 |", "| others | 64.0 |", "| **in all** | **127** |"} {
+		if !strings.Contains(text, row) {
+			t.Errorf("no %q in\n%s", row, text)
 		}
 	}
 }

@@ -6,6 +6,7 @@ replace github.com/zkrecipes/zkrecipes => ../
 
 require (
 	github.com/go-zookeeper/zk v1.0.4
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/redis/go-redis/v9 v9.7.3
 	github.com/zkrecipes/zkrecipes v0.0.0
 	go.etcd.io/etcd/client/v3 v3.5.21
@@ -24,7 +25,7 @@ require (
 	go.etcd.io/etcd/client/pkg/v3 v3.5.21 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
 	golang.org/x/net v0.38.0 // indirect
-	golang.org/x/sys v0.31.0 // indirect
+	golang.org/x/sys v0.32.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
 	google.golang.org/genproto v0.0.0-20230822172742-b8732ec3820d // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20230822172742-b8732ec3820d // indirect

@@ -44,7 +44,7 @@ func run(ctx context.Context) error {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
-	parts := flag.String("parts", "peers,floor,handover,grants,scale", "what to measure")
+	parts := flag.String("parts", "peers,floor,handover,grants,scale,profiles", "what to measure")
 	flag.StringVar(&o.write, "write", "", "the directory of performance.md and of the plot, in which the figures are put; default: the terminal")
 	flag.BoolVar(&o.sync, "sync", true, "whether ZooKeeper waits for its disk before it answers, as it does by default")
 	flag.StringVar(&o.dir, "dir", "", "where servers have their data, on a disk of the kind that counts; default: the system's directory for temporary files")
@@ -55,16 +55,19 @@ func run(ctx context.Context) error {
 	}
 	o.parts = strings.Split(*parts, ",")
 	for _, part := range o.parts {
-		if part != "peers" && suites[part].pattern == "" {
+		if part != "peers" && part != "profiles" && suites[part].pattern == "" {
 			return fmt.Errorf("-parts: there is no %q", part)
 		}
 	}
 	for _, part := range o.parts { // what one has measured stays when a later one fails
 		var page page
 		var err error
-		if part == "peers" {
+		switch part {
+		case "peers":
 			err = o.peers(ctx, &page)
-		} else {
+		case "profiles":
+			err = o.profiles(ctx, &page)
+		default:
 			err = o.suite(ctx, &page, part)
 		}
 		if err == nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -40,43 +41,14 @@ type measured struct {
 
 func (o *options) suite(ctx context.Context, out *page, name string) error {
 	s := suites[name]
-	benchtime := s.benchtime
-	if benchtime == "" {
-		benchtime = o.benchtime
-	}
-	dir, err := os.MkdirTemp("", "zkr-bench-")
+	m, err := compile(ctx)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	// The program itself is run, and not by go test, so that it is what ends when this is interrupted, and its servers with it.
-	program := filepath.Join(dir, "measure")
-	compile := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, "./internal/measure")
-	compile.Dir = ".."
-	if said, err := compile.CombinedOutput(); err != nil {
-		return fmt.Errorf("go test -c: %w\n%s", err, said)
-	}
-	cmd := exec.Command(program, "-test.run", "^$", "-test.bench", s.pattern, "-test.benchtime", benchtime, "-test.benchmem", "-test.timeout", "2h")
-	cmd.Dir = "../internal/measure"
-	cmd.Env = append(os.Environ(), "ZKR_REAL=1")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, os.Stderr
-	p, err := startProcess(cmd)
+	defer m.remove()
+	lines, err := m.run(ctx, s.pattern, cmp.Or(s.benchtime, o.benchtime))
 	if err != nil {
 		return err
-	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.kill()
-		return context.Cause(ctx)
-	}
-	if !cmd.ProcessState.Success() {
-		return fmt.Errorf("%v\n%s", cmd.ProcessState, &said)
-	}
-	lines := parse(said.String())
-	if len(lines) == 0 {
-		return fmt.Errorf("nothing was measured:\n%s", &said)
 	}
 	text := machine() + ".\n\n"
 	if name == "scale" {
@@ -86,6 +58,55 @@ func (o *options) suite(ctx context.Context, out *page, name string) error {
 	}
 	out.tables = append(out.tables, table{name, text})
 	return nil
+}
+
+// measurement is the program of the Go benchmarks. It is run itself, and not by go test, so that it is what ends when this is
+// interrupted, and its servers with it.
+type measurement struct{ dir, program string }
+
+func compile(ctx context.Context) (*measurement, error) {
+	dir, err := os.MkdirTemp("", "zkr-bench-")
+	if err != nil {
+		return nil, err
+	}
+	m := &measurement{dir, filepath.Join(dir, "measure")}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.program, "./internal/measure")
+	cmd.Dir = ".."
+	if said, err := cmd.CombinedOutput(); err != nil {
+		m.remove()
+		return nil, fmt.Errorf("go test -c: %w\n%s", err, said)
+	}
+	return m, nil
+}
+
+func (m *measurement) remove() { _ = os.RemoveAll(m.dir) }
+
+// run runs the benchmarks that match pattern.
+func (m *measurement) run(ctx context.Context, pattern, benchtime string, args ...string) ([]measured, error) {
+	args = append([]string{"-test.run", "^$", "-test.bench", pattern, "-test.benchtime", benchtime, "-test.benchmem", "-test.timeout", "2h"}, args...)
+	cmd := exec.Command(m.program, args...)
+	cmd.Dir = "../internal/measure"
+	cmd.Env = append(os.Environ(), "ZKR_REAL=1")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, os.Stderr
+	p, err := startProcess(cmd)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.kill()
+		return nil, context.Cause(ctx)
+	}
+	if !cmd.ProcessState.Success() {
+		return nil, fmt.Errorf("%v\n%s", cmd.ProcessState, &said)
+	}
+	lines := parse(said.String())
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("nothing was measured:\n%s", &said)
+	}
+	return lines, nil
 }
 
 var procs = regexp.MustCompile(`-\d+$`)
