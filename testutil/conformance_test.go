@@ -123,7 +123,8 @@ func set(path, data string, v int32) *wire.SetDataRequest {
 
 func multi(ops ...wire.MultiOp) *wire.MultiRequest { return &wire.MultiRequest{Ops: ops} }
 
-// patience is the time-out of the script's sessions: none may expire on the way, however slow the machine.
+// patience is how long an answer may take where one must come. It is the time-out of the script's sessions, too: none may expire
+// on the way, however slow the machine.
 const patience = 20 * time.Second
 
 // script is what the parts of the conformance script share.

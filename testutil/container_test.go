@@ -32,7 +32,8 @@ func TestWhatMakesAContainer(t *testing.T) {
 		}
 	}
 	look := func(p *peer, path string) wire.Code {
-		code, answered := p.code(wire.OpExists, look(path, false))
+		p.send(wire.OpExists, look(path, false))
+		code, answered := p.answer(patience)
 		if !answered {
 			t.Fatal("no answer")
 		}

@@ -193,7 +193,7 @@ func TestRandomFrames(t *testing.T) {
 			defer wg.Done()
 			r := rand.New(rand.NewPCG(seed, uint64(client)))
 			for range 50 {
-				nc, err := e.Dial("tcp", address(e, r.IntN(3)), time.Second)
+				nc, err := e.Dial("tcp", address(e, r.IntN(3)), patience)
 				if err != nil {
 					t.Error(err)
 					return

@@ -44,7 +44,7 @@ func single(t *testing.T, e *testutil.Embedded, member int, timeout time.Duratio
 
 func dialMember(t *testing.T, e *testutil.Embedded, member int) netConn {
 	t.Helper()
-	nc, err := e.Dial("tcp", address(e, member), time.Second)
+	nc, err := e.Dial("tcp", address(e, member), patience)
 	must(t, err)
 	t.Cleanup(func() { nc.Close() })
 	return nc
@@ -90,9 +90,11 @@ func (p *peer) gone(within time.Duration) bool {
 	}
 }
 
+// ok asks for what succeeds, however slow the machine is.
 func (p *peer) ok(op wire.Op, body wire.Appender) {
 	p.t.Helper()
-	if code, answered := p.code(op, body); !answered || code != wire.OK {
+	p.send(op, body)
+	if code, answered := p.answer(patience); !answered || code != wire.OK {
 		p.t.Fatalf("%v: answered %t, %v", op, answered, code)
 	}
 }
