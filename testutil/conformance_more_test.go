@@ -217,11 +217,6 @@ func (s *script) attach(what string, ask wire.ConnectRequest) {
 }
 
 func (s *script) sessions() {
-	for _, timeout := range []int32{-5, 0, 1, 1999, 2000, 2345, 19999, 20000, 20001, 1 << 30} {
-		s.attach("time-out", wire.ConnectRequest{Timeout: timeout, Password: make([]byte, 16)})
-	}
-	s.attach("read-only byte", wire.ConnectRequest{Timeout: 4000, Password: make([]byte, 16), HasReadOnly: true})
-	s.attach("null password", wire.ConnectRequest{Timeout: 4000})
 	s.attach("unknown session", wire.ConnectRequest{Timeout: 4000, SessionID: 12345, Password: make([]byte, 16)})
 	s.attach("from the future", wire.ConnectRequest{Timeout: 4000, LastZxidSeen: 1 << 60, Password: make([]byte, 16)})
 	p := s.peer("S", patience)
@@ -232,6 +227,15 @@ func (s *script) sessions() {
 	s.attach("own session", wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass})
 	s.attach("own session again", wire.ConnectRequest{Timeout: 1 << 30, SessionID: p.session, Password: p.pass, HasReadOnly: true})
 	s.a.do(wire.OpExists, look("/session", false))
+}
+
+// newSessions expire soon, each with a transaction of its own: they come last, where no number is looked at any more.
+func (s *script) newSessions() {
+	for _, timeout := range []int32{-5, 0, 1, 1999, 2000, 2345, 19999, 20000, 20001, 1 << 30} {
+		s.attach("time-out", wire.ConnectRequest{Timeout: timeout, Password: make([]byte, 16)})
+	}
+	s.attach("read-only byte", wire.ConnectRequest{Timeout: 4000, Password: make([]byte, 16), HasReadOnly: true})
+	s.attach("null password", wire.ConnectRequest{Timeout: 4000})
 }
 
 func (s *script) endings() {

@@ -52,6 +52,26 @@ func TestConformanceInBubble(t *testing.T) {
 	})
 }
 
+// TestConformanceOfASlowServer is the script by a server that stands still at the worst of times: while another client is yet to read
+// its events, and while sessions are there whose end would be seen.
+func TestConformanceOfASlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := testutil.Start(t, testutil.WithTick(time.Second), testutil.InMemory(), testutil.WithExtendedTypes())
+		for _, slow := range []*testutil.Fault{
+			testutil.Upon(testutil.Match{Op: testutil.OpDelete, Path: "/lasting/x"}, testutil.Delay(1500*time.Millisecond)),
+			testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: "/a/z-"}, testutil.Delay(4*time.Second)),
+		} {
+			defer e.Control(slow.Control)()
+			defer func() {
+				if slow.Count() != 1 {
+					t.Errorf("it stood still %d times, not once", slow.Count())
+				}
+			}()
+		}
+		compare(t, conformance(t, e))
+	})
+}
+
 // TestConformanceOfTheRealServer asks the server that the answers come from.
 func TestConformanceOfTheRealServer(t *testing.T) {
 	for _, members := range []int{1, 3} {
@@ -174,6 +194,7 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 		{"odd bodies", s.oddBodies},
 		{"sessions", s.sessions},
 		{"endings", s.endings},
+		{"new sessions", s.newSessions},
 	} {
 		s.log.add("# %s", part.name)
 		part.run()
@@ -202,8 +223,7 @@ func (s *script) nudge(p *peer) {
 		if other != nil && other != p {
 			stalled := other.stalled
 			other.stalled = nil // one nudge is enough
-			other.send(wire.OpPing, nil)
-			_, _, _ = other.next()
+			other.nudge()
 			other.stalled = stalled
 			return
 		}
