@@ -88,11 +88,14 @@ func TestTimeToLiveOnTheRealServer(t *testing.T) {
 	ens := apache.Start(t, 1, apache.WithProperty("znode.container.checkIntervalMs", "200"))
 	c := wireClient(t, ens.Servers(), ens.Dial, 20*time.Second)
 	const ttl = 300 * time.Millisecond
-	for _, path := range []string{"/plain", "/parent"} {
-		_, err := c.CreateTTL(path, nil, zk.FlagTTL, anyACL, ttl)
-		must(t, err)
-	}
-	_, err := c.Create("/parent/child", nil, 0, anyACL)
+	// The one with a child is the older one, so that the sweep that takes the other has looked at it; and it has its child from the
+	// beginning, lest a sweep come in between.
+	p := (&script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{}}}).peer("P", patience)
+	p.ok(wire.OpMulti, multi(
+		wire.MultiOp{Op: wire.OpCreateTTL, Request: createTTL("/parent", 5, ttl.Milliseconds())},
+		wire.MultiOp{Op: wire.OpCreate, Request: create("/parent/child", "", 0)},
+	))
+	_, err := c.CreateTTL("/plain", nil, zk.FlagTTL, anyACL, ttl)
 	must(t, err)
 	began := time.Now()
 	gone := func(path string) {
