@@ -47,9 +47,9 @@ func TestClientNetwork(t *testing.T) {
 		stop := n.Control(fault.Control)
 		if test.path == "/held" {
 			go func() {
+				defer close(release) // whatever comes: the create waits for it
 				<-fault.Struck()
 				until(t, "executed before it is answered", func() bool { return exists("/held") })
-				close(release)
 			}()
 		}
 		if _, err := conn.Create(test.path, nil, 0, zk.WorldACL(zk.PermAll)); !errors.Is(err, test.err) {

@@ -202,9 +202,9 @@ func (p *process) waitServing(ctx context.Context) error {
 	}
 }
 
-// ask sends a four-letter word.
+// ask sends a four-letter word. A member that is down or paused is not waited for, only one that is slow.
 func (p *process) ask(word string) (string, error) {
-	const patience = 2 * time.Second
+	const patience = 10 * time.Second
 	conn, err := net.DialTimeout("tcp", p.address, patience)
 	if err != nil {
 		return "", err
