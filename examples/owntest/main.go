@@ -1,7 +1,7 @@
 // Command owntest shows how to test code of one's own that holds a lock. The code
 // is a small service, a ticker that one process at a time writes to; look at
 // main_test.go, which has its session expire, cuts it off, and moves its clock, in
-// milliseconds. Run, it ticks for three seconds.
+// milliseconds. Run, it ticks three times.
 //
 //	go test -v ./examples/owntest
 //	go run ./examples/owntest                             # on an embedded ensemble
@@ -29,6 +29,7 @@ const (
 	lockPath = "/examples/owntest/lock"
 	tickPath = "/examples/owntest/tick"
 	interval = time.Second
+	ticks    = 3 // of the demonstration
 )
 
 func main() {
@@ -54,8 +55,9 @@ func fatal(err error) {
 }
 
 func run(ctx context.Context, servers string, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*interval+interval/2)
-	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	errDone := errors.New("done")
 	client, err := framework.New(servers)
 	if err != nil {
 		return err
@@ -65,8 +67,14 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ticker.ticked = func(text string) { fmt.Fprintln(out, text) }
-	if err := ticker.run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	count := 0
+	ticker.ticked = func(text string) {
+		fmt.Fprintln(out, text)
+		if count++; count == ticks {
+			stop(errDone)
+		}
+	}
+	if err := ticker.run(ctx); !errors.Is(context.Cause(ctx), errDone) {
 		return err
 	}
 	return nil
