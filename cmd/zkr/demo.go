@@ -39,7 +39,7 @@ with 1 if any of that does not hold.`,
 
 const (
 	demoRoot    = "/demo"
-	demoSession = 2 * time.Second
+	demoSession = 4 * time.Second // a machine that stands still for a second and a half loses none
 	demoWork    = 120 * time.Millisecond
 )
 

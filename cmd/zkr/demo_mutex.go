@@ -139,10 +139,10 @@ func (d *demo) replaceLeader(ctx context.Context, another chan<- struct{}) {
 	d.say("ensemble", "member %d is back", old)
 }
 
-// aftermath follows a lost tenure: once another holds, the one who lost it tries to write all the same, as a program does that
+// aftermath follows a lost tenure: once another has posted, the one who lost it tries to write all the same, as a program does that
 // was asleep and has not heard of its loss.
 func (d *demo) aftermath(ctx context.Context, name string, n int, network *testutil.ClientNet, lease *recipes.Lease) error {
-	if err := d.until(ctx, func() bool { return d.grants() > n+1 }); err != nil { // one of them has posted since
+	if err := d.until(ctx, func() bool { return d.postedSince(n) }); err != nil {
 		return err
 	}
 	err := d.ledger.write(0, lease.Token())
@@ -189,10 +189,11 @@ func (d *demo) tenure(n int) tenure {
 	return d.tenures[n-1]
 }
 
-func (d *demo) grants() int {
+// postedSince reports whether anybody has posted in a tenure after the n-th.
+func (d *demo) postedSince(n int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.tenures)
+	return slices.ContainsFunc(d.tenures[n:], func(t tenure) bool { return t.posted })
 }
 
 // came reports whether a client has come so far, by the ensemble's own knowledge.
