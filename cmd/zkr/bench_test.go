@@ -83,7 +83,7 @@ func TestBench(t *testing.T) {
 func TestBenchTable(t *testing.T) {
 	parallel(t)
 	e := startServer(t)
-	p := start(t, e.args("bench", "--duration", "100ms")...)
+	p := start(t, e.args("bench", "--duration", "2s")...)
 	if code := p.wait(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}

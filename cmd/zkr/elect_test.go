@@ -116,11 +116,12 @@ func TestLeaderFails(t *testing.T) {
 func TestShortTerms(t *testing.T) {
 	parallel(t)
 	e := startServer(t)
+	began := time.Now()
 	p := start(t, e.args("elect", "/short", "--", "true")...)
-	p.prints(t, "true ended after ")
-	time.Sleep(500 * time.Millisecond) // in which there would be many terms
-	if n := strings.Count(p.text(), "true ended"); n > 1 {
-		t.Errorf("%d terms in half a second", n)
+	const terms = 3
+	eventually(t, "some terms", func() bool { return strings.Count(p.text(), "true ended after ") >= terms })
+	if took := time.Since(began); took < (terms-1)*shortestTerm {
+		t.Errorf("%d terms in %v", terms, took)
 	}
 	p.signal(t, syscall.SIGHUP)
 	if code := p.wait(t); code != 129 {
@@ -132,20 +133,26 @@ func TestShortTerms(t *testing.T) {
 func TestMaxTerm(t *testing.T) {
 	parallel(t)
 	e := startServer(t)
-	client := e.client(t)
 	log := filepath.Join(t.TempDir(), "log")
 	script := `trap 'exit 0' TERM; echo "$1" >> "$2"; while :; do sleep 0.02; done`
+	const maxTerm = 2 * time.Second // in which a shell has started, on a slow machine too
 	candidate := func(name string) *process {
-		return start(t, e.args("elect", "--max-term", "200ms", "/round", "--", "sh", "-c", script, "sh", name, log)...)
+		return start(t, e.args("elect", "--max-term", maxTerm.String(), "/round", "--", "sh", "-c", script, "sh", name, log)...)
+	}
+	terms := func(n int) {
+		eventually(t, fmt.Sprintf("%d terms", n), func() bool {
+			text, _ := os.ReadFile(log)
+			return strings.Count(string(text), "\n") >= n
+		})
 	}
 	a := candidate("a")
-	e.inLine(t, client, "/round", 1)
-	time.Sleep(400 * time.Millisecond) // longer than a term
+	terms(1)
+	time.Sleep(maxTerm + maxTerm/4) // longer than a term
 	if lines := contents(t, log); len(lines) != 1 {
 		t.Errorf("alone it led %d times", len(lines))
 	}
 	b := candidate("b")
-	eventually(t, "some terms", func() bool { return len(contents(t, log)) >= 5 })
+	terms(5)
 	for i, name := range contents(t, log)[:5] {
 		if want := []string{"a", "b"}[i%2]; name != want {
 			t.Errorf("term %d was %s's, want %s's", i+1, name, want)
@@ -162,7 +169,7 @@ func TestTermLost(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
 		client := e.client(t)
-		campaigns := start(t, e.args("elect", "/lost/term", "--", self(t))...)
+		campaigns := start(t, e.args("elect", append(patientGrace, "/lost/term", "--", self(t))...)...)
 		campaigns.prints(t, "ready\n")
 		remove := func(path string) {
 			t.Helper()
@@ -179,7 +186,7 @@ func TestTermLost(t *testing.T) {
 		if code := campaigns.wait(t); code != 3 {
 			t.Errorf("exit code %d, want the command's own 3", code)
 		}
-		once := start(t, e.args("elect", "--once", "/lost/once", "--", self(t))...)
+		once := start(t, e.args("elect", append(patientGrace, "--once", "/lost/once", "--", self(t))...)...)
 		once.prints(t, "ready\n")
 		remove("/lost/once")
 		if code := once.wait(t); code != exitLost || !strings.Contains(once.text(), "stopping\n") {

@@ -39,10 +39,10 @@ func onEach(t *testing.T, test func(t *testing.T, e target)) {
 
 var serving = regexp.MustCompile(`serves? at (\S+) `)
 
-// startServer starts `zkr server` on ports of its own choice, with sessions of 400ms to 4s.
+// startServer starts `zkr server` on ports of its own choice, with sessions of 1s to 10s.
 func startServer(t *testing.T, args ...string) target {
 	t.Helper()
-	p := start(t, append([]string{"server", "--listen", "127.0.0.1:0", "--tick", "200ms"}, args...)...)
+	p := start(t, append([]string{"server", "--listen", "127.0.0.1:0", "--tick", "500ms"}, args...)...)
 	p.prints(t, "serve")
 	p.prints(t, "\n")
 	match := serving.FindStringSubmatch(p.text())
@@ -71,16 +71,20 @@ func startReal(t *testing.T, members int) target {
 	return target{e.Servers(), each(e.Pause), each(e.Resume)}
 }
 
-// args puts the flags that all verbs need in front.
+// args puts the flags that all verbs need in front. The session is one that a machine which stands still for two seconds keeps: what
+// is held in it is lost after half of it, less the grace.
 func (e target) args(verb string, args ...string) []string {
-	return append([]string{verb, "--servers", e.servers, "--session-timeout", "4s"}, args...)
+	return append([]string{verb, "--servers", e.servers, "--session-timeout", "10s"}, args...)
 }
 
-// toBeKilled are options of one who is killed while it holds: its session is short,
-// and yet long enough to be kept on a slow machine. It is succeeded within succession.
-var toBeKilled = []string{"--session-timeout", "2s"}
+// toBeKilled are options of one who is killed while it holds: its session is shorter than that of others, and yet long
+// enough to be kept on a slow machine. It is succeeded within succession: its session, and two ticks.
+var toBeKilled = []string{"--session-timeout", "5s", "--grace", "200ms"}
 
-const succession = 2400 * time.Millisecond
+const succession = 6 * time.Second
+
+// patientGrace is for those whose command shall be heard when it is asked to end, however long it takes.
+var patientGrace = []string{"--grace", "3s"}
 
 // client returns a client of the test's own.
 func (e target) client(t *testing.T) *framework.Client {
@@ -121,7 +125,7 @@ func (e target) inLine(t *testing.T, c *framework.Client, path string, want int)
 // within fails the test when something took longer than it may, by more than a slow machine explains.
 func within(t *testing.T, what string, took, limit time.Duration) {
 	t.Helper()
-	const slack = 2 * time.Second
+	const slack = 3 * time.Second
 	if took > limit+slack {
 		t.Errorf("%s took %v, more than %v", what, took, limit)
 	}

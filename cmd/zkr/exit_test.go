@@ -12,7 +12,7 @@ import (
 func TestExitCodes(t *testing.T) {
 	parallel(t)
 	e := startServer(t)
-	holder := start(t, e.args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 100")...)
+	holder := start(t, e.args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 1000")...)
 	holder.prints(t, "ready\n")
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
@@ -81,8 +81,8 @@ func TestExitCodes(t *testing.T) {
 		{"an unknown verb", e.args("luck", "/free"), 2, "luck"},
 		{"both --wait and --try", e.args("lock", "--wait", "1s", "--try", "/free", "--", "true"), 2, "exclude each other"},
 		{"no time to wait", e.args("lock", "--wait", "0s", "/free", "--", "true"), 2, "--wait"},
-		{"a grace that no session of this length holds", e.args("lock", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
-		{"a grace that the session does not hold that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "2s", "/free", "--", "true"), 2, "1.333s at most"},
+		{"a grace that no session of this length holds", e.args("lock", "--grace", "4s", "/free", "--", "true"), 2, "3.333s at most"},
+		{"a grace that the session does not hold that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "4s", "/free", "--", "true"), 2, "3.333s at most"},
 		{"a negative grace", e.args("lock", "--grace", "-1s", "/free", "--", "true"), 2, "--grace"},
 		{"no session", e.args("lock", "--session-timeout", "0s", "/free", "--", "true"), 2, "--session-timeout"},
 		{"no server in the list", []string{"lock", "--servers", ",", "/free", "--", "true"}, 2, "server"},

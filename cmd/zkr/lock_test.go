@@ -163,7 +163,7 @@ func TestHolderIsKilled(t *testing.T) {
 // lock to another, and SIGKILL just then, it and whatever it has started.
 func TestLost(t *testing.T) {
 	parallel(t)
-	const session, grace = 2 * time.Second, 600 * time.Millisecond
+	const session, grace = 10 * time.Second, 3 * time.Second
 	lock := func(t *testing.T, e target, path string, command ...string) *process {
 		p := start(t, slices.Concat([]string{
 			"lock", "--servers", e.servers, "--session-timeout", session.String(), "--grace", grace.String(), path, "--",
@@ -176,8 +176,8 @@ func TestLost(t *testing.T) {
 		alive := filepath.Join(t.TempDir(), "alive")
 		stubborn := lock(t, e, "/lost/too", "sh", "-c", `trap '' TERM; (while :; do echo >> "$1"; sleep 0.02; done) & echo ready; sleep 100`, "sh", alive)
 
-		frozen := time.Now()
 		e.freeze(t)
+		frozen := time.Now()
 		polite.prints(t, "stopping\n")
 		within(t, "the obedient one", time.Since(frozen), session-grace)
 		// zkr itself goes on looking for a server that would take its session's end.
@@ -202,11 +202,14 @@ func TestLeaderDies(t *testing.T) {
 	test := func(t *testing.T, e testutil.Ensemble) {
 		to := target{servers: e.Servers()}
 		client := to.client(t)
-		holder := start(t, to.args("lock", "/leader", "--", self(t))...)
+		member := func() *process { // of the line, with a session that outlives an election on a slow machine
+			return start(t, to.args("lock", "--session-timeout", "30s", "/leader", "--", self(t))...)
+		}
+		holder := member()
 		holder.prints(t, "ready\n")
 		var waiters []*process
 		for i := range 2 {
-			waiters = append(waiters, start(t, to.args("lock", "/leader", "--", self(t))...))
+			waiters = append(waiters, member())
 			to.inLine(t, client, "/leader", 2+i)
 		}
 		leader := e.Leader()
@@ -227,7 +230,7 @@ func TestLeaderDies(t *testing.T) {
 		}
 	}
 	t.Run("embedded", func(t *testing.T) {
-		test(t, testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(200*time.Millisecond)))
+		test(t, testutil.Start(t, testutil.WithMembers(3)))
 	})
 	t.Run("real", func(t *testing.T) { test(t, apache.Start(t, 3)) })
 }
@@ -239,7 +242,7 @@ func TestShortOutage(t *testing.T) {
 		holder := start(t, e.args("lock", "/outage", "--", self(t))...)
 		holder.prints(t, "ready\n")
 		e.freeze(t)
-		time.Sleep(500 * time.Millisecond) // the outage
+		time.Sleep(time.Second) // the outage
 		e.thaw(t)
 		waiter := start(t, e.args("lock", "/outage", "--", "echo", "granted")...)
 		e.inLine(t, e.client(t), "/outage", 2)
@@ -258,7 +261,7 @@ func TestDeletedByOthers(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
 		client := e.client(t)
-		p := start(t, e.args("lock", "/deleted", "--", self(t))...)
+		p := start(t, e.args("lock", append(patientGrace, "/deleted", "--", self(t))...)...)
 		p.prints(t, "ready\n")
 		if err := client.Delete(t.Context(), "/deleted/"+line(t, client, "/deleted")[0], -1); err != nil {
 			t.Fatal(err)

@@ -184,7 +184,7 @@ func TestShareLost(t *testing.T) {
 		{"semaphore --max 2", "/lost/permit", "/lost/permit/leases"},
 	} {
 		args := strings.Fields(test.verb)
-		p := start(t, append(e.args(args[0], args[1:]...), test.at, "--", self(t))...)
+		p := start(t, slices.Concat(e.args(args[0], args[1:]...), patientGrace, []string{test.at, "--", self(t)})...)
 		p.prints(t, "ready\n")
 		children, _, err := client.Children(t.Context(), test.dir)
 		if err != nil || len(children) != 1 {
