@@ -7,6 +7,8 @@ BENCHTIME ?= 1s
 COUNT     ?= 50
 SEEDS     ?= 20000
 MINUTES   ?= 3
+# What one package's tests may take: several times what the longest take, of which a slow machine makes several minutes.
+TIMEOUT   ?= 30m
 
 # go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
 # which would hide ours. All of our code stays instrumented.
@@ -32,12 +34,12 @@ BUBBLES = $(VIRTUAL) ./internal/sim/
 
 .PHONY: race
 race: ## the same under the race detector
-	$(GO) test $(RACE) -cpu 1 $(BUBBLES)
-	$(GO) test $(RACE) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES))")
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -cpu 1 $(BUBBLES)
+	$(GO) test $(RACE) -timeout $(TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES))")
 
 .PHONY: processors
 processors: ## what is in virtual time, on one processor and on four: what happens at one instant has another order there
-	$(GO) test -count=1 -cpu 1,4 $(VIRTUAL)
+	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1,4 $(VIRTUAL)
 
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
@@ -46,7 +48,7 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: what stands beside Apache Curator; it needs Debian's libcurator-recipes-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: what stands beside Kazoo; it needs Debian's python3-kazoo"
-	ZKR_REAL=1 $(GO) test -p 1 -count=1 $(REAL)
+	ZKR_REAL=1 $(GO) test -p 1 -count=1 -timeout $(TIMEOUT) $(REAL)
 
 # The newest of each that could be fetched when docs/versions.md was last brought up to date.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5
