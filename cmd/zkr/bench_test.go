@@ -81,7 +81,7 @@ func TestBench(t *testing.T) {
 
 // TestBenchTable: without --json it is for people.
 func TestBenchTable(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	p := start(t, e.args("bench", "--duration", "2s")...)
 	if code := p.wait(t); code != 0 {
@@ -96,7 +96,7 @@ func TestBenchTable(t *testing.T) {
 
 // TestBenchInterrupted: a signal ends it long before its time, and it removes what it has made, what lingers too.
 func TestBenchInterrupted(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	p := start(t, e.args("bench", "--duration", "1h", "--goroutines", "4", "--locks", "3", "--linger", "1h")...)
 	c := e.client(t)
@@ -115,7 +115,7 @@ func TestBenchInterrupted(t *testing.T) {
 
 // TestBenchFails: what cannot be measured is said in words, with the exit code for it.
 func TestBenchFails(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	for _, test := range []struct {
 		args []string

@@ -91,7 +91,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 
 // TestLeaderFails: a candidate whose command fails goes to the end of the line, and stands again after a pause.
 func TestLeaderFails(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	log := filepath.Join(t.TempDir(), "log")
 	script := `echo "$1" >> "$2"; exit 7`
@@ -114,7 +114,7 @@ func TestLeaderFails(t *testing.T) {
 
 // TestShortTerms: a command that succeeds at once does not keep the ensemble busy.
 func TestShortTerms(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	began := time.Now()
 	p := start(t, e.args("elect", "/short", "--", "true")...)
@@ -131,7 +131,7 @@ func TestShortTerms(t *testing.T) {
 
 // TestMaxTerm: leadership goes round among those who wait, and stays where nobody does.
 func TestMaxTerm(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	log := filepath.Join(t.TempDir(), "log")
 	script := `trap 'exit 0' TERM; echo "$1" >> "$2"; while :; do sleep 0.02; done`

@@ -10,7 +10,7 @@ import (
 )
 
 func TestExitCodes(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	holder := start(t, e.args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 1000")...)
 	holder.prints(t, "ready\n")

@@ -274,7 +274,7 @@ func TestDeletedByOthers(t *testing.T) {
 
 // TestSignalsArePassedOn: to the command while it runs; while zkr waits they end it, and it leaves the line.
 func TestSignalsArePassedOn(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	client := e.client(t)
 	holder := start(t, e.args("lock", "/signals", "--", self(t))...)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	os.Unsetenv("ZKR_AUTH")
 	// Under nohup it is ignored, and so it would be by all that are started here. A signal that is caught they have by default.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	_ = flag.Set("test.parallel", "4") // they mostly wait; who asks for another number has it
 	os.Exit(m.Run())
 }
 
@@ -165,9 +167,13 @@ func (p *process) signal(t *testing.T, sig os.Signal) {
 	}
 }
 
-// parallel lets a test run beside others, which mostly wait; but not beside JVMs, of which two cores carry three at most.
+// inRing3 is whether real servers are wanted.
+var inRing3 = os.Getenv("ZKR_REAL") == "1"
+
+// parallel lets a test that is for each kind of ensemble run beside others, which mostly wait; but not beside JVMs, of which two
+// cores carry three at most.
 func parallel(t *testing.T) {
-	if os.Getenv("ZKR_REAL") != "1" {
+	if !inRing3 {
 		t.Parallel()
 	}
 }

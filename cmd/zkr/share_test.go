@@ -175,7 +175,7 @@ func TestPermits(t *testing.T) {
 
 // TestShareLost: what is lost ends the command under every recipe.
 func TestShareLost(t *testing.T) {
-	parallel(t)
+	t.Parallel()
 	e := startServer(t)
 	client := e.client(t)
 	for _, test := range []struct{ verb, at, dir string }{
