@@ -141,6 +141,9 @@ func wakeUps(t *testing.T, s *stage, k kind) {
 	release(t, held)
 	for i, ended := range waits {
 		held = granted(t, ended)
+		for j := range min(i+may, len(looks)) { // who is the first in line now may not have looked yet
+			eventually(t, fmt.Sprint("waiter ", j, " has looked"), func() bool { return looks[j].Load() > 0 })
+		}
 		pending(t, waits[i+1:]...)
 		for j := range looks {
 			if n := looks[j].Load(); (n > 0) != (j < i+may) {
