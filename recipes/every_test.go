@@ -335,8 +335,11 @@ func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 					if op == testutil.OpGetData {
 						meets.Path = s.path // the directory is looked at, or the limit
 					}
-					a.upon(t, meets, loss.action)
-					for range 2 { // one that meets the fault, and one behind it
+					fault := a.upon(t, meets, loss.action)
+					// One that meets the fault, and one behind it. It may take more to be a regular holder where others
+					// have the ensemble count transactions.
+					for began, behind := time.Now(), false; !behind; {
+						behind = fault.Count() > 0 || time.Since(began) > patience
 						l := acquire(t, t.Context(), r)
 						k.standing(t, s, 1, 0)
 						names, _, err := s.watcher.Children(t.Context(), s.path+k.hold)
