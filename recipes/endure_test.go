@@ -129,18 +129,8 @@ func (s *storm) back(t *testing.T, members ...int) {
 	}
 }
 
-// leader waits for one.
-func (s *storm) leader(t *testing.T) (member int) {
-	t.Helper()
-	eventually(t, "there is a leader", func() bool {
-		member = s.Leader()
-		return member >= 0
-	})
-	return member
-}
-
-func (s *storm) followerKilled(t *testing.T) { s.killed(t, (s.leader(t)+1)%s.Members()) }
-func (s *storm) leaderKilled(t *testing.T)   { s.killed(t, s.leader(t)) }
+func (s *storm) followerKilled(t *testing.T) { s.killed(t, (leading(t, s)+1)%s.Members()) }
+func (s *storm) leaderKilled(t *testing.T)   { s.killed(t, leading(t, s)) }
 
 // The member that somebody who holds is connected to is killed: whoever it is, the
 // holder goes on with its lease at another.
@@ -182,7 +172,7 @@ func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 // A leader that is frozen past the session time-out: the others choose another, and
 // those who held at the old one have given up before anybody was let in.
 func (s *storm) leaderStandsStill(t *testing.T) {
-	leader := s.leader(t)
+	leader := leading(t, s)
 	if err := s.Pause(leader); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
@@ -200,7 +190,7 @@ func (s *storm) leaderStandsStill(t *testing.T) {
 // A leader that is cut off from the others goes on answering its clients for a
 // while, though another leads already.
 func (s *storm) leaderCutOff(t *testing.T) {
-	heal, err := testutil.Isolate(s.Ensemble, s.leader(t))
+	heal, err := testutil.Isolate(s.Ensemble, leading(t, s))
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {

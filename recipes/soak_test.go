@@ -128,7 +128,7 @@ func (s *soak) strike(nets []*testutil.ClientNet) {
 	case "a member is killed":
 		s.stopped(d, member)
 	case "the leader is killed":
-		s.stopped(d, s.leader(s.t))
+		s.stopped(d, leading(s.t, s))
 	case "two members are killed":
 		s.stopped(d, member, (member+1)%s.Members())
 	case "a member stands still":
