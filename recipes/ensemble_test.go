@@ -109,7 +109,7 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 func nothingLeft(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
 	var names []string
-	for began := time.Now(); time.Since(began) < 2*timeout; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if err := c.Sync(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
