@@ -47,8 +47,10 @@ func embedded(t *testing.T, members int) testutil.Ensemble {
 		}))
 }
 
-// timeout is the session time-out: long enough for an election on a busy machine.
-const timeout = 4 * time.Second
+// timeout is the session time-out: long enough for an election on a busy machine, and
+// for a lease, which has half of it ahead, to outlive a second or two in which nothing
+// moves, here and there.
+const timeout = 10 * time.Second
 
 func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	t.Helper()
