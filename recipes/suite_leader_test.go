@@ -225,7 +225,8 @@ func leaderIsLost(t *testing.T, s *stage) {
 func unhealthy(t *testing.T, s *stage) {
 	terms := make(chan *term, 10)
 	sick := make(chan struct{})
-	s.campaign(t, "a", terms, leader.WithHealthCheck(20*time.Millisecond, func(context.Context) error {
+	// A check that takes for longer than the time between two fails: not so soon that a machine which stalls is not well.
+	s.campaign(t, "a", terms, leader.WithHealthCheck(2*time.Second, func(context.Context) error {
 		select {
 		case <-sick:
 			return errors.New("a cough")
