@@ -119,7 +119,7 @@ func (s *stage) sweep(t *testing.T, dir string) {
 // Servers before 3.5 went on below zero. Who stands there came long ago, or long
 // after us, and is waited for, or not, by that.
 func oldNumbers(t *testing.T, s *stage, k kind) {
-	k.directories(t, s)
+	lasting(t, s.watcher, s.path)
 	base := map[string]string{"mutex": "lock-", "election": "latch-", "write lock": "host-W-"}[k.name]
 	a := k.of(t, s.join(t).Client, s.path)
 	for number, ahead := range map[string]bool{"-000000001": true, "-1073741824": true, "2147483647": false, "1073741824": false} {

@@ -61,7 +61,9 @@ func TestRegularHolders(t *testing.T) {
 				{"its directory is made anew before it is looked at", madeAnewBefore},
 			} {
 				t.Run(c.kind.name+"/"+sc.name, func(t *testing.T) {
-					sc.play(t, newStage(t, ens, watcher), c)
+					s := newStage(t, ens, watcher)
+					lasting(t, watcher, s.path)
+					sc.play(t, s, c)
 				})
 			}
 		}
@@ -269,7 +271,7 @@ func makeOneByOne(t *testing.T, s *stage, c *framework.Client, numbers int) {
 	t.Helper()
 	err := c.Delete(t.Context(), s.path, -1)
 	if err == nil {
-		err = c.MakePath(t.Context(), s.path)
+		_, err = c.Create(t.Context(), s.path, nil, zk.FlagPersistent)
 	}
 	for i := 0; i < numbers && err == nil; i++ {
 		if _, err = c.Create(t.Context(), s.path+"/x", nil, zk.FlagEphemeral); err == nil {
@@ -315,9 +317,7 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.MakePath(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
+		lasting(t, a, path)
 		var same, other int
 		for round := range 400 {
 			var before, after *zk.Stat
@@ -348,7 +348,7 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 				} else if err != nil {
 					t.Error(err)
 				}
-				if err := b.MakePath(t.Context(), path); err != nil {
+				if _, err := b.Create(t.Context(), path, nil, zk.FlagPersistent); err != nil {
 					t.Error(err)
 				}
 			})

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -90,6 +92,19 @@ func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.O
 		t.Fatal(err)
 	}
 	return &peer{c, net}
+}
+
+// lasting makes a directory that stays. A container without children may be gone at any
+// time, for the server looks for them when it likes.
+func lasting(t *testing.T, c *framework.Client, path string) {
+	t.Helper()
+	err := c.MakePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
+	if err == nil {
+		_, err = c.Create(t.Context(), path, nil, zk.FlagPersistent)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // expire ends the session of a client at the ensemble.
