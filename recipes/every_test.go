@@ -124,7 +124,7 @@ func wakeUps(t *testing.T, s *stage, k kind) {
 	var looks [4]atomic.Int32
 	var waits []<-chan grant
 	for i := range looks {
-		p := s.join(t)
+		p := s.joinFor(t, steady)
 		a := k.of(t, p.Client, s.path)
 		if i == 0 && k.line != k.hold {
 			waits = append(waits, acquiring(t.Context(), a)) // the head of a semaphore's line watches the permits

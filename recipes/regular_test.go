@@ -93,7 +93,7 @@ func cycle(t *testing.T, a recipes.Acquirer, times int) (last *recipes.Lease) {
 }
 
 func twoRequests(t *testing.T, s *stage, c comer) {
-	p := s.join(t)
+	p := s.joinFor(t, steady)
 	a := c.kind.of(t, p.Client, s.path)
 	last := regularly(t, s, p, a)
 	var requests atomic.Int32
@@ -145,7 +145,7 @@ func inOrder(t *testing.T, before, after *recipes.Lease) {
 }
 
 func anotherComes(t *testing.T, s *stage, c comer) {
-	p := s.join(t)
+	p := s.joinFor(t, steady)
 	a, b := c.kind.of(t, p.Client, s.path), c.others.of(t, s.join(t).Client, s.path)
 	for range 3 {
 		last := regularly(t, s, p, a)
@@ -162,7 +162,7 @@ func anotherComes(t *testing.T, s *stage, c comer) {
 }
 
 func strangerComes(t *testing.T, s *stage, c comer) {
-	p := s.join(t)
+	p := s.joinFor(t, steady)
 	a := c.kind.of(t, p.Client, s.path)
 	regularly(t, s, p, a)
 	stranger, err := s.watcher.Create(t.Context(), s.path+"/0123456789abcdef0123456789abcdef__lock__", nil, zk.FlagEphemeral|zk.FlagSequence)
@@ -182,7 +182,7 @@ func strangerComes(t *testing.T, s *stage, c comer) {
 // given out, after cycle was called as often as it wants.
 func madeAnew(anew func(t *testing.T, s *stage, cycle func() (seq int))) func(t *testing.T, s *stage, c comer) {
 	return func(t *testing.T, s *stage, c comer) {
-		p := s.join(t)
+		p := s.joinFor(t, steady)
 		a, b := c.kind.of(t, p.Client, s.path), c.others.of(t, s.join(t).Client, s.path)
 		seq := 0
 		anew(t, s, func() int {
@@ -195,7 +195,7 @@ func madeAnew(anew func(t *testing.T, s *stage, cycle func() (seq int))) func(t 
 
 // madeAnewBefore has it made anew just before the holder becomes a regular one.
 func madeAnewBefore(t *testing.T, s *stage, c comer) {
-	a, b := c.kind.of(t, s.join(t).Client, s.path), c.others.of(t, s.join(t).Client, s.path)
+	a, b := c.kind.of(t, s.joinFor(t, steady).Client, s.path), c.others.of(t, s.join(t).Client, s.path)
 	_, seq := number(t, cycle(t, a, regular-1).Path())
 	makeAtOnce(t, s, seq)
 	waitsBehind(t, s, a, b, seq)
@@ -312,12 +312,13 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 	parallel(t)
 	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
 		const path = "/suite/anew"
-		a, b := client(t, ens), client(t, ens)
+		s := &stage{Ensemble: ens}
+		a, b := s.joinFor(t, steady), s.joinFor(t, steady)
 		session, err := a.Session()
 		if err != nil {
 			t.Fatal(err)
 		}
-		lasting(t, a, path)
+		lasting(t, a.Client, path)
 		var same, other int
 		for round := range 400 {
 			var before, after *zk.Stat
@@ -331,7 +332,7 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 			if err != nil || before == nil || !d.Stands(session) {
 				t.Fatalf("before: %+v, %v", before, err)
 			}
-			late := func(c *framework.Client) { // by more, from round to round
+			late := func(c *peer) { // by more, from round to round
 				for range round / 2 % 8 {
 					if err := c.Sync(t.Context(), path); err != nil {
 						t.Error(err)

@@ -146,7 +146,7 @@ func readWriteWakeUps(t *testing.T, s *stage) {
 	var looks [len(line)]atomic.Int32
 	waits := make([]<-chan grant, len(line))
 	for i, who := range line {
-		p := s.join(t)
+		p := s.joinFor(t, steady)
 		side := s.rw(t, p).Reader()
 		if who == 'W' {
 			side = s.rw(t, p).Writer()

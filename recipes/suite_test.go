@@ -76,6 +76,11 @@ func (s *stage) join(t *testing.T) *peer {
 	return s.joinFor(t, timeout)
 }
 
+// steady is the session time-out of those whose requests are counted: the longest that
+// the ensembles give. With a shorter one a connection is left, and all that was asked on
+// it is asked again, when a heartbeat is not answered for a second or two.
+const steady = time.Minute
+
 // joinFor is join with a session time-out.
 func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.Option) *peer {
 	t.Helper()
