@@ -73,7 +73,8 @@ func startNeighbour(t *testing.T, who string, process *exec.Cmd) *neighbour {
 		select {
 		case <-n.ended:
 		case <-time.After(5 * time.Second):
-			n.kill(t)
+			_ = n.process.Process.Kill() // it may end just now
+			<-n.ended
 		}
 		if t.Failed() && n.said.Len() > 0 {
 			t.Logf("%s said:\n%s", n.who, n.said.Bytes()[max(0, n.said.Len()-4<<10):])
