@@ -27,8 +27,8 @@ import (
 // The sessions of those under load, and the margin that they have to stop in: wide,
 // so that a machine that is busier than it should be is not taken for a double grant.
 const (
-	loadSession = 3 * time.Second
-	loadMargin  = time.Second
+	loadSession = 5 * time.Second
+	loadMargin  = 3 * time.Second / 2
 	loadPermits = 2
 )
 
