@@ -81,6 +81,13 @@ mutants: ## the simulator over sources with one thing broken, each of which it m
 soak-real: ## all recipes on three real members for MINUTES (3), with faults at random (ZKR_SEED has them again)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./recipes
 
+# What one machine under load does to a test now and then is done to each all the time.
+STALLS ?= 25%60ms 4%500ms
+
+.PHONY: stalls
+stalls: ## the suites of all recipes with clients that stall at random: what a test relies on and has not waited for; ten minutes
+	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./recipes; done
+
 .PHONY: build
 build: ## everything, for this system
 	$(GO) build ./...

@@ -54,7 +54,7 @@ const timeout = 10 * time.Second
 
 func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	t.Helper()
-	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithSessionTimeout(timeout))
+	c, err := framework.New(ens.Servers(), framework.WithDialer(stalling(ens.Dial)), framework.WithSessionTimeout(timeout))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ const steady = time.Minute
 func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.Option) *peer {
 	t.Helper()
 	net := s.Client(fmt.Sprint("peer ", peers.Add(1)))
-	opts = append(opts, framework.WithDialer(net.Dial), framework.WithSessionTimeout(timeout))
+	opts = append(opts, framework.WithDialer(stalling(net.Dial)), framework.WithSessionTimeout(timeout))
 	c, err := framework.New(s.Servers(), opts...)
 	if err != nil {
 		t.Fatal(err)
