@@ -50,7 +50,7 @@ func embedded(t *testing.T, members int) testutil.Ensemble {
 // timeout is the session time-out: long enough for an election on a busy machine, and
 // for a lease, which has half of it ahead, to outlive a second or two in which nothing
 // moves, here and there.
-const timeout = 10 * time.Second
+const timeout = 6 * time.Second
 
 func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	t.Helper()

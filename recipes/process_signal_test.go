@@ -28,7 +28,7 @@ type duo struct {
 // The first one's session is to end by the clock, and not before it is struck; the
 // second one's not at all, however busy the machine is.
 const (
-	firstSession  = 8 * time.Second
+	firstSession  = 6 * time.Second
 	secondSession = 30 * time.Second
 )
 

@@ -320,7 +320,7 @@ func TestADirectoryIsNotTakenForAnother(t *testing.T) {
 		}
 		lasting(t, a.Client, path)
 		var same, other int
-		for round := range 400 {
+		for round := range 200 {
 			var before, after *zk.Stat
 			if err := a.Sync(t.Context(), path); err != nil { // it was made on another member
 				t.Fatal(err)
