@@ -125,13 +125,11 @@ type Node struct {
 // Parse takes name, the last element of a path, apart. It reports false when the name has none of the known forms.
 func Parse(name string) (Node, bool) {
 	var n Node
-	if !n.parse(name) {
-		return Node{}, false
-	}
-	return n, true
+	ok := n.parse(name)
+	return n, ok
 }
 
-// parse is Parse into n, which has to be zero. A list has many names, and a Node is large.
+// parse is Parse into n, all of which it sets, or nothing. A list has many names, and a Node is large.
 func (n *Node) parse(name string) bool {
 	// A minus sign makes the longest sequence one character longer. Only one of the two readings can be right: no base that
 	// is followed by a '-' is a base itself.
@@ -206,7 +204,6 @@ func Front(own Node, children []string, families ...Family) (front []Node, stran
 func pick(children []string, families []Family, wanted func(seq int32) bool) (picked []Node, stranger string) {
 	var node Node
 	for _, name := range children {
-		node = Node{}
 		switch {
 		case !node.parse(name):
 		case slices.Contains(families, node.Family):
