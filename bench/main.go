@@ -55,21 +55,13 @@ func run(ctx context.Context) error {
 	}
 	o.parts = strings.Split(*parts, ",")
 	for _, part := range o.parts {
-		if part != "peers" && part != "profiles" && suites[part].pattern == "" {
+		if o.part(part) == nil {
 			return fmt.Errorf("-parts: there is no %q", part)
 		}
 	}
 	for _, part := range o.parts { // what one has measured stays when a later one fails
 		var page page
-		var err error
-		switch part {
-		case "peers":
-			err = o.peers(ctx, &page)
-		case "profiles":
-			err = o.profiles(ctx, &page)
-		default:
-			err = o.suite(ctx, &page, part)
-		}
+		err := o.part(part)(ctx, &page)
 		if err == nil {
 			err = page.put(o.write)
 		}
@@ -78,6 +70,20 @@ func run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// part is what measures a part; nil: there is none of that name.
+func (o *options) part(name string) func(context.Context, *page) error {
+	switch name {
+	case "peers":
+		return o.peers
+	case "profiles":
+		return o.profiles
+	}
+	if _, ok := suites[name]; !ok {
+		return nil
+	}
+	return func(ctx context.Context, out *page) error { return o.suite(ctx, out, name) }
 }
 
 // peers has all that are installed do all the work, round after round.

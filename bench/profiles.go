@@ -133,14 +133,10 @@ func shares(what string, all []map[string]float64) string {
 		fmt.Fprintf(&out, " %s |", p.name)
 	}
 	out.WriteString("\n|---|" + strings.Repeat("---:|", len(all)) + "\n")
-	names := []string{rest}
-	for _, l := range slices.Backward(layers) {
-		names = append([]string{l.name}, names...)
-	}
-	for _, name := range names {
-		fmt.Fprintf(&out, "| %s |", name)
+	for _, l := range append(slices.Clone(layers), layer{name: rest}) {
+		fmt.Fprintf(&out, "| %s |", l.name)
 		for _, sum := range all {
-			value := sum[name]
+			value := sum[l.name]
 			if value < 0.005 { // of the set-up
 				value = 0
 			}

@@ -73,7 +73,7 @@ type audit struct {
 	t      *testing.T
 	mu     sync.Mutex // guards what follows
 	worker string
-	lease  *recipes.Lease // of the worker
+	lease  *recipes.Lease // of the worker; nil: nobody works
 	last   recipes.Token
 	grants int
 }
@@ -87,7 +87,7 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 		a.mu.Unlock()
 		return
 	}
-	if a.worker != "" && a.lease.Held() {
+	if a.lease != nil && a.lease.Held() {
 		a.t.Errorf("%s works while %s does", who, a.worker)
 	}
 	if l.Token().Compare(a.last) <= 0 {
@@ -103,7 +103,7 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.lease == l {
-		a.worker = ""
+		a.lease = nil
 	}
 }
 
