@@ -9,6 +9,10 @@
 // library draws, differ, so a seed that has failed may have to be played again a few
 // times.
 //
+// In half of all plans each client has a view of the ensemble: a chroot, a namespace,
+// both, or neither. All of them lead to the same lines, under different paths; what is
+// believed and what is left is looked at by the ensemble's.
+//
 // # What goes wrong
 //
 // Members are stopped, leaders first, and paused, cut off from the others, made to
@@ -43,7 +47,7 @@
 // In the end:
 //
 //   - Everybody whose client lives was granted.
-//   - No znode, watch, session or goroutine is left.
+//   - No znode, watch, session or goroutine is left, and no znode where no view leads.
 //   - No guarded write that has succeeded was applied after a later holder's grant, by
 //     the ensemble's own transaction numbers.
 //   - A release that succeeded was one of a lease that was never lost.
@@ -62,7 +66,7 @@
 //
 // # How it is put together
 //
-// plan.go draws, regular.go those who come regularly and what happens to their
+// plan.go draws, view.go the clients' views, regular.go those who come regularly and what happens to their
 // directory; world.go builds, plays and cleans up; weather.go is the faults, worker.go
 // the goroutines that contend, nest.go what they do under a lease; ledger.go writes the history of the tenures
 // in tenure.go, and has it checked while it is written: belief.go who holds, waiting.go

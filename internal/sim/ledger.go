@@ -94,7 +94,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	defer l.mu.Unlock()
 	l.lookLocked() // what was lost before is to stand before
 	r, now := t.of, time.Now()
-	t.path, t.token, t.leases, t.since = t.lease.Path(), t.lease.Token(), []*recipes.Lease{t.lease}, now
+	t.path, t.token, t.leases, t.since = t.client.Resolve(t.lease.Path()), t.lease.Token(), []*recipes.Lease{t.lease}, now
 	if t.root == nil {
 		t.root = t
 	}

@@ -33,6 +33,7 @@ type Plan struct {
 	Handover int
 	Linger   time.Duration
 	Workers  [][][]Step // by client and goroutine
+	Views    []View     // by client; none: all see the ensemble as it is
 	Faults   []Fault    // in order
 }
 
@@ -196,6 +197,7 @@ func Draw(seed uint64) *Plan {
 	d.workers()
 	d.faults()
 	d.regulars()
+	d.views()
 	return d.Plan
 }
 
@@ -397,8 +399,8 @@ func (d *draw) op() testutil.Op {
 // String is the plan in words.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v\n",
-		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v, views %q\n",
+		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -10,7 +10,7 @@ import (
 
 // resource is one thing that is contended for.
 type resource struct {
-	path    string
+	path    string        // this and what follows: at the ensemble
 	dirs    []string      // of the znodes in line
 	data    string        // what guarded writes are made to
 	limit   int           // of a semaphore; 0: none
@@ -37,7 +37,8 @@ type tenure struct {
 	leases  []*recipes.Lease
 	lease   *recipes.Lease // the first
 	client  *framework.Client
-	path    string
+	view    View   // the client's
+	path    string // at the ensemble
 	session int64
 	since   time.Time
 	token   recipes.Token

@@ -40,7 +40,8 @@ func must[T any](v T, err error) T {
 
 func newWorker(w *world, id who) *worker {
 	k := &worker{who: id, world: w, client: w.clients[id.client]}
-	path, hold := w.paths[0], w.plan.MaxHold
+	view := w.plan.view(id.client)
+	path, hold := view.path(w.paths[0]), w.plan.MaxHold
 	ofLocks := []locks.Option{locks.WithMaxHold(hold), locks.WithLinger(w.plan.Linger)}
 	ofRW := []rwlock.Option{rwlock.WithMaxHold(hold), rwlock.WithLinger(w.plan.Linger)}
 	if n := w.plan.Handover; n >= 0 {
@@ -51,7 +52,7 @@ func newWorker(w *world, id who) *worker {
 		m := must(locks.NewMutex(k.client, path, ofLocks...))
 		k.side = func(Step) recipes.Acquirer { return m }
 	case Keyed, All:
-		keyed := must(locks.NewKeyed(k.client, "/locks", ofLocks...))
+		keyed := must(locks.NewKeyed(k.client, view.path(w.plan.base()+"/locks"), ofLocks...))
 		a, b := keyed.Key("a"), keyed.Key("b")
 		both := must(locks.All(b, a))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
@@ -222,7 +223,7 @@ func (k *worker) wants(s Step) want {
 
 func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenure) *tenure {
 	wanted := k.wants(s)
-	t := &tenure{of: r, who: k.who, lease: l, client: k.client, root: root, shared: wanted.shared, permits: wanted.permits}
+	t := &tenure{of: r, who: k.who, lease: l, client: k.client, view: k.plan.view(k.who.client), root: root, shared: wanted.shared, permits: wanted.permits}
 	if k.plan.Recipe == Semaphore {
 		if n := len(l.Guard()); n != s.Side { // a check of each
 			k.ledger.fault("%v was granted %d permits with %d znodes", k.who, s.Side, n)
@@ -327,7 +328,7 @@ func (k *worker) write(s Step, t *tenure, l *recipes.Lease) (gaveUp bool) {
 }
 
 func setData(t *tenure) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: t.of.data, Data: []byte(t.token.String()), Version: -1}
+	return &zk.SetDataRequest{Path: t.view.path(t.of.data), Data: []byte(t.token.String()), Version: -1}
 }
 
 func (k *worker) wrote(c call, t *tenure, responses []zk.MultiResponse, err error) {

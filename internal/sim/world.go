@@ -145,7 +145,7 @@ func (w *world) build() error {
 		case p.Brief:
 			opts = append(opts, framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)))
 		}
-		c, err := framework.New(w.ens.Servers(), opts...)
+		c, err := p.view(i).of(w.ens.Servers(), opts...)
 		if err != nil {
 			return err
 		}
@@ -161,27 +161,27 @@ func (w *world) build() error {
 			return err
 		}
 	}
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
 	for i, path := range p.paths() {
-		r := &resource{path: path, dirs: []string{path}, data: fmt.Sprint("/data", i), waiting: map[who]want{}, ended: map[int]time.Time{}}
+		r := &resource{path: path, dirs: []string{path}, data: p.data(i), waiting: map[who]want{}, ended: map[int]time.Time{}}
 		if p.Recipe == Semaphore {
 			r.dirs = []string{path + "/locks", path + "/leases"}
 			r.limit = p.mostPermits()
 		}
 		w.ledger.resources[path], w.paths = r, append(w.paths, path)
-		if _, err := w.clients[0].Create(ctx, r.data, nil, zk.FlagPersistent); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// paths are those of what is contended for.
+// paths are those of what is contended for, at the ensemble.
 func (p *Plan) paths() []string {
 	switch p.Recipe {
 	case Keyed, All:
-		return []string{"/locks/a", "/locks/b"}
+		return []string{p.base() + "/locks/a", p.base() + "/locks/b"}
 	}
-	return []string{"/lock"}
+	return []string{p.base() + "/lock"}
 }
 
 // mostPermits is the greatest limit that there ever is.
@@ -338,6 +338,9 @@ func (w *world) left() string {
 		if strings.Contains(path, "_c_") {
 			return fmt.Sprintf("%d watches of %s", n, path)
 		}
+	}
+	if path := w.outside(); path != "" {
+		return path + ", where no view leads"
 	}
 	return ""
 }
