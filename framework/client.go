@@ -24,7 +24,6 @@ type core struct {
 	cfg     config
 	servers []string
 	turn    atomic.Uint32 // of servers, to be dialed
-	links   atomic.Int64  // how many there were
 	pace    pace
 	closing chan struct{}  // closed: Close was called
 	done    chan struct{}  // closed: run has returned

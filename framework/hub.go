@@ -43,7 +43,6 @@ type watch struct {
 	ready chan struct{} // closed: armed, or err says why not
 	fired chan struct{} // closed: it may no longer be true what was read
 	node  node          // what was read when it was armed
-	link  int64         // the number of the connection on which that was; 0: not known
 	err   error
 }
 
@@ -141,7 +140,6 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 // arm makes the request that arms a watch. It belongs to all who join, so no
 // single caller's context bounds it: the connection does.
 func (s *session) arm(key watchKey, w *watch) {
-	before := s.linkNumber()
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
 		case watchData:
@@ -153,9 +151,6 @@ func (s *session) arm(key watchKey, w *watch) {
 		}
 		return n, err
 	}, nil)
-	if s.linkNumber() == before {
-		w.link = before
-	}
 	if w.err != nil {
 		s.hub.drop(key, w)
 	} else if key.kind == watchChildren {

@@ -27,7 +27,6 @@ import (
 type link struct {
 	net.Conn
 	session *session
-	number  int64 // from 1 on, over all of the client
 	read    *bufio.Reader
 	mute    *time.Timer // closes the connection unless the connect is answered in time
 	sentAt  time.Time   // when the connect request left; set before any answer can be read
@@ -42,7 +41,6 @@ type link struct {
 const (
 	frameXid          = 4 // of a request or an answer
 	frameOp           = 8 // of a request
-	frameZxid         = 8 // of an answer
 	frameErr          = 16
 	frameAnswerHead   = 20
 	createPath        = 12 // of a create: the length of its path
@@ -52,7 +50,7 @@ const (
 )
 
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
-	l := &link{Conn: conn, session: s, number: s.core.links.Add(1), read: bufio.NewReaderSize(conn, 4096)}
+	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
 	l.mute = time.AfterFunc(limit, func() {
 		_ = conn.Close()
 		s.core.abandoned(s, "no answer to the connect request")
@@ -168,7 +166,7 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 			body = bodies[op]
 		}
 	}
-	l.session.heard(l, xid, int64(binary.BigEndian.Uint64(head[frameZxid:])), failed, now)
+	l.session.heard(l, xid, failed, now)
 	return body, true
 }
 

@@ -20,13 +20,10 @@ import (
 // caller has left, is condemned: its id is remembered for the session, and any
 // list that shows it has it removed, for it may arrive late on the same member.
 
-// Created is the outcome of CreateAndList, or of CreateOnly.
+// Created is the outcome of CreateAndList.
 type Created struct {
 	// Path is the znode's, in the session's namespace.
 	Path string
-	// Zxid is the transaction that the server had executed when it answered: the
-	// create, or one after it. It is 0 where the answer was lost.
-	Zxid int64
 	// Children lists the directory after the create, with Path's own name among
 	// them, and Stat is the directory's stat in that very list. Both are nil when
 	// the list that went out with the create did not show it: list again.
@@ -58,10 +55,6 @@ type creation struct {
 // On any error nothing of it stays behind in a session that lives: what may
 // still appear is hunted down in the background. zk.ErrNoNode: dir is missing.
 func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
-	return s.createProtected(ctx, dir, name, data, flags, acl, true)
-}
-
-func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, list bool) (Created, error) {
 	w := s.scope()
 	if err := ValidatePath(join(dir, name)); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
@@ -71,7 +64,7 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protected{session: s.core, dir: w.root.fix(dir), id: newID(), list: list}
+		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
 		path := join(p.dir, protectedPrefix+p.id+"-"+name)
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -88,20 +81,16 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 type protected struct {
 	session *session
 	dir, id string
-	list    bool // the list goes out with the create
 }
 
 func (p *protected) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
 	s := p.session
 	sent := s.await(path)
-	defer s.forget(path, sent)
-	var lists chan listing
-	if p.list {
-		lists = make(chan listing, 1)
-		given := make(chan struct{}) // closed: no list is wanted any more
-		defer close(given)
-		go p.listBehind(sent, given, lists)
-	}
+	defer s.forget(path)
+	lists := make(chan listing, 1)
+	given := make(chan struct{}) // closed: no list is wanted any more
+	defer close(given)
+	go p.listBehind(sent, given, lists)
 	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (creation, error) {
 		made, err := conn.Create(path, data, flags, acl)
 		return creation{made, err}, err
@@ -116,10 +105,7 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 	default:
 		return Created{}, err
 	}
-	made := Created{Path: answer.path, Zxid: s.answeredWith(sent)}
-	if !p.list {
-		return made, nil
-	}
+	made := Created{Path: answer.path}
 	select {
 	case l := <-lists:
 		s.sweep(p.dir, l.names)
@@ -327,13 +313,9 @@ func (s *session) rest(d time.Duration) bool {
 	}
 }
 
-// frame is a create that is looked for among what is sent and received.
+// frame is a create that is looked for among what is sent.
 type frame struct {
 	left chan struct{} // closed: it has been sent
-
-	// Guarded by session.mu.
-	xid  int32
-	zxid int64 // of its answer
 }
 
 // await looks for the create of path, until forget.
@@ -342,26 +324,16 @@ func (s *session) await(path string) *frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving == nil {
-		s.leaving, s.sent = make(map[string]*frame), make(map[int32]*frame)
+		s.leaving = make(map[string]*frame)
 	}
 	s.leaving[path] = f
 	return f
 }
 
-func (s *session) forget(path string, f *frame) {
+func (s *session) forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leaving, path)
-	if s.sent[f.xid] == f {
-		delete(s.sent, f.xid)
-	}
-}
-
-// answeredWith is the zxid of the answer to f, 0 if it is not known.
-func (s *session) answeredWith(f *frame) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.zxid
 }
 
 // protectedPrefix begins the name of a znode that was created in protected mode;

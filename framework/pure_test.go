@@ -357,22 +357,3 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		t.Error("a stopped session goes on dialing")
 	})
 }
-
-// A request that begins when a connection ends may be sent on the next, and be
-// answered before the watches of the last are given up.
-func TestNothingStandsOnAnotherConnection(t *testing.T) {
-	s := &session{link: &link{number: 2}}
-	in := &Session{core: s}
-	for _, tt := range []struct {
-		link int64
-		want bool
-	}{{0, false}, {1, false}, {2, true}} {
-		d := &Standing{link: tt.link, fired: make(chan struct{})}
-		if d.Stands(in) != tt.want || d.Has(in, Created{Zxid: 1}) != tt.want {
-			t.Errorf("looked at on connection %d: it is said to stand on the second: %v", tt.link, d.Stands(in))
-		}
-		if d.Has(in, Created{}) {
-			t.Error("it is said to have what was found again")
-		}
-	}
-}

@@ -45,7 +45,6 @@ type session struct {
 	kept       int                            // holds and keeps
 	alarm      time.Time                      // when run looks at the clock again
 	leaving    map[string]*frame              // by path: creates that have not been sent yet
-	sent       map[int32]*frame               // by xid: those that have been
 	condemned  map[string]map[string]struct{} // by directory: ids of creates that were given up
 	discarding map[string]struct{}            // paths being removed
 	closeXid   int32                          // of the request that closes the session
@@ -134,14 +133,6 @@ func (s *session) latest() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.link
-}
-
-// linkNumber is the number of that connection, 0 if there was none.
-func (s *session) linkNumber() int64 {
-	if l := s.latest(); l != nil {
-		return l.number
-	}
-	return 0
 }
 
 // run follows the session until it is over or the client closes.
@@ -314,8 +305,6 @@ func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bo
 	if len(path) > 0 && len(s.leaving) > 0 {
 		if f, ok := s.leaving[string(path)]; ok {
 			delete(s.leaving, string(path))
-			s.sent[xid] = f
-			f.xid = xid
 			close(f.left)
 		}
 	}
@@ -323,14 +312,11 @@ func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bo
 }
 
 // heard notes an answer that arrived on l.
-func (s *session) heard(l *link, xid int32, zxid int64, failed bool, now time.Time) {
+func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
 		return
-	}
-	if f, ok := s.sent[xid]; ok {
-		f.zxid = zxid
 	}
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven

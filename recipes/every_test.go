@@ -308,50 +308,35 @@ var losses = []struct {
 // Whatever request of an acquire and its release is lost, or its answer, the holder
 // stands there exactly once, and not at all in the end.
 func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
-	pasts := []struct {
-		name   string
-		cycles int // before, with nobody else there
-		ops    []testutil.Op
-	}{
-		{"at first", 1, []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete}},
-		{"when regular", regular - 1, []testutil.Op{testutil.OpGetData, testutil.OpCreate, testutil.OpGetChildren2}},
-		{"regularly", regular, []testutil.Op{testutil.OpCreate, testutil.OpDelete}},
-	}
+	ops := []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete}
 	if k.line != k.hold {
-		pasts = pasts[:1]
-		pasts[0].ops = append(pasts[0].ops, testutil.OpMulti, testutil.OpGetData)
+		ops = append(ops, testutil.OpMulti, testutil.OpGetData)
 	}
 	other := k.of(t, s.join(t).Client, s.path)
-	for _, past := range pasts {
-		for _, op := range past.ops {
-			for _, loss := range losses {
-				t.Run(fmt.Sprint(past.name, " ", op, " ", loss.name), func(t *testing.T) {
-					a := s.join(t)
-					r := k.of(t, a.Client, s.path)
-					for range past.cycles {
-						release(t, acquire(t, t.Context(), r))
+	for _, op := range ops {
+		for _, loss := range losses {
+			t.Run(fmt.Sprint(op, " ", loss.name), func(t *testing.T) {
+				a := s.join(t)
+				r := k.of(t, a.Client, s.path)
+				release(t, acquire(t, t.Context(), r))
+				meets := k.request(s, op)
+				if op == testutil.OpGetData {
+					meets.Path = s.path // of the limit
+				}
+				fault := a.upon(t, meets, loss.action)
+				for range 2 { // one that meets the fault, and one behind it
+					l := acquire(t, t.Context(), r)
+					k.standing(t, s, 1, 0)
+					names, _, err := s.watcher.Children(t.Context(), s.path+k.hold)
+					if err != nil || len(names) != 1 || l.Path() != s.path+k.hold+"/"+names[0] {
+						t.Errorf("%v stands there, %v; the lease is %s", names, err, l.Path())
 					}
-					meets := k.request(s, op)
-					if op == testutil.OpGetData {
-						meets.Path = s.path // the directory is looked at, or the limit
-					}
-					fault := a.upon(t, meets, loss.action)
-					// One that meets the fault, and one behind it. It may take more to be a regular holder where others
-					// have the ensemble count transactions.
-					for began, behind := time.Now(), false; !behind; {
-						behind = fault.Count() > 0 || time.Since(began) > patience
-						l := acquire(t, t.Context(), r)
-						k.standing(t, s, 1, 0)
-						names, _, err := s.watcher.Children(t.Context(), s.path+k.hold)
-						if err != nil || len(names) != 1 || l.Path() != s.path+k.hold+"/"+names[0] {
-							t.Errorf("%v stands there, %v; the lease is %s", names, err, l.Path())
-						}
-						busy(t, other)
-						release(t, l)
-						k.standing(t, s, 0, 0)
-					}
-				})
-			}
+					busy(t, other)
+					release(t, l)
+					k.standing(t, s, 0, 0)
+				}
+				struck(t, fault)
+			})
 		}
 	}
 }

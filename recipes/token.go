@@ -12,10 +12,8 @@ import (
 // refuses what comes with a lesser one, is safe from a holder that acts too late.
 //
 // It is the zxid of the latest change to the path's children in the list that let
-// the lease's znode in, or, where no list was needed, of that znode's creation; and
-// how often it was handed over at home, or has lingered, since. The znode before has
-// left by then, which was such a change; so
-// tokens increase strictly, also over sessions and after the directory itself has
+// the lease's znode in; and how often it was handed over at home, or has lingered,
+// since. The znode before has left by then, which was such a change; so tokens increase strictly, also over sessions and after the directory itself has
 // vanished and come again, and cost no request. A nested lease has the token of
 // the outermost. After the ensemble has been rebuilt from nothing, or from an old
 // snapshot, they begin anew.

@@ -23,10 +23,9 @@
 // run faster or slower than the clients', by up to a tenth: the stop margin. Callers
 // leave at any instant, give their writes up, or release while one is under way; and
 // they work on under a lease that they have lost, up to a write that its guard must
-// refuse. Some come so often in a row that their recipe lists the line no more, and the
-// directory is removed while it is empty, in quiet weathers too, and made anew with
-// such numbers as they had: at any time, when they have just left, or while they come
-// back. Some faults wait until a client has been told that something was written, and
+// refuse. The directory is removed while it is empty, in quiet weathers too, and remade
+// with a counter near the old one: at any time, when somebody has just left, or while
+// he comes back. Some faults wait until a client has been told that something was written, and
 // are that client's: what it believes is newest then. One member at a time is in
 // trouble, and under framework.ProofSync never a leader that stays in office: what these
 // cover no further is said in their documents.
@@ -66,8 +65,8 @@
 //
 // # How it is put together
 //
-// plan.go draws, view.go the clients' views, regular.go those who come regularly and what happens to their
-// directory; world.go builds, plays and cleans up; weather.go is the faults, worker.go
+// plan.go draws, view.go the clients' views, remake.go what happens to directories;
+// world.go builds, plays and cleans up; weather.go is the faults, worker.go
 // the goroutines that contend, nest.go what they do under a lease; ledger.go writes the history of the tenures
 // in tenure.go, and has it checked while it is written: belief.go who holds, waiting.go
 // who waits, fencing.go the tokens; model.go has it judged. An option of a recipe that

@@ -22,7 +22,7 @@ var (
 
 // few are those that are looked for with every run of the tests: each another way to
 // be wrong, and found soon.
-var few = []string{"a-choice-is-not-passed-on", "a-directory-made-anew", "deadline-from-the-disconnect", "guard-after-a-handover", "herd", "no-protection"}
+var few = []string{"a-choice-is-not-passed-on", "deadline-from-the-disconnect", "guard-after-a-handover", "herd", "no-protection"}
 
 // A simulator that finds nothing shows nothing unless it is known to find what is
 // wrong. So it is run over the library with one thing broken at a time, and must

@@ -196,7 +196,7 @@ func Draw(seed uint64) *Plan {
 	}
 	d.workers()
 	d.faults()
-	d.regulars()
+	d.remakes()
 	d.views()
 	return d.Plan
 }

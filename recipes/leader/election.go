@@ -26,9 +26,8 @@ import (
 // if it cannot be proven. The znode of a term stays until the term's work has
 // returned, as long as the session lives.
 //
-// A term costs a create, a list and a delete, and no list where the same process has
-// led nine terms in a row with nobody else there meanwhile; a watch and a list more
-// for each time that the candidate before it leaves.
+// A term costs a create, a list and a delete. Each time that the candidate before it
+// leaves costs one more watch and one more list.
 type Election struct {
 	line *line.Line
 	cfg  config

@@ -411,7 +411,7 @@ func (w *world) clean(paths ...string) {
 			w.t.Errorf("left: %v", s.Ephemerals)
 		}
 	}
-	w.unwatched(paths...)
+	w.unwatched()
 }
 
 // trace notes the requests of some kinds by the directory of what they are about,

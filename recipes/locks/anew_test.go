@@ -116,8 +116,9 @@ func anewOps(numbers int) []any {
 	return ops
 }
 
-// The create of one who takes the lock regularly is on its way when the directory is
-// made anew, and gets the number that follows his last one there, behind another.
+// A create is on its way while the directory is remade. Its number follows the
+// client's last one, as if nobody had been there meanwhile, and yet it stands behind
+// another holder.
 func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		m, operator := w.mutex(w.client("a")), w.client("operator")

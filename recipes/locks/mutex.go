@@ -25,12 +25,10 @@ import (
 // WithLinger.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release
-// a delete. A process that has taken it nine times in a row, with nobody else there
-// meanwhile, watches the path from then on, and its Acquire costs the create alone,
-// until somebody else has been there. A contended Acquire costs a watch and a list
-// more for each time that its predecessor leaves, or nothing where it is served at
-// home, after one list when the first of them comes to wait. What is held for longer
-// is watched, against its deletion by somebody else.
+// a delete. A contended Acquire costs a watch and a list more for each time that its
+// predecessor leaves, or nothing where it is served at home, after one list when the
+// first of them comes to wait. What is held for longer is watched, against its
+// deletion by somebody else.
 type Mutex struct {
 	line  *line.Line
 	keyed *Keyed // that it is a lock of; nil: none

@@ -93,17 +93,14 @@ func (w *world) empty() {
 	if left := w.Children(lockPath); len(left) > 0 {
 		w.t.Errorf("left in line: %v", left)
 	}
-	w.unwatched(lockPath)
+	w.unwatched()
 }
 
-// unwatched fails the test if anything is watched but the paths of locks, by those
-// who take them regularly.
-func (w *world) unwatched(paths ...string) {
+// unwatched fails the test if anything is watched.
+func (w *world) unwatched() {
 	w.t.Helper()
 	for path, n := range w.Watches() {
-		if !slices.Contains(paths, path) {
-			w.t.Errorf("%d watches left on %s", n, path)
-		}
+		w.t.Errorf("%d watches left on %s", n, path)
 	}
 }
 

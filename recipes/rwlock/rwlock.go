@@ -40,11 +40,8 @@ import (
 // WithLinger.
 //
 // An uncontended Acquire of either side costs a create and a list, in one round
-// trip, and Release a delete. A process that has taken one side nine times in a row,
-// with nobody else there meanwhile, watches the path from then on, and its Acquire
-// costs the create alone, until the other side or somebody else has been there. That
-// of a reader who shares, or of a writer who is served at home, costs nothing, after
-// one list when the first of them comes.
+// trip, and Release a delete. That of a reader who shares, or of a writer who is
+// served at home, costs nothing, after one list when the first of them comes.
 type RWLock struct {
 	read, write *line.Line
 }

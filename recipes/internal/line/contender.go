@@ -18,11 +18,9 @@ type contender struct {
 	sess     *framework.Session
 	path     string
 	name     string
-	children []string            // the latest list of the directory, or what is known in its stead; nil: look again
-	zxid     int64               // of the directory, in that list: its pzxid
-	dir      *framework.Standing // the directory that it was created in; nil: not known
-	run      int                 // how many, and it is one of them, got the number that follows, in a row
-	marked   bool                // others can see that it is first and waits
+	children []string // the latest list of the directory; nil: look again
+	zxid     int64    // of the directory, in that list: its pzxid
+	marked   bool     // others can see that it is first and waits
 }
 
 func newContender(g *gate, sess *framework.Session, created framework.Created) *contender {
@@ -106,7 +104,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-cha
 // as the znode stands: what is ahead never comes back. So only the session is
 // looked at, and from before the last look on its loss is reported to the hold.
 func (c *contender) claim(ctx context.Context) (*hold, error) {
-	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, zxid: c.zxid, departure: c.departure()}
+	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, zxid: c.zxid}
 	if c.gate.rule.crowded(c.name, c.children) {
 		h.crowd = crowd{known: crowded, at: time.Now()}
 	}

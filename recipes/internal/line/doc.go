@@ -76,9 +76,8 @@
 // # What is guaranteed
 //
 //   - A hold is given out only after a list of the directory, made in the same
-//     session after the create, showed the own znode and nobody to wait for, or
-//     when the create's number says as much: departure.go. By then the session is
-//     proven alive and its loss is already being watched for.
+//     session after the create, showed the own znode and nobody to wait for. By
+//     then the session is proven alive and its loss is already being watched for.
 //   - Callers of one gate are served in the order in which they came.
 //   - Whoever leaves early leaves no znode, no goroutine and no watch behind that
 //     outlives the znode it watches.

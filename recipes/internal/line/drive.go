@@ -136,12 +136,15 @@ func (g *gate) look(ctx context.Context, sess *framework.Session) (bool, error) 
 // server removes a container that has become empty, and it is made again.
 const joinTries = 10
 
+// contending is what is created in line.
+const contending = zk.FlagEphemeral | zk.FlagSequence
+
 // join creates the gate's znode in line, and its directory where that is missing.
 func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, error) {
 	for try := 1; ; try++ {
-		c, err := g.create(ctx, sess)
+		created, err := sess.CreateAndList(ctx, g.dir, g.rule.Base, g.cfg.Data, contending, g.cfg.ACL...)
 		if err == nil {
-			return c, nil
+			return newContender(g, sess, created), nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
 			return nil, err

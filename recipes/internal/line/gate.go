@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -24,7 +23,6 @@ type gate struct {
 	dir      string // whose children are the line
 	rule     Rule
 	cfg      Config
-	departed atomic.Pointer[departure] // the latest; nil: not known
 
 	users int // guarded by registry.mu: callers in enter, and the hold
 

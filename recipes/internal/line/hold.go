@@ -23,8 +23,6 @@ type hold struct {
 	zxid   int64
 	unhold func() // ends the session's interest in it
 
-	departure *departure // to be remembered once it has left; nil: others were there
-
 	// Guarded by gate.mu.
 	seated   bool   // it counts among the gate's holds
 	turn     uint32 // how often it was handed over
@@ -211,7 +209,6 @@ func (h *hold) remove(r *removal, again bool) {
 		// loss has been told, and is final.
 	case err == nil, missing && again:
 		h.left = true
-		g.departed.Store(h.departure)
 	case missing:
 		tell = h.loseLocked(h.errDeleted())
 	case over:

@@ -31,8 +31,7 @@ func (p *Place) Path() string { return child(p.line.held(), p.h.name) }
 // Timeout is the session time-out.
 func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
 
-// Zxid is the directory's pzxid in the very list that let this place in, or the zxid
-// of the create's answer where no list was needed.
+// Zxid is the directory's pzxid in the very list that let this place in.
 func (p *Place) Zxid() int64 { return p.h.zxid }
 
 // Turn is how often the znode was handed over at home before it came to this place.

@@ -10,20 +10,15 @@ import (
 
 // registry holds the gates of one client. It lives as long as the client.
 type registry struct {
-	mu       sync.Mutex // guards what follows, and users of each gate
-	gates    map[Key]*gate
-	departed map[Key]*departure // the latest from gates that have been dropped
+	mu    sync.Mutex // guards what follows, and users of each gate
+	gates map[Key]*gate
 }
-
-// remembered is how many departures a registry remembers. There may be any number of
-// keys; what is used regularly is not forgotten for long.
-const remembered = 1024
 
 type registryKey struct{}
 
 func gatesOf(c *framework.Client) *registry {
 	return c.Attach(registryKey{}, func() any {
-		return &registry{gates: make(map[Key]*gate), departed: make(map[Key]*departure)}
+		return &registry{gates: make(map[Key]*gate)}
 	}).(*registry)
 }
 
@@ -38,7 +33,6 @@ func (r *registry) use(l *Line) (*gate, error) {
 	g := r.gates[key]
 	if g == nil {
 		g = &gate{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
-		g.departed.Store(r.departed[key])
 		r.gates[key] = g
 	} else if !g.cfg.sameZnode(&l.cfg) || g.rule.Base != l.rule.Base {
 		return nil, errConflict
@@ -70,20 +64,7 @@ func (r *registry) reuse(g *gate) {
 func (r *registry) unuse(g *gate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.users--; g.users > 0 {
-		return
+	if g.users--; g.users == 0 {
+		delete(r.gates, g.key)
 	}
-	delete(r.gates, g.key)
-	delete(r.departed, g.key)
-	last := g.departed.Load()
-	if last == nil {
-		return
-	}
-	for key := range r.departed {
-		if len(r.departed) < remembered {
-			break
-		}
-		delete(r.departed, key)
-	}
-	r.departed[g.key] = last
 }

@@ -10,22 +10,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// regulars has somebody take what is contended for so often in a row, before others
-// have come, that a recipe does not list its line any more.
-func (d *draw) regulars() {
+// remakes removes the directory of what is contended for, after one worker has used
+// up some of its sequence numbers, and mostly makes it again with a counter that
+// stands about where the old one stood.
+func (d *draw) remakes() {
 	if d.Recipe == Semaphore || d.Recipe == Campaign || d.Storm == Rush || !d.one(1, 6) {
 		return
 	}
-	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 4) {
-		d.MaxHold = d.upTo(d.Timeout / 2)
-	}
 	client := d.IntN(len(d.Workers))
 	home := d.Workers[client]
-	regular := d.IntN(len(home))
+	first := d.IntN(len(home))
 	for c := range d.Workers {
 		for g, steps := range d.Workers[c] {
 			switch {
-			case c == client && g == regular:
+			case c == client && g == first:
 				for i := range steps {
 					d.warm(&steps[i], i == 0)
 				}
@@ -34,31 +32,26 @@ func (d *draw) regulars() {
 			}
 		}
 	}
-	switch d.IntN(4) {
-	case 0:
-		for range 1 + d.IntN(3) {
-			d.anew(client).At = d.upTo(3 * time.Second)
-		}
-	case 1, 2:
-		d.before(client, &home[regular][0])
-	case 3:
-		if d.MaxHold > 0 && len(home) > 1 {
-			d.while(&home[regular][0], &home[(regular+1)%len(home)][0])
-		}
+	if d.one(1, 2) {
+		d.before(client, &home[first][0])
+		return
+	}
+	for range 1 + d.IntN(3) {
+		d.anew(client).At = d.upTo(3 * time.Second)
 	}
 }
 
 func (d *draw) warm(s *Step, first bool) {
 	if first || d.one(1, 4) {
-		s.Warm = pick(d, 9, 9, 9, 10, 10, 10, 11, 12+d.IntN(4))
+		s.Warm = 1 + d.IntN(10)
 	}
 	if first && d.one(1, 2) { // others come before
 		s.Pause += d.upTo(2 * time.Second)
 	}
 }
 
-// anew has the directory of what is contended for made anew, so that those who come
-// next get numbers about those that the last ones had.
+// anew adds a fault that remakes the directory of what is contended for, so that the
+// next contenders get numbers near those of the last ones.
 func (d *draw) anew(client int) *Fault {
 	f := Fault{
 		What: pick(d, Anew, Anew, AnewUnder), Client: client, Op: testutil.OpCreate, For: d.Timeout,
@@ -69,29 +62,21 @@ func (d *draw) anew(client int) *Fault {
 	return &d.Faults[len(d.Faults)-1]
 }
 
-// before has another one come just before the regular one does, in a directory that
-// was made anew.
-func (d *draw) before(client int, regular *Step) {
+// before has a client come just before the first worker comes back, to a directory
+// that was remade meanwhile.
+func (d *draw) before(client int, first *Step) {
 	d.delay()
 	other := &d.Workers[(client+1)%len(d.Workers)][0][0]
 	other.Work = d.upTo(2 * time.Second)
-	f, warmed := d.anew(client), d.warmed(regular)
+	f, warmed := d.anew(client), d.warmed(first)
 	f.At, f.N, f.Upon = warmed+d.soon(), 1, false
 	if f.What == Anew {
 		other.Pause = f.At + d.soon()
-		regular.Pause = other.Pause - warmed + d.soon()
+		first.Pause = other.Pause - warmed + d.soon()
 	} else {
-		regular.Pause = f.At - warmed + d.soon()
-		other.Pause = warmed + regular.Pause + min(f.By, d.soon())
+		first.Pause = f.At - warmed + d.soon()
+		other.Pause = warmed + first.Pause + min(f.By, d.soon())
 	}
-}
-
-// while has another one of the same client wait when the regular one is lost.
-func (d *draw) while(regular, other *Step) {
-	d.delay()
-	regular.Pause = d.soon()
-	regular.Work, regular.Heedless = d.MaxHold+d.upTo(d.Timeout), d.one(2, 3)
-	other.Pause = d.warmed(regular) + regular.Pause + d.upTo(d.MaxHold)
 }
 
 // delay keeps everybody out of the way.
@@ -105,7 +90,7 @@ func (d *draw) delay() {
 
 func (d *draw) soon() time.Duration { return pick(d, d.instant(), d.upTo(500*time.Millisecond)) }
 
-// warmed is when it has been alone often enough, or about.
+// warmed is how long the tenures before a step take, or about.
 func (d *draw) warmed(s *Step) time.Duration { return time.Duration(4*s.Warm+4) * d.Latency }
 
 // operator is a client of nobody who contends.
@@ -125,8 +110,8 @@ func (w *world) operate() (err error) {
 }
 
 // anew removes the directories that are empty, as servers do and operators may. Where
-// it makes them anew that is one transaction: nobody finds them missing, and but for a
-// watch they look the same.
+// it remakes them that is one transaction: nobody finds them missing, and only their
+// czxid tells them apart.
 func (w *world) anew(f Fault) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.For)
 	defer cancel()
