@@ -163,3 +163,27 @@ func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 	pool.AddCert(parsed)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
+
+// The options once kept the caller's slices, and what the caller did to them later
+// was what the client created and presented from then on.
+func TestOptionsKeepNothingOfTheCaller(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		acl := zk.DigestACL(zk.PermAll, "user", "password")
+		want := acl[0].ID
+		credentials := []byte("user:password")
+		withACL, withAuth := framework.WithACL(acl...), framework.WithAuth("digest", credentials)
+		acl[0] = zk.ACL{Perms: 0, Scheme: "world", ID: "anyone"}
+		copy(credentials, "nobody:knows")
+		c, _ := connect(t, ens, withACL, withAuth)
+		_, err := c.Create(t.Context(), "/a", []byte("data"), 0)
+		must(t, err)
+		got, _, err := c.GetACL(t.Context(), "/a")
+		must(t, err)
+		if len(got) != 1 || got[0].ID != want || got[0].Perms != zk.PermAll {
+			t.Errorf("created with %v", got)
+		}
+		if _, _, err := c.Get(t.Context(), "/a"); err != nil {
+			t.Errorf("the credentials are not those that were given: %v", err)
+		}
+	})
+}

@@ -50,37 +50,63 @@ func cause(ctx context.Context) error {
 
 // Codes of the protocol that the wire client has no error value for.
 const (
-	codeConnectionLoss   = -4
-	codeUnimplemented    = -6
-	codeOperationTimeout = -7
-	codeRequestTimeout   = -122
-	codeQuotaExceeded    = -125
-	codeThrottled        = -127
+	codeSystemError           = -1
+	codeRuntimeInconsistency  = -2
+	codeDataInconsistency     = -3
+	codeConnectionLoss        = -4
+	codeMarshallingError      = -5
+	codeUnimplemented         = -6
+	codeOperationTimeout      = -7
+	codeUnknownSession        = -12
+	codeNewConfigNoQuorum     = -13
+	codeReconfigInProgress    = -14
+	codeInvalidCallback       = -113
+	codeNotReadOnly           = -119
+	codeEphemeralLocalSession = -120
+	codeNoWatcher             = -121
+	codeRequestTimeout        = -122
+	codeRequiresSASL          = -124
+	codeQuotaExceeded         = -125
+	codeThrottled             = -127
 )
 
 // meanings are what the wire client calls unknown errors.
 var meanings = map[int]string{
-	codeConnectionLoss:   "connection loss",
-	codeUnimplemented:    "unimplemented",
-	codeOperationTimeout: "operation timeout",
-	codeRequestTimeout:   "request timeout",
-	codeQuotaExceeded:    "quota exceeded",
-	codeThrottled:        "throttled",
+	codeSystemError:          "system error",
+	codeRuntimeInconsistency: "runtime inconsistency",
+	codeDataInconsistency:    "data inconsistency",
+	codeConnectionLoss:       "connection loss",
+	codeMarshallingError:     "marshalling error",
+	codeUnimplemented:        "unimplemented",
+	codeOperationTimeout:     "operation timeout",
+	codeUnknownSession:       "session not known to the server",
+	codeNewConfigNoQuorum:    "no quorum of the new configuration",
+	codeReconfigInProgress:   "another reconfiguration is in progress",
+	codeInvalidCallback:      "invalid callback",
+	codeNotReadOnly:          "the server is read-only",
+	codeEphemeralLocalSession: "ephemeral znode on a local session: the servers have localSessionsEnabled=true; " +
+		"set localSessionsUpgradingEnabled=true on them, too",
+	codeNoWatcher:      "no such watch",
+	codeRequestTimeout: "request timeout",
+	codeRequiresSASL:   "the servers require SASL authentication, which this client does not have",
+	codeQuotaExceeded:  "quota exceeded",
+	codeThrottled:      "throttled",
 }
 
 // unknownError is one of them, with its meaning.
 type unknownError struct {
 	error
+	code    int
 	meaning string
 }
 
-func (e *unknownError) Error() string { return e.meaning + " (" + e.error.Error() + ")" }
+func (e *unknownError) Error() string { return fmt.Sprintf("%s (code %d)", e.meaning, e.code) }
 func (e *unknownError) Unwrap() error { return e.error }
 
 // named gives an error that the wire client does not know its meaning.
 func named(err error) error {
 	if code, ok := wireCode(err); ok && meanings[code] != "" {
-		return &unknownError{err, meanings[code]}
+		return &unknownError{err, code, meanings[code]}
 	}
 	return err
 }
@@ -122,8 +148,17 @@ func judge(err error) verdict {
 	switch code, _ := wireCode(err); code {
 	case codeConnectionLoss, codeOperationTimeout, codeRequestTimeout:
 		return ambiguous
-	case codeThrottled:
+	case codeThrottled, codeNotReadOnly:
 		return unsent
 	}
 	return final
+}
+
+// isThrottled reports whether the server refused a request for now.
+func isThrottled(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, _ := wireCode(err)
+	return code == codeThrottled
 }

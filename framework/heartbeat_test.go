@@ -123,6 +123,65 @@ func TestProofByWritesAfterAReconnect(t *testing.T) {
 	})
 }
 
+// A heartbeat that the server throttles is answered at once. The answer was
+// ignored, and the healthy connection closed at the end of its patience: 90
+// reconnects in ten minutes where every second one was throttled.
+func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
+	for name, proof := range map[string]framework.Proof{"sync": framework.ProofSync, "write": framework.ProofWrite} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens, framework.WithProof(proof))
+				var beats atomic.Int64
+				defer ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Path == "/" && (r.Op == testutil.OpSync || r.Op == testutil.OpMulti) && beats.Add(1)%2 == 0 {
+						return testutil.Fail(testutil.CodeThrottled)
+					}
+					return testutil.Pass()
+				})()
+				states := record(c)
+				s := session(t, c)
+				for range 600 {
+					time.Sleep(time.Second)
+					if left := time.Until(s.Deadline()); left < timeout/3-timeout/10 {
+						t.Fatalf("%v until the deadline", left)
+					}
+				}
+				release := s.Keep()
+				defer release()
+				for range 600 {
+					time.Sleep(time.Second)
+				}
+				if got, want := states.states(), "CONNECTED "; got != want {
+					t.Errorf("states %s, want %s", got, want)
+				}
+				if n := beats.Load(); n < 1000 || n > 3000 {
+					t.Errorf("%d heartbeats in twenty minutes", n)
+				}
+			})
+		})
+	}
+}
+
+// A member that throttles every heartbeat proves nothing, and is left while there
+// is time for another.
+func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		holdThroughout(t, s)
+		at := memberOf(t, ens, s.ID())
+		throttled := testutil.Upon(testutil.Match{Op: testutil.OpSync, Member: at + 1, Times: -1}, testutil.Fail(testutil.CodeThrottled))
+		defer ens.Control(throttled.Control)()
+		time.Sleep(10 * timeout)
+		if memberOf(t, ens, s.ID()) == at {
+			t.Error("the client stayed")
+		}
+		if n := throttled.Count(); n < 3 || n > 60 {
+			t.Errorf("%d tries", n)
+		}
+	})
+}
+
 // The credentials' answer and the end of its connection are told by two
 // goroutines. Told in the wrong order, the client was CONNECTED while it was not.
 func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {

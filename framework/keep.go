@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -161,6 +162,8 @@ func (s *session) look(now time.Time) time.Duration {
 		due := s.beat.sent.Add(patience).Sub(now)
 		if stalled = due <= 0; stalled {
 			due = patience
+		} else if s.beat.throttled {
+			due = min(due, s.retryBeatLocked(now, patience))
 		}
 		next = min(next, due)
 	}
@@ -180,6 +183,22 @@ func (s *session) look(now time.Time) time.Duration {
 	return next
 }
 
+// retryBeatLocked sends a throttled heartbeat again when its pause is over, and
+// returns how long it must still wait. The pauses are short and jittered, so that
+// several tries fit into the patience, which counts from the first of them: a
+// member that throttles all of them is left.
+func (s *session) retryBeatLocked(now time.Time, patience time.Duration) time.Duration {
+	if s.beat.again.IsZero() {
+		s.beat.again = now.Add(patience/8 + rand.N(patience/8+1))
+	}
+	if due := s.beat.again.Sub(now); due > 0 {
+		return due
+	}
+	s.beat.throttled, s.beat.again = false, time.Time{}
+	go s.sendBeat(s.beat.of)
+	return patience
+}
+
 // sendBeat makes one round trip to the leader. It is the proof that counts the
 // answer; here only its coming matters.
 func (s *session) sendBeat(of *link) {
@@ -193,6 +212,12 @@ func (s *session) sendBeat(of *link) {
 }
 
 func (s *session) beaten(e event) {
+	if isThrottled(e.err) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.beat.throttled = s.beat.of == e.of
+		return // look sends it again
+	}
 	if e.err != nil && judge(e.err) != final {
 		return // the connection ended, or is about to be given up
 	} // a refusal has made the round trip, too

@@ -35,6 +35,11 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	if err == nil && len(responses) != len(ops) {
 		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errNonsense, len(responses), len(ops))
 	}
+	for i := range responses {
+		if r := &responses[i]; r.Error != nil {
+			r.Error = named(r.Error)
+		}
+	}
 	return responses, err
 }
 

@@ -1,11 +1,13 @@
 package framework
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -147,12 +149,17 @@ func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
 
 // WithACL sets the ACL of everything that is created and not given one of its
-// own, parents included. Default: all permissions for everybody.
-func WithACL(acl ...zk.ACL) Option { return func(c *config) { c.acl = acl } }
+// own, parents included. acl is copied. Default: all permissions for everybody.
+func WithACL(acl ...zk.ACL) Option {
+	acl = slices.Clone(acl)
+	return func(c *config) { c.acl = acl }
+}
 
 // WithAuth adds credentials, for instance ("digest", []byte("user:password")).
-// They are presented before anything else is sent in a session. May be repeated.
+// They are presented before anything else is sent in a session. data is copied.
+// May be repeated.
 func WithAuth(scheme string, data []byte) Option {
+	data = bytes.Clone(data)
 	return func(c *config) { c.auths = append(c.auths, auth{scheme, data}) }
 }
 
@@ -174,9 +181,20 @@ func WithStopMargin(d time.Duration) Option {
 	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
 }
 
-// WithServerTick names the servers' tickTime. It is needed only where their
-// minSessionTimeout was set below two ticks and the session time-out is less
-// than that. Default 0: not needed.
+// WithServerTick names the servers' tickTime, the longest of them where they
+// differ. A contact then counts as proven after a whole tick at least, instead of
+// a third of the session timeout. It is needed where a third of the session
+// timeout is shorter than a tick and one of these is true:
+//
+//   - The servers' minSessionTimeout was set below two ticks, and the session
+//     timeout is less than that.
+//   - Clients reach the leader over two hops: a member follows an observer master
+//     (observerMasterPort, ZooKeeper 3.6), so that each hop delays what it hears
+//     of a session by up to half a tick.
+//   - The members' tickTime differ: the leader's sets the delay, another member's
+//     may have set the least session timeout.
+//
+// It must be at most half of the session timeout. Default 0: not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof selects what the heartbeat proves. Default ProofSync.

@@ -32,8 +32,19 @@ import "time"
 // is an R, and a connect is a C that the first one proves, for its touch went
 // straight to the leader.
 //
-// F is T/3, which is more than half a tick wherever T is two ticks or more, as
-// the server demands by default; see WithServerTick where that was changed.
+// F must be longer than a touch waits at a member until the leader asks for it, which
+// it does each half of its tick. F is T/3, which is more than that wherever T is two
+// ticks or more, as the server demands by default. Three cases need more, by
+// WithServerTick:
+//
+//   - minSessionTimeout was set to less than two ticks.
+//   - The member is an observer that follows an observer master (since 3.6). The
+//     touch is sampled twice then, by the observer and by its master, each half a
+//     tick: F must be a whole tick. A sync passes through both, behind what they
+//     have sampled.
+//   - The members' ticks differ: the leader's sets how long a touch waits, another
+//     member's may have set the least T.
+//
 // The deadline is the latest proven send time plus T.
 
 // contact is a request that was answered.

@@ -77,6 +77,9 @@ type beat struct {
 	last time.Time // when the last one was answered, or the connect
 	sent time.Time // zero: none is under way
 	of   *link     // the connection that it was sent on
+
+	throttled bool      // the server has refused it for now
+	again     time.Time // when it is sent again; zero: not decided
 }
 
 func openSession(c *core) (*session, error) {
