@@ -32,14 +32,20 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// World is an ensemble in memory, inside a bubble.
+// World is an ensemble in memory, inside a bubble, as its clients see it.
 type World struct {
-	*testutil.Embedded
+	*Seen
 	T T
 }
 
 // New starts a World in the bubble that the caller is in.
 func New(t T, opts ...testutil.Option) *World {
+	t.Helper()
+	return NewBelow(t, View{}, opts...)
+}
+
+// NewBelow is New for clients with a view.
+func NewBelow(t T, v View, opts ...testutil.Option) *World {
 	t.Helper()
 	opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
 	ens, err := testutil.New(opts...)
@@ -51,27 +57,40 @@ func New(t T, opts ...testutil.Option) *World {
 			t.Error(err)
 		}
 	})
-	return &World{Embedded: ens, T: t}
+	return &World{See(t, ens, v), t}
 }
 
 // Run runs a scenario in virtual time. The bubble itself fails one that leaves a
 // goroutine behind.
 func Run(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
 	t.Helper()
+	RunBelow(t, View{}, scenario, opts...)
+}
+
+// RunBelow is Run for clients with a view.
+func RunBelow(t *testing.T, v View, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		scenario(t, New(t, opts...))
+		Bound(t, Longest)
+		scenario(t, NewBelow(t, v, opts...))
 	})
+}
+
+// RunEach is RunBelow for each of Views.
+func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
+	t.Helper()
+	EachView(t, func(t *testing.T, v View) { RunBelow(t, v, scenario, opts...) })
 }
 
 // Connect connects a client over a network of its own, w.Client(name).
 func (w *World) Connect(name string, opts ...framework.Option) *framework.Client {
 	w.T.Helper()
-	c, err := framework.New(w.Servers(), append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
+	c, err := w.Open(name, opts...)
 	if err != nil {
 		w.T.Fatal(err)
 	}
 	w.T.Cleanup(func() { _ = c.Close() })
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := bounded()
 	defer cancel()
 	if err := c.WaitConnected(ctx); err != nil {
 		w.T.Fatalf("%s: %v", name, err)
@@ -92,7 +111,7 @@ func (w *World) Expire(c *framework.Client) {
 }
 
 // Empty fails the test unless, after a while, the directories have no children and
-// nothing but them is watched.
+// nothing but them is watched, and unless all znodes are where the view leads.
 func (w *World) Empty(dirs ...string) {
 	w.T.Helper()
 	time.Sleep(2 * time.Second)
@@ -106,6 +125,9 @@ func (w *World) Empty(dirs ...string) {
 		if strings.Contains(path, "_c_") {
 			w.T.Errorf("%d watches left on %s", n, path)
 		}
+	}
+	if path := w.View.Outside(w.Embedded); path != "" {
+		w.T.Errorf("%s stands outside of what the clients see", path)
 	}
 }
 
@@ -154,18 +176,20 @@ func (w *World) Once(op testutil.Op, dir string, action testutil.Action) *atomic
 // Acquire is one that must succeed.
 func Acquire(t T, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
 	t.Helper()
-	l, err := a.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
+	g := Await(t, "Acquire to return", Acquiring(ctx, a))
+	if g.Err != nil {
+		t.Fatal(g.Err)
 	}
-	return l
+	return g.Lease
 }
 
 // Release is one that must succeed.
 func Release(t T, leases ...*recipes.Lease) {
 	t.Helper()
 	for _, l := range leases {
-		if err := l.Release(context.Background()); err != nil {
+		ctx, cancel := bounded()
+		defer cancel()
+		if err := l.Release(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -201,31 +225,21 @@ func Pending(t T, all ...<-chan Grant) {
 	}
 }
 
-// Granted waits for an Acquire, for a minute at most.
+// Granted waits for an Acquire, which must succeed.
 func Granted(t T, from <-chan Grant) Grant {
 	t.Helper()
-	select {
-	case g := <-from:
-		if g.Err != nil {
-			t.Fatalf("Acquire: %v", g.Err)
-		}
-		return g
-	case <-time.After(time.Minute):
-		t.Fatal("Acquire has not returned in a minute")
-		return Grant{}
+	g := Await(t, "Acquire to return", from)
+	if g.Err != nil {
+		t.Fatalf("Acquire: %v", g.Err)
 	}
+	return g
 }
 
-// Lost waits for the loss of a lease, for a minute at most, and says when it was.
+// Lost waits for the loss of a lease, and says when it was.
 func Lost(t T, l *recipes.Lease) time.Time {
 	t.Helper()
-	select {
-	case <-l.Lost():
-		return time.Now()
-	case <-time.After(time.Minute):
-		t.Fatal("the lease was not lost in a minute")
-		return time.Time{}
-	}
+	Await(t, "the lease to be lost", l.Lost())
+	return time.Now()
 }
 
 // WantErr fails the test unless err is each of the errors.

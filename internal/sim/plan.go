@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -32,9 +33,9 @@ type Plan struct {
 	// Handover and Linger are those of the recipes that have them; negative: by default.
 	Handover int
 	Linger   time.Duration
-	Workers  [][][]Step // by client and goroutine
-	Views    []View     // by client; none: all see the ensemble as it is
-	Faults   []Fault    // in order
+	Workers  [][][]Step    // by client and goroutine
+	Views    []bubble.View // by client; none: all see the ensemble as it is
+	Faults   []Fault       // in order
 }
 
 // Recipe is what the workers contend for.

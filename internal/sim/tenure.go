@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -37,8 +38,8 @@ type tenure struct {
 	leases  []*recipes.Lease
 	lease   *recipes.Lease // the first
 	client  *framework.Client
-	view    View   // the client's
-	path    string // at the ensemble
+	view    bubble.View // the client's
+	path    string      // at the ensemble
 	session int64
 	since   time.Time
 	token   recipes.Token

@@ -41,7 +41,7 @@ func must[T any](v T, err error) T {
 func newWorker(w *world, id who) *worker {
 	k := &worker{who: id, world: w, client: w.clients[id.client]}
 	view := w.plan.view(id.client)
-	path, hold := view.path(w.paths[0]), w.plan.MaxHold
+	path, hold := view.Path(w.paths[0]), w.plan.MaxHold
 	ofLocks := []locks.Option{locks.WithMaxHold(hold), locks.WithLinger(w.plan.Linger)}
 	ofRW := []rwlock.Option{rwlock.WithMaxHold(hold), rwlock.WithLinger(w.plan.Linger)}
 	if n := w.plan.Handover; n >= 0 {
@@ -52,7 +52,7 @@ func newWorker(w *world, id who) *worker {
 		m := must(locks.NewMutex(k.client, path, ofLocks...))
 		k.side = func(Step) recipes.Acquirer { return m }
 	case Keyed, All:
-		keyed := must(locks.NewKeyed(k.client, view.path(w.plan.base()+"/locks"), ofLocks...))
+		keyed := must(locks.NewKeyed(k.client, view.Path(w.plan.base()+"/locks"), ofLocks...))
 		a, b := keyed.Key("a"), keyed.Key("b")
 		both := must(locks.All(b, a))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
@@ -328,7 +328,7 @@ func (k *worker) write(s Step, t *tenure, l *recipes.Lease) (gaveUp bool) {
 }
 
 func setData(t *tenure) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: t.view.path(t.of.data), Data: []byte(t.token.String()), Version: -1}
+	return &zk.SetDataRequest{Path: t.view.Path(t.of.data), Data: []byte(t.token.String()), Version: -1}
 }
 
 func (k *worker) wrote(c call, t *tenure, responses []zk.MultiResponse, err error) {

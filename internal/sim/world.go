@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -38,7 +39,7 @@ func Run(t *testing.T, p *Plan) (r *Result) {
 	defer func() {
 		// Goroutines that are left, or wait for each other for ever.
 		if v := recover(); v != nil {
-			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(stacks(w.bubble), "\n\n"))
+			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(bubble.Stacks(w.bubble), "\n\n"))
 			r = w.result()
 		}
 	}()
@@ -99,7 +100,7 @@ type world struct {
 
 func (w *world) run() {
 	p := w.plan
-	w.bubble = bubble()
+	w.bubble = bubble.Name()
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 		testutil.WithSyncLimit(int(3 * p.Timeout / p.Tick)), // members go on answering for longer than sessions last
@@ -145,7 +146,7 @@ func (w *world) build() error {
 		case p.Brief:
 			opts = append(opts, framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)))
 		}
-		c, err := p.view(i).of(w.ens.Servers(), opts...)
+		c, err := p.view(i).New(w.ens.Servers(), opts...)
 		if err != nil {
 			return err
 		}
@@ -339,7 +340,7 @@ func (w *world) left() string {
 			return fmt.Sprintf("%d watches of %s", n, path)
 		}
 	}
-	if path := w.outside(); path != "" {
+	if path := w.plan.whole().Outside(w.ens); path != "" {
 		return path + ", where no view leads"
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -22,7 +23,7 @@ import (
 // znode it may not read, or a closed client of something else, never led again.
 func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 	for _, own := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, recipes.ErrNotHeld} {
-		inBubble(t, func(t *testing.T, w *world) {
+		inEachView(t, func(t *testing.T, w *world) {
 			e := w.candidate(w.client("a"), "a")
 			terms := 0
 			err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
@@ -37,7 +38,7 @@ func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 		})
 	}
 	// Nor do those of the health check.
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		checks := 0
 		check := func(context.Context) error {
 			if checks++; checks < 3 {
@@ -56,7 +57,7 @@ func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 // CURATOR-504: every reconnect, and every predecessor that had gone, made another
 // znode, and each of those woke the next. What stands in line stays as it is.
 func TestNothingIsCreatedAnew(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		w.candidates(ctx, 2, 1000*time.Hour)
 		middle, leave := cancellable(t)
@@ -93,7 +94,7 @@ func TestNothingIsCreatedAnew(t *testing.T) {
 // CURATOR-358: a candidate that left between the list and the read of it was an
 // error for whoever had asked. It is left out, and was the leader if it was.
 func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		var leave []context.CancelFunc
 		for i, id := range []string{"a", "b", "c", "d"} {
 			ctx, cancel := cancellable(t)
@@ -105,11 +106,11 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 		ask := func(i int, who func() error) {
 			t.Helper()
 			free := make(chan struct{})
-			read := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: path + "/"}, testutil.Hold(free))
+			read := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
 			defer w.Client("stranger").Control(read.Control)()
 			answered := make(chan error, 1)
 			go func() { answered <- who() }()
-			<-read.Struck()
+			bubble.Await(t, "the read", read.Struck())
 			leave[i]()
 			w.inLine(3 - i)
 			close(free)
@@ -134,7 +135,7 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 
 // What Run returns when the pauses are used up is still the work's own error.
 func TestTheLastErrorIsTheWorks(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.Never()))
 		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return zk.ErrNoAuth })
 		if !errors.Is(err, zk.ErrNoAuth) {
@@ -146,7 +147,7 @@ func TestTheLastErrorIsTheWorks(t *testing.T) {
 // A check that hangs was waited for instead of counted as failed, so that whatever
 // had stopped the process's work kept the leadership too.
 func TestAHealthCheckThatHangs(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
 		hang := make(chan struct{})
 		calls := 0
@@ -181,7 +182,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 // The observer left a watch on each leader's znode that had vanished,
 // for as long as its session lived.
 func TestObserveLeavesNoWatches(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
 		watching, stop := context.WithCancel(ctx)
 		leaders := w.candidate(w.client("watcher"), "x").Observe(watching)
@@ -212,7 +213,7 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 // A term that was ended, by a loss or by Resign, is not the function's failure: the
 // next campaign follows at once, whatever it returned.
 func TestAnEndedTermCostsNoPause(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		c := w.client("a")
 		e := w.candidate(c, "a", leader.WithBackoff(retry.Forever(time.Hour)))
@@ -234,7 +235,7 @@ func TestAnEndedTermCostsNoPause(t *testing.T) {
 
 // The pauses count what failed in a row.
 func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		boom := errors.New("boom")
 		plan := []error{boom, boom, nil, boom, boom, nil, boom, boom, boom, nil}
 		terms := 0
@@ -251,7 +252,7 @@ func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
 
 // When Run has returned, by a panic too, nothing of it is still running.
 func TestRunWaitsForWhatIsBeside(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		var inside atomic.Int32
 		check := func(context.Context) error {
 			inside.Add(1)

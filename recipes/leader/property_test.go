@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -49,7 +50,7 @@ func TestOneLeaderWhateverHappens(t *testing.T) {
 func play(t *testing.T, plan []step) error {
 	ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}))
 	verdict := &judge{TB: t, faults: make(chan string, 1)}
-	w := newWorld(ens, verdict)
+	w := newWorld(bubble.See(verdict, ens, bubble.View{}), verdict)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all []*leader.Election

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -21,7 +22,7 @@ const (
 
 // world is an ensemble in memory, and the terms that its candidates served.
 type world struct {
-	*testutil.Embedded
+	*bubble.Seen
 	t testing.TB
 
 	// An operator who deletes the leader's znode lets the next one in before the
@@ -43,19 +44,33 @@ type served struct {
 
 func inBubble(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
 	t.Helper()
+	inBubbleBelow(t, bubble.View{}, scenario, opts...)
+}
+
+// inBubbleBelow is inBubble for clients with a view.
+func inBubbleBelow(t *testing.T, v bubble.View, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		bubble.Bound(t, bubble.Longest)
 		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
-		scenario(t, newWorld(testutil.Start(t, opts...), t))
+		scenario(t, newWorld(bubble.See(t, testutil.Start(t, opts...), v), t))
 	})
 }
 
-func newWorld(ens *testutil.Embedded, t testing.TB) *world {
-	return &world{Embedded: ens, t: t, leading: map[string]*recipes.Lease{}}
+// inEachView is inBubble below a chroot, below a namespace, below both and below
+// neither.
+func inEachView(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
+	t.Helper()
+	bubble.EachView(t, func(t *testing.T, v bubble.View) { inBubbleBelow(t, v, scenario, opts...) })
+}
+
+func newWorld(seen *bubble.Seen, t testing.TB) *world {
+	return &world{Seen: seen, t: t, leading: map[string]*recipes.Lease{}}
 }
 
 func (w *world) client(name string, opts ...framework.Option) *framework.Client {
 	w.t.Helper()
-	c, err := framework.New(w.Servers(), append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
+	c, err := w.Open(name, opts...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // that was known at the loss, and no longer, if the session survives.
 func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 	for _, released := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, w *world) {
+		inEachView(t, func(t *testing.T, w *world) {
 			a, b := w.client("a"), w.client("b")
 			l := acquire(t, t.Context(), w.mutex(a, locks.WithMaxHold(30*time.Second)))
 			start := time.Now()
@@ -49,7 +49,7 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 }
 
 func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Minute))
 		outer := acquire(t, t.Context(), m)
 		time.Sleep(40 * time.Second)
@@ -73,7 +73,7 @@ func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 
 // An operator deletes the znode.
 func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		l := acquire(t, t.Context(), w.mutex(a))
 		time.Sleep(time.Second)
@@ -97,7 +97,7 @@ func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
 
 // Before it is watched, the release finds out.
 func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		l := acquire(t, t.Context(), w.mutex(w.client("a")))
 		if err := w.client("b").Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
 
 // Who waits and is deleted joins again, when it looks the next time.
 func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		waiting := acquiring(t.Context(), w.mutex(b))
@@ -129,7 +129,7 @@ func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
 }
 
 func TestCloseEndsLeasesAndWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		home := acquiring(t.Context(), w.mutex(a)) // at home, behind its own holder
@@ -154,7 +154,7 @@ func TestCloseEndsLeasesAndWaits(t *testing.T) {
 
 // The observer hears of each grant and its end once, nested leases apart.
 func TestTheObserverFollowsLeases(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex
 		var heard []string
 		note := func(what, path string) {

@@ -47,7 +47,7 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete} {
 		for what, action := range actions {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, w *world) {
+				inEachView(t, func(t *testing.T, w *world) {
 					m := w.mutex(w.client("a"))
 					release(t, acquire(t, t.Context(), m))
 					hits := w.once(op, action)
@@ -72,7 +72,7 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData} {
 		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "answer lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, w *world) {
+				inEachView(t, func(t *testing.T, w *world) {
 					a, b := w.client("a"), w.client("b")
 					held := acquire(t, t.Context(), w.mutex(a))
 					hits := w.once(op, action)
@@ -94,7 +94,7 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 
 // A create that was given up arrives late, on a member that is slow.
 func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		m := w.mutex(a)
 		release(t, acquire(t, t.Context(), m))
@@ -115,7 +115,7 @@ func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
 
 // The predecessor leaves after the list that showed it, before the watch.
 func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		free := make(chan struct{})
@@ -141,7 +141,7 @@ func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
 
 // Each of those ahead leaves in another order than it came.
 func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		held := acquire(t, t.Context(), w.mutex(w.client("a")))
 		var waiting []<-chan grant
 		var cancels []context.CancelFunc
@@ -174,7 +174,7 @@ func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
 func TestACancelRacesTheGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 6*latency; at += latency / 4 {
-		inBubble(t, func(t *testing.T, w *world) {
+		inEachView(t, func(t *testing.T, w *world) {
 			a, b := w.client("a"), w.client("b")
 			held := acquire(t, t.Context(), w.mutex(a))
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -202,7 +202,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 
 // A waiter that leaves does not take the place in line with it: that is the gate's.
 func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		m := w.mutex(b)
@@ -258,7 +258,7 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 }
 
 func TestAnEndedContextMakesNoRequest(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.client("a"))
 		why := errors.New("no need")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -295,7 +295,7 @@ func random(t *testing.T) *rand.Rand {
 func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 	r := random(t)
 	for _, faults := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, w *world) {
+		inEachView(t, func(t *testing.T, w *world) {
 			const clients, goroutines, rounds = 4, 5, 50
 			const latency = 2 * time.Millisecond
 			inside := &exclusion{t: t}
@@ -386,7 +386,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 // Without a server each Acquire is tried for as often as the policy says, whoever
 // else has waited at home before.
 func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		c := w.client("a", framework.WithRetry(retry.NTimes(3, time.Second)))
 		w.Client("a").Cut()
 		time.Sleep(2 * timeout) // the session is over

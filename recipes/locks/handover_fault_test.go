@@ -27,7 +27,7 @@ func TestHandoverUnderFaults(t *testing.T) {
 		"the look's answer is lost": func(w *World, _ *framework.Client) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			RunEach(t, func(t *testing.T, w *World) {
 				w.Latency(5 * time.Millisecond)
 				c := w.Connect("a", patient)
 				m := mutexOf(t, c)
@@ -63,7 +63,7 @@ func healLater(w *World, d time.Duration) {
 // No watch is believed for ever: where what stands in line is not heard of, the
 // process does not hand over to itself for long.
 func TestHandoverNeedsFreshKnowledge(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := Acquire(t, t.Context(), m)
 		waiting := queued(m, 3)
@@ -90,7 +90,7 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 
 // Nor does it take what lingers without a look.
 func TestLingeringNeedsFreshKnowledge(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
 		Release(t, Acquire(t, t.Context(), m))
 		synctest.Wait() // it is known that nobody stands behind
@@ -108,7 +108,7 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 
 // What was known is not, from when the line has changed.
 func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		a := w.Connect("a")
 		m, other := mutexOf(t, a, locks.WithHandover(1)), mutexOf(t, w.Connect("b"))
 		l := Acquire(t, t.Context(), m)
@@ -139,7 +139,7 @@ func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
 
 // A look that fails shows nobody, and is no reason to hand over.
 func TestAFailedLookHandsNothingOver(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := Acquire(t, t.Context(), m)
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.Fail(testutil.CodeNoAuth))
@@ -156,7 +156,7 @@ func TestAFailedLookHandsNothingOver(t *testing.T) {
 // Without a connection nothing is handed over, however fresh what is known: others
 // may be waiting by now.
 func TestHandoverNeedsAConnection(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
@@ -183,7 +183,7 @@ func TestHandoverNeedsAConnection(t *testing.T) {
 // about to be handed over, as it ends every lease.
 func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 	for _, waits := range []int{0, 2} {
-		Run(t, func(t *testing.T, w *World) {
+		RunEach(t, func(t *testing.T, w *World) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithObserver(framework.Observer{

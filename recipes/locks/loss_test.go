@@ -17,7 +17,7 @@ import (
 // A holder that is cut off from all servers knows, by its own clock, that it has
 // lost the lock before anybody else can have it.
 func TestPartitionOfTheHolderAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		next := acquiring(t.Context(), w.mutex(b))
@@ -65,7 +65,7 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 
 // The ensemble ends the session by itself, while everything is connected.
 func TestExpiryWhileHolding(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		next := acquiring(t.Context(), w.mutex(b))
@@ -84,7 +84,7 @@ func TestExpiryWhileHolding(t *testing.T) {
 // A lease whose session was expired unnoticed is not reported as released: the
 // delete itself finds out.
 func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		l := acquire(t, t.Context(), w.mutex(a))
 		w.Client("a").Cut()
@@ -104,7 +104,7 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 
 // A lost session costs a waiter its place in line, not its call.
 func TestExpiryWhileWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b, c := w.client("a"), w.client("b"), w.client("c")
 		held := acquire(t, t.Context(), w.mutex(a))
 		second := acquiring(t.Context(), w.mutex(b))
@@ -135,7 +135,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 
 // A short disconnect costs no lease.
 func TestDisconnectsCostNoLease(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		next := acquiring(t.Context(), w.mutex(b))
@@ -158,7 +158,7 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 
 // Under the strict policy it does.
 func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
 		m := w.mutex(a)
 		l := acquire(t, t.Context(), m)
@@ -180,7 +180,7 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 // A follower that is cut off from its leader still answers pings. They
 // prove nothing.
 func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		leader := w.Leader()
 		follower, other := (leader+1)%3, (leader+2)%3
 		a := w.clientOf("a", w.address(follower))
@@ -210,7 +210,7 @@ func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
 
 // With other members to go to, the client leaves such a follower in time.
 func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		held := acquire(t, t.Context(), w.mutex(a))
 		for range 5 {
@@ -230,7 +230,7 @@ func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
 }
 
 func TestAMuteServer(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		m := w.mutex(a)
 		held := acquire(t, t.Context(), m)
@@ -255,7 +255,7 @@ func TestAMuteServer(t *testing.T) {
 
 // A server that answers pings and no requests.
 func TestAWedgedServer(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		held := acquire(t, t.Context(), w.mutex(a))
 		next := acquiring(t.Context(), w.mutex(b))
@@ -275,7 +275,7 @@ func TestAWedgedServer(t *testing.T) {
 }
 
 func TestAWedgedServerAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.client("a"))
 		held := acquire(t, t.Context(), m)
 		w.Wedge(0)
@@ -302,7 +302,7 @@ func TestAWedgedServerAlone(t *testing.T) {
 // What waited in the wire client when its session expired must not be
 // executed in the next.
 func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		m := w.mutex(a)
 		release(t, acquire(t, t.Context(), m))
@@ -329,7 +329,7 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 // The retry budget bounds a step while no server answers. It does not bound the
 // wait of one who has nothing to ask.
 func TestTheRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inEachView(t, func(t *testing.T, w *world) {
 		budget := framework.WithRetry(retry.NTimes(3, time.Second))
 		a, b := w.client("a", budget), w.client("b", budget)
 		held := acquire(t, t.Context(), w.mutex(a))

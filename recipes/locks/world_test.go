@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -28,7 +29,7 @@ const (
 // world is an ensemble in memory, to be built inside a bubble, and what a test
 // does to it.
 type world struct {
-	*testutil.Embedded
+	*bubble.Seen
 	t testing.TB
 }
 
@@ -36,11 +37,25 @@ type world struct {
 // that leaves a goroutine behind.
 func inBubble(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
 	t.Helper()
+	inBubbleBelow(t, bubble.View{}, scenario, opts...)
+}
+
+// inBubbleBelow is inBubble for clients with a view.
+func inBubbleBelow(t *testing.T, v bubble.View, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		bubble.Bound(t, bubble.Longest)
 		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
-		w := &world{Embedded: testutil.Start(t, opts...), t: t}
+		w := &world{bubble.See(t, testutil.Start(t, opts...), v), t}
 		scenario(t, w)
 	})
+}
+
+// inEachView is inBubble below a chroot, below a namespace, below both and below
+// neither.
+func inEachView(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
+	t.Helper()
+	bubble.EachView(t, func(t *testing.T, v bubble.View) { inBubbleBelow(t, v, scenario, opts...) })
 }
 
 // client connects a client over a network of its own, w.Client(name).
@@ -51,7 +66,7 @@ func (w *world) client(name string, opts ...framework.Option) *framework.Client 
 
 func (w *world) clientOf(name, servers string, opts ...framework.Option) *framework.Client {
 	w.t.Helper()
-	c, err := framework.New(servers, append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
+	c, err := w.View.New(servers, append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -102,6 +117,9 @@ func (w *world) unwatched() {
 	for path, n := range w.Watches() {
 		w.t.Errorf("%d watches left on %s", n, path)
 	}
+	if path := w.View.Outside(w.Embedded); path != "" {
+		w.t.Errorf("%s stands outside of what the clients see", path)
+	}
 }
 
 // line waits until n znodes stand in line.
@@ -138,19 +156,13 @@ func (w *world) total() int {
 // acquire is Acquire that must succeed.
 func acquire(t testing.TB, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
 	t.Helper()
-	l, err := a.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return bubble.Acquire(t, ctx, a)
 }
 
 // release is Release that must succeed.
 func release(t testing.TB, l *recipes.Lease) {
 	t.Helper()
-	if err := l.Release(context.Background()); err != nil {
-		t.Error(err)
-	}
+	bubble.Release(t, l)
 }
 
 // grant is the outcome of an Acquire on a goroutine of its own.
@@ -181,31 +193,20 @@ func pending(t testing.TB, granted <-chan grant) {
 	}
 }
 
-// granted waits for an Acquire, for a minute at most.
+// granted waits for an Acquire, which must succeed.
 func granted(t testing.TB, from <-chan grant) grant {
 	t.Helper()
-	select {
-	case g := <-from:
-		if g.err != nil {
-			t.Fatalf("Acquire: %v", g.err)
-		}
-		return g
-	case <-time.After(time.Minute):
-		t.Fatal("Acquire has not returned in a minute")
-		return grant{}
+	g := bubble.Await(t, "Acquire to return", from)
+	if g.err != nil {
+		t.Fatalf("Acquire: %v", g.err)
 	}
+	return g
 }
 
 // lost waits for the loss of a lease, and says when it was.
 func lost(t testing.TB, l *recipes.Lease) time.Time {
 	t.Helper()
-	select {
-	case <-l.Lost():
-		return time.Now()
-	case <-time.After(time.Minute):
-		t.Fatal("the lease was not lost in a minute")
-		return time.Time{}
-	}
+	return bubble.Lost(t, l)
 }
 
 // wantErr fails the test unless err is each of the errors.

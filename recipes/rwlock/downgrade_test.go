@@ -26,7 +26,7 @@ func TestADowngradeKeepsThePlace(t *testing.T) {
 	}
 	for layout, middle := range middles {
 		t.Run(fmt.Sprint("layout ", layout), func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			RunEach(t, func(t *testing.T, w *World) {
 				rw := clients(w, 3, rwlock.WithLayout(layout))
 				Release(t, Acquire(t, t.Context(), rw[0].Writer()))
 				writing := Acquire(t, t.Context(), rw[0].Writer())
@@ -66,7 +66,7 @@ func TestADowngradeKeepsThePlace(t *testing.T) {
 
 // The read may go before the write does, and come again.
 func TestADowngradeEndsBeforeTheWrite(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		rw := clients(w, 2)
 		writing := Acquire(t, t.Context(), rw[0].Writer())
 		reading := Acquire(t, writing.Context(), rw[0].Reader())
@@ -89,7 +89,7 @@ func TestADowngradeEndsBeforeTheWrite(t *testing.T) {
 }
 
 func TestReentryAndUpgrade(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		rw := clients(w, 1)[0]
 		try := func(ctx context.Context, a recipes.Acquirer, want error) *recipes.Lease {
 			t.Helper()
@@ -141,7 +141,7 @@ func TestReentryAndUpgrade(t *testing.T) {
 
 // What was lost is not entered again, nor downgraded.
 func TestALostLeaseIsNotReentered(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		c := w.Connect("a")
 		rw := newLock(t, c)
 		for _, side := range []recipes.Acquirer{rw.Reader(), rw.Writer()} {
@@ -162,7 +162,7 @@ func TestALostLeaseIsNotReentered(t *testing.T) {
 // that a writer might already not know of.
 func TestADowngradeOfADeletedWrite(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		Run(t, func(t *testing.T, w *World) {
+		RunEach(t, func(t *testing.T, w *World) {
 			rw := clients(w, 2)
 			operator := w.Connect("operator")
 			writing := Acquire(t, t.Context(), rw[0].Writer())
@@ -188,7 +188,7 @@ func TestADowngradesRequestsAreLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2} {
 		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "answer lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
-				Run(t, func(t *testing.T, w *World) {
+				RunEach(t, func(t *testing.T, w *World) {
 					rw := clients(w, 2)
 					writing := Acquire(t, t.Context(), rw[0].Writer())
 					writer := Acquiring(t.Context(), rw[1].Writer())
@@ -214,7 +214,7 @@ func TestADowngradesRequestsAreLost(t *testing.T) {
 func TestADowngradeIsCancelled(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 4*latency; at += latency / 4 {
-		Run(t, func(t *testing.T, w *World) {
+		RunEach(t, func(t *testing.T, w *World) {
 			rw := clients(w, 2)
 			writing := Acquire(t, t.Context(), rw[0].Writer())
 			w.Latency(latency)
@@ -235,7 +235,7 @@ func TestADowngradeIsCancelled(t *testing.T) {
 // CURATOR-307: a reader whose znode was gone took itself for the last in line, and
 // broke. It joins anew, behind whoever has come meanwhile.
 func TestAWaitingReadersZnodeIsDeleted(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		rw := clients(w, 3)
 		operator := w.Connect("operator")
 		writing := Acquire(t, t.Context(), rw[0].Writer())
@@ -262,7 +262,7 @@ func TestAWaitingReadersZnodeIsDeleted(t *testing.T) {
 
 // Holders and waiters lose their session.
 func TestExpiry(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		one, two := newLock(t, a), newLock(t, b)
 		writing := Acquire(t, t.Context(), one.Writer())

@@ -29,7 +29,7 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 		for what, action := range actions {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint(op, " ", what, " for ", n), func(t *testing.T) {
-					Run(t, func(t *testing.T, w *World) {
+					RunEach(t, func(t *testing.T, w *World) {
 						s := clients(w, 2, 3)
 						Release(t, Acquire(t, t.Context(), s[0]))
 						hits := w.Once(op, path, action)
@@ -71,7 +71,7 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 		"late, on a dead connection": testutil.Delay(2 * time.Second),
 	} {
 		t.Run(what, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			RunEach(t, func(t *testing.T, w *World) {
 				s := clients(w, 2, 3)
 				Release(t, Acquire(t, t.Context(), s[0]))
 				hits := w.Once(testutil.OpMulti, path, action)
@@ -99,7 +99,7 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 
 // The head sees room, loses its place, and must not take.
 func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		s := clients(w, 2, 1)
 		operator := w.Connect("operator")
 		Release(t, Acquire(t, t.Context(), s[0]))
@@ -131,7 +131,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for _, home := range []bool{false, true} {
 		for at := time.Duration(0); at <= 10*latency; at += latency / 4 {
-			Run(t, func(t *testing.T, w *World) {
+			RunEach(t, func(t *testing.T, w *World) {
 				s := clients(w, 3, 2)
 				held := Acquire(t, t.Context(), s[0].Permits(2))
 				ctx, cancel := context.WithCancel(t.Context())
@@ -166,7 +166,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 // A waiter that leaves at home does not cost the others their place, nor does the
 // head that waits and leaves.
 func TestTheFirstAtHomeGivesUp(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		s := clients(w, 2, 3)
 		held := Acquire(t, t.Context(), s[1].Permits(2))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -188,7 +188,7 @@ func TestTheFirstAtHomeGivesUp(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		one, two := newSemaphore(t, a, 2), newSemaphore(t, b, 2)
 		held := Acquire(t, t.Context(), one.Permits(2))
@@ -223,7 +223,7 @@ func TestExpiry(t *testing.T) {
 // An operator deletes a permit: the lease is lost, the rest of it goes with its
 // release, and others get in, but never too many.
 func TestAPermitIsDeleted(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		s := clients(w, 2, 3)
 		operator := w.Connect("operator")
 		held := Acquire(t, t.Context(), s[0].Permits(3))
@@ -249,7 +249,7 @@ func TestAPermitIsDeleted(t *testing.T) {
 }
 
 func TestTheLongestHold(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		s := clients(w, 1, 2, semaphore.WithMaxHold(3*time.Second))[0]
 		start := time.Now()
 		held := Acquire(t, t.Context(), s.Permits(2))
@@ -264,7 +264,7 @@ func TestTheLongestHold(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	RunEach(t, func(t *testing.T, w *World) {
 		c := w.Connect("a")
 		s := newSemaphore(t, c, 3)
 		held := Acquire(t, t.Context(), s.Permits(2))

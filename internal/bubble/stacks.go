@@ -1,0 +1,31 @@
+package bubble
+
+import (
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+var inBubble = regexp.MustCompile(`synctest bubble \d+`)
+
+// Name names the bubble that the caller is in.
+func Name() string {
+	buf := make([]byte, 1<<10)
+	return inBubble.FindString(string(buf[:runtime.Stack(buf, false)]))
+}
+
+// Stacks gives those of the goroutines of a bubble.
+func Stacks(bubble string) (all []string) {
+	buf := make([]byte, 1<<18)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) {
+		buf = make([]byte, 2*len(buf))
+		n = runtime.Stack(buf, true)
+	}
+	for stack := range strings.SplitSeq(string(buf[:n]), "\n\n") {
+		if head, _, _ := strings.Cut(stack, "\n"); strings.Contains(head, bubble+"]") || strings.Contains(head, bubble+",") {
+			all = append(all, stack)
+		}
+	}
+	return all
+}
