@@ -150,10 +150,12 @@ func (l *Lease) Deadline() time.Time {
 	return deadline
 }
 
-// Token is the fencing token. See Token. Of several locks taken together it is the
-// greatest; what is guarded by one of them should look at that part's.
+// Token is the fencing token. See Token. For several locks taken together it is the
+// greatest of theirs. That one increases among leases of the same set of locks; what
+// one of the locks guards, or what leases of other sets use, too, must look at the
+// tokens of Parts, each of which increases by itself.
 func (l *Lease) Token() Token {
-	greatest := Token{zxid: l.places[0].Zxid(), handed: l.places[0].Turn()}
+	greatest := tokenOf(l.places[0])
 	for _, part := range l.parts {
 		if t := part.Token(); t.Compare(greatest) > 0 {
 			greatest = t

@@ -5,58 +5,97 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A Token is a fencing token: of two exclusive leases on one path, the later has
-// the greater token. A resource that remembers the greatest token it has seen, and
-// refuses what comes with a lesser one, is safe from a holder that acts too late.
+// A Token is a fencing token: of two exclusive leases on one path, the later one
+// has the greater token. A resource that remembers the greatest token it has seen,
+// and refuses requests with a smaller one, is safe from a holder that acts too late.
 //
-// It is the zxid of the latest change to the path's children in the list that let
-// the lease's znode in; and how often it was handed over at home, or has lingered,
-// since. The znode before has left by then, which was such a change; so tokens increase strictly, also over sessions and after the directory itself has
-// vanished and come again, and cost no request. A nested lease has the token of
-// the outermost. After the ensemble has been rebuilt from nothing, or from an old
-// snapshot, they begin anew.
+// Tokens increase strictly, over sessions, restarts of servers, and a directory
+// that was removed and created again. They cost no request. After the ensemble was
+// rebuilt from nothing, or from an old snapshot, they start over.
 //
-// The zero Token is none's, and less than any other. Tokens can be compared with
-// ==, and travel as text.
+// A token has three parts, compared in this order:
+//
+//  1. the czxid of the lock's directory, in the list of children that granted;
+//  2. the sequence number of the lease's znode in that directory;
+//  3. how often that znode was handed off in-process, or has lingered, before.
+//
+// Why they never go back:
+//
+//   - In one directory the server numbers children upward, and a contender is let in
+//     only after every contender with a smaller number that it excludes has left. So
+//     the later of two grants that exclude each other has the greater number, or has
+//     the same znode, and then the greater third part.
+//   - A directory that was removed and created again numbers from the beginning, but
+//     its czxid is that of a later transaction. Its removal took the znode of every
+//     earlier holder with it, even if a single multi removed and created everything:
+//     whoever is granted in the new directory is granted later.
+//   - The list that grants gives the lease's own znode and the czxid of the directory
+//     that this znode stands in, in one answer.
+//   - A server writes both when it creates the znodes, never changes them, and restores
+//     both exactly from any snapshot and log. It does not restore the directory's pzxid
+//     exactly: before 3.6, a server that restarts from a snapshot that it took while
+//     a session was closed does not count that close (ZOOKEEPER-3145). Nor would the
+//     zxid in the header of an answer do: releases differ in whether they read it before
+//     or after they execute the request.
+//   - The number is unsigned here. A server that counts past 2^31 writes negative
+//     numbers, which are greater this way, too; the recipes fail with ErrExhausted
+//     before a counter ends.
+//
+// A nested lease has the token of the outermost. A read lease that a write lease was
+// downgraded to stands at the same place in line and has the writer's token. Readers
+// exclude no readers: those that share a znode have equal tokens, and of others the
+// later may have the smaller one; but each has a greater token than every writer
+// before it, and a smaller one than every writer after it. A semaphore lets in
+// several at once: its tokens order nothing.
+//
+// The zero Token belongs to no grant and compares less than every other. Tokens can
+// be compared with ==, and have a text form.
 type Token struct {
-	zxid   int64
-	handed uint32 // how often its znode was handed over at home before
+	dir    int64  // the czxid of the line's directory
+	seq    uint32 // of the znode
+	handed uint32 // how often the znode was handed off before
 }
 
-// tokenText is the length of a token's text: 16 and 8 hex digits.
-const tokenText = 16 + 8
+// tokenOf is the token of a place in line.
+func tokenOf(p *line.Place) Token {
+	r := p.Rank()
+	return Token{dir: r.Dir, seq: r.Seq, handed: r.Handoffs}
+}
 
-var errToken = errors.New("recipes: not a token")
+// tokenText is the length of a token's text: 16, 8 and 8 hex digits.
+const tokenText = 16 + 8 + 8
 
-// ParseToken reads what String made.
+var errToken = fmt.Errorf("recipes: not a token, which is %d hex digits", tokenText)
+
+// ParseToken reads a token from the 32 hex digits that String returns.
 func ParseToken(s string) (Token, error) {
 	if len(s) != tokenText {
 		return Token{}, fmt.Errorf("%w: %q", errToken, s)
 	}
-	zxid, err := strconv.ParseUint(s[:16], 16, 63)
-	if err != nil {
+	dir, dirErr := strconv.ParseUint(s[:16], 16, 63)
+	seq, seqErr := strconv.ParseUint(s[16:24], 16, 32)
+	handed, handedErr := strconv.ParseUint(s[24:], 16, 32)
+	if errors.Join(dirErr, seqErr, handedErr) != nil {
 		return Token{}, fmt.Errorf("%w: %q", errToken, s)
 	}
-	handed, err := strconv.ParseUint(s[16:], 16, 32)
-	if err != nil {
-		return Token{}, fmt.Errorf("%w: %q", errToken, s)
-	}
-	return Token{zxid: int64(zxid), handed: uint32(handed)}, nil
+	return Token{dir: int64(dir), seq: uint32(seq), handed: uint32(handed)}, nil
 }
 
 // Compare is negative if t is less than u, positive if it is greater, and 0 if
 // they are equal.
 func (t Token) Compare(u Token) int {
-	return cmp.Or(cmp.Compare(t.zxid, u.zxid), cmp.Compare(t.handed, u.handed))
+	return cmp.Or(cmp.Compare(t.dir, u.dir), cmp.Compare(t.seq, u.seq), cmp.Compare(t.handed, u.handed))
 }
 
 // IsZero reports whether t is the zero Token.
 func (t Token) IsZero() bool { return t == Token{} }
 
-// String is the token as 24 hex digits, which sort as the tokens do.
-func (t Token) String() string { return fmt.Sprintf("%016x%08x", uint64(t.zxid), t.handed) }
+// String returns the token as 32 hex digits. Texts sort as the tokens do.
+func (t Token) String() string { return fmt.Sprintf("%016x%08x%08x", uint64(t.dir), t.seq, t.handed) }
 
 // MarshalText is String.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -12,13 +12,19 @@ import (
 func TestTokensCompareAsTheirTextsDo(t *testing.T) {
 	tokens := []Token{
 		{},
-		{zxid: 1},
-		{zxid: 1, handed: 1},
-		{zxid: 1, handed: math.MaxUint32},
-		{zxid: 2},
-		{zxid: 0x100000000},
-		{zxid: 0x100000000, handed: 9},
-		{zxid: math.MaxInt64, handed: math.MaxUint32},
+		{handed: 1},
+		{seq: 1},
+		{dir: 1},
+		{dir: 1, handed: 1},
+		{dir: 1, handed: math.MaxUint32},
+		{dir: 1, seq: 1},
+		{dir: 1, seq: math.MaxInt32, handed: 1},
+		{dir: 1, seq: math.MaxInt32 + 1}, // a counter that goes on past 2^31
+		{dir: 1, seq: math.MaxUint32},
+		{dir: 2},
+		{dir: 0x100000000},
+		{dir: 0x100000000, handed: 9},
+		{dir: math.MaxInt64, seq: math.MaxUint32, handed: math.MaxUint32},
 	}
 	for i, a := range tokens {
 		for j, b := range tokens {
@@ -41,8 +47,10 @@ func TestTokensCompareAsTheirTextsDo(t *testing.T) {
 
 func TestWhatIsNoTokenIsRefused(t *testing.T) {
 	for _, text := range []string{
-		"", "0", "00000000000000010000000", "0000000000000001000000000", "g00000000000000100000000",
-		"-000000000000000100000000"[:24], "ffffffffffffffff00000000", "+00000000000000100000000", "0000000000000001+0000000",
+		"", "0", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("0", 24), // of an older release
+		"g" + strings.Repeat("0", 31), strings.Repeat("0", 16) + "g" + strings.Repeat("0", 15), strings.Repeat("0", 31) + "g",
+		"-" + strings.Repeat("0", 31), "ffffffffffffffff" + strings.Repeat("0", 16), "+" + strings.Repeat("0", 31),
+		strings.Repeat("0", 16) + "+" + strings.Repeat("0", 15), strings.Repeat("0", 24) + "+0000000",
 	} {
 		if token, err := ParseToken(text); !errors.Is(err, errToken) {
 			t.Errorf("ParseToken(%q) = %v, %v", text, token, err)
@@ -51,9 +59,9 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 }
 
 func TestTokensTravelAsText(t *testing.T) {
-	want := map[string]Token{"token": {zxid: 0x200000005}}
+	want := map[string]Token{"token": {dir: 0x200000005, seq: 7}}
 	text, err := json.Marshal(want)
-	if err != nil || string(text) != `{"token":"000000020000000500000000"}` {
+	if err != nil || string(text) != `{"token":"00000002000000050000000700000000"}` {
 		t.Fatalf("Marshal = %s, %v", text, err)
 	}
 	var got map[string]Token
@@ -67,9 +75,9 @@ func TestTokensTravelAsText(t *testing.T) {
 
 // FuzzParseToken: what is accepted is the token's text, and sorts as the tokens do.
 func FuzzParseToken(f *testing.F) {
-	f.Add("000000020000000500000000", "00000002000000050000000a")
-	f.Add("FFFFFFFFFFFFFFFFFFFFFFFF", "7fffffffffffffffffffffff")
-	f.Add("+00000020000000500000000", "0x0000020000000500000000")
+	f.Add("00000002000000050000000000000000", "0000000200000005000000010000000a")
+	f.Add("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", "7fffffffffffffffffffffffffffffff")
+	f.Add("+0000002000000050000000000000000", "0x000002000000050000000000000000")
 	f.Fuzz(func(t *testing.T, text, other string) {
 		token, err := ParseToken(text)
 		if err != nil {

@@ -37,12 +37,12 @@ func TestBench(t *testing.T) {
 			goroutines, locks int
 			least, most       float64 // requests for a grant
 		}{
-			{nil, "mutex", 1, 1, 2, 2.5},
+			{nil, "mutex", 1, 1, 3, 3.5},
 			{[]string{"--goroutines", "8"}, "mutex", 8, 1, 0, 0.5},
 			{[]string{"--goroutines", "8", "--handover", "0"}, "mutex", 8, 1, 2, 6},
 			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 3, 5, 0, 3.5},
 			{[]string{"--linger", "1m"}, "mutex", 1, 1, 0, 0.5},
-			{[]string{"--recipe", "write"}, "write", 1, 1, 2, 2.5},
+			{[]string{"--recipe", "write"}, "write", 1, 1, 3, 3.5},
 			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 4, 1, 0, 3.5},
 			{[]string{"--recipe", "semaphore", "--max", "2", "--goroutines", "3"}, "semaphore", 3, 1, 3, 20},
 		} {

@@ -166,7 +166,7 @@ func TestLedgerFencesOff(t *testing.T) {
 
 func tokenOf(t *testing.T, digit string) recipes.Token {
 	t.Helper()
-	token, err := recipes.ParseToken(strings.Repeat("0", 15) + digit + strings.Repeat("0", 8))
+	token, err := recipes.ParseToken(strings.Repeat("0", 15) + digit + strings.Repeat("0", 16))
 	if err != nil {
 		t.Fatal(err)
 	}

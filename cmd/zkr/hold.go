@@ -30,7 +30,7 @@ type holder struct {
 const (
 	commandHelp = `CMD gets stdin, and in its environment ZKR_PATH and ZKR_TOKEN, `
 
-	orderedTokens = `the fencing token: tokens grow from one
+	orderedTokens = `the fencing token, 32 hex digits: tokens grow from one
 holder to the next, as text too, so that a resource can refuse whoever comes with less than it has seen.`
 
 	lossHelp = `

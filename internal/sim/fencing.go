@@ -7,7 +7,7 @@ import (
 )
 
 // tokensLocked checks the fencing token of a grant.
-func (l *ledger) tokensLocked(t *tenure, known, there bool, czxid int64) {
+func (l *ledger) tokensLocked(t *tenure, known, there bool) {
 	r := t.of
 	switch {
 	case r.limit > 0: // a semaphore's tokens order nothing
@@ -18,8 +18,8 @@ func (l *ledger) tokensLocked(t *tenure, known, there bool, czxid int64) {
 		}
 		return
 	}
-	if there && zxid(t.token) < czxid {
-		l.wrongLocked("%v has a token from before its own znode, %x", t, czxid)
+	if there && czxid(t.token) != t.dir {
+		l.wrongLocked("%v has a token of another directory than its own, %x", t, t.dir)
 	}
 	for _, o := range r.tenures {
 		if o.root == o && !o.shared && !t.shared && o.token == t.token {
@@ -48,8 +48,8 @@ func later(a, b recipes.Token) recipes.Token {
 	return b
 }
 
-// zxid is the transaction in a token.
-func zxid(t recipes.Token) int64 {
+// czxid is that of the directory in a token.
+func czxid(t recipes.Token) int64 {
 	n, _ := strconv.ParseInt(t.String()[:16], 16, 64)
 	return n
 }
@@ -92,7 +92,7 @@ func (l *ledger) fencedLocked(r *resource) {
 		}
 		w := r.tenures[o.in.id]
 		for _, t := range r.tenures {
-			if t.root == t && !t.shared && zxid(t.token) > zxid(w.token) && o.in.zxid >= zxid(t.token) {
+			if t.root == t && !t.shared && t.znode != w.znode && t.token.Compare(w.token) > 0 && t.after > 0 && o.in.zxid >= t.after {
 				l.wrongLocked("%v wrote at %x, after %v was granted", w, o.in.zxid, t)
 			}
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,6 +99,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	if t.root == nil {
 		t.root = t
 	}
+	dir, _ := l.ens.Stat(t.path[:strings.LastIndexByte(t.path, '/')]) // before: if the znode is there still, it is the one
 	stat, there := l.ens.Stat(t.path)
 	t.session = stat.EphemeralOwner
 	if s, err := t.client.Session(); !there && err == nil {
@@ -111,7 +113,10 @@ func (l *ledger) granted(c call, t *tenure) {
 	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && p.Policy == framework.ErrorPolicyStandard && p.MaxHold == 0 {
 		l.wrongLocked("%v was granted what is not held: %v", t, t.lease.Err())
 	}
-	l.tokensLocked(t, known, there, stat.Czxid)
+	if there {
+		t.dir, t.after = dir.Czxid, max(dir.Pzxid, stat.Czxid)
+	}
+	l.tokensLocked(t, known, there)
 	if wait := l.lateLocked(c, r, now); wait > 0 && t.root == t {
 		l.longest = max(l.longest, wait)
 		if wait > l.patience() {

@@ -11,7 +11,7 @@ import (
 
 func tokenOf(t *testing.T, n string) recipes.Token {
 	t.Helper()
-	token, err := recipes.ParseToken("000000000000000" + n + "00000000")
+	token, err := recipes.ParseToken("000000000000000" + n + "0000000000000000")
 	if err != nil {
 		t.Fatal(err)
 	}

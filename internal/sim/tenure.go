@@ -44,6 +44,8 @@ type tenure struct {
 	since   time.Time
 	token   recipes.Token
 	fence   int64     // the latest write that is known to be from before the grant
+	dir     int64     // the czxid of the directory that its znode stands in; 0: not known
+	after   int64     // a transaction by which all before it had left; 0: not known
 	claimed time.Time // the latest deadline that it has named
 	lost    bool
 	left    bool  // nobody believes in it any more

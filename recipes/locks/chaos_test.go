@@ -199,7 +199,7 @@ func TestTheLedgerRejects(t *testing.T) {
 		history(&ledger{t: probe})
 		return probe.failed
 	}
-	newer, older := parse(t, "000000000000000200000000"), parse(t, "000000000000000100000000")
+	newer, older := parse(t, "00000000000000020000000000000000"), parse(t, "00000000000000010000000100000000")
 	if !broken(func(l *ledger) { l.begin("a", older); l.begin("b", newer) }) {
 		t.Error("two at work passed")
 	}

@@ -88,7 +88,7 @@ func (p *Place) claimBeside(ctx context.Context, c *contender) (*hold, error) {
 		}
 		return nil, p.notHeld()
 	}
-	c.zxid = p.h.zxid
+	c.dir = p.h.rank.Dir // and the number is p's: the same rank
 	return c.claim(ctx)
 }
 

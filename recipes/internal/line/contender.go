@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A contender is a znode of ours in line, in one session. Its driver alone uses
@@ -19,14 +20,14 @@ type contender struct {
 	path     string
 	name     string
 	children []string // the latest list of the directory; nil: look again
-	zxid     int64    // of the directory, in that list: its pzxid
+	dir      int64    // the directory's czxid, in that list
 	marked   bool     // others can see that it is first and waits
 }
 
 func newContender(g *gate, sess *framework.Session, created framework.Created) *contender {
 	c := &contender{gate: g, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
 	if created.Stat != nil {
-		c.zxid = created.Stat.Pzxid
+		c.dir = created.Stat.Czxid
 	}
 	return c
 }
@@ -63,7 +64,7 @@ func (c *contender) list(ctx context.Context) error {
 	if err != nil {
 		return c.out(err)
 	}
-	c.children, c.zxid = children, stat.Pzxid
+	c.children, c.dir = children, stat.Czxid
 	return nil
 }
 
@@ -100,11 +101,28 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-cha
 	}
 }
 
+// A Rank orders the grants of one line that exclude each other: the later one has the
+// greater rank. See recipes.Token for why.
+type Rank struct {
+	Dir      int64  // the czxid of the line's directory
+	Seq      uint32 // the sequence number of the contender
+	Handoffs uint32 // how often the znode was handed off in-process before
+}
+
+// rank is that of the grant which the latest list says is c's. Both parts are in that
+// list: c's own name stands in it, and its stat is that of the directory in which it
+// does. So a directory that was removed and made again meanwhile, by one multi even,
+// cannot lend its czxid to a number that another one has given out.
+func (c *contender) rank() Rank {
+	own, _ := layout.Parse(c.name)
+	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
+}
+
 // claim makes a hold of a contender that nobody is ahead of. That stays so as long
 // as the znode stands: what is ahead never comes back. So only the session is
 // looked at, and from before the last look on its loss is reported to the hold.
 func (c *contender) claim(ctx context.Context) (*hold, error) {
-	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, zxid: c.zxid}
+	h := &hold{gate: c.gate, sess: c.sess, name: c.name, path: c.path, rank: c.rank()}
 	if c.gate.rule.crowded(c.name, c.children) {
 		h.crowd = crowd{known: crowded, at: time.Now()}
 	}

@@ -26,8 +26,8 @@ func TestHandoversCanBeCounted(t *testing.T) {
 			leave(t, p)
 			<-q.Ready()
 			p, _ = q.Take()
-			if p.Turn() != turn+1 {
-				t.Errorf("after turn %d: %d", turn, p.Turn())
+			if p.Rank().Handoffs != turn+1 {
+				t.Errorf("after turn %d: %d", turn, p.Rank().Handoffs)
 			}
 		}
 		if p.Path() == first {

@@ -20,7 +20,7 @@ type hold struct {
 	sess   *framework.Session
 	name   string
 	path   string // in the gate's view of the client
-	zxid   int64
+	rank   Rank
 	unhold func() // ends the session's interest in it
 
 	// Guarded by gate.mu.

@@ -31,11 +31,12 @@ func (p *Place) Path() string { return child(p.line.held(), p.h.name) }
 // Timeout is the session time-out.
 func (p *Place) Timeout() time.Duration { return p.h.sess.Timeout() }
 
-// Zxid is the directory's pzxid in the very list that let this place in.
-func (p *Place) Zxid() int64 { return p.h.zxid }
-
-// Turn is how often the znode was handed over at home before it came to this place.
-func (p *Place) Turn() uint32 { return p.turn }
+// Rank orders p among the places of its line.
+func (p *Place) Rank() Rank {
+	r := p.h.rank
+	r.Handoffs = p.turn
+	return r
+}
 
 // begin is called by the caller who takes the place. It reports false if the hold
 // was lost before.

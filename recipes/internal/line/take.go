@@ -214,7 +214,7 @@ func (c *contender) takeAll(ctx context.Context, l *Line, room Room) ([]*hold, e
 	}
 	holds := make([]*hold, 0, len(paths))
 	for _, path := range paths {
-		holds = append(holds, &hold{gate: c.gate, sess: sess, name: base(path), path: path, zxid: c.zxid})
+		holds = append(holds, &hold{gate: c.gate, sess: sess, name: base(path), path: path, rank: c.rank()})
 	}
 	for _, h := range holds {
 		if err := h.claim(ctx); err != nil {
