@@ -10,9 +10,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
+// superUser is the identity that no list keeps out. The server gives it to those who
+// prove the super digest, beside the identity of that digest.
+var superUser = wire.ID{Scheme: "super"}
+
 // permitted reports whether somebody with these identities may do what perm says. A nil list is the open one.
 func permitted(acl []wire.ACL, perm int32, who []wire.ID) bool {
-	if len(acl) == 0 {
+	if len(acl) == 0 || slices.Contains(who, superUser) {
 		return true
 	}
 	for _, a := range acl {
@@ -92,17 +96,33 @@ func validAddress(s string) bool {
 	return err == nil
 }
 
-// authenticate is the auth request: it returns the identity that the credentials prove.
-func authenticate(scheme string, credentials []byte, remote string) (wire.ID, bool) {
-	switch scheme {
+// authenticate is the auth request: it returns the identities that the credentials
+// prove, none if they prove nothing.
+func authenticate(m *wire.AuthRequest, remote, super string) []wire.ID {
+	switch m.Scheme {
 	case "digest":
-		user, _, _ := strings.Cut(string(credentials), ":")
-		sum := sha1.Sum(credentials)
-		return wire.ID{Scheme: "digest", ID: user + ":" + base64.StdEncoding.EncodeToString(sum[:])}, true
+		id := wire.ID{Scheme: "digest", ID: digest(m.Auth)}
+		if id.ID == super {
+			return []wire.ID{superUser, id}
+		}
+		return []wire.ID{id}
 	case "ip":
-		return wire.ID{Scheme: "ip", ID: remote}, true
+		return []wire.ID{{Scheme: "ip", ID: remote}}
 	}
-	return wire.ID{}, false
+	return nil
+}
+
+// digest is the identity of credentials, user:password: the user and a hash of both.
+func digest(credentials []byte) string {
+	user, _, _ := strings.Cut(string(credentials), ":")
+	sum := sha1.Sum(credentials)
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func validDigest(id string) bool {
+	_, hash, _ := strings.Cut(id, ":")
+	sum, err := base64.StdEncoding.DecodeString(hash)
+	return err == nil && len(sum) == sha1.Size
 }
 
 // maskDigests hides the password hashes in a list from somebody who may not change it.

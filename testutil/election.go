@@ -11,28 +11,44 @@ func sortedSessions(m map[int64]*tracked) []int64 { return slices.Sorted(maps.Ke
 
 func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Keys(m)) }
 
-// tick is the members' clock: every half tick they talk to their leader, every tick sessions expire.
+// tick is the members' clock: every half tick they talk to their leader, every tick
+// sessions expire, and every container interval the leader sweeps. What falls
+// together happens in this order.
 func (e *Embedded) tick() {
 	defer e.wg.Done()
-	half := e.cfg.tick / 2
-	timer := time.NewTimer(time.Until(e.start.Add(half)))
+	half, sweep := e.cfg.tick/2, e.cfg.reap
+	halves, sweeps := int64(0), int64(0)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	last := int64(0)
 	for {
+		next := min(time.Duration(halves+1)*half, time.Duration(sweeps+1)*sweep)
+		timer.Reset(time.Until(e.start.Add(next)))
 		select {
 		case <-e.done:
 			return
 		case <-timer.C:
 		}
 		now := time.Now()
-		halves := int64(now.Sub(e.start) / half)
-		if halves > last {
+		if n := int64(now.Sub(e.start) / half); n > halves {
 			e.mu.Lock()
-			e.tickLocked(now, halves/2, halves/2 > last/2)
+			e.tickLocked(now, n/2, n/2 > halves/2)
 			e.mu.Unlock()
-			last = halves
+			halves = n
 		}
-		timer.Reset(time.Until(e.start.Add(time.Duration(last+1) * half)))
+		if n := int64(now.Sub(e.start) / sweep); n > sweeps {
+			e.mu.Lock()
+			e.sweepLocked(now)
+			e.mu.Unlock()
+			sweeps = n
+		}
+	}
+}
+
+func (e *Embedded) sweepLocked(now time.Time) {
+	for _, m := range e.members {
+		if m.lead != nil && !m.paused && !e.closed {
+			m.lead.reapLocked(now)
+		}
 	}
 }
 
@@ -41,6 +57,7 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 		return
 	}
 	e.settleLocked()
+	e.touchesLocked()
 	for _, m := range e.members {
 		if m.lead == nil || m.paused {
 			continue
@@ -48,15 +65,10 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 		for f := range m.lead.followers {
 			if f.leader == m && e.talkLocked(f, m) {
 				f.heard, m.lead.followers[f] = now, now
-				for id, timeout := range f.touched {
-					m.lead.touchLocked(id, timeout)
-				}
-				clear(f.touched)
 			}
 		}
 		if whole {
 			m.lead.expireLocked(tick)
-			m.lead.reapLocked(now)
 		}
 	}
 	e.partLocked(now, whole)
@@ -91,7 +103,14 @@ func (e *Embedded) talkLocked(a, b *member) bool {
 	return a.up && b.up && !a.paused && !b.paused && !e.cutLocked(a, b)
 }
 
+// cutLocked reports whether messages between two members get lost.
 func (e *Embedded) cutLocked(a, b *member) bool {
+	if a.through == nil || a.through == b {
+		a, b = b, a
+	}
+	if t := a.through; t != nil && t != b {
+		return !t.up || t.paused || e.cutLocked(a, t) || e.cutLocked(t, b)
+	}
 	return e.cut[[2]int{min(a.index, b.index), max(a.index, b.index)}]
 }
 
@@ -182,6 +201,9 @@ func (e *Embedded) ballotLocked(act bool) bool {
 		return cmp.Or(cmp.Compare(b.logged, a.logged), cmp.Compare(b.index, a.index))
 	})
 	for _, candidate := range looking {
+		if candidate.through != nil {
+			continue
+		}
 		voters := slices.DeleteFunc(slices.Clone(looking), func(v *member) bool {
 			return v != candidate && !e.talkLocked(v, candidate)
 		})

@@ -96,6 +96,9 @@ func New(opts ...Option) (*Embedded, error) {
 	for i := range cfg.members {
 		e.members = append(e.members, &member{e: e, index: i, addr: fmt.Sprintf("member%d:2181", i)})
 	}
+	for member, through := range cfg.hops {
+		e.members[member].through = e.members[through]
+	}
 	for i, m := range e.members {
 		if !cfg.memory {
 			m.addr = "127.0.0.1:0"

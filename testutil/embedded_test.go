@@ -20,6 +20,12 @@ func TestWrongUse(t *testing.T) {
 		"memory and port": {testutil.InMemory(), testutil.WithListen("127.0.0.1:0")},
 		"too few ports":   {testutil.WithMembers(2), testutil.WithListen("127.0.0.1:0")},
 		"bad port":        {testutil.WithListen("127.0.0.1:nonsense")},
+		"no interval":     {testutil.WithContainerInterval(0)},
+		"no digest":       {testutil.WithSuperDigest("super:secret")},
+		"no delays":       {testutil.WithTouchDelays(nil)},
+		"hop by itself":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 1)},
+		"hop by nobody":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 3)},
+		"three hops":      {testutil.WithMembers(3), testutil.WithSecondHop(0, 1), testutil.WithSecondHop(1, 2)},
 	} {
 		if e, err := testutil.New(opts...); err == nil {
 			e.Close()

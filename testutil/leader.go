@@ -15,7 +15,6 @@ type leadership struct {
 	followers map[*member]time.Time // and when each was last heard of
 	pending   []*request            // waiting for their turn, or for a quorum
 	draining  bool
-	reapAt    time.Time
 }
 
 // tracked is the leader's knowledge of a session.
@@ -33,7 +32,6 @@ func (m *member) leadLocked(voters []*member) {
 	m.leader = nil
 	m.lead = &leadership{
 		m: m, epoch: e.epoch, sessions: map[int64]*tracked{}, followers: map[*member]time.Time{},
-		reapAt: time.Now().Add(e.cfg.reap),
 	}
 	m.advanceLocked()
 	if len(e.members) > 1 {

@@ -32,6 +32,7 @@ type member struct {
 	heard   time.Time       // when it last heard of its leader
 	outbox  []*request      // on their way to the leader
 	touched map[int64]int32 // sessions heard of since the last report to the leader, and their time-outs
+	through *member         // not nil: the only member that it talks to
 	syncs   []syncWait      // answered once it has applied enough
 
 	conns        map[*conn]struct{}

@@ -16,7 +16,8 @@ import (
 const sweep = time.Hour
 
 func startForPrograms(t *testing.T, members int) testutil.Ensemble {
-	return testutil.Start(t, testutil.WithMembers(members), testutil.WithContainerInterval(sweep), testutil.WithExtendedTypes())
+	return testutil.Start(t, testutil.WithMembers(members), testutil.WithContainerInterval(sweep), testutil.WithExtendedTypes(),
+		testutil.WithExistsWithoutRead())
 }
 
 func startRealForPrograms(t *testing.T, members int) testutil.Ensemble {

@@ -39,6 +39,9 @@ func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, who []wire.ID
 	n := m.tree.get(body.Path)
 	watch := body.Watch && !c.closed
 	if op == wire.OpExists {
+		if n != nil && !m.e.cfg.unchecked && !permitted(n.acl, wire.PermRead, who) {
+			return nil, wire.NoAuth
+		}
 		if watch {
 			m.dataWatches.add(body.Path, c, oneShot)
 		}

@@ -254,16 +254,18 @@ func (c *conn) authLocked(r *request) {
 		return
 	}
 	m := r.body.(*wire.AuthRequest)
-	id, ok := authenticate(m.Scheme, m.Auth, c.remote)
-	if !ok {
+	proven := authenticate(m, c.remote, c.m.e.cfg.super)
+	if proven == nil {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it cannot authenticate by %q",
 			c.m.index, c.session, m.Scheme)
 		c.replyLocked(r, wire.AuthFailed, nil)
 		c.finishLocked()
 		return
 	}
-	if !slices.Contains(c.auth, id) {
-		c.auth = append(slices.Clone(c.auth), id)
+	for _, id := range proven {
+		if !slices.Contains(c.auth, id) {
+			c.auth = append(slices.Clone(c.auth), id)
+		}
 	}
 	c.replyLocked(r, wire.OK, nil)
 }

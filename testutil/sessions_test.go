@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -237,32 +239,56 @@ func TestOldConnectionOfAMovedSession(t *testing.T) {
 	})
 }
 
-// Containers go when they have had children and have none, at the interval; an unused one stays, as do plain znodes.
+// Containers go when they have had children and have none, at the interval, and those
+// that they stood in with them; an unused one stays, as do plain znodes.
 func TestContainersAreReaped(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
-		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
-		for _, path := range []string{"/c", "/c/inner", "/unused"} {
-			_, err := c.CreateContainer(path, nil, 4, anyACL)
-			must(t, err)
-		}
-		_, err := c.Create("/c/inner/node", nil, 0, anyACL)
-		must(t, err)
-		clock.at(90 * time.Second)
-		must(t, c.Delete("/c/inner/node", 0))
+		nest(t, wireClient(t, e.Servers(), e.Dial, 10*time.Second), func() { clock.at(90 * time.Second) })
 		clock.at(2*time.Minute - 1)
 		if got, want := e.Tree(), "/c container\n/c/inner container\n/unused container\n"; got != want {
 			t.Errorf("before:\n%s", got)
 		}
 		clock.at(2 * time.Minute)
-		if got, want := e.Tree(), "/c container\n/unused container\n"; got != want {
-			t.Errorf("after one interval:\n%s", got)
-		}
-		clock.at(3 * time.Minute)
 		if got, want := e.Tree(), "/unused container\n"; got != want {
-			t.Errorf("after two:\n%s", got)
+			t.Errorf("after the interval:\n%s", got)
 		}
 	})
+}
+
+// nest makes containers in one another, with a znode in the innermost one, and has them
+// empty again after the wait.
+func nest(t *testing.T, c *zk.Conn, wait func()) {
+	t.Helper()
+	for _, path := range []string{"/c", "/c/inner", "/unused"} {
+		_, err := c.CreateContainer(path, nil, 4, anyACL)
+		must(t, err)
+	}
+	_, err := c.Create("/c/inner/node", nil, 0, anyACL)
+	must(t, err)
+	wait()
+	must(t, c.Delete("/c/inner/node", 0))
+}
+
+// A test of somebody's had asked for a sweep each 50 ms and waited for a second for
+// three nested containers to go. The sweep came with the ticks, each 2 s, and took one
+// level each.
+func TestContainersAreReapedBetweenTicks(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			e := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members), testutil.WithContainerInterval(50*time.Millisecond))
+			clock := newClock(t)
+			nest(t, wireClient(t, e.Servers(), e.Dial, 10*time.Second), func() { clock.at(430 * time.Millisecond) })
+			clock.at(450*time.Millisecond - 1)
+			if got, want := e.Tree(), "/c container\n/c/inner container\n/unused container\n"; got != want {
+				t.Errorf("%d members, before:\n%s", members, got)
+			}
+			clock.at(450 * time.Millisecond)
+			if got, want := e.Tree(), "/unused container\n"; got != want {
+				t.Errorf("%d members, after the interval:\n%s", members, got)
+			}
+		})
+	}
 }
 
 // An hour of pings of several clients on an idle ensemble takes no real time.

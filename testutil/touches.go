@@ -1,0 +1,56 @@
+package testutil
+
+import "time"
+
+// touchesLocked has every follower hand on which sessions it has heard of. Those that
+// reach the leader through another member do so last: what they hand on waits there
+// for half a tick.
+func (e *Embedded) touchesLocked() {
+	var last []*member
+	for _, m := range e.members {
+		if m.through != nil {
+			last = append(last, m)
+		} else {
+			e.touchLocked(m)
+		}
+	}
+	for _, m := range last {
+		e.touchLocked(m)
+	}
+}
+
+func (e *Embedded) touchLocked(m *member) {
+	if m.leader == nil {
+		return
+	}
+	late := e.cfg.touches(m.index)
+	if late <= 0 {
+		m.reportLocked()
+		return
+	}
+	time.AfterFunc(late, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m.reportLocked()
+	})
+}
+
+// reportLocked hands the sessions that a follower has heard of to its leader, or to the
+// member between them.
+func (m *member) reportLocked() {
+	l := m.leader
+	if l == nil || l.lead == nil || !m.e.talkLocked(m, l) {
+		return
+	}
+	if _, ok := l.lead.followers[m]; !ok {
+		return
+	}
+	for id, timeout := range m.touched {
+		if t := m.through; t == nil || t == l {
+			l.lead.touchLocked(id, timeout)
+		} else if t.leader == l {
+			t.touched[id] = timeout
+		}
+	}
+	clear(m.touched)
+}
