@@ -116,6 +116,9 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 		return nil, &opError{op: opNameWatch, path: path, err: err}
 	}
 	key := watchKey{kind, w.root.fix(path)}
+	if err := w.core.cfg.fits(textSize(key.path) + boolSize); err != nil {
+		return nil, &opError{op: opNameWatch, path: path, err: err}
+	}
 	var armed *watch
 	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
 		var isNew bool

@@ -47,7 +47,7 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 // are, so that they can be used again.
 func (w scope) fixOps(ops []any) ([]any, error) {
 	full := make([]any, len(ops))
-	size := 0
+	size := operationHead // of its end
 	for i, op := range ops {
 		copied, path := copyOp(op)
 		if path == nil {
@@ -61,36 +61,9 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 		*path = w.root.fix(*path)
-		size += sizeOf(copied)
+		size += operationSize(copied)
 	}
-	if size > maxMulti {
-		return nil, fmt.Errorf("%d bytes: a multi cannot have more than %d", size, maxMulti)
-	}
-	return full, nil
-}
-
-// maxMulti is what the wire client has room for, less the frame's head and the
-// multi's end. Where its room ends in the middle of an operation it panics.
-const maxMulti = 1536<<10 - 64
-
-// sizeOf is how long an op is on the wire at most.
-func sizeOf(op any) int {
-	const rest = 64 // its head, lengths, numbers
-	switch op := op.(type) {
-	case *zk.CreateRequest:
-		size := rest + len(op.Path) + len(op.Data)
-		for _, acl := range op.Acl {
-			size += 12 + len(acl.Scheme) + len(acl.ID)
-		}
-		return size
-	case *zk.DeleteRequest:
-		return rest + len(op.Path)
-	case *zk.SetDataRequest:
-		return rest + len(op.Path) + len(op.Data)
-	case *zk.CheckVersionRequest:
-		return rest + len(op.Path)
-	}
-	return 0
+	return full, w.core.cfg.fits(size)
 }
 
 // copyOp copies an op of a multi, and gives the copy's path; nil if it is none.

@@ -18,8 +18,9 @@ type scope struct {
 
 func (c *Client) scope() scope { return scope{core: c.core, root: c.root} }
 
-// request makes one kind of request, in a form that can be repeated.
-func request[T any](ctx context.Context, w scope, op, path string, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
+// request makes one kind of request, in a form that can be repeated. size is that of
+// its body but for the path.
+func request[T any](ctx context.Context, w scope, op, path string, size int, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
 	var value T
@@ -27,6 +28,9 @@ func request[T any](ctx context.Context, w scope, op, path string, again idempot
 		return value, &opError{op: op, path: path, err: err}
 	}
 	full := w.root.fix(path)
+	if err := w.core.cfg.fits(textSize(full) + size); err != nil {
+		return value, &opError{op: op, path: path, err: err}
+	}
 	err := w.do(ctx, op, path, again, func(a *attempt) error {
 		var err error
 		value, err = call(ctx, a.session, op, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
@@ -59,7 +63,7 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if flags&zk.FlagSequence != 0 && flags < zk.FlagContainer || flags == zk.FlagPersistentSequentialWithTTL {
 		again = onceOnly
 	}
-	full, err := request(ctx, w, opNameCreate, path, again, func(conn *zk.Conn, full string) (string, error) {
+	full, err := request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
 		if flags == zk.FlagContainer {
 			return w.core.createContainer(conn, full, data, acl)
 		}
@@ -94,7 +98,7 @@ func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk
 }
 
 func (w scope) delete(ctx context.Context, path string, version int32) error {
-	_, err := request(ctx, w, opNameDelete, path, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
+	_, err := request(ctx, w, opNameDelete, path, int32Size, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, func(a *attempt, v struct{}, err error) (struct{}, error) {
 		if a.unsure && errors.Is(err, zk.ErrNoNode) {
@@ -106,7 +110,7 @@ func (w scope) delete(ctx context.Context, path string, version int32) error {
 }
 
 func (w scope) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGet, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := request(ctx, w, opNameGet, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.data, n.stat, err = conn.Get(full)
 		return n, err
 	}, nil)
@@ -114,13 +118,13 @@ func (w scope) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
 }
 
 func (w scope) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSet, path, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	return request(ctx, w, opNameSet, path, blobSize(data)+int32Size, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.Set(full, data, version)
 	}, nil)
 }
 
 func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameExists, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := request(ctx, w, opNameExists, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.found, n.stat, err = conn.Exists(full)
 		return n, err
 	}, nil)
@@ -131,7 +135,7 @@ func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) 
 }
 
 func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameList, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := request(ctx, w, opNameList, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.children, n.stat, err = conn.Children(full)
 		return n, err
 	}, func(a *attempt, n node, err error) (node, error) {
@@ -142,14 +146,14 @@ func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, e
 }
 
 func (w scope) sync(ctx context.Context, path string) error {
-	_, err := request(ctx, w, opNameSync, path, repeatable, func(conn *zk.Conn, full string) (string, error) {
+	_, err := request(ctx, w, opNameSync, path, 0, repeatable, func(conn *zk.Conn, full string) (string, error) {
 		return conn.Sync(full)
 	}, nil)
 	return err
 }
 
 func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGetACL, path, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := request(ctx, w, opNameGetACL, path, 0, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.acl, n.stat, err = conn.GetACL(full)
 		return n, err
 	}, nil)
@@ -157,7 +161,7 @@ func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, err
 }
 
 func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSetACL, path, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	return request(ctx, w, opNameSetACL, path, aclSize(acl)+int32Size, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.SetACL(full, acl, version)
 	}, nil)
 }
@@ -169,6 +173,9 @@ func (w scope) makePath(ctx context.Context, path string) error {
 		return &opError{op: opNameCreate, path: path, err: err}
 	}
 	full := w.root.fix(path)
+	if err := w.core.cfg.fits(textSize(full) + createSize(nil, w.core.cfg.acl)); err != nil {
+		return &opError{op: opNameCreate, path: path, err: err}
+	}
 	return w.do(ctx, opNameCreate, path, repeatable, func(a *attempt) error {
 		return w.core.makeDir(ctx, a.session, full)
 	})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -382,4 +383,18 @@ func TestAttach(t *testing.T) {
 	if made != 1 {
 		t.Errorf("made %d times", made)
 	}
+}
+
+// Servers with localSessionsEnabled and no upgrading refuse ephemeral znodes, with a
+// code that was only called unknown.
+func TestEphemeralsOnALocalSession(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		defer once(ens, testutil.OpCreate, testutil.Fail(-120))()
+		_, err := c.Create(t.Context(), "/a", nil, zk.FlagEphemeral)
+		if err == nil || !strings.Contains(err.Error(), "localSessionsEnabled=true") ||
+			!strings.Contains(err.Error(), "set localSessionsUpgradingEnabled=true") || framework.MaybeApplied(err) {
+			t.Errorf("create: %v", err)
+		}
+	})
 }

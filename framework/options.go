@@ -58,6 +58,7 @@ type config struct {
 	log            *zap.Logger
 	acl            []zk.ACL
 	auths          []auth
+	maxRequest     int
 	dial           Dialer
 	tls            *tls.Config
 	tlsSet         bool
@@ -79,6 +80,7 @@ func newConfig(opts []Option) (config, error) {
 		retry:          retry.Exponential(50*time.Millisecond, 2*time.Second, 20),
 		log:            zap.NewNop(),
 		acl:            zk.WorldACL(zk.PermAll),
+		maxRequest:     defaultMaxRequest,
 	}
 	for _, opt := range opts {
 		opt(&cfg)
@@ -116,10 +118,19 @@ func (cfg *config) validate() error {
 	if cfg.errorPolicy != ErrorPolicyStandard && cfg.errorPolicy != ErrorPolicyStrict {
 		bad("error policy %d: unknown", cfg.errorPolicy)
 	}
+	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
+		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
+	}
 	for _, a := range cfg.auths {
 		if a.scheme == "" {
 			bad("auth: no scheme")
 		}
+		if err := cfg.fits(int32Size + textSize(a.scheme) + blobSize(a.data)); err != nil {
+			bad("auth %s: %w", a.scheme, err)
+		}
+	}
+	if err := cfg.fits(aclSize(cfg.acl)); err != nil {
+		bad("ACL: %w", err)
 	}
 	return errors.Join(errs...)
 }
@@ -162,6 +173,12 @@ func WithAuth(scheme string, data []byte) Option {
 	data = bytes.Clone(data)
 	return func(c *config) { c.auths = append(c.auths, auth{scheme, data}) }
 }
+
+// WithMaxRequest names the servers' jute.maxbuffer, in bytes, where it was changed:
+// the largest request that they take. A larger one fails with ErrTooLarge and is not
+// sent, for a server drops the connection of the client that sends it. At least
+// 16384, at most 33554432. Default 1048575, which is the servers' own.
+func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
 
 // WithDialer replaces the dialer, and with it the resolution of names. Default:
 // TCP, each name resolved again at every attempt.

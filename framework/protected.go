@@ -62,6 +62,10 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
+	longest := w.root.fix(join(dir, protectedPrefix+newID()+"-"+name))
+	if err := w.core.cfg.fits(textSize(longest) + createSize(data, acl)); err != nil {
+		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
+	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
 		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}

@@ -93,7 +93,12 @@ func openSession(c *core) (*session, error) {
 		timeout: c.cfg.sessionTimeout,
 		margin:  c.cfg.margin(c.cfg.sessionTimeout),
 	}
+	room := func(*zk.Conn) {}
+	if need := c.cfg.maxRequest + 2*requestHead; need > wireRoom {
+		room = zk.WithMaxConnBufferSize(need)
+	}
 	conn, events, err := zk.Connect(c.servers, c.cfg.sessionTimeout,
+		room,
 		zk.WithHostProvider(route{s}),
 		zk.WithDialer(s.dial),
 		zk.WithEventCallback(s.told),

@@ -43,10 +43,12 @@ func (c *Config) lingers() time.Duration {
 	}
 }
 
-func (c *Config) validate() error {
+// validate checks what is to be used with a client that sends requests of at most
+// maxRequest bytes.
+func (c *Config) validate(maxRequest int) error {
 	var errs []error
-	if len(c.Data) > maxData {
-		errs = append(errs, fmt.Errorf("data of %d bytes: at most %d", len(c.Data), maxData))
+	if most := maxRequest - restOfRequest; len(c.Data) > most {
+		errs = append(errs, fmt.Errorf("data of %d bytes: at most %d", len(c.Data), most))
 	}
 	if string(c.Data) == Revocation {
 		errs = append(errs, fmt.Errorf("data %q: means a request to release", Revocation))
@@ -66,9 +68,8 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// maxData leaves room for the rest of a request below the server's default limit
-// of 1 MiB for a frame.
-const maxData = 1<<20 - 4<<10
+// restOfRequest is the room that is left for all but the data in a request.
+const restOfRequest = 4 << 10
 
 // sameZnode reports whether both make the same znode. How long it may be held is
 // each caller's own.

@@ -35,7 +35,7 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	if path == "/" {
 		return nil, errors.New(`path "/": the root cannot be a line`)
 	}
-	if err := cfg.validate(); err != nil {
+	if err := cfg.validate(client.MaxRequest()); err != nil {
 		return nil, fmt.Errorf("path %s: %w", path, err)
 	}
 	gates, dir := gatesOf(client), path

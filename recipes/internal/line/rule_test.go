@@ -90,7 +90,7 @@ func TestConfigIsValidated(t *testing.T) {
 		{"an ACL of nobody", Config{ACL: []zk.ACL{}}, false},
 	}
 	for _, test := range tests {
-		if err := test.cfg.validate(); (err == nil) != test.ok {
+		if err := test.cfg.validate(1 << 20); (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.story, err)
 		}
 	}

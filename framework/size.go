@@ -1,0 +1,74 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// ErrTooLarge is returned for a request that is larger than the ensemble takes, and
+// was not sent: a server drops the connection of the client that sends it. The
+// error names both figures. See WithMaxRequest.
+var ErrTooLarge = errors.New("request too large")
+
+const (
+	// defaultMaxRequest is the servers' default jute.maxbuffer: 1 MiB less a byte.
+	defaultMaxRequest = 1<<20 - 1
+	// leastMaxRequest leaves room for a path, an ACL and some data.
+	leastMaxRequest = 16 << 10
+	// mostMaxRequest keeps what is written readable: no answer may be longer.
+	mostMaxRequest = maxAnswer / 2
+	// wireRoom is what the wire client has room for by itself.
+	wireRoom = 1536 << 10
+)
+
+// Sizes on the wire, in bytes.
+const (
+	requestHead   = 8 // number and operation; the length before it does not count
+	operationHead = 9 // of an operation of a multi, and of the multi's end
+	int32Size     = 4
+	boolSize      = 1
+)
+
+func textSize(s string) int { return int32Size + len(s) }
+func blobSize(b []byte) int { return int32Size + len(b) }
+
+func aclSize(acl []zk.ACL) int {
+	size := int32Size
+	for _, a := range acl {
+		size += int32Size + textSize(a.Scheme) + textSize(a.ID)
+	}
+	return size
+}
+
+// createSize is the size of a create's body but for its path.
+func createSize(data []byte, acl []zk.ACL) int { return blobSize(data) + aclSize(acl) + int32Size }
+
+// operationSize is the size of an operation of a multi.
+func operationSize(op any) int {
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		return operationHead + textSize(op.Path) + createSize(op.Data, op.Acl)
+	case *zk.DeleteRequest:
+		return operationHead + textSize(op.Path) + int32Size
+	case *zk.SetDataRequest:
+		return operationHead + textSize(op.Path) + blobSize(op.Data) + int32Size
+	case *zk.CheckVersionRequest:
+		return operationHead + textSize(op.Path) + int32Size
+	}
+	return 0
+}
+
+// fits returns an error if a request whose body has size bytes is too large.
+func (cfg *config) fits(size int) error {
+	if size += requestHead; size > cfg.maxRequest {
+		return fmt.Errorf("%w: %d bytes, and the ensemble takes %d (its jute.maxbuffer; see WithMaxRequest)",
+			ErrTooLarge, size, cfg.maxRequest)
+	}
+	return nil
+}
+
+// MaxRequest returns the size of the largest request that is sent, in bytes: what
+// WithMaxRequest has set.
+func (c *Client) MaxRequest() int { return c.core.cfg.maxRequest }

@@ -1,0 +1,52 @@
+package semaphore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+)
+
+// Several permits are taken by one request. With more data than a server takes it
+// dropped the shared connection of the client ten times, and the error was "could
+// not connect to a server".
+func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		c := w.Connect("a")
+		s, err := semaphore.New(c, path, 3, semaphore.WithData(make([]byte, 600<<10)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := c.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		Release(t, Acquire(t, t.Context(), s))
+		suspended := 0
+		defer c.Listen(func(change framework.StateChange) {
+			if change.To != framework.Connected {
+				suspended++
+			}
+		})()
+		began := time.Now()
+		for _, take := range []func() error{
+			func() error { _, err := s.Permits(2).Acquire(t.Context()); return err },
+			func() error { _, err := s.Permits(2).TryAcquire(t.Context()); return err },
+		} {
+			err := take()
+			WantErr(t, err, framework.ErrTooLarge)
+			if !strings.Contains(err.Error(), "takes 1048575") {
+				t.Errorf("error %v", err)
+			}
+		}
+		time.Sleep(time.Second)
+		if took := time.Since(began); took > 2*time.Second || suspended != 0 || session.Err() != nil {
+			t.Errorf("it took %v, and the connection %d times", took, suspended)
+		}
+		Release(t, Acquire(t, t.Context(), s))
+		empty(w)
+	})
+}
