@@ -77,6 +77,13 @@ soak: ## the simulator over SEEDS (20000) seeds: every recipe under random fault
 mutants: ## the simulator over sources with one thing broken, each of which it must find
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
 
+N    ?= 200
+SEED ?= 1
+
+.PHONY: mutate
+mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: each must fail a test; resumes
+	$(GO) run ./internal/mutate -n $(N) -seed $(SEED)
+
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with faults at random (ZKR_SEED has them again)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./recipes

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A verdict is what became of a fault.
+type verdict string
+
+const (
+	killed    verdict = "killed"
+	hung      verdict = "killed by a hang"    // a test did not end in its time
+	sometimes verdict = "killed now and then" // a test failed, but not always
+	survived  verdict = "survived"
+	unreached verdict = "survived, unreached" // no test runs the statement
+)
+
+func (v verdict) lives() bool { return v == survived || v == unreached }
+
+// An outcome is the verdict on one fault, and how it was come by.
+type outcome struct {
+	Verdict verdict
+	Package string `json:",omitempty"` // whose test killed it
+	Test    string `json:",omitempty"`
+	Said    string `json:",omitempty"` // the first line of the failure
+	Seconds float64
+	Tree    string // a hash of the sources and tests
+	Slow    bool   // the tests that take real time were asked too
+}
+
+// A hunter runs tests on faults.
+type hunter struct {
+	m        *module
+	suites   []*suite
+	tree     string // a hash of the sources and tests
+	dir      string
+	faults   map[int]*fault // those within functions, by number
+	binaries map[string]string
+	sound    map[string]bool // tests that were seen to pass without a fault
+	patience time.Duration   // by how much a test may be late
+}
+
+// A group is tests of one package that are run by one process.
+type group struct {
+	s       *suite
+	names   []string
+	seconds float64
+}
+
+// quick is what a test may take to be among the first that are run.
+const quick = 0.3
+
+// groups are the tests that reach a fault, those first that cost least.
+func (h *hunter) groups(f *fault) []*group {
+	src := h.m.pkg(f.Package).src[f.File]
+	var groups []*group
+	for _, s := range h.suites {
+		short, long := &group{s: s}, &group{s: s}
+		for _, t := range s.Tests {
+			if t.reaches(f, src) {
+				g := short
+				if t.Seconds > quick {
+					g = long
+				}
+				g.names = append(g.names, t.Name)
+				g.seconds += t.Seconds
+			}
+		}
+		for _, g := range []*group{short, long} {
+			if len(g.names) > 0 {
+				groups = append(groups, g)
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *group) int {
+		if a.s.slow != b.s.slow {
+			if a.s.slow {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.seconds, b.seconds)
+	})
+	return groups
+}
+
+// hunt runs the tests that reach the fault until one fails, first the one that did
+// so before.
+func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome) (o outcome, err error) {
+	began := time.Now()
+	defer func() { o.Seconds = time.Since(began).Seconds() }()
+	groups := h.groups(f)
+	if len(groups) == 0 {
+		return outcome{Verdict: unreached}, nil
+	}
+	for _, g := range groups {
+		if g.s.Package == before.Package && slices.Contains(g.names, before.Test) {
+			groups = slices.Insert(groups, 0, &group{s: g.s, names: []string{before.Test}, seconds: g.seconds})
+			break
+		}
+	}
+	luck := outcome{Verdict: survived}
+	for _, g := range groups {
+		binary, err := h.build(g.s, number, f)
+		if err != nil {
+			return o, err
+		}
+		for len(g.names) > 0 {
+			r := h.try(ctx, g, binary, number)
+			if ctx.Err() != nil {
+				return o, ctx.Err()
+			}
+			if !r.failed {
+				break
+			}
+			v := h.confirm(ctx, g, binary, number, r)
+			if ctx.Err() != nil {
+				return o, ctx.Err()
+			}
+			found := outcome{Verdict: v, Package: g.s.Package, Test: r.test, Said: r.said}
+			if v == killed || v == hung {
+				return found, nil
+			}
+			if v == sometimes {
+				luck = found
+			}
+			g.names = slices.DeleteFunc(g.names, func(n string) bool { return r.test == "" || n == r.test })
+		}
+	}
+	return luck, ctx.Err()
+}
+
+// build compiles the tests of a package with all faults that can be chosen, or with
+// one that cannot.
+func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
+	name, faults := strings.ReplaceAll(s.Package, "/", "_")+".test", h.faults
+	if f.decl == nil {
+		name, faults = fmt.Sprint(number, "_", name), map[int]*fault{number: f}
+	}
+	if binary, ok := h.binaries[name]; ok {
+		return binary, nil
+	}
+	dir := filepath.Join(h.dir, "_overlay")
+	if f.decl == nil {
+		dir = filepath.Join(h.dir, fmt.Sprint("_overlay_", number))
+	}
+	overlay, err := h.m.overlay(dir, faults)
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(h.dir, name)
+	if _, err := h.m.run("go", "test", "-c", "-overlay", overlay, "-o", binary, s.path); err != nil {
+		return "", err
+	}
+	h.binaries[name] = binary
+	return binary, nil
+}
+
+// A result is how a run of tests ended.
+type result struct {
+	failed bool
+	test   string // the first that failed; empty: none by itself, but all together
+	said   string
+	hung   bool
+}
+
+// memory is what a test binary may take, in KiB: a fault may make it take all.
+const memory = 8 << 20
+
+// try runs a group of tests, until one fails, with the fault of that number; 0 is
+// none.
+func (h *hunter) try(ctx context.Context, g *group, binary string, number int) result {
+	limit := h.patience + time.Duration(8*g.seconds*float64(time.Second))
+	args := append([]string{"-test.run=^(" + strings.Join(g.names, "|") + ")$", "-test.failfast", "-test.v", "-test.timeout=" + limit.String()}, g.s.args...)
+	ctx, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	limited := fmt.Sprintf(`ulimit -v %d 2>/dev/null; exec "$0" "$@"`, memory)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", limited, binary}, args...)...)
+	cmd.Dir = g.s.dir
+	cmd.Env = append(os.Environ(), fmt.Sprint(variable, "=", number))
+	cmd.WaitDelay = 5 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		return result{}
+	}
+	return judge(out.Bytes(), ctx.Err() != nil)
+}
+
+var (
+	failed   = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	begun    = regexp.MustCompile(`(?m)^=== (?:RUN|CONT|NAME) +([^/\s]+)`)
+	crashed  = regexp.MustCompile(`(?m)^(?:panic|fatal error|runtime): `)
+	timedOut = regexp.MustCompile(`(?m)^panic: test timed out`)
+	said     = regexp.MustCompile(`(?m)^(?:\s+\S+\.go:\d+: .*|panic: .*|fatal error: .*)`)
+)
+
+// judge reads a failure. A panic ends the binary before the test is said to have
+// failed; what TestMain finds is said of no test.
+func judge(out []byte, stopped bool) result {
+	r := result{failed: true, hung: stopped || timedOut.Match(out)}
+	if m := failed.FindSubmatch(out); m != nil && !r.hung {
+		r.test = string(m[1])
+	} else if all := begun.FindAllSubmatch(out, -1); len(all) > 0 && (r.hung || crashed.Match(out)) {
+		r.test = string(all[len(all)-1][1])
+	}
+	r.said = shorten(string(said.Find(out)))
+	return r
+}
+
+// confirm runs the test that failed again, by itself: it must fail with the fault,
+// and pass without it.
+func (h *hunter) confirm(ctx context.Context, g *group, binary string, number int, r result) verdict {
+	if r.hung {
+		return hung
+	}
+	alone := g
+	if r.test != "" {
+		alone = &group{s: g.s, names: []string{r.test}, seconds: g.seconds}
+	}
+	again := 0
+	for range 2 {
+		if h.try(ctx, alone, binary, number).failed {
+			again++
+		}
+	}
+	switch {
+	case !h.passes(ctx, alone, binary), g.s.slow && again == 0:
+		return survived // it says nothing of the fault
+	case again < 2:
+		return sometimes
+	}
+	return killed
+}
+
+// passes reports whether tests pass without a fault.
+func (h *hunter) passes(ctx context.Context, g *group, binary string) bool {
+	name := g.s.Package + " " + strings.Join(g.names, " ")
+	if h.sound[name] && !g.s.slow {
+		return true
+	}
+	h.sound[name] = !h.try(ctx, g, binary, 0).failed
+	return h.sound[name]
+}
