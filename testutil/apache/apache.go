@@ -212,6 +212,9 @@ func (e *Ensemble) Client(name string) *testutil.ClientNet {
 // Members returns how many members there are, running or not.
 func (e *Ensemble) Members() int { return len(e.members) }
 
+// DataDir returns the directory in which a member keeps its snapshots and its log.
+func (e *Ensemble) DataDir(member int) string { return e.members[member].dataDir() }
+
 // Stop kills a member (SIGKILL).
 func (e *Ensemble) Stop(member int) error {
 	return e.do("stop", member, (*process).stop)

@@ -43,7 +43,7 @@ var (
 )
 
 func newProcess(cfg config, dir string, index, clientPort int, voters string) (*process, error) {
-	data := filepath.Join(dir, "data")
+	data := dataDir(dir)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
 	}
@@ -81,6 +81,10 @@ admin.enableServer=false
 		}),
 	}, nil
 }
+
+func dataDir(dir string) string { return filepath.Join(dir, "data") }
+
+func (p *process) dataDir() string { return dataDir(p.dir) }
 
 func (p *process) start() error {
 	p.mu.Lock()
