@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -21,6 +22,7 @@ const timeout = 6 * time.Second
 func bubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		bubbles.Bound(t, bubbles.Longest)
 		scenario(t, testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members)))
 	})
 }

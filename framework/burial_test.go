@@ -1,0 +1,135 @@
+package framework_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// graves is a network on which the first few servers that are asked to close a dead
+// session, by a connection of its own, are down for that.
+type graves struct {
+	dial framework.Dialer
+	down int // how many
+
+	mu    sync.Mutex // guards what follows
+	shut  bool       // nothing but that passes
+	asked []string   // servers, in the order in which they were asked first
+}
+
+func (g *graves) Dial(network, address string, limit time.Duration) (net.Conn, error) {
+	conn, err := g.dial(network, address, limit)
+	if err != nil {
+		return nil, err
+	}
+	return &grave{Conn: conn, of: g, address: address}, nil
+}
+
+func (g *graves) cut(shut bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = shut
+}
+
+// takes reports whether what begins with frame reaches a server.
+func (g *graves) takes(address string, frame []byte) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if connect := 4 + int(binary.BigEndian.Uint32(frame)); len(frame) == connect { // nothing behind it
+		return !g.shut
+	}
+	at := len(g.asked)
+	for i, other := range g.asked {
+		if other == address {
+			at = i
+		}
+	}
+	if at == len(g.asked) {
+		g.asked = append(g.asked, address)
+	}
+	return at >= g.down
+}
+
+// grave is one connection.
+type grave struct {
+	net.Conn
+	of      *graves
+	address string
+	began   bool
+}
+
+func (c *grave) Write(p []byte) (int, error) {
+	if !c.began && !c.of.takes(c.address, p) {
+		return 0, errors.New("refused")
+	}
+	c.began = true
+	return c.Conn.Write(p)
+}
+
+// A session that is lost is closed at the ensemble, or its znodes are in others' way
+// until it expires. Only one server was asked to: with that one down they stood.
+func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
+	for down := range 3 {
+		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
+			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				network := ens.Client("buried")
+				g := &graves{dial: network.Dial, down: down}
+				c, _ := start(t, ens, framework.WithDialer(g.Dial))
+				must(t, c.WaitConnected(within(t, time.Minute)))
+				s := session(t, c)
+				path, err := s.Create(t.Context(), "/mine", nil, zk.FlagEphemeral)
+				must(t, err)
+				time.Sleep(time.Minute)
+				release := s.Keep()
+				g.cut(true)
+				deaf := ens.Control(func(r testutil.Request) testutil.Action { // it keeps the session, and hears no answer
+					if r.Session == s.ID() && r.Op == testutil.OpSync {
+						return testutil.DropAfter()
+					}
+					return testutil.Pass()
+				})
+				bubbles.Await(t, "the session to be lost", s.Done())
+				began := time.Now()
+				release()
+				deaf()
+				bubbles.AwaitTrue(t, "the session to be gone", func() bool { return !alive(ens, s.ID()) })
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("%s stood for %v after the session was lost", path, took)
+				}
+				g.cut(false)
+			})
+		})
+	}
+}
+
+// The same when the client closes, which asks all of them at once.
+func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
+	for down := range 3 {
+		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
+			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				network := ens.Client("closed")
+				g := &graves{dial: network.Dial, down: down}
+				c, _ := start(t, ens, framework.WithDialer(g.Dial))
+				must(t, c.WaitConnected(within(t, time.Minute)))
+				s := session(t, c)
+				g.cut(true)
+				network.Drop()
+				time.Sleep(time.Millisecond)
+				must(t, c.Close())
+				if alive(ens, s.ID()) {
+					t.Error("the session is still there")
+				}
+			})
+		})
+	}
+}

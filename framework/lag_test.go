@@ -1,0 +1,69 @@
+package framework_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// The answer to a create is lost, and the client comes back by a member that lags:
+// it does not know the znode yet. Without a sync before the search for it nothing was
+// found there, another one was created, and until the first was hunted down the client
+// waited behind itself.
+func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		servers := strings.Split(ens.Servers(), ",")
+		var members []int // that do not lead
+		for i := range servers {
+			if i != ens.Leader() {
+				members = append(members, i)
+			}
+		}
+		quick, slow := members[0], members[1]
+		var only atomic.Int32
+		only.Store(int32(quick))
+		network := ens.Client("wandering")
+		c, _ := start(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if address != servers[only.Load()] {
+				return nil, errors.New("refused")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		time.Sleep(time.Second)
+		ens.Lag(slow)
+		creates := ens.Requests()[testutil.OpCreate]
+		only.Store(int32(slow))
+		stop := once(ens, testutil.OpCreate, testutil.DropAfter())
+		type result struct {
+			made framework.Created
+			err  error
+		}
+		results := make(chan result, 1)
+		go func() {
+			made, err := contender(within(t, time.Minute), s)
+			results <- result{made, err}
+		}()
+		bubbles.AwaitTrue(t, "the reconnect to the member that lags", func() bool { return c.State() == framework.Connected && memberOf(t, ens, s.ID()) == slow })
+		time.Sleep(300 * time.Millisecond)
+		ens.Unlag(slow)
+		r := bubbles.Await(t, "the create to return", results)
+		must(t, r.err)
+		if stood := ens.Children("/lock"); len(stood) != 1 || r.made.Path != "/lock/"+stood[0] {
+			t.Errorf("created %s; in line stand %v", r.made.Path, stood)
+		}
+		if n := ens.Requests()[testutil.OpCreate] - creates; n != 1 {
+			t.Errorf("%d creates", n)
+		}
+		stop()
+	})
+}

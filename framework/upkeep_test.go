@@ -1,0 +1,168 @@
+package framework_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// heartbeats counts those of a quiet while.
+func heartbeats(ens *testutil.Embedded, d time.Duration) int {
+	before := ens.Requests()[testutil.OpSync]
+	time.Sleep(d)
+	synctest.Wait()
+	return ens.Requests()[testutil.OpSync] - before
+}
+
+// A hold that was lost while the session lived went on being counted, so that
+// heartbeats came twice as often for the rest of the session. Nor may it be counted
+// twice: then the next hold would not have the quick heartbeat that it needs.
+func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
+	for _, released := range []bool{false, true} {
+		t.Run(fmt.Sprint("released ", released), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+				s := session(t, c)
+				for range 3 {
+					lost := make(chan error, 1)
+					release, err := s.Hold(func(err error) { lost <- err })
+					must(t, err)
+					network.Drop()
+					bubbles.Await(t, "the hold to be lost by the disconnect", lost)
+					if released {
+						release()
+					}
+					must(t, c.WaitConnected(within(t, time.Minute)))
+				}
+				slow, quick := int(time.Hour/(timeout/3)), int(time.Hour/(timeout/6))
+				if got := heartbeats(ens, time.Hour); got < slow-2 || got > slow+2 {
+					t.Errorf("%d heartbeats in an hour with nothing held, want about %d", got, slow)
+				}
+				release := s.Keep()
+				if got := heartbeats(ens, time.Hour); got < quick-2 || got > quick+2 {
+					t.Errorf("%d heartbeats in an hour while kept, want about %d", got, quick)
+				}
+				release()
+			})
+		})
+	}
+}
+
+// The first who needs the quick heartbeat got it only from the next slow one on, up
+// to T/3 later, and until then had less ahead than the T/2 that a lease is promised.
+func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
+	for what, begin := range map[string]func(*framework.Session) (end func(), err error){
+		"keep": func(s *framework.Session) (func(), error) { return s.Keep(), nil },
+		"hold": func(s *framework.Session) (func(), error) { return s.Hold(func(error) {}) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				var beats atomic.Int32
+				ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpSync {
+						beats.Add(1)
+					}
+					return testutil.Pass()
+				})
+				c, _ := connect(t, ens)
+				s := session(t, c)
+				for range 5 {
+					at := beats.Load()
+					bubbles.AwaitTrue(t, "a heartbeat", func() bool { return beats.Load() > at })
+					at = beats.Load()
+					time.Sleep(timeout / 12)
+					end, err := begin(s)
+					must(t, err)
+					time.Sleep(timeout/12 + 100*time.Millisecond)
+					if beats.Load() == at {
+						t.Errorf("no heartbeat %v after the one before", timeout/6)
+					}
+					end()
+				}
+			})
+		})
+	}
+}
+
+// The pauses between attempts to connect grow while no server proves to be in touch
+// with its leader. They have to start over when one has: a client whose connection
+// was dropped now and then, for days, came to pause before each reconnect.
+func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			bubble(t, members, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens)
+				changes := record(c)
+				for i := range 30 {
+					time.Sleep(timeout)
+					network.Drop()
+					time.Sleep(timeout / 60)
+					if got, want := len(changes.all()), 1+2*(i+1); got != want || c.State() != framework.Connected {
+						t.Fatalf("%v after drop %d: %v, after %d changes", timeout/60, i+1, c.State(), got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Between the end of a connection and the moment at which the state says so, the
+// wire client takes requests for the next connection. Whoever tried again just then,
+// at once, waited for that: if none came, until the end of the session, whatever the
+// budget. Here the moment lasts, since a hold that is told of the disconnect takes
+// its time.
+func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var down atomic.Bool
+		network := ens.Client("between")
+		c, _ := start(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)),
+			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+				if down.Load() {
+					return nil, errors.New("refused")
+				}
+				return network.Dial(kind, address, limit)
+			}))
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		s := session(t, c)
+		told, goOn := make(chan struct{}), make(chan struct{})
+		_, err := s.Hold(func(error) {
+			close(told)
+			<-goOn
+		})
+		must(t, err)
+		down.Store(true)
+		network.Drop()
+		bubbles.Await(t, "the hold to be told of the disconnect", told)
+		if got := c.State(); got != framework.Connected {
+			t.Fatalf("the state is %v: this test is about the time before it changes", got)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := s.Get(t.Context(), "/")
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		select {
+		case err := <-ended:
+			if !errors.Is(err, zk.ErrNoServer) {
+				t.Errorf("got %v, want %v", err, zk.ErrNoServer)
+			}
+		default:
+			t.Error("a request outlives its budget, waiting for a connection")
+		}
+		close(goOn)
+		down.Store(false)
+		must(t, c.WaitConnected(within(t, time.Minute)))
+	})
+}
