@@ -65,6 +65,7 @@ func (c *conn) establishedLocked(r *request) {
 	}
 	c.session, c.open = r.session, true
 	c.m.bySession[r.session] = c
+	c.answeredLocked(r)
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
 		Timeout: c.timeout, SessionID: c.session, Password: password(c.session), HasReadOnly: c.readOnly,
 	}))

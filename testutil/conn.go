@@ -35,10 +35,11 @@ type conn struct {
 	queue    []*request // arrived and not executed, in order
 	busy     bool       // a request is on its way through the ensemble: the next one waits
 	pumping  bool
-	closed   bool // nothing is sent any more, but what has arrived is executed still
-	dead     bool // the member gave up its clients: nothing more is executed
-	received int
-	replied  int
+	closed   bool      // nothing is sent any more, but what has arrived is executed still
+	dead     bool      // the member gave up its clients: nothing more is executed
+	heard    time.Time // when a packet came last
+	traffic  traffic
+	last     answered
 
 	outMu sync.Mutex
 	out   []outbound
@@ -152,7 +153,10 @@ func (c *conn) deafLocked() bool {
 
 // arrivedLocked is the moment at which the member sees a request: the session is touched now, whatever the request waits for.
 func (c *conn) arrivedLocked(r *request) {
-	c.received++
+	c.heard = time.Now()
+	r.arrived = c.heard
+	c.traffic.received++
+	c.m.traffic.received++
 	if r.word != "" {
 		c.m.wordLocked(c, r.word)
 		return
@@ -224,6 +228,10 @@ func (c *conn) enqueue(o outbound) {
 		if late := time.Now().Add(d); o.due.Before(late) {
 			o.due = late
 		}
+	}
+	if len(o.data) > 0 {
+		c.traffic.sent++
+		c.m.traffic.sent++
 	}
 	c.outMu.Lock()
 	c.out = append(c.out, o)

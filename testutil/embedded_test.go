@@ -1,7 +1,6 @@
 package testutil_test
 
 import (
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -41,39 +40,6 @@ func TestWrongUse(t *testing.T) {
 	if e.Restart(0) == nil || e.WaitServing(t.Context()) == nil {
 		t.Error("a closed ensemble goes on")
 	}
-}
-
-func TestFourLetterWords(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
-		p := single(t, e, 0, 5*time.Second)
-		p.ok(wire.OpGetChildren, look("/", true))
-		ask := func(member int, word string) string {
-			nc := dialMember(t, e, member)
-			nc.Write([]byte(word))
-			b, err := io.ReadAll(nc)
-			must(t, err)
-			return string(b)
-		}
-		for word, want := range map[string]string{
-			"ruok": "imok", "isro": "rw", "srvr": "Mode: follower", "stat": "Mode: follower", "mntr": "zk_server_state\tfollower",
-			"wchs": "1 connections watching 1 paths", "cons": "to=5000", "dump": "Sessions (1):", "conf": "tickTime=2000", "envi": "zookeeper.version",
-		} {
-			if got := ask(0, word); !strings.Contains(got, want) {
-				t.Errorf("%s: %q", word, got)
-			}
-		}
-		if got := ask(e.Leader(), "srvr"); !strings.Contains(got, "Mode: leader") {
-			t.Errorf("srvr: %q", got)
-		}
-		must(t, e.Stop(1))
-		must(t, e.Stop(2))
-		if got := ask(0, "srvr"); !strings.Contains(got, "not currently serving") {
-			t.Errorf("srvr: %q", got)
-		}
-		if got := ask(0, "ruok"); got != "imok" {
-			t.Errorf("ruok: %q", got)
-		}
-	})
 }
 
 // Everything at once from many goroutines; it is the race detector's test.

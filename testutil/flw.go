@@ -3,57 +3,62 @@ package testutil
 import (
 	"fmt"
 	"maps"
+	"net"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// version is what the server says of itself in its answers to four-letter words.
-const version = "3.8.0-embedded"
+// version is what a member says of itself. The date has the form of servers before 3.6:
+// what parses these answers, the wire client too, is made after them.
+const version = "3.8.0-embedded, built on 12/29/2024 17:54 UTC"
 
 // isWord reports whether the first four bytes of a connection are a four-letter word rather than the length of a frame.
 func isWord(head [4]byte) bool {
-	switch string(head[:]) {
-	case "ruok", "srvr", "stat", "mntr", "envi", "cons", "wchs", "isro", "dump", "conf":
-		return true
-	}
-	return false
+	_, ok := words[string(head[:])]
+	return ok
+}
+
+// words are the four-letter words and who answers them while the member serves.
+var words = map[string]func(m *member, b *strings.Builder){
+	"ruok": func(_ *member, b *strings.Builder) { b.WriteString("imok") },
+	"isro": func(_ *member, b *strings.Builder) { b.WriteString("rw") },
+	"srvr": (*member).serverLocked,
+	"stat": (*member).statLocked,
+	"mntr": (*member).monitorLocked,
+	"envi": (*member).environmentLocked,
+	"conf": (*member).settingsLocked,
+	"cons": func(m *member, b *strings.Builder) { m.connectionsLocked(b, true) },
+	"wchs": (*member).watchesSumLocked,
+	"wchc": func(m *member, b *strings.Builder) { m.watchesByLocked(b, true) },
+	"wchp": func(m *member, b *strings.Builder) { m.watchesByLocked(b, false) },
+	"dump": (*member).dumpLocked,
+	"dirs": func(_ *member, b *strings.Builder) { b.WriteString("datadir_size: 0\nlogdir_size: 0\n") },
+	"srst": func(m *member, b *strings.Builder) {
+		m.traffic = traffic{}
+		b.WriteString("Server stats reset.\n")
+	},
+	"crst": func(m *member, b *strings.Builder) {
+		for c := range m.conns {
+			c.traffic, c.last = traffic{}, answered{}
+		}
+		b.WriteString("Connection stats reset.\n")
+	},
 }
 
 // wordLocked answers a four-letter word and closes the connection.
 func (m *member) wordLocked(c *conn, word string) {
 	var b strings.Builder
 	switch {
-	case word == "ruok":
-		b.WriteString("imok")
-	case !m.serving() && word == "isro":
-		b.WriteString("null")
-	case !m.serving():
-		b.WriteString("This ZooKeeper instance is not currently serving requests\n")
+	case m.serving() || word == "ruok" || word == "envi":
+		words[word](m, &b)
 	case word == "isro":
-		b.WriteString("rw")
-	case word == "srvr" || word == "stat":
-		m.statLocked(&b, word == "stat")
-	case word == "mntr":
-		m.monitorLocked(&b)
-	case word == "cons":
-		m.connectionsLocked(&b)
-		b.WriteByte('\n')
-	case word == "wchs":
-		conns := map[*conn]struct{}{}
-		for _, table := range []*watchTable{m.dataWatches, m.childWatches} {
-			for o := range table.byConn {
-				conns[o] = struct{}{}
-			}
-		}
-		fmt.Fprintf(&b, "%d connections watching %d paths\nTotal watches:%d\n",
-			len(conns), len(m.dataWatches.byPath)+len(m.childWatches.byPath), m.watchCountLocked())
-	case word == "dump":
-		m.dumpLocked(&b)
-	case word == "envi":
-		fmt.Fprintf(&b, "Environment:\nzookeeper.version=%s\n", version)
-	case word == "conf":
-		fmt.Fprintf(&b, "tickTime=%d\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nserverId=%d\n", m.e.cfg.tick.Milliseconds(),
-			m.e.cfg.minTimeout.Milliseconds(), m.e.cfg.maxTimeout.Milliseconds(), m.number())
+		b.WriteString("null")
+	default:
+		b.WriteString("This ZooKeeper instance is not currently serving requests\n")
 	}
 	c.send([]byte(b.String()))
 	c.finishLocked()
@@ -69,35 +74,29 @@ func (m *member) modeLocked() string {
 	return "follower"
 }
 
-func (m *member) trafficLocked() (received, sent, open int) {
-	for c := range m.conns {
-		received += c.received
-		sent += c.replied
-	}
-	return received, sent, len(m.conns)
+func (m *member) statLocked(b *strings.Builder) {
+	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", version)
+	m.connectionsLocked(b, false)
+	m.countsLocked(b)
 }
 
-func (m *member) watchCountLocked() int {
-	n := 0
-	for _, table := range []*watchTable{m.dataWatches, m.childWatches} {
-		for _, conns := range table.byPath {
-			n += len(conns)
-		}
-	}
-	return n
-}
-
-func (m *member) statLocked(b *strings.Builder, clients bool) {
+func (m *member) serverLocked(b *strings.Builder) {
 	fmt.Fprintf(b, "Zookeeper version: %s\n", version)
-	if clients {
-		b.WriteString("Clients:\n")
-		m.connectionsLocked(b)
-		b.WriteByte('\n')
-	}
-	received, sent, open := m.trafficLocked()
-	fmt.Fprintf(b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\nZxid: %#x\nMode: %s\nNode count: %d\n",
-		received, sent, open, m.outstandingLocked(), m.tree.zxid, m.modeLocked(), len(m.tree.nodes)+1)
+	m.countsLocked(b)
 }
+
+func (m *member) countsLocked(b *strings.Builder) {
+	t := &m.traffic
+	fmt.Fprintf(b, "Latency min/avg/max: %d/%s/%d\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\nZxid: %#x\nMode: %s\nNode count: %d\n",
+		t.least.Milliseconds(), t.averageText(), t.most.Milliseconds(), t.received, t.sent, len(m.conns), m.outstandingLocked(),
+		m.tree.zxid, m.modeLocked(), m.tree.count())
+	if m.modeLocked() == "leader" {
+		b.WriteString("Proposal sizes last/min/max: -1/-1/-1\n")
+	}
+}
+
+// count counts the znodes as the server does: the root, which it has under two names, twice.
+func (t *tree) count() int { return len(t.nodes) + 1 }
 
 func (m *member) outstandingLocked() int {
 	n := 0
@@ -110,53 +109,203 @@ func (m *member) outstandingLocked() int {
 	return n
 }
 
+type metric struct {
+	key   string
+	value any
+}
+
+// monitorLocked names what monitoring looks at; the real server has some three hundred more.
 func (m *member) monitorLocked(b *strings.Builder) {
-	received, sent, open := m.trafficLocked()
-	ephemerals := 0
+	t, ephemerals, size := &m.traffic, 0, 0
 	for _, paths := range m.tree.ephemerals {
 		ephemerals += len(paths)
 	}
-	lines := []struct {
-		key   string
-		value any
-	}{
-		{"version", version},
-		{"server_state", m.modeLocked()},
-		{"packets_received", received},
-		{"packets_sent", sent},
-		{"num_alive_connections", open},
-		{"outstanding_requests", m.outstandingLocked()},
-		{"znode_count", len(m.tree.nodes)},
-		{"watch_count", m.watchCountLocked()},
-		{"ephemerals_count", ephemerals},
-		{"global_sessions", len(m.tree.sessions)},
+	for path, n := range m.tree.nodes {
+		size += len(path) + len(n.data)
+	}
+	lines := []metric{{"version", version}, {"server_state", m.modeLocked()}}
+	if len(m.e.members) > 1 {
+		state := "following"
+		if m.lead != nil {
+			state = "leading"
+		}
+		lines = append(lines, metric{"peer_state", state + " - broadcast"}, metric{"quorum_size", len(m.e.members)})
+	}
+	lines = append(
+		lines, metric{"ephemerals_count", ephemerals}, metric{"num_alive_connections", len(m.conns)},
+		metric{"min_latency", t.least.Milliseconds()}, metric{"avg_latency", t.averageText()}, metric{"max_latency", t.most.Milliseconds()},
+		metric{"outstanding_requests", m.outstandingLocked()}, metric{"znode_count", m.tree.count()},
+		metric{"global_sessions", len(m.tree.sessions)}, metric{"local_sessions", 0},
+		metric{"packets_received", t.received}, metric{"packets_sent", t.sent},
+		metric{"watch_count", m.dataWatches.size() + m.childWatches.size()},
+		metric{"approximate_data_size", size}, metric{"uptime", time.Since(m.booted).Milliseconds()},
+	)
+	if m.lead != nil && len(m.e.members) > 1 {
+		lines = append(
+			lines, metric{"learners", len(m.lead.followers)}, metric{"synced_followers", len(m.lead.followers)},
+			metric{"synced_non_voting_followers", 0}, metric{"synced_observers", 0}, metric{"pending_syncs", 0},
+		)
 	}
 	for _, l := range lines {
 		fmt.Fprintf(b, "zk_%s\t%v\n", l.key, l.value)
 	}
-	if m.lead != nil && len(m.e.members) > 1 {
-		fmt.Fprintf(b, "zk_learners\t%d\nzk_synced_followers\t%d\n", len(m.lead.followers), len(m.lead.followers))
+}
+
+// environmentLocked has the lines of the real server, as far as they make sense without Java.
+func (m *member) environmentLocked(b *strings.Builder) {
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\nhost.name=localhost\n", version)
+	for _, key := range []string{"version", "vendor", "home", "class.path", "library.path", "io.tmpdir", "compiler"} {
+		value := "<NA>"
+		if key == "version" {
+			value = runtime.Version()
+		}
+		fmt.Fprintf(b, "java.%s=%s\n", key, value)
+	}
+	fmt.Fprintf(b, "os.name=%s\nos.arch=%s\nos.version=<NA>\n", runtime.GOOS, runtime.GOARCH)
+	for _, key := range []string{"user.name", "user.home", "user.dir"} {
+		fmt.Fprintf(b, "%s=<NA>\n", key)
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	const mb = 1 << 20
+	fmt.Fprintf(b, "os.memory.free=%dMB\nos.memory.max=%dMB\nos.memory.total=%dMB\n",
+		(memory.HeapIdle-memory.HeapReleased)/mb, memory.Sys/mb, memory.Sys/mb)
+}
+
+func (m *member) settingsLocked(b *strings.Builder) {
+	cfg, id := &m.e.cfg, m.number()
+	if len(m.e.members) == 1 {
+		id = 0
+	}
+	_, port, _ := net.SplitHostPort(m.addr)
+	fmt.Fprintf(b, "clientPort=%s\nsecureClientPort=-1\ndataDir=memory\ndataDirSize=0\ndataLogDir=memory\ndataLogSize=0\n", port)
+	fmt.Fprintf(b, "tickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=%d\n",
+		cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), id)
+	if len(m.e.members) > 1 {
+		fmt.Fprintf(b, "initLimit=%d\nsyncLimit=%[1]d\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \n%s",
+			cfg.syncLimit, m.e.settings())
 	}
 }
 
-func (m *member) connectionsLocked(b *strings.Builder) {
+// connectionsLocked names the connections, one a line: the one that asks is among them.
+func (m *member) connectionsLocked(b *strings.Builder, all bool) {
 	lines := make([]string, 0, len(m.conns))
 	for c := range m.conns {
-		lines = append(lines, fmt.Sprintf(" /%s[1](queued=%d,recved=%d,sent=%d,sid=%#x,to=%d,est=%d)\n",
-			c.nc.RemoteAddr(), len(c.queue), c.received, c.replied, c.session, c.timeout, c.since.UnixMilli()))
+		lines = append(lines, c.describeLocked(all))
 	}
 	slices.Sort(lines)
-	b.WriteString(strings.Join(lines, ""))
+	b.WriteString(strings.Join(lines, "") + "\n")
+}
+
+func (c *conn) describeLocked(all bool) string {
+	var b strings.Builder
+	interested := 0
+	if c.open {
+		interested = 1
+	}
+	t := &c.traffic
+	fmt.Fprintf(&b, " /%s[%d](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), interested, len(c.queue), t.received, t.sent)
+	if all && c.open {
+		last := c.last
+		fmt.Fprintf(&b, ",sid=%#x,lop=%s,est=%d,to=%d,lcxid=%#x,lzxid=%#x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d",
+			c.session, operationWord(last.op), c.since.UnixMilli(), c.timeout, last.xid, last.zxid, last.at.Sub(c.m.booted).Milliseconds(),
+			last.took.Milliseconds(), t.least.Milliseconds(), int64(t.average()), t.most.Milliseconds())
+	}
+	return b.String() + ")\n"
+}
+
+// operationWord is the server's short name of an operation, NA for none.
+func operationWord(op wire.Op) string {
+	if word, ok := operationWords[op]; ok {
+		return word
+	}
+	return "NA"
+}
+
+var operationWords = map[wire.Op]string{
+	wire.OpCreateSession: "SESS", wire.OpCloseSession: "CLOS", wire.OpPing: "PING",
+	wire.OpCreate: "CREA", wire.OpCreate2: "CREA", wire.OpCreateContainer: "CREA", wire.OpCreateTTL: "CREA",
+	wire.OpDelete: "DELE", wire.OpDeleteContainer: "DELE", wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpReconfig: "RECO",
+	wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpCheck: "CHEC", wire.OpSync: "SYNC",
+	wire.OpExists: "EXIS", wire.OpGetData: "GETD", wire.OpGetACL: "GETA",
+	wire.OpGetChildren: "GETC", wire.OpGetChildren2: "GETC", wire.OpGetChildrenCount: "GETACN", wire.OpGetEphemerals: "GETE",
+	wire.OpSetWatches: "SETW", wire.OpSetWatches2: "STW2", wire.OpAddWatch: "ADDW",
+	wire.OpCheckWatches: "CHKW", wire.OpRemoveWatches: "REMW", wire.OpWhoAmI: "HOMI",
+}
+
+// watchesSumLocked counts the watches for data, as the other words about watches do.
+func (m *member) watchesSumLocked(b *strings.Builder) {
+	w := m.dataWatches
+	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn), len(w.byPath), w.size())
+}
+
+func (w *watchTable) size() int {
+	n := 0
+	for _, conns := range w.byPath {
+		n += len(conns)
+	}
+	return n
+}
+
+// watchesByLocked names the watches for data, by session or by path.
+func (m *member) watchesByLocked(b *strings.Builder, bySession bool) {
+	groups := map[string][]string{}
+	for path, conns := range m.dataWatches.byPath {
+		for _, c := range conns {
+			head, line := path, fmt.Sprintf("%#x", c.session)
+			if bySession {
+				head, line = line, head
+			}
+			groups[head] = append(groups[head], line)
+		}
+	}
+	for _, head := range slices.Sorted(maps.Keys(groups)) {
+		slices.Sort(groups[head])
+		fmt.Fprintf(b, "%s\n\t%s\n", head, strings.Join(groups[head], "\n\t"))
+	}
+	b.WriteByte('\n')
 }
 
 func (m *member) dumpLocked(b *strings.Builder) {
-	fmt.Fprintf(b, "Sessions (%d):\n", len(m.tree.sessions))
-	for _, id := range slices.Sorted(maps.Keys(m.tree.sessions)) {
-		fmt.Fprintf(b, "%#x\t%dms\n", id, m.tree.sessions[id])
+	b.WriteString("SessionTracker dump:\n")
+	if m.lead != nil {
+		m.lead.dumpLocked(b)
+	} else {
+		fmt.Fprintf(b, "Global Sessions(%d):\n", len(m.tree.sessions))
+		for _, id := range slices.Sorted(maps.Keys(m.tree.sessions)) {
+			fmt.Fprintf(b, "%#x\t%dms\n", id, m.tree.sessions[id])
+		}
 	}
-	fmt.Fprintf(b, "Sessions with Ephemerals (%d):\n", len(m.tree.ephemerals))
+	fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(m.tree.ephemerals))
 	for _, id := range slices.Sorted(maps.Keys(m.tree.ephemerals)) {
 		fmt.Fprintf(b, "%#x:\n\t%s\n", id, strings.Join(m.tree.ephemeralsOf(id), "\n\t"))
+	}
+	// A connection is closed some time after its session could have expired.
+	const grain = 10 * time.Second
+	sets := map[int64][]string{}
+	for c := range m.conns {
+		at := int64(c.heard.Sub(m.e.start)+time.Duration(c.timeout)*time.Millisecond)/int64(grain) + 1
+		sets[at] = append(sets[at], fmt.Sprintf("ip: /%s sessionId: %#x", c.nc.RemoteAddr(), c.session))
+	}
+	b.WriteString("Connections dump:\n")
+	dumpSets(b, "Connections", len(m.conns), sets, m.e.start, grain)
+}
+
+func (l *leadership) dumpLocked(b *strings.Builder) {
+	sets := map[int64][]string{}
+	for id, s := range l.sessions {
+		sets[s.expires] = append(sets[s.expires], fmt.Sprintf("%#x", id))
+	}
+	dumpSets(b, "Session", len(l.sessions), sets, l.m.e.start, l.m.e.cfg.tick)
+}
+
+// dumpSets names what expires, by the time at which it does.
+func dumpSets(b *strings.Builder, what string, n int, sets map[int64][]string, start time.Time, grain time.Duration) {
+	fmt.Fprintf(b, "%s Sets (%d)/(%d):\n", what, len(sets), n)
+	for _, at := range slices.Sorted(maps.Keys(sets)) {
+		slices.Sort(sets[at])
+		when := start.Add(time.Duration(at) * grain).Format("Mon Jan 02 15:04:05 MST 2006")
+		fmt.Fprintf(b, "%d expire at %s:\n\t%s\n", len(sets[at]), when, strings.Join(sets[at], "\n\t"))
 	}
 }
 

@@ -40,6 +40,8 @@ type member struct {
 	dataWatches  *watchTable
 	childWatches *watchTable
 	lastSession  int64
+	booted       time.Time
+	traffic      traffic
 }
 
 type syncWait struct {
@@ -102,6 +104,7 @@ func (m *member) bootLocked() {
 	m.conns, m.bySession = map[*conn]struct{}{}, map[int64]*conn{}
 	m.touched = map[int64]int32{}
 	m.dataWatches, m.childWatches = newWatchTable(), newWatchTable()
+	m.booted, m.traffic = time.Now(), traffic{}
 }
 
 // lookLocked makes the member give up its place in the ensemble: it drops its clients and looks for a leader.

@@ -20,8 +20,9 @@ type request struct {
 	body    wire.Message
 	word    string // not empty: a four-letter word, and nothing else
 	connect *wire.ConnectRequest
-	timeout int32 // of the session to be created or attached, in milliseconds
-	attach  bool  // it asks the leader whether an old session may go on
+	timeout int32     // of the session to be created or attached, in milliseconds
+	attach  bool      // it asks the leader whether an old session may go on
+	arrived time.Time // at the member
 	action  Action
 	held    bool // its action keeps it from being executed as yet
 
@@ -172,7 +173,7 @@ func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
 	if r.op == wire.OpAuth || r.op == wire.OpSASL {
 		zxid = 0
 	}
-	c.replied++
+	c.answeredLocked(r)
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: zxid, Err: code}, body))
 }
 
