@@ -77,6 +77,8 @@ type ClientNet struct {
 	upDelay atomic.Int64  // of what the client sends, in nanoseconds
 	down    atomic.Int64  // of what it is sent
 
+	eventsLost atomic.Bool
+
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	toServer  bool // cut in this direction
@@ -174,6 +176,10 @@ func (n *ClientNet) Latency(toServer, toClient time.Duration) {
 	n.upDelay.Store(int64(max(toServer, 0)))
 	n.down.Store(int64(max(toClient, 0)))
 }
+
+// LoseEvents loses the events of watches that the servers send to the client, from now on or no longer. Nothing else is lost, and
+// nobody is told: some releases of the server have failed to send an event like that.
+func (n *ClientNet) LoseEvents(lose bool) { n.eventsLost.Store(lose) }
 
 // Drop breaks all connections of the client, at both ends.
 func (n *ClientNet) Drop() {

@@ -87,6 +87,7 @@ const (
 	delayReply
 	holdRequest
 	holdReply
+	lose // of a notification: it is not sent
 )
 
 // Pass lets the request through.

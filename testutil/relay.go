@@ -237,6 +237,8 @@ func (r *relay) answer(frame []byte) {
 		out.due = time.Now().Add(a.delay)
 	case holdReply:
 		out.gate = a.release
+	case lose:
+		return
 	}
 	r.toClient.put(out)
 	r.answerFailedLocked()
@@ -255,7 +257,13 @@ func (r *relay) matchLocked(frame []byte) Action {
 		return a
 	}
 	var head wire.ReplyHeader
-	if wire.Unmarshal(frame, &head) != nil || head.Xid == wire.XidNotification {
+	if wire.Unmarshal(frame, &head) != nil {
+		return Pass()
+	}
+	if head.Xid == wire.XidNotification {
+		if r.n.eventsLost.Load() {
+			return Action{kind: lose}
+		}
 		return Pass()
 	}
 	if head.Zxid > 0 {
