@@ -64,7 +64,7 @@ type many struct {
 func (m *many) ops(w scope, b Batch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
-		id := newID()
+		id := newID(false)
 		m.ids = append(m.ids, id)
 		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, protectedPrefix+id+"-"+b.Name), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
 	}

@@ -226,7 +226,7 @@ func (c *Client) Session() (*Session, error) {
 	if c.core.session == nil {
 		return nil, ErrNoSession
 	}
-	return &Session{c.core.session, c}, nil
+	return &Session{core: c.core.session, client: c}, nil
 }
 
 // AwaitSession waits until the state is Connected and gives the session. It is
@@ -237,7 +237,7 @@ func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("wait for a session: %w", err)
 	}
-	return &Session{s, c}, nil
+	return &Session{core: s, client: c}, nil
 }
 
 // Namespace is a view of the same client whose paths all stand below name, a

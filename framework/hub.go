@@ -175,6 +175,16 @@ func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, erro
 	return w.fired, nil
 }
 
+// GetAndWatch is Watch that also returns the znode's data and stat, as they were when
+// the watch was armed and are until it fires. They must not be changed.
+func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, err error) {
+	w, err := s.scope().watch(ctx, watchData, path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return w.node.data, w.node.stat, w.fired, nil
+}
+
 // WatchChildren is Watch for children that come or go. It gives those that were
 // there when the watch was armed, and are until it fires; they must not be changed.
 func (s *Session) WatchChildren(ctx context.Context, path string) (names []string, changed <-chan struct{}, err error) {

@@ -62,13 +62,13 @@ func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []by
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	longest := w.root.fix(join(dir, protectedPrefix+newID()+"-"+name))
+	longest := w.root.fix(join(dir, protectedPrefix+newID(false)+"-"+name))
 	if err := w.core.cfg.fits(textSize(longest) + createSize(data, acl)); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protected{session: s.core, dir: w.root.fix(dir), id: newID()}
+		p := protected{session: s.core, dir: w.root.fix(dir), id: newID(s.custom)}
 		path := join(p.dir, protectedPrefix+p.id+"-"+name)
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -355,11 +355,16 @@ func idOf(name string) string {
 
 const idLen = 36
 
-// newID is a random UUID in the form that Curator uses.
-func newID() string {
+// newID returns a random UUID in the form that Curator uses, of version 4, or 8 if
+// it is to be a custom one.
+func newID(custom bool) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	b[6] = b[6]&0x0f | 0x40
+	version := byte(4)
+	if custom {
+		version = 8
+	}
+	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
 	var text [idLen]byte
 	at := 0

@@ -363,8 +363,11 @@ func FuzzInbound(f *testing.F) {
 func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 1000 {
-		id := newID()
-		if len(id) != 36 || strings.Count(id, "-") != 4 || id[14] != '4' || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
+		id, version := newID(false), byte('4')
+		if len(seen)%2 == 1 {
+			id, version = newID(true), '8'
+		}
+		if len(id) != 36 || strings.Count(id, "-") != 4 || id[14] != version || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
 			t.Fatalf("id %q is no fresh random UUID", id)
 		}
 		seen[id] = true

@@ -16,10 +16,19 @@ import (
 type Session struct {
 	core   *session
 	client *Client
+	custom bool // the ids of protected creates are of version 8
 }
 
 func (s *Session) scope() scope {
 	return scope{core: s.core.core, root: s.client.root, in: s.core}
+}
+
+// CustomIDs returns a view of the session in which CreateAndList protects names by
+// UUIDs of version 8, "custom", instead of version 4, "random". Both are as random
+// as the other, and other clients accept both. A list of the directory tells which of
+// the two a znode has.
+func (s *Session) CustomIDs() *Session {
+	return &Session{core: s.core, client: s.client, custom: true}
 }
 
 // ID is the session's id.

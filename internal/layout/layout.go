@@ -164,6 +164,13 @@ func (n *Node) parseBase(rest string) bool {
 	return false
 }
 
+// Custom reports whether the name is protected by a UUID of version 8, "custom". Everybody
+// else uses version 4, or 32 hex digits: it is a sign between processes of ours.
+func (n Node) Custom() bool {
+	const version = 14
+	return len(n.ID) == uuidLen && n.ID[version] == '8'
+}
+
 // Format returns the name that Parse took apart.
 func (n Node) Format() string {
 	switch {

@@ -81,8 +81,9 @@ func WithHandover(n int) Option { return func(c *config) { c.Handover = n } }
 
 // WithLinger keeps the znode for d after its last release, while nobody else stands
 // in line, so that an Acquire of this process within d costs no request. Others who
-// come wait for one round trip more. The lock counts as in use meanwhile, and
-// Participants has this process as its holder. It costs a watch and a list for each
-// lease that made requests, and a list every quarter of the session time-out.
-// Default 0: it goes at once.
+// come wait for one round trip more, and a TryAcquire of theirs is granted as well:
+// see recipes.Acquirer. The lock counts as in use meanwhile, and Participants has
+// this process as its holder. It costs a watch and a list for each lease that made
+// requests, a write when it lingers for the first time, and a list every quarter of
+// the session timeout. Default 0: it goes at once.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.Linger = d } }

@@ -315,3 +315,54 @@ func TestADowngradeOfWhatWasHandedOver(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// A process that had written got ErrBusy from its own Reader().TryAcquire for as long
+// as the write lingered. So did one that had read, and tried to write, and each of
+// them in other processes.
+func TestTriesBesideALingeringSide(t *testing.T) {
+	type side = func(*rwlock.RWLock) recipes.Acquirer
+	reader, writer := (*rwlock.RWLock).Reader, (*rwlock.RWLock).Writer
+	for name, test := range map[string]struct {
+		lingers []side // each at another client
+		at      int
+		tries   side
+	}{
+		"a reader after its own writer":               {[]side{writer}, 0, reader},
+		"a writer after its own reader":               {[]side{reader}, 0, writer},
+		"a reader after another's writer":             {[]side{writer}, 1, reader},
+		"a writer after another's reader":             {[]side{reader}, 1, writer},
+		"a writer after two readers":                  {[]side{reader, reader}, 2, writer},
+		"a writer after two readers, one of them its": {[]side{reader, reader}, 0, writer},
+	} {
+		for _, wait := range []time.Duration{0, time.Second} {
+			if wait == 0 && (test.at > 0 || len(test.lingers) > 1) {
+				continue // others cannot know yet that it lingers
+			}
+			t.Run(name, func(t *testing.T) {
+				Run(t, func(t *testing.T, w *World) {
+					w.Latency(2 * time.Millisecond)
+					rw := clients(w, 3, rwlock.WithLinger(time.Minute))
+					var used []*recipes.Lease
+					for i, side := range test.lingers {
+						used = append(used, Acquire(t, t.Context(), side(rw[i])))
+					}
+					Release(t, used...)
+					time.Sleep(wait)
+					w.InLine(path, len(test.lingers))
+					began := time.Now()
+					l, err := test.tries(rw[test.at]).TryAcquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(began); took > 100*time.Millisecond {
+						t.Errorf("it took %v", took)
+					}
+					w.InLine(path, 1)
+					Release(t, l)
+					time.Sleep(2 * time.Minute)
+					w.Empty(path)
+				})
+			})
+		}
+	}
+}

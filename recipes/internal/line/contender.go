@@ -19,9 +19,11 @@ type contender struct {
 	sess     *framework.Session
 	path     string
 	name     string
-	children []string // the latest list of the directory; nil: look again
-	dir      int64    // the directory's czxid, in that list
-	marked   bool     // others can see that it is first and waits
+	children []string  // the latest list of the directory; nil: look again
+	dir      int64     // the directory's czxid, in that list
+	marked   bool      // others can see that it is first and waits
+	patience time.Time // until when those who only try wait for what lingers; zero: none does yet
+	hoping   bool      // some of them do
 }
 
 func newContender(g *gate, sess *framework.Session, created framework.Created) *contender {
@@ -77,28 +79,44 @@ func (c *contender) out(err error) error {
 }
 
 // wait returns when the blocker may have left, or with passed or kick: then the
-// line must be looked at again.
+// line must be looked at again. An event can be lost, so it looks by itself, too.
 func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-chan struct{}) error {
 	c.children = nil
-	changed, err := c.sess.Watch(ctx, child(c.gate.dir, blocker))
+	path := child(c.gate.dir, blocker)
+	changed, err := c.sess.Watch(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil // it left between the list and the watch
 	}
 	if err != nil {
 		return err
 	}
-	select {
-	case <-changed:
-		return nil
-	case <-passed:
-		return nil
-	case <-kick:
-		return nil
-	case <-c.sess.Done():
-		return c.sess.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		timer := time.NewTimer(c.lookAgain())
+		select {
+		case <-timer.C:
+			if c.hoping || Gone(ctx, c.sess, path) {
+				return nil
+			}
+			continue
+		case <-changed:
+		case <-passed:
+		case <-kick:
+		case <-c.sess.Done():
+			err = c.sess.Err()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		timer.Stop()
+		return err
 	}
+}
+
+// lookAgain is when wait looks without an event.
+func (c *contender) lookAgain() time.Duration {
+	if c.hoping {
+		return time.Until(c.patience)
+	}
+	return LookAgain(c.sess)
 }
 
 // A Rank orders the grants of one line that exclude each other: the later one has the

@@ -41,6 +41,18 @@
 //	known freshly (T/3)       is answered
 //	not connected          -> the znode leaves
 //
+// What lingers leaves as soon as somebody joins the line. A try looks before it joins,
+// and must not join behind what is in use; so a znode that may linger says so in its
+// name, is written once when it lingers for the first time, and once more when it has
+// to refuse a try: invite.go.
+//
+//	try                       what lingers, elsewhere
+//	list, read it  ---------> has it lingered? no: ErrBusy
+//	join, watch it ---------> sees that somebody has come
+//	granted        <--------- idle: it leaves
+//	ErrBusy        <--------- in use again: it writes
+//	ErrBusy                   no answer in T/3
+//
 // A hold is bound, and serves nobody else, once it has given out a guard or a read
 // stands beside it: both rely on this very holder. While strangers to the line, or
 // others who share, come and go all the time, the goroutine rests between its looks,

@@ -50,7 +50,7 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 			return err
 		}
 	}
-	c, err := g.join(ctx, sess)
+	c, err := g.join(ctx, g.naming(sess))
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 		if blocker == "" {
 			break
 		}
-		passed, err := g.hope(ctx, d, c)
+		passed, err := g.hope(ctx, d, c, blocker)
 		if err == nil && g.first(d) != nil {
 			err = c.wait(ctx, blocker, passed, d.kick)
 		}
@@ -112,15 +112,19 @@ func (g *gate) lookFirst(ctx context.Context, d *driver, sess *framework.Session
 
 // hope ends the wait of those who only try and have to wait for others in line. By
 // passed, if it is not nil, the rest of them learn that they have to look again.
-func (g *gate) hope(ctx context.Context, d *driver, c *contender) (passed <-chan struct{}, err error) {
+func (g *gate) hope(ctx context.Context, d *driver, c *contender, blocker string) (passed <-chan struct{}, err error) {
 	if g.rule.Take != nil {
 		return g.hopeForRoom(ctx, d, c)
 	}
-	g.busy(d)
-	return nil, nil
+	passed, err = g.hopeForLingering(ctx, c, blocker)
+	if err == nil && passed == nil {
+		g.busy(d)
+	}
+	return passed, err
 }
 
-// look reports whether a contender that joined now would be let in at once.
+// look reports whether a contender that joined now would be let in at once, or as
+// soon as what lingers has made room for it.
 func (g *gate) look(ctx context.Context, sess *framework.Session) (bool, error) {
 	children, _, err := sess.Children(ctx, g.dir)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -129,7 +133,11 @@ func (g *gate) look(ctx context.Context, sess *framework.Session) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	return g.rule.free(children)
+	blockers, err := g.rule.blockers(children)
+	if err != nil {
+		return false, err
+	}
+	return g.invited(ctx, sess, blockers)
 }
 
 // joinTries bounds how often the directory may vanish before the create: the

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -23,6 +24,7 @@ type gate struct {
 	dir      string // whose children are the line
 	rule     Rule
 	cfg      Config
+	lingers  atomic.Bool // what is created from now on may linger
 
 	users int // guarded by registry.mu: callers in enter, and the hold
 

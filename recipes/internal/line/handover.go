@@ -56,6 +56,9 @@ const (
 // left, for the next one. It reports false if h has to leave the line.
 func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 	linger := cfg.lingers()
+	if linger > 0 && !h.mayLinger() {
+		linger = 0 // it was created when nobody here wanted that
+	}
 	keep := linger > 0
 	if g.waiters.Len() > 0 {
 		keep = cfg.Handover > 0
@@ -99,6 +102,8 @@ func (g *gate) resumeLocked(h *hold) bool {
 		g.chooseAllLocked([]*hold{h})
 		g.driveLocked() // for those who may not share it
 		return true
+	default:
+		h.inviteLocked()
 	}
 	h.lingerLocked()
 	return true
@@ -231,25 +236,42 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var leaving []*removal
 	for _, g := range gatesOf(c).below(c.Resolve(dir)) {
 		g.mu.Lock()
-		if h := g.seat; h != nil && h.idle.cfg != nil {
-			h.idle.until = time.Now()
-			if g.waiters.Len() == 0 {
-				leaving = append(leaving, h.removeLocked())
+		if h := g.seat; h != nil {
+			if r := h.endLingerLocked(); r != nil {
+				leaving = append(leaving, r)
 			}
 		}
 		g.mu.Unlock()
 	}
 	for _, r := range leaving {
-		select {
-		case <-r.done:
-			if r.err != nil {
-				return r.err
-			}
-		case <-ctx.Done():
-			return Ended(ctx)
+		if err := r.await(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// endLingerLocked has h leave if it is idle and nobody waits for it at home. It
+// returns nil if h does not leave by that.
+func (h *hold) endLingerLocked() *removal {
+	if h.idle.cfg == nil {
+		return nil
+	}
+	h.idle.until = time.Now()
+	if h.gate.waiters.Len() > 0 {
+		return nil
+	}
+	return h.removeLocked()
+}
+
+// await returns when the removal has ended, with nil if the znode is gone.
+func (r *removal) await(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return Ended(ctx)
+	}
 }
 
 // watchCrowd is not herded by those whom h keeps waiting: when the first of them
@@ -331,6 +353,9 @@ func (h *hold) sawCrowd(ctx context.Context, began time.Time, names []string, er
 		h.resumeOrLeaveLocked()
 	} else {
 		g.driveLocked() // readers may wait for this
+	}
+	if !again && h.places > 0 && h.err == nil {
+		h.declineLocked()
 	}
 	return again && ctx.Err() == nil
 }

@@ -40,6 +40,7 @@ type hold struct {
 	deadline time.Time // that was known at the loss
 	removal  *removal  // nil: none is under way
 	own      ownWatch
+	invited  invitation
 	limit    *time.Timer // MaxHold
 	linger   *time.Timer // nil: nothing has lingered yet
 	cleanup  *time.Timer // for the znode of a lost hold

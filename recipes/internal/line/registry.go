@@ -38,6 +38,9 @@ func (r *registry) use(l *Line) (*gate, error) {
 		return nil, errConflict
 	}
 	g.users++
+	if l.cfg.Linger > 0 {
+		g.lingers.Store(true)
+	}
 	return g, nil
 }
 
@@ -47,6 +50,18 @@ func (r *registry) below(dir string) (all []*gate) {
 	defer r.mu.Unlock()
 	for key, g := range r.gates {
 		if strings.HasPrefix(key.path, strings.TrimSuffix(dir, "/")+"/") {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// at are the gates of all kinds of lines at the full path dir.
+func (r *registry) at(dir string) (all []*gate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, g := range r.gates {
+		if key.path == dir {
 			all = append(all, g)
 		}
 	}

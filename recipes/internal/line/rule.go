@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -138,14 +139,18 @@ func (r *Rule) crowded(own string, children []string) bool {
 	})
 }
 
-// free reports whether one who came now would be let in at once.
-func (r *Rule) free(children []string) (bool, error) {
+// blockers yields all that a contender which joined now would have to wait for, one
+// after the other, from the last in line to the first; none if it would be let in
+// at once.
+func (r *Rule) blockers(children []string) (iter.Seq[layout.Node], error) {
 	members, err := r.line(children)
-	if err != nil {
-		return false, err
-	}
-	_, wait := r.Blocker(layout.Node{Base: r.Base, Family: r.Family, Mode: r.Mode, Seq: next(members)}, members)
-	return !wait, nil
+	own := layout.Node{Base: r.Base, Family: r.Family, Mode: r.Mode, Seq: next(members)}
+	return func(yield func(layout.Node) bool) {
+		ahead := members
+		for blocker, wait := r.Blocker(own, ahead); wait && yield(blocker); blocker, wait = r.Blocker(own, ahead) {
+			ahead = ahead[:slices.Index(ahead, blocker)]
+		}
+	}, err
 }
 
 // next is a number that is behind all of a line.

@@ -1,0 +1,301 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A lock was used for 1 ms each second, with a linger of 2 s, and let in none of 8,236
+// tries in an hour: a try only listed the line, so what lingered never saw it come.
+func TestTriesGetInWhereALockLingers(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(time.Millisecond)
+		user := mutexOf(t, w.Connect("a"), locks.WithLinger(2*time.Second))
+		other := mutexOf(t, w.Connect("b"))
+		ctx, stop := context.WithCancel(t.Context())
+		used := make(chan int)
+		go func() {
+			n := 0
+			for ; ctx.Err() == nil; n++ {
+				l := Acquire(t, t.Context(), user)
+				time.Sleep(time.Millisecond)
+				Release(t, l)
+				time.Sleep(time.Second)
+			}
+			used <- n
+		}()
+		rnd := rand.New(rand.NewPCG(1, 1))
+		tries, in := 0, 0
+		for began := time.Now(); time.Since(began) < time.Hour; tries++ {
+			time.Sleep(time.Duration(rnd.Int64N(int64(900 * time.Millisecond))))
+			l, err := other.TryAcquire(t.Context())
+			switch {
+			case err == nil:
+				in++
+				Release(t, l)
+			case !errors.Is(err, recipes.ErrBusy):
+				t.Fatal(err)
+			}
+		}
+		stop()
+		if n := <-used; n < 3500 {
+			t.Errorf("the lock was used %d times", n)
+		}
+		if in < tries*95/100 {
+			t.Errorf("%d of %d tries were let in", in, tries)
+		}
+		t.Logf("%d of %d tries were let in", in, tries)
+		time.Sleep(time.Minute)
+		w.Empty(lockPath)
+	})
+}
+
+// What a try costs that is not let in: one list where nothing lingers, one read more
+// where what is in use may linger, and no write; and it disturbs nobody.
+func TestWhatATryCostsAtABusyLock(t *testing.T) {
+	for _, test := range []struct {
+		opts []locks.Option
+		gets int
+	}{
+		{nil, 0},
+		{[]locks.Option{locks.WithLinger(time.Minute)}, 1},
+	} {
+		Run(t, func(t *testing.T, w *World) {
+			m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
+			l := Acquire(t, t.Context(), m)
+			time.Sleep(time.Second)
+			w.ResetRequests()
+			_, err := other.TryAcquire(t.Context())
+			WantErr(t, err, recipes.ErrBusy)
+			cost := w.Cost()
+			if cost[testutil.OpGetChildren2] != 1 || cost[testutil.OpGetData] != test.gets {
+				t.Errorf("requests: %v", cost)
+			}
+			if cost[testutil.OpGetData] == 0 {
+				delete(cost, testutil.OpGetData)
+			}
+			if delete(cost, testutil.OpGetChildren2); len(cost) > test.gets {
+				t.Errorf("more requests: %v", cost)
+			}
+			Release(t, l)
+			time.Sleep(2 * time.Minute)
+			w.Empty(lockPath)
+		})
+	}
+}
+
+// A lock that has lingered and is in use again says so to a try that has joined
+// behind it, which leaves the line at once. The next try need not join for that.
+func TestATryAtALockThatIsInUseAgain(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second)
+		l := Acquire(t, t.Context(), m)
+		for i, most := range []time.Duration{200 * time.Millisecond, 30 * time.Millisecond} {
+			w.ResetRequests()
+			began := time.Now()
+			_, err := other.TryAcquire(t.Context())
+			WantErr(t, err, recipes.ErrBusy)
+			if took := time.Since(began); took > most {
+				t.Errorf("try %d took %v", i, took)
+			}
+			w.InLine(lockPath, 1)
+			if n := w.Cost()[testutil.OpCreate]; n != 1-i {
+				t.Errorf("try %d has created %d znodes", i, n)
+			}
+		}
+		if !l.Held() {
+			t.Error(l.Err())
+		}
+		Release(t, l)
+		Release(t, Acquire(t, t.Context(), other))
+		w.Empty(lockPath)
+	})
+}
+
+// Of two tries that come at once where a lock lingers, one is let in.
+func TestTwoTriesAtALingeringLock(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		w.Latency(5 * time.Millisecond)
+		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		others := []*locks.Mutex{
+			mutexOf(t, w.Connect("b"), locks.WithLinger(time.Minute)),
+			mutexOf(t, w.Connect("c"), locks.WithLinger(time.Minute)),
+		}
+		for range 20 {
+			Release(t, Acquire(t, t.Context(), m))
+			time.Sleep(time.Second)
+			results := make(chan Grant, len(others))
+			for _, other := range others {
+				go func() {
+					l, err := other.TryAcquire(t.Context())
+					results <- Grant{Lease: l, Err: err}
+				}()
+			}
+			in := 0
+			for range others {
+				g := <-results
+				if g.Err == nil {
+					in++
+					Release(t, g.Lease)
+					continue
+				}
+				WantErr(t, g.Err, recipes.ErrBusy)
+			}
+			if in == 0 {
+				t.Error("nobody was let in")
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		w.Empty(lockPath)
+	})
+}
+
+// A try waits for one whose process is cut off for a third of the session timeout,
+// and leaves nothing in line. Once that session has expired it is let in.
+func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(time.Second)
+		w.Client("a").Cut()
+		began := time.Now()
+		_, err := other.TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		if took := time.Since(began); took > Timeout/3+10*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		w.InLine(lockPath, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = other.TryAcquire(ctx)
+		WantErr(t, err, context.DeadlineExceeded)
+		w.InLine(lockPath, 1)
+		for {
+			l, err := other.TryAcquire(t.Context())
+			if err == nil {
+				Release(t, l)
+				break
+			}
+			WantErr(t, err, recipes.ErrBusy)
+			if took := time.Since(began); took > 2*Timeout {
+				t.Fatalf("not let in after %v", took)
+			}
+			time.Sleep(time.Second)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// Whatever is lost on the way, of the requests and answers by which a lock that
+// lingers and a try agree: the try ends in time, with the lock or with ErrBusy, and
+// nothing of it is left.
+func TestATryAtALingeringLockUnderFaults(t *testing.T) {
+	actions := map[string]testutil.Action{"request": testutil.DropBefore(), "answer": testutil.DropAfter()}
+	for _, op := range []testutil.Op{testutil.OpSetData, testutil.OpGetData, testutil.OpGetChildren2, testutil.OpDelete, testutil.OpCreate} {
+		for what, action := range actions {
+			for _, whose := range []string{"a", "b"} {
+				for _, inUse := range []bool{false, true} {
+					for skip := range 3 {
+						t.Run(fmt.Sprintf("%v of %s lost, the %s, after %d, in use %t", op, whose, what, skip, inUse), func(t *testing.T) {
+							Run(t, func(t *testing.T, w *World) {
+								w.Latency(2 * time.Millisecond)
+								m, other := mutexOf(t, w.Connect("a", patient), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
+								lost := testutil.Upon(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
+								below := testutil.Upon(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
+								defer w.Client(whose).Control(lost.Control)()
+								defer w.Client(whose).Control(below.Control)()
+								Release(t, Acquire(t, t.Context(), m))
+								time.Sleep(3 * time.Second)
+								var l *recipes.Lease
+								if inUse {
+									l = Acquire(t, t.Context(), m)
+								}
+								for range 3 {
+									began := time.Now()
+									in, err := other.TryAcquire(t.Context())
+									switch took := time.Since(began); {
+									case took > Timeout:
+										t.Errorf("it took %v", took)
+									case err == nil && inUse && l.Held():
+										t.Error("both are in")
+									case err == nil:
+										Release(t, in)
+									default:
+										WantErr(t, err, recipes.ErrBusy)
+									}
+									time.Sleep(time.Second)
+									if n := len(w.Children(lockPath)); n > 1 {
+										t.Errorf("%d in line", n)
+									}
+								}
+								if inUse {
+									Release(t, l)
+								}
+								in, err := other.TryAcquire(t.Context())
+								if err != nil {
+									t.Fatalf("in the end: %v", err)
+								}
+								Release(t, in)
+								w.Empty(lockPath)
+							})
+						})
+					}
+				}
+			}
+		}
+	}
+}
+
+// Saying that it lingers does not undo a request to release, which comes at the same
+// time; nor does what answers a try.
+func TestLingeringUndoesNoRevocation(t *testing.T) {
+	for name, inUse := range map[string]bool{"idle": false, "in use again": true} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				free := make(chan struct{})
+				defer w.Client("a").Control(testutil.Upon(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
+				m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+				l := Acquire(t, t.Context(), m)
+				Release(t, l)
+				time.Sleep(100 * time.Millisecond)
+				all, err := other.Participants(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := other.Revoke(t.Context(), all[0]); err != nil {
+					t.Fatal(err)
+				}
+				close(free)
+				synctest.Wait()
+				if inUse {
+					l = Acquire(t, t.Context(), m)
+				}
+				_, err = other.TryAcquire(t.Context())
+				WantErr(t, err, recipes.ErrBusy)
+				if data, _ := w.Data(l.Path()); string(data) != "__REVOKE__" {
+					t.Errorf("data %q", data)
+				}
+				if inUse {
+					<-l.Revoked()
+					Release(t, l)
+				} else {
+					Release(t, Acquire(t, t.Context(), other))
+				}
+				w.Empty(lockPath)
+			})
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package locks_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A server that fails to send one event stranded the line: who waited for that event
+// waited for ever, and so did everybody behind. Such servers exist: 3.4 and 3.5 have
+// known bugs of that kind, and from 3.8.4 on they suppress events of what may not be
+// read.
+func TestALostEventDoesNotStrandTheLine(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		first := Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		second := Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		third := Acquiring(t.Context(), mutexOf(t, w.Connect("c")))
+		w.InLine(lockPath, 3)
+		w.Client("b").LoseEvents(true)
+		released := time.Now()
+		Release(t, first)
+		time.Sleep(Timeout / 2)
+		Pending(t, second, third)
+		g := Granted(t, second)
+		if took := g.At.Sub(released); took > Timeout*5/4+time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		Release(t, g.Lease)
+		Release(t, Granted(t, third).Lease)
+		w.Empty(lockPath)
+	})
+}
+
+// What it costs to wait: beside the heartbeat, a sync and a read of the one znode that
+// it waits for in each session timeout; no list, and never another watch.
+func TestWhatItCostsToWait(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		l := Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		waiting := Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		time.Sleep(time.Second) // the holder watches its own znode by now
+		syncs, reads := 0, 0
+		stop := w.Client("b").Control(func(r testutil.Request) testutil.Action {
+			switch {
+			case r.Op == testutil.OpSync && r.Path == l.Path():
+				syncs++
+			case r.Op == testutil.OpExists && r.Path == l.Path():
+				reads++
+			case r.Op != testutil.OpSync && r.Op != testutil.OpPing:
+				t.Errorf("%v of %s", r.Op, r.Path)
+			}
+			return testutil.Pass()
+		})
+		watches := w.WatchCount()
+		const periods = 100
+		time.Sleep(periods * Timeout)
+		if syncs != reads || reads < periods*9/10 || reads > periods*11/10 {
+			t.Errorf("%d syncs and %d reads in %d session timeouts", syncs, reads, periods)
+		}
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, before %d", n, watches)
+		}
+		stop()
+		Release(t, l)
+		Release(t, Granted(t, waiting).Lease)
+		w.Empty(lockPath)
+	})
+}
