@@ -126,7 +126,11 @@ func (m *module) key(all map[string]*listed, of, binary *listed) (string, error)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s %d\n%s", f, len(text), text)
+		name, err := filepath.Rel(m.root, f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:12]), nil
 }
