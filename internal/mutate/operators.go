@@ -75,11 +75,11 @@ func (f *finder) statement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.IfStmt:
 		if s.Else != nil || !f.onlyLogs(s.Body.List) {
-			f.negate(s.Cond)
+			f.negate(s.Cond, s)
 		}
 	case *ast.ForStmt:
 		if s.Cond != nil {
-			f.negate(s.Cond)
+			f.negate(s.Cond, s)
 		}
 	case *ast.CaseClause:
 		f.caseClause(s)
@@ -117,7 +117,7 @@ func (f *finder) caseClause(c *ast.CaseClause) {
 	}
 	if s, ok := f.enclosing(c).(*ast.SwitchStmt); ok && s.Tag == nil {
 		for _, e := range c.List {
-			f.negate(e)
+			f.negate(e, c)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 		op = "swap && and ||"
 		for _, x := range []ast.Expr{e.X, e.Y} {
 			if b, ok := x.(*ast.BinaryExpr); !ok || b.Op != token.LAND && b.Op != token.LOR {
-				f.negate(x)
+				f.negate(x, e)
 			}
 		}
 	case token.LSS, token.LEQ, token.GTR, token.GEQ:
@@ -302,8 +302,8 @@ func (f *finder) zeros(t *ast.FuncType) string {
 	return strings.Join(zeros, ", ")
 }
 
-func (f *finder) negate(e ast.Expr) {
-	f.replace("negate", e, "!("+f.text(e)+")", e)
+func (f *finder) negate(e ast.Expr, probe ast.Node) {
+	f.replace("negate", e, "!("+f.text(e)+")", probe)
 }
 
 func (f *finder) drop(op string, n, probe ast.Node) { f.replace(op, n, "", probe) }

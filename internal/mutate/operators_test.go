@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,4 +127,36 @@ func (i imports) Import(path string) (*types.Package, error) {
 		return nil, err
 	}
 	return (&types.Config{Importer: importer.Default()}).Check(path, i.fset, []*ast.File{tree}, nil)
+}
+
+// A test reaches a fault if it runs the statement that the fault is in, as the cover
+// tool counts statements: what stands before a case's colon counts for its switch.
+func TestWhereAFaultIsReached(t *testing.T) {
+	const source = `func f(a int, c chan int) bool {
+	if a == 1 || a == 2 {
+		f(3, c)
+	}
+	switch {
+	case a == 4:
+		f(5, c)
+	}
+	select {
+	case c <- 6:
+	}
+	for a < 7 {
+		f(8, func() chan int {
+			return make(chan int, 9)
+		}())
+	}
+	return a > 10
+}`
+	want := map[string]string{"1": "if", "2": "if", "3": "f(3,", "4": "switch", "5": "f(5,", "6": "select", "7": "for", "8": "f(8,", "9": "return", "10": "return"}
+	digits := regexp.MustCompile(`[0-9]+`)
+	for _, f := range snippet(t, source) {
+		src := "package p\n" + source
+		statement := strings.Fields(src[f.probe:])[0]
+		if number := digits.FindString(src[f.start:]); want[number] != statement {
+			t.Errorf("%s is reached with %q, want %q: %s", f.Operator, statement, want[number], f.key())
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -98,4 +99,43 @@ func TestObserve(t *testing.T) {
 			t.Errorf("closed, but %+v", p)
 		}
 	})
+}
+
+// An observer that is refused looks again once a second: more often would load the
+// ensemble with requests that fail, and less often would miss who leads by then.
+func TestAnObserverThatIsRefusedRests(t *testing.T) {
+	for what, refuse := range map[string]func(r testutil.Request, gets int) bool{
+		"the list":  func(r testutil.Request, _ int) bool { return r.Op == testutil.OpGetChildren2 },
+		"the watch": func(r testutil.Request, gets int) bool { return r.Op == testutil.OpGetData && gets%2 == 0 },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				ctx, _ := cancellable(t)
+				w.candidates(ctx, 1, 1000*time.Hour)
+				watcher := w.client("watcher")
+				mine, gets, looks := w.session(watcher).ID(), 0, 0
+				w.Control(func(r testutil.Request) testutil.Action {
+					if r.Session != mine {
+						return testutil.Pass()
+					}
+					switch r.Op {
+					case testutil.OpGetData:
+						gets++
+					case testutil.OpGetChildren2:
+						looks++
+					}
+					if refuse(r, gets) {
+						return testutil.Fail(testutil.CodeNoAuth)
+					}
+					return testutil.Pass()
+				})
+				w.candidate(watcher, "x").Observe(ctx)
+				time.Sleep(time.Minute + time.Second/10)
+				synctest.Wait()
+				if looks != 61 {
+					t.Errorf("%d looks in a minute, want one each second", looks)
+				}
+			})
+		})
+	}
 }
