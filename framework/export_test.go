@@ -1,6 +1,10 @@
 package framework
 
-import "github.com/go-zookeeper/zk"
+import (
+	"reflect"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // Wire is the wire client that serves a session, for tests that go past ours.
 func Wire(s *Session) *zk.Conn { return s.core.conn }
@@ -10,4 +14,13 @@ func Listeners(c *Client) int {
 	c.core.mu.Lock()
 	defer c.core.mu.Unlock()
 	return len(c.core.listeners)
+}
+
+// Channels is how many channels for watches the wire client of a session has.
+func Channels(s *Session) int {
+	n := 0
+	for all := reflect.ValueOf(s.core.conn).Elem().FieldByName("watchers").MapRange(); all.Next(); {
+		n += all.Value().Len()
+	}
+	return n
 }

@@ -19,10 +19,12 @@ import (
 // long as the session may read the znode: what was read with it is still true, and
 // who joins it later needs no request.
 // On a reconnect all watches are taken for fired, because their re-registration
-// may fail in silence; who still wants to know arms anew.
+// may fail in silence. A caller that still wants to know reads again, under the
+// watch that the wire client has armed again where that is certain.
 type hub struct {
 	mu    sync.Mutex // guards armed
 	armed map[watchKey]*watch
+	wire  rearmed
 }
 
 type watchKey struct {
@@ -60,10 +62,15 @@ func (h *hub) event(what zk.EventType, path string) {
 	case zk.EventNodeDeleted:
 		kinds = []watchKind{watchData, watchChildren, watchMissing}
 	}
+	keys := make([]watchKey, len(kinds))
+	for i, kind := range kinds {
+		keys[i] = watchKey{kind, path}
+	}
+	h.wire.event(keys)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, kind := range kinds {
-		h.fireLocked(watchKey{kind, path})
+	for _, key := range keys {
+		h.fireLocked(key)
 	}
 }
 
@@ -140,9 +147,56 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 	return armed, nil
 }
 
-// arm makes the request that arms a watch. It belongs to all who join, so no
+// arm reads a znode under a watch: under the one that the wire client holds for it,
+// if the server has that, or else it arms one. It belongs to all who join, so no
 // single caller's context bounds it: the connection does.
 func (s *session) arm(key watchKey, w *watch) {
+	defer close(w.ready)
+	on := s.latest()
+	has, err := s.has(key, on)
+	switch {
+	case err != nil:
+		w.err = err
+	case has:
+		s.readUnder(key, w)
+	default:
+		s.armOne(key, w, on)
+	}
+	if w.err != nil {
+		s.hub.drop(key, w)
+	} else if key.kind == watchChildren {
+		s.sweep(key.path, w.node.children)
+	}
+}
+
+// readUnder reads a znode under the watch that the server has. A result that does
+// not fit to that watch ends its use: a server says nothing of what may not be read,
+// and the watch is spent all the same.
+func (s *session) readUnder(key watchKey, w *watch) {
+	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
+		switch key.kind {
+		case watchData:
+			n.data, n.stat, err = conn.Get(key.path)
+		case watchChildren:
+			n.children, n.stat, err = conn.Children(key.path)
+		case watchMissing:
+			n.found, n.stat, err = conn.Exists(key.path)
+		}
+		return n, err
+	}, nil)
+	switch {
+	case w.node.found: // though it was the watch of one that does not exist
+		s.hub.wire.forget(key)
+		s.hub.drop(key, w)
+	case w.err != nil && judge(w.err) == final:
+		s.hub.wire.forget(key)
+	}
+}
+
+// armOne reads a znode and arms a watch, on the connection on or a later one: what
+// is in the wire client's queue when a connection ends is sent by the next.
+func (s *session) armOne(key watchKey, w *watch, on *link) {
+	request := s.hub.wire.begin(key)
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
 		case watchData:
@@ -154,12 +208,11 @@ func (s *session) arm(key watchKey, w *watch) {
 		}
 		return n, err
 	}, nil)
-	if w.err != nil {
-		s.hub.drop(key, w)
-	} else if key.kind == watchChildren {
-		s.sweep(key.path, w.node.children)
+	held := key
+	if w.node.found {
+		held.kind = watchData // of a znode that exists after all
 	}
-	close(w.ready)
+	s.hub.wire.end(key, request, w.err == nil && s.latest() == on, held, on)
 }
 
 // Watch tells when the znode at path is changed or deleted: the channel is

@@ -106,6 +106,9 @@ func (l *link) leaving(frame []byte) bool {
 	if !l.session.sending(l, xid, op, path, now) {
 		return false
 	}
+	if op == opSetWatches {
+		l.session.hub.wire.asks(xid, watchesIn(frame))
+	}
 	l.asked.add(xid, op)
 	return true
 }
@@ -164,6 +167,9 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 		}
 		if !failed {
 			body = bodies[op]
+		}
+		if op == opSetWatches {
+			l.session.hub.wire.answered(l, xid, failed)
 		}
 	}
 	l.session.heard(l, xid, failed, now)

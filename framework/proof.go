@@ -131,6 +131,7 @@ const (
 	opCreateContainer = 19
 	opCreateTTL       = 21
 	opAuth            = 100
+	opSetWatches      = 101
 	opCloseSession    = -11
 )
 

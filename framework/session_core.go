@@ -129,7 +129,9 @@ func (s *session) told(e zk.Event) {
 	case e.State == zk.StateDisconnected:
 		s.mu.Lock()
 		s.ends++
+		on := s.link
 		s.mu.Unlock()
+		s.hub.wire.left(on)
 		s.events.put(event{kind: detached})
 	case e.State == zk.StateExpired:
 		s.expire()
