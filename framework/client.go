@@ -28,6 +28,8 @@ type core struct {
 	closing chan struct{}  // closed: Close was called
 	done    chan struct{}  // closed: run has returned
 	tasks   sync.WaitGroup // whatever else was started and ends by itself
+	lines   *courier       // to the user's logger
+	events  *courier       // to the user's observer
 
 	closeOnce sync.Once
 
@@ -61,8 +63,13 @@ func New(servers string, opts ...Option) (*Client, error) {
 	if cfg.dial == nil {
 		cfg.dial = dialTCP
 	}
+	logger, lines := queuedLogger(cfg.log)
+	observer, events := cfg.observer.guarded(logger)
+	cfg.log, cfg.observer = logger, observer
 	c := &core{
 		cfg:       cfg,
+		lines:     lines,
+		events:    events,
 		servers:   shuffled(addrs),
 		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),
@@ -253,24 +260,35 @@ func (c *Client) Namespace(name string) (*Client, error) {
 // Resolve is the path of the ensemble that path is in this view.
 func (c *Client) Resolve(path string) string { return c.root.fix(path) }
 
-// Attach gives what was attached under key, and attaches what make returns if
-// there was nothing. It lives as long as the client, all views of which share
-// it. make must not call the client.
+// Attach returns what is attached to the client under key. If there is nothing
+// it attaches what make returns; where two goroutines do so at once both get the
+// same value, and what the other made is forgotten. An attached value lives as
+// long as the client, and all views of the client share it.
 func (c *Client) Attach(key any, make func() any) any {
-	c.core.mu.Lock()
-	defer c.core.mu.Unlock()
-	value, ok := c.core.attached[key]
-	if !ok {
-		value = make()
-		c.core.attached[key] = value
+	k := c.core
+	k.mu.Lock()
+	value, ok := k.attached[key]
+	k.mu.Unlock()
+	if ok {
+		return value
+	}
+	made := make() // without the lock: it is the user's, and may take its time
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if value, ok = k.attached[key]; !ok {
+		k.attached[key], value = made, made
 	}
 	return value
 }
 
-// Logger is the client's logger.
+// Logger returns the client's logger. It never waits for the sink of the logger
+// that WithLogger set: it hands each line to it from elsewhere, in order.
 func (c *Client) Logger() *zap.Logger { return c.core.cfg.log }
 
-// Observer is what WithObserver set. It must not be changed.
+// Observer returns the functions to be called at events. Only those that
+// WithObserver set are not nil. They can be called anywhere: each neither panics
+// nor, except for Granted, Released and Overran, waits for the user's function.
+// The Observer must not be changed.
 func (c *Client) Observer() *Observer { return &c.core.cfg.observer }
 
 // Done is closed when Close is called.
@@ -278,8 +296,10 @@ func (c *Client) Done() <-chan struct{} { return c.core.closing }
 
 // Close ends the client: leases are lost first, everything that waits fails
 // with ErrClosed, and the session is closed, which removes its ephemeral znodes
-// at once. It takes at most a few seconds, also while no server answers; then
-// the error says that the session could not be closed and is left to expire.
+// at once. It returns when the observer and the logger have heard of all that,
+// unless they block. It takes at most a few seconds, also while no server
+// answers; then the error says that the session could not be closed and is left
+// to expire.
 // Calling it again waits for the first call and gives the same result.
 func (c *Client) Close() error {
 	k := c.core
@@ -297,6 +317,8 @@ func (c *Client) Close() error {
 	case <-patience.C:
 		k.cfg.log.Warn("closed while background work had not ended")
 	}
+	patience.Reset(flushPatience)
+	_ = k.events.flush(patience.C) && k.lines.flush(patience.C) // what still waits then is told when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

@@ -16,6 +16,9 @@ var (
 	// ErrSessionLost says that the session is over, or can no longer be proven
 	// alive: its ephemeral znodes and watches are gone or will be.
 	ErrSessionLost = errors.New("session lost")
+	// ErrUnproven is the ErrSessionLost of what was given up by the clock: no
+	// answer has proven in time that the ensemble still counts on the session.
+	ErrUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
 	// ErrNoSession says that there is no live session at the moment.
 	ErrNoSession = errors.New("no session")
 )

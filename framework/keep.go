@@ -1,8 +1,11 @@
 package framework
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,13 +14,14 @@ import (
 
 // hold is a lease's interest in the session.
 type hold struct {
-	lost func(error)
+	lost   func(error)
+	number uint64 // in the order in which they began
 }
 
 // hold registers lost to be called, once, when what is held may no longer be
 // assumed held: a stop margin before the deadline, or when the session is over.
 func (s *session) hold(lost func(error)) (release func(), err error) {
-	h := &hold{lost}
+	h := &hold{lost: lost}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.doubtLocked(time.Now()); err != nil {
@@ -26,6 +30,8 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	if s.holds == nil {
 		s.holds = make(map[*hold]struct{})
 	}
+	s.numbered++
+	h.number = s.numbered
 	s.holds[h] = struct{}{}
 	s.keepLocked()
 	if s.proven.Add(s.timeout - s.margin).Before(s.alarm) {
@@ -74,14 +80,16 @@ func (s *session) wake() {
 	}
 }
 
-// loseHolds tells every hold. Those who come later are refused by doubt.
+// loseHolds tells every hold, the oldest first. Those who come later are refused
+// by doubt. Nothing that the user supplied may run here: what comes before a hold
+// in this loop delays the news of its loss.
 func (s *session) loseHolds(why error) {
 	s.mu.Lock()
-	holds := s.holds
+	holds := slices.SortedFunc(maps.Keys(s.holds), func(a, b *hold) int { return cmp.Compare(a.number, b.number) })
 	s.holds = nil
 	s.kept -= len(holds)
 	s.mu.Unlock()
-	for h := range holds {
+	for _, h := range holds {
 		h.lost(why)
 	}
 }
@@ -97,12 +105,10 @@ func (s *session) doubtLocked(now time.Time) error {
 	case s.core.cfg.errorPolicy == ErrorPolicyStrict && !s.up:
 		return fmt.Errorf("%w: suspended", ErrSessionLost)
 	case s.proven.IsZero() || s.timeout-elapsed(s.proven, now) <= s.margin:
-		return errUnproven
+		return ErrUnproven
 	}
 	return nil
 }
-
-var errUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
 
 // look does what is due at now, and returns how long nothing more will be:
 // giving up the holds at the stop margin, the session at its deadline, a
@@ -130,7 +136,7 @@ func (s *session) look(now time.Time) time.Duration {
 	if left <= 0 {
 		s.mu.Unlock()
 		s.sever()
-		s.end(errUnproven)
+		s.end(ErrUnproven)
 		return idle
 	}
 	next := left
@@ -169,16 +175,14 @@ func (s *session) look(now time.Time) time.Duration {
 	}
 	s.alarm = now.Add(next)
 	on := s.beat.of // not s.link: that may be the next one already
-	if stalled {
-		s.up = false // sink follows; until then nothing more is due
-	}
 	s.mu.Unlock()
 	if unproven {
-		s.loseHolds(errUnproven)
+		s.loseHolds(ErrUnproven)
 	}
 	if stalled {
-		_ = on.Close()
+		s.core.tasks.Go(func() { _ = on.Close() })
 		s.core.abandoned(s, "no proof of the leader in time")
+		s.suspend() // sink follows, when the wire client has noticed
 	}
 	return next
 }

@@ -52,8 +52,8 @@ const (
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
 	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
 	l.mute = time.AfterFunc(limit, func() {
-		_ = conn.Close()
 		s.core.abandoned(s, "no answer to the connect request")
+		_ = conn.Close()
 	})
 	return l
 }

@@ -220,28 +220,3 @@ func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 // WithErrorPolicy selects what a disconnect means for leases. Default
 // ErrorPolicyStandard.
 func WithErrorPolicy(p ErrorPolicy) Option { return func(c *config) { c.errorPolicy = p } }
-
-// WithObserver sets functions to be called at events, for metrics.
-func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
-
-// Observer is told of events. Each function is optional, is called from many
-// goroutines, and must return quickly without calling the client.
-type Observer struct {
-	// StateChanged is called with every change, in order; listeners may be first.
-	StateChanged func(StateChange)
-	// Request is called for each request that ended: its name ("create", "list",
-	// ...), how long it took, and the error of the wire.
-	Request func(op string, took time.Duration, err error)
-	// Retried is called when an operation is tried again after err.
-	Retried func(op string, err error)
-	// Abandoned is called when a connection is given up by the client: a mute
-	// server, a stalled leader, a wedged wire client.
-	Abandoned func(session int64, why error)
-
-	// Granted, Released and Lost follow the leases of the recipes by the path of
-	// the lock; Overran is called when work went on past its lease's deadline.
-	Granted  func(path string, waited time.Duration)
-	Released func(path string, held time.Duration)
-	Lost     func(path string, err error)
-	Overran  func(path string, by time.Duration)
-}

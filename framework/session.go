@@ -49,11 +49,16 @@ func (s *Session) Done() <-chan struct{} { return s.core.over }
 func (s *Session) Err() error { return s.core.Err() }
 
 // Deadline is the instant before which the ensemble cannot have expired the
-// session, as far as is proven. It moves on while heartbeats are answered.
+// session, as far as is proven. It moves on while heartbeats are answered. Once
+// the session is over it is not after the instant at which that became known.
 func (s *Session) Deadline() time.Time {
 	s.core.mu.Lock()
 	defer s.core.mu.Unlock()
-	return s.core.proven.Add(s.core.timeout)
+	deadline := s.core.proven.Add(s.core.timeout)
+	if s.core.err != nil && s.core.endedAt.Before(deadline) {
+		return s.core.endedAt
+	}
+	return deadline
 }
 
 // Proven reports whether what is held in the session may be assumed held: it is

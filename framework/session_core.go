@@ -16,6 +16,8 @@ import (
 // err says why, every hold has been told), and it is severed when nothing may be
 // sent for it any more. A session that is lost is severed first; one that the
 // client closes is over first, so that the request that closes it still goes out.
+// Neither waits for anything that the user supplied: connections are closed, and
+// the logger and the observer are called, on goroutines of their own.
 type session struct {
 	core   *core
 	conn   *zk.Conn
@@ -29,6 +31,7 @@ type session struct {
 
 	mu         sync.Mutex // guards what follows
 	err        error      // why it is over
+	endedAt    time.Time  // when it was over
 	severedYet bool
 	id         int64 // 0 until a server has answered
 	password   []byte
@@ -42,6 +45,7 @@ type session struct {
 	up         bool      // connected and authenticated
 	ends       int       // of connections, that run has not heard of yet
 	holds      map[*hold]struct{}
+	numbered   uint64                         // holds so far
 	kept       int                            // holds and keeps
 	alarm      time.Time                      // when run looks at the clock again
 	leaving    map[string]*frame              // by path: creates that have not been sent yet
@@ -109,6 +113,7 @@ func openSession(c *core) (*session, error) {
 		return nil, fmt.Errorf("framework: %w", err)
 	}
 	s.conn = conn
+	c.tasks.Go(s.hangUp)
 	go func() {
 		// Its closing is the only sign that the wire client has ended.
 		for range events { //nolint:revive // told sees the events, none of them dropped
@@ -212,6 +217,14 @@ func (s *session) rise() {
 
 // sink: the connection ended.
 func (s *session) sink() {
+	s.suspend()
+	s.mu.Lock()
+	s.ends-- // now that the state says so
+	s.mu.Unlock()
+}
+
+// suspend: there is no connection that can be used.
+func (s *session) suspend() {
 	s.mu.Lock()
 	s.up = false
 	s.beat = beat{}
@@ -223,9 +236,6 @@ func (s *session) sink() {
 	why := s.core.lastErr
 	s.core.mu.Unlock()
 	s.core.transition(disconnected, s, why)
-	s.mu.Lock()
-	s.ends-- // now that the state says so
-	s.mu.Unlock()
 }
 
 // authenticate presents the credentials for the first time, on one connection;
@@ -243,7 +253,7 @@ func (s *session) authenticate(on *link) {
 // refuse: the credentials were not taken. The next connection tries again.
 func (s *session) refuse(on *link, err error) {
 	s.core.note(err)
-	_ = on.Close()
+	s.core.tasks.Go(func() { _ = on.Close() })
 	if !errors.Is(err, zk.ErrAuthFailed) {
 		return
 	}
@@ -373,7 +383,7 @@ func (s *session) expire() {
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.err == nil {
-		s.err = why
+		s.err, s.endedAt = why, time.Now()
 		close(s.over)
 	}
 	s.mu.Unlock()
@@ -381,13 +391,21 @@ func (s *session) end(why error) {
 	s.hub.reset()
 }
 
-// sever lets nothing be sent for the session any more.
+// sever lets nothing be sent for the session any more. hangUp does the rest.
 func (s *session) sever() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.severedYet {
 		s.severedYet = true
 		close(s.cut)
 	}
+}
+
+// hangUp closes the connection of a session that is severed. The connection is
+// the user's, by the dialer, and may take its time over that.
+func (s *session) hangUp() {
+	<-s.cut
+	s.mu.Lock()
 	l := s.dialed
 	s.mu.Unlock()
 	if l != nil {

@@ -15,6 +15,8 @@ import (
 const (
 	// closePatience bounds what Close waits for, beyond the request itself.
 	closePatience = 5 * time.Second
+	// flushPatience bounds the wait for the user's observer and logger.
+	flushPatience = time.Second
 	// goodbye bounds the wait for the answer to the request that closes a session.
 	goodbye = 2 * time.Second
 	// burial bounds the search for a server that takes that request.

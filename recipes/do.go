@@ -11,7 +11,8 @@ import (
 // Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
 // the lease (Lease.Bind): it ends when the lease is lost, a stop margin before
 // anybody else can be granted it, and fn must return by then. Work that goes on
-// past the lease's deadline is logged, and counted by the Observer (Overran).
+// past the lease's deadline is logged, and counted by the Observer (Overran);
+// after an expiry or a deletion the deadline is the loss itself.
 //
 // The error joins fn's and the release's. A loss of the lease is an error,
 // ErrNotHeld, even if fn returned nil: a nil error proves that the lease was held
@@ -46,10 +47,11 @@ func (l *Lease) beginWork() {
 }
 
 // watchWorkLocked is called at the loss, or at the beginning of work that comes
-// later still. Work that never ends is to be heard of too.
+// later still. Work that never ends is to be heard of too. Work that is told of a
+// loss only at the deadline gets a moment to end before it is complained about.
 func (l *Lease) watchWorkLocked() {
 	err := l.err
-	l.late = time.AfterFunc(time.Until(l.deadline), func() {
+	l.late = time.AfterFunc(max(time.Until(l.deadline), l.timeout()/10), func() {
 		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.path()), zap.Error(err))
 	})
 }

@@ -23,8 +23,10 @@ type Lease struct {
 	end    context.CancelCauseFunc
 	owner  *Owner
 	lost   chan struct{} // closed: lost
+	since  time.Time     // when it was granted
 
 	mu       sync.Mutex    // guards what follows
+	ended    bool          // the observer has heard of its end, or is about to
 	err      error         // why it was lost
 	deadline time.Time     // as known at the loss
 	released bool          // Release was called
@@ -42,11 +44,12 @@ func NewLease(ctx context.Context, places ...*line.Place) *Lease {
 	for _, p := range places {
 		p.OnLoss(l.lose)
 	}
+	l.observeGrant()
 	return l
 }
 
 func (l *Lease) start(ctx context.Context) {
-	l.lost, l.owner = make(chan struct{}), ownerOf(ctx)
+	l.lost, l.owner, l.since = make(chan struct{}), ownerOf(ctx), time.Now()
 	l.ctx, l.end = context.WithCancelCause(withLease(context.WithoutCancel(ctx), l))
 	if l.owner != nil {
 		l.owner.add(l)
@@ -73,6 +76,7 @@ func (l *Lease) lose(why error) {
 		whole.lose(l.partly(why))
 	}
 	close(l.lost)
+	l.observeLoss(why)
 }
 
 // Context carries the values of Acquire's context and this lease, so that an
@@ -131,10 +135,10 @@ func (l *Lease) Err() error {
 	return nil
 }
 
-// Deadline is the instant until which nobody else can be granted what this lease
-// holds, as far as is known now; it moves on while heartbeats are answered. After
-// a loss it is the one that was known then, and too late where it was not the clock
-// that ended the lease but the ensemble, somebody who deleted its znode, or Close.
+// Deadline returns the instant until which nobody else can be granted what this
+// lease holds, as far as is known now; it moves on while heartbeats are answered.
+// After a loss it is the one that was known then: the loss itself, if the ensemble
+// expired the session, somebody deleted the znode, or the client was closed.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	lost, deadline := l.err != nil, l.deadline
@@ -236,6 +240,10 @@ func (l *Lease) leave(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+	if why := l.lossOfPlace(); why != nil {
+		l.lose(why) // which may be about to be told, by another goroutine
+	}
+	l.observeRelease()
 	return errors.Join(errs...)
 }
 

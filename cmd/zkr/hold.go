@@ -178,9 +178,12 @@ func (h *holder) guard(lease *recipes.Lease, job *job, over <-chan struct{}, sig
 			}
 		case <-lost:
 			lost = nil
-			// Another may be granted at the deadline. Where it was not the clock that ended the lease, that may be soon
-			// or have been already, whatever the deadline was: then the grace is all there is.
-			left := min(time.Until(lease.Deadline()), h.grace)
+			// Another may be granted at the deadline. Where it was not the clock that ended the lease, one may have been
+			// granted already: then the grace is all there is.
+			left := h.grace
+			if errors.Is(lease.Err(), framework.ErrUnproven) {
+				left = min(left, time.Until(lease.Deadline()))
+			}
 			fmt.Fprintf(os.Stderr, "zkr: %s: lost (%v): %s gets SIGTERM now, SIGKILL in %v\n",
 				h.path, lease.Err(), h.name(), max(left, 0).Round(time.Millisecond))
 			job.terminate()

@@ -187,7 +187,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithObserver(framework.Observer{
-				Lost: func(string, error) { lost++ },
+				Lost: func(string, time.Duration, error) { lost++ },
 			}))
 			m := mutexOf(t, c, locks.WithLinger(time.Minute))
 			l := Acquire(t, t.Context(), m)

@@ -316,7 +316,7 @@ func TestTheObserverHearsOfEachLease(t *testing.T) {
 		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
 			Granted:  func(string, time.Duration) { granted++ },
 			Released: func(_ string, held time.Duration) { released++ },
-			Lost:     func(string, error) { lost++ },
+			Lost:     func(string, time.Duration, error) { lost++ },
 		})), locks.WithLinger(time.Second), locks.WithHandover(1))
 		l := Acquire(t, t.Context(), m)
 		other := queued(mutexOf(t, w.Connect("b")), 1)[0]

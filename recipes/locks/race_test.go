@@ -30,12 +30,9 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 		},
 	} {
 		inBubble(t, func(t *testing.T, w *world) {
-			busy := make(chan struct{})
-			c := w.client("a", framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
-				if s.To == framework.Suspended {
-					<-busy // the session's own goroutine is slow
-				}
-			}}))
+			// Under the strict policy the session's own goroutine tells at the disconnect.
+			c := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+			resume := stallAtLoss(t, c)
 			l := acquire(t, t.Context(), w.mutex(c))
 			w.Client("a").Drop()
 			synctest.Wait()
@@ -46,11 +43,27 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 			if err := l.Err(); !errors.Is(err, framework.ErrClosed) {
 				t.Errorf("%s: the lease ended with %v", what, err)
 			}
-			close(busy)
+			resume()
 			<-closed
 			wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
 		})
 	}
+}
+
+// stallAtLoss has the goroutine that follows the session's deadline stand still,
+// as in a process that is paused, before it tells of any loss of what is acquired
+// from now on: the oldest hold is told first. resume has it go on.
+func stallAtLoss(t *testing.T, c *framework.Client) (resume func()) {
+	t.Helper()
+	sess, err := c.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stalled := make(chan struct{})
+	if _, err := sess.Hold(func(error) { <-stalled }); err != nil {
+		t.Fatal(err)
+	}
+	return func() { close(stalled) }
 }
 
 // A process that was paused releases before anything can have told it of the loss:
@@ -58,12 +71,8 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 // it was released.
 func TestAReleaseAfterAPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		paused := make(chan struct{})
-		c := w.client("a", framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
-			if s.To == framework.Suspended {
-				<-paused // what follows the session's deadline stands still
-			}
-		}}))
+		c := w.client("a")
+		resume := stallAtLoss(t, c)
 		m := w.mutex(c)
 		outer := acquire(t, t.Context(), m)
 		inner := acquire(t, outer.Context(), m)
@@ -74,7 +83,7 @@ func TestAReleaseAfterAPause(t *testing.T) {
 		wantErr(t, inner.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		wantErr(t, context.Cause(inner.Context()), recipes.ErrNotHeld)
 		lost(t, outer)
-		close(paused)
+		resume()
 		wantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
 		w.Client("a").Heal()
 		time.Sleep(2 * timeout)
@@ -180,7 +189,7 @@ func TestALossWhileReleasing(t *testing.T) {
 		var released, losses atomic.Int32
 		a := w.client("a", framework.WithObserver(framework.Observer{
 			Released: func(string, time.Duration) { released.Add(1) },
-			Lost:     func(string, error) { losses.Add(1) },
+			Lost:     func(string, time.Duration, error) { losses.Add(1) },
 		}))
 		l := acquire(t, t.Context(), w.mutex(a))
 		w.Client("a").Cut()

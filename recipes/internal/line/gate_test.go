@@ -198,23 +198,26 @@ func TestADriverThatWasStoppedFailsNobodyElse(t *testing.T) {
 func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		paused := make(chan struct{})
-		c := connect(t, ens, framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) {
-			if s.To == framework.Suspended {
-				<-paused // what follows the session's deadline stands still
-			}
-		}}))
+		c := connect(t, ens)
+		sess, err := c.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What follows the session's deadline stands still: the oldest hold is told first.
+		if _, err := sess.Hold(func(error) { <-paused }); err != nil {
+			t.Fatal(err)
+		}
 		l := newLine(t, c, exclusive)
 		q := queue(t, l)
 		<-q.Ready()
-		if err := ens.DropConnections(session(t, c)); err != nil {
-			t.Fatal(err)
-		}
+		ens.CutClient(sess.ID())
 		time.Sleep(framework.DefaultSessionTimeout)
 		if p, ok := q.Take(); ok || !errors.Is(p.Err(), framework.ErrSessionLost) {
 			t.Errorf("taken %v, err %v", ok, p.Err())
 		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
+		ens.RestoreClient(sess.ID())
 		close(paused)
 		time.Sleep(framework.DefaultSessionTimeout)
 		empty(t, ens, l)

@@ -69,14 +69,14 @@ func (g *gate) keepLocked(h *hold, cfg *Config) bool {
 	case h.turn == math.MaxUint32 || h.timed && !g.rule.alone():
 		return false
 	}
-	since := h.since
 	if g.rule.alone() {
 		h.turn++
 	}
-	h.since = time.Time{}
+	taken := h.taken
+	h.taken = false
 	h.idle = idle{cfg: cfg, until: time.Now().Add(linger)}
 	if !g.resumeLocked(h) {
-		h.idle, h.since = idle{}, since
+		h.idle, h.taken = idle{}, taken
 		return false
 	}
 	if h.limit != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 )
@@ -33,7 +32,7 @@ type hold struct {
 	guarding int       // guarded writes under way
 	places   int       // that have not left
 	open     []*Place  // that have no result yet
-	since    time.Time // when a caller took it; zero: nobody has worked under it
+	taken    bool      // by a caller
 	err      error     // why it was lost; nil: it was not
 	left     bool      // it has left, and was held until then
 	gone     bool      // the znode was removed, or that was asked for
@@ -60,9 +59,6 @@ func (h *hold) errDeleted() error {
 	return fmt.Errorf("znode %s deleted: %w", h.name, zk.ErrNoNode)
 }
 
-// errUnproven is what a look at the clock finds before the session has told.
-var errUnproven = fmt.Errorf("%w: not proven alive in time", framework.ErrSessionLost)
-
 // doubt is why a hold is lost whose session is not proven, and has not told.
 func (h *hold) doubt() error {
 	select {
@@ -73,7 +69,7 @@ func (h *hold) doubt() error {
 	if over := h.sess.Err(); over != nil {
 		return over
 	}
-	return errUnproven
+	return framework.ErrUnproven
 }
 
 // why is why it was lost.
@@ -117,7 +113,12 @@ func (h *hold) loseLocked(why error) (tell func()) {
 	}
 	g := h.gate
 	h.err, h.deadline = why, h.sess.Deadline()
-	h.gone = h.gone || errors.Is(why, zk.ErrNoNode)
+	if errors.Is(why, zk.ErrNoNode) {
+		h.gone = true
+		if now := time.Now(); now.Before(h.deadline) {
+			h.deadline = now // others may be let in already
+		}
+	}
 	h.stopLocked()
 	if h.places > 0 && !h.gone && !g.cfg.StayUntilLeft {
 		// The work may still be stopping, and has until the deadline for it.
@@ -134,23 +135,16 @@ func (h *hold) loseLocked(why error) (tell func()) {
 			told = append(told, p.onLoss)
 		}
 	}
-	worked, unhold := !h.since.IsZero(), h.unhold
+	unhold := h.unhold
 	return func() {
+		for _, fn := range told {
+			fn(why)
+		}
 		if unhold != nil {
 			unhold()
 		}
 		if unused {
 			h.discard()
-		}
-		for _, fn := range told {
-			fn(why)
-		}
-		if !worked {
-			return
-		}
-		g.client.Logger().Warn("lease lost", zap.String("path", g.path), zap.String("znode", h.name), zap.Error(why))
-		if lost := g.client.Observer().Lost; lost != nil {
-			lost(g.path, why)
 		}
 	}
 }
@@ -222,7 +216,6 @@ func (h *hold) remove(r *removal, again bool) {
 	}
 	h.removal = nil
 	g.vacateLocked(h)
-	released, since := h.left, h.since
 	g.mu.Unlock()
 
 	h.unhold()
@@ -230,18 +223,7 @@ func (h *hold) remove(r *removal, again bool) {
 	if err != nil && !missing && !over {
 		h.sess.Discard(h.path)
 	}
-	if released {
-		g.released(since)
-	}
 	close(r.done)
-}
-
-// released tells the observer that a caller who held since then has left; zero: it
-// never held.
-func (g *gate) released(since time.Time) {
-	if fn := g.client.Observer().Released; fn != nil && !since.IsZero() {
-		fn(g.path, time.Since(since))
-	}
 }
 
 // settleLocked gives the last place, which has waited for the removal, its result.

@@ -14,6 +14,7 @@ type Place struct {
 	h    *hold
 	line *Line // whose view of the client the caller has
 	turn uint32
+	came time.Time // when its caller came; zero: it did not wait in line
 
 	// Guarded by h.gate.mu.
 	onLoss  func(error)
@@ -38,6 +39,14 @@ func (p *Place) Rank() Rank {
 	return r
 }
 
+// Waited is how long its caller has waited for the place since it came.
+func (p *Place) Waited() time.Duration {
+	if p.came.IsZero() {
+		return 0
+	}
+	return time.Since(p.came)
+}
+
 // begin is called by the caller who takes the place. It reports false if the hold
 // was lost before.
 func (p *Place) begin() bool {
@@ -50,10 +59,10 @@ func (p *Place) begin() bool {
 	if h.err != nil {
 		return false
 	}
-	if !h.since.IsZero() { // by another who shares it
+	if h.taken { // by another who shares it
 		return true
 	}
-	h.since = time.Now()
+	h.taken = true
 	if d := p.line.cfg.MaxHold; d > 0 {
 		h.limit = time.AfterFunc(d, p.overstay)
 	}
@@ -287,10 +296,9 @@ func (p *Place) quit() *removal {
 		h.gate.mu.Unlock()
 		return nil
 	}
-	if since := h.since; h.gate.keepLocked(h, &p.line.cfg) {
+	if h.gate.keepLocked(h, &p.line.cfg) {
 		p.settleLocked(nil)
 		h.gate.mu.Unlock()
-		h.gate.released(since)
 		return nil
 	}
 	r := h.removeLocked()
