@@ -407,3 +407,49 @@ func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
 		w.Client("a").Heal()
 	})
 }
+
+// A list behind a create that had succeeded was answered NoNode. That was taken for the
+// absence of the own znode: it was not removed, so that the client waited behind itself,
+// and the next create came at once, 17,000 of them in two seconds.
+func TestAListFindsNoDirectory(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		lists int // that fail
+	}{{"now and then", 4}, {"for long", -1}} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				m := w.mutex(w.client("a"))
+				release(t, acquire(t, t.Context(), m))
+				w.Latency(time.Millisecond)
+				w.recount()
+				fault := testutil.Upon(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: test.lists}, testutil.Fail(testutil.CodeNoNode))
+				stop := w.Client("a").Control(fault.Control)
+				defer stop()
+				granted := make(chan *recipes.Lease, 1)
+				go func() {
+					l, err := m.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					granted <- l
+				}()
+				time.Sleep(2 * time.Second)
+				if n := w.Requests()[testutil.OpCreate]; n < 2 || n > 50 {
+					t.Errorf("%d creates in two seconds", n)
+				}
+				if n := len(w.Children(lockPath)); n > 1 {
+					t.Errorf("%d in line", n)
+				}
+				stop()
+				select {
+				case l := <-granted:
+					w.line(1)
+					release(t, l)
+				case <-time.After(3 * time.Second):
+					t.Error("it waits for itself")
+				}
+				w.empty()
+			})
+		})
+	}
+}

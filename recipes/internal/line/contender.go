@@ -70,10 +70,11 @@ func (c *contender) list(ctx context.Context) error {
 	return nil
 }
 
-// out makes of the directory's absence the znode's.
+// out takes the directory's absence for that of the znode, but not for certain: the
+// create has succeeded, and a member that says so may be wrong.
 func (c *contender) out(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
-		return errOut
+		return errMissing
 	}
 	return err
 }

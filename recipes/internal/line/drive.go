@@ -3,19 +3,23 @@ package line
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
 )
 
 // drive stands in line until the gate's first waiter is let in, or nobody waits
 // any more (ctx ends), or an error ends the wait of all. A lost session, or a
 // znode removed by somebody else, costs the place in line only: it joins again,
-// at the end.
+// at the end. While the directory cannot be found it pauses before that.
 func (g *gate) drive(ctx context.Context, d *driver) {
 	defer d.stop()
+	pauses := rejoins()
 	for {
 		g.tries(d)
 		sess, err := g.client.AwaitSession(ctx)
@@ -29,11 +33,28 @@ func (g *gate) drive(ctx context.Context, d *driver) {
 		case err == nil:
 			return
 		case errors.Is(err, framework.ErrClosed):
+		case errors.Is(err, errMissing):
+			g.pause(ctx, pauses.NextBackOff())
+			continue
 		case errors.Is(err, framework.ErrSessionLost), errors.Is(err, errOut):
 			continue
 		}
 		g.fail(d, err)
 		return
+	}
+}
+
+// rejoins is how long to pause while the directory cannot be found.
+var rejoins = retry.Exponential(100*time.Millisecond, 2*time.Second, math.MaxInt)
+
+// pause waits for d, or until nobody needs what comes after.
+func (g *gate) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-g.client.Done():
 	}
 }
 
@@ -56,7 +77,7 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 	}
 	for {
 		blocker, err := c.turn(ctx)
-		if errors.Is(err, errOut) {
+		if errors.Is(err, errOut) && !errors.Is(err, errMissing) {
 			return err
 		}
 		if err != nil {

@@ -23,8 +23,12 @@ var (
 	ErrLimit     = errors.New("not within the limit")
 )
 
-// errOut says that the own znode is not in line any more.
-var errOut = errors.New("the znode is no longer in line")
+// errOut says that the own znode is not in line any more; errMissing that it may not
+// be, for its directory was not found.
+var (
+	errOut     = errors.New("the znode is no longer in line")
+	errMissing = fmt.Errorf("%w: its directory was not found", errOut)
+)
 
 // A Rule is what makes one kind of line different from another.
 type Rule struct {
