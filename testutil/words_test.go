@@ -34,7 +34,7 @@ func TestWords(t *testing.T) {
 	same(t, got, recordedLines(t, recordedWords))
 }
 
-func TestWordsOfTheRealServer(t *testing.T) {
+func TestWordsOnTheRealServer(t *testing.T) {
 	var got []string
 	for _, members := range []int{1, 3} {
 		got = append(got, allWords(t, apache.Start(t, members, apache.WithTick(time.Second)))...)

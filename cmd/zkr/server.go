@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,54 +19,79 @@ import (
 
 func newServer() *cobra.Command {
 	var (
-		members int
-		listen  []string
-		config  string
-		tick    time.Duration
-		verbose bool
+		settings serverSettings
+		listen   []string
+		config   string
 	)
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "server [flags]",
 		Short:                 "Run the embedded ensemble, for development",
 		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks ZooKeeper's protocol and
-keeps everything in memory: it is for development and tests, and nothing survives it.
+keeps everything in memory: it is for development and tests, and nothing survives it. Started again, it
+refuses a client that has seen later transactions than it has: the connection is closed without an answer,
+as a real server does that has lost its data. Such a client tries for ever; restart it, too.
 
 Several members listen on one address each: on the given ones, or on the ports that follow a single one.
+
+--control is an address at which tests in any language stop and start members by HTTP. Their data is kept:
+clients see their connections break, and keep their sessions if they come back within the time-out.
+
+  POST /stop            stops all members, or with ?member=0 one; they count from 0
+  POST /start           starts those that are stopped, and answers once they serve
+  POST /restart         both
+  GET  /status          what each member is doing
+
 --config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime, minSessionTimeout,
-maxSessionTimeout, syncLimit and extendedTypesEnabled. What has no meaning here (dataDir, autopurge, ...) is
-skipped with a note; what would change how clients connect (TLS, authentication, several servers) is refused.`,
+maxSessionTimeout, syncLimit, extendedTypesEnabled, DigestAuthenticationProvider.superDigest, and
+znode.container.checkIntervalMs, which the real server takes as a Java property only. What has no meaning here
+(dataDir, autopurge, ...) is skipped with a note; what would change how clients connect (TLS, authentication,
+several servers) is refused.`,
 		Example: `  zkr server
   zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
+  zkr server --control 127.0.0.1:2180                # curl -X POST 127.0.0.1:2180/restart
   zkr server --config /etc/zookeeper/conf/zoo.cfg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings := serverSettings{members: members, tick: tick}
 			var err error
-			if config != "" {
-				for _, other := range []string{"members", "listen", "tick"} {
-					if cmd.Flags().Changed(other) {
-						return usage("--config and --%s exclude each other", other)
-					}
-				}
-				var notes []string
-				if settings, notes, err = readZooCfg(config); err != nil {
+			if config == "" {
+				if settings.listen, err = addresses(listen, settings.members); err != nil {
 					return usage("%w", err)
 				}
-				for _, note := range notes {
-					fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
+				if settings.containers < time.Millisecond {
+					return usage("--container-interval %v: must be at least 1ms", settings.containers)
 				}
-			} else if settings.listen, err = addresses(listen, members); err != nil {
+				return serve(cmd, settings)
+			}
+			for _, other := range []string{"members", "listen", "tick", "container-interval", "super-digest"} {
+				if cmd.Flags().Changed(other) {
+					return usage("--config and --%s exclude each other", other)
+				}
+			}
+			configured, notes, err := readZooCfg(config)
+			if err != nil {
 				return usage("%w", err)
 			}
-			return serve(cmd, settings, verbose)
+			for _, note := range notes {
+				fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
+			}
+			configured.control, configured.verbose, configured.unchecked = settings.control, settings.verbose, settings.unchecked
+			return serve(cmd, configured)
 		},
 	}
-	cmd.Flags().IntVar(&members, "members", 1, "number of members")
-	cmd.Flags().StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "address to listen on; one for each member, or one for the first")
-	cmd.Flags().StringVar(&config, "config", "", "zoo.cfg to take the settings from")
-	cmd.Flags().DurationVar(&tick, "tick", 2*time.Second, "tickTime: sessions have time-outs of 2 to 20 ticks")
-	cmd.Flags().BoolVar(&verbose, "verbose", false, "log what a server would log to stderr")
+	flags := cmd.Flags()
+	flags.IntVar(&settings.members, "members", 1, "number of members")
+	flags.StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "address to listen on; one for each member, or one for the first")
+	flags.StringVar(&config, "config", "", "zoo.cfg to take the settings from")
+	flags.StringVar(&settings.control, "control", "", "address at which members are stopped and started by HTTP; port 0 for any")
+	flags.DurationVar(&settings.tick, "tick", 2*time.Second, "tickTime: sessions have time-outs of 2 to 20 ticks")
+	flags.DurationVar(&settings.containers, "container-interval", time.Minute,
+		"how often unused containers, and znodes that have outlived their time, are removed")
+	flags.StringVar(&settings.superDigest, "super-digest", "",
+		"the super user, user:base64(sha1(user:password)), as the property DigestAuthenticationProvider.superDigest")
+	flags.BoolVar(&settings.unchecked, "exists-without-read", false,
+		"answer exists also to those who may not read, as servers before 3.8.4 and 3.9.2 do")
+	flags.BoolVar(&settings.verbose, "verbose", false, "log what a server would log to stderr")
 	return cmd
 }
 
@@ -77,6 +103,11 @@ type serverSettings struct {
 	minSession, maxSession time.Duration
 	syncLimit              int
 	extended               bool // znodes may have a time to live
+	containers             time.Duration
+	superDigest            string
+	unchecked              bool // exists without the permission to read
+	control                string
+	verbose                bool
 }
 
 func (s serverSettings) options() []testutil.Option {
@@ -94,6 +125,15 @@ func (s serverSettings) options() []testutil.Option {
 	if s.extended {
 		opts = append(opts, testutil.WithExtendedTypes())
 	}
+	if s.containers != 0 {
+		opts = append(opts, testutil.WithContainerInterval(s.containers))
+	}
+	if s.superDigest != "" {
+		opts = append(opts, testutil.WithSuperDigest(s.superDigest))
+	}
+	if s.unchecked {
+		opts = append(opts, testutil.WithExistsWithoutRead())
+	}
 	if s.syncLimit != 0 {
 		opts = append(opts, testutil.WithSyncLimit(s.syncLimit))
 	}
@@ -101,11 +141,11 @@ func (s serverSettings) options() []testutil.Option {
 }
 
 // serve runs the ensemble until a signal ends it.
-func serve(cmd *cobra.Command, settings serverSettings, verbose bool) error {
+func serve(cmd *cobra.Command, settings serverSettings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	opts := settings.options()
-	if verbose {
+	if settings.verbose {
 		opts = append(opts, testutil.WithLogger(func(format string, args ...any) {
 			fmt.Fprintf(cmd.ErrOrStderr(), time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 		}))
@@ -113,6 +153,14 @@ func serve(cmd *cobra.Command, settings serverSettings, verbose bool) error {
 	e, err := testutil.New(opts...)
 	if err != nil {
 		return failed(err)
+	}
+	if settings.control != "" {
+		at, stop, err := serveControl(settings.control, e)
+		if err != nil {
+			return failed(errors.Join(fmt.Errorf("--control: %w", err), e.Close()))
+		}
+		defer stop()
+		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: control at %s\n", at)
 	}
 	if err := e.WaitServing(ctx); err == nil {
 		what := "1 member serves"

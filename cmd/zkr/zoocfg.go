@@ -101,6 +101,11 @@ func (c *zooCfg) set(key, value string) (note string, err error) {
 		}
 	case key == "extendedTypesEnabled":
 		s.extended = strings.EqualFold(value, "true") // as Java's Boolean reads it
+	case key == "DigestAuthenticationProvider.superDigest":
+		s.superDigest = value
+	case key == "znode.container.checkIntervalMs":
+		s.containers, err = parseMillis(value, 1)
+		note = "a real server takes it as a Java property (-Dznode.container.checkIntervalMs) only"
 	case strings.HasPrefix(key, "server."):
 		if c.servers++; c.servers > 1 {
 			return "", errors.New("several servers: the embedded ensemble has all of its members in one process; use --members")

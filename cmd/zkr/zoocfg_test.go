@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// superHash is the base64 of the SHA-1 of super:secret.
+const superHash = "lK75jTNcA+U9vtVEw5vB51mj/w4="
+
 func TestParseZooCfg(t *testing.T) {
 	const s = time.Second
 	for _, test := range []struct {
@@ -27,11 +30,13 @@ func TestParseZooCfg(t *testing.T) {
 		{
 			"all that is read",
 			"clientPort=2182\nclientPortAddress=127.0.0.1\ntickTime=500\nminSessionTimeout=100\nmaxSessionTimeout=60000\n" +
-				"syncLimit=7\nextendedTypesEnabled=true\n",
+				"syncLimit=7\nextendedTypesEnabled=true\nznode.container.checkIntervalMs=250\n" +
+				"DigestAuthenticationProvider.superDigest=super:" + superHash + "\n",
 			serverSettings{
 				members: 1, listen: []string{"127.0.0.1:2182"}, tick: s / 2, minSession: s / 10, maxSession: 60 * s, syncLimit: 7, extended: true,
+				containers: s / 4, superDigest: "super:" + superHash,
 			},
-			0,
+			1,
 		},
 		{
 			"defaults",
