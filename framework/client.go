@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,8 +22,7 @@ type Client struct {
 // sessions: it opens them one after the other and makes every transition.
 type core struct {
 	cfg     config
-	servers []string
-	turn    atomic.Uint32 // of servers, to be dialed
+	roster  roster
 	pace    pace
 	closing chan struct{}  // closed: Close was called
 	done    chan struct{}  // closed: run has returned
@@ -62,6 +61,9 @@ func New(servers string, opts ...Option) (*Client, error) {
 	}
 	if cfg.dial == nil {
 		cfg.dial = dialTCP
+		if cfg.resolver == nil {
+			cfg.resolver = net.DefaultResolver
+		}
 	}
 	logger, lines := queuedLogger(cfg.log)
 	observer, events := cfg.observer.guarded(logger)
@@ -70,7 +72,7 @@ func New(servers string, opts ...Option) (*Client, error) {
 		cfg:       cfg,
 		lines:     lines,
 		events:    events,
-		servers:   shuffled(addrs),
+		roster:    roster{names: shuffled(addrs), resolver: cfg.resolver},
 		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),
 		done:      make(chan struct{}),

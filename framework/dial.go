@@ -18,22 +18,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// route is the wire client's list of servers for one session. It leaves names
-// unresolved, so that the dialer resolves them at every attempt, and leaves the
-// pace to the dialer, which can be interrupted.
+// route is the wire client's list of servers for one session. What it says is not
+// what is called: the dialer asks the roster, at every attempt, and keeps the pace,
+// which can be interrupted.
 type route struct{ session *session }
 
 func (r route) Init([]string) error { return nil }
-func (r route) Len() int            { return len(r.session.core.servers) }
+func (r route) Len() int            { return len(r.session.core.roster.names) }
 func (r route) Connected()          {}
 
-// Next goes round, over all sessions of the client: the next one does not begin
-// with the server that cost the last. It reports the start of a new round only once
-// the session is severed: that makes the wire client stop and look whether it is
-// being closed; before that it would fail requests that only wait for a connection.
+// Next reports the start of a new round only once the session is severed: that
+// makes the wire client stop and look whether it is being closed; before that it
+// would fail requests that only wait for a connection.
 func (r route) Next() (server string, retryStart bool) {
-	c := r.session.core
-	return c.servers[int(c.turn.Add(1)-1)%len(c.servers)], r.session.severed()
+	return r.session.core.roster.name(), r.session.severed()
 }
 
 func shuffled(addrs []string) []string {
@@ -45,18 +43,18 @@ func shuffled(addrs []string) []string {
 var errSevered = errors.New("the session is over")
 
 // dial opens a connection of the session, at the client's pace.
-func (s *session) dial(network, address string, _ time.Duration) (net.Conn, error) {
-	if !s.core.pace.wait(s.cut) {
+func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
+	c := s.core
+	if !c.pace.wait(s.cut) {
 		return nil, errSevered
 	}
 	s.mu.Lock()
 	limit := s.timeout / 3
 	s.mu.Unlock()
-	conn, err := s.core.open(network, address, limit)
+	conn, err := c.call(network, limit)
 	if err != nil {
-		err = fmt.Errorf("connect to %s: %w", address, err)
-		s.core.note(err)
-		s.core.cfg.log.Debug("cannot connect", zap.Error(err))
+		c.note(err)
+		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}
 	l := newLink(conn, s, limit)
@@ -71,15 +69,33 @@ func (s *session) dial(network, address string, _ time.Duration) (net.Conn, erro
 	return l, nil
 }
 
+// call opens a connection to the server whose turn it is, within limit.
+func (c *core) call(network string, limit time.Duration) (net.Conn, error) {
+	began := time.Now()
+	to, round, err := c.roster.next(limit)
+	c.pace.spread(round)
+	if err != nil {
+		return nil, err
+	}
+	if limit -= time.Since(began); to.others {
+		limit /= 2 // a host that does not answer must not cost all of the time
+	}
+	conn, err := c.open(network, to, max(limit, time.Millisecond))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return conn, nil
+}
+
 // open dials one server, with TLS where it is asked for, within limit.
-func (c *core) open(network, address string, limit time.Duration) (net.Conn, error) {
-	conn, err := c.cfg.dial(network, address, limit)
+func (c *core) open(network string, to server, limit time.Duration) (net.Conn, error) {
+	conn, err := c.cfg.dial(network, to.address, limit)
 	if err != nil || c.cfg.tls == nil {
 		return conn, err
 	}
 	cfg := c.cfg.tls.Clone()
 	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(address)
+		cfg.ServerName, _, _ = net.SplitHostPort(to.name)
 	}
 	secured := tls.Client(conn, cfg)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -106,11 +122,11 @@ func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 // server has proved to be in touch with its leader. Servers that accept and drop
 // are therefore not called in a tight loop.
 type pace struct {
-	round int           // servers in the list
-	most  time.Duration // a second, or less for short sessions, which have no time to lose
+	most time.Duration // a second, or less for short sessions, which have no time to lose
 
 	mu    sync.Mutex // guards what follows
-	tries int        // since the last proof
+	round int        // attempts that make a round: one for each server, as far as known
+	tries int        // in this round
 	back  backoff.BackOff
 }
 
@@ -118,7 +134,8 @@ type pace struct {
 func (p *pace) wait(stop <-chan struct{}) bool {
 	p.mu.Lock()
 	var pause time.Duration
-	if p.tries > 0 && p.tries%p.round == 0 {
+	if p.tries >= p.round {
+		p.tries = 0
 		if p.back == nil {
 			p.back = retry.Exponential(p.most/8, p.most, math.MaxInt)()
 		}
@@ -134,6 +151,13 @@ func (p *pace) wait(stop <-chan struct{}) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// spread says how many attempts make a round.
+func (p *pace) spread(round int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round = round
 }
 
 func (p *pace) reset() {

@@ -32,6 +32,10 @@ func TestNewRejectsBadInput(t *testing.T) {
 		{"an empty ACL", "a", framework.WithACL(), "ACL"},
 		{"no TLS configuration", "a", framework.WithTLS(nil), "TLS"},
 		{"an unknown proof", "a", framework.WithProof(7), "proof 7"},
+		{"no resolver", "a", framework.WithResolver(nil), "resolver"},
+		{"room for no request", "a", framework.WithMaxRequest(100), "100 bytes"},
+		{"room for endless requests", "a", framework.WithMaxRequest(1 << 30), "1073741824 bytes"},
+		{"endless credentials", "a", framework.WithAuth("digest", make([]byte, 1<<20)), "auth digest"},
 		{"an unknown error policy", "a", framework.WithErrorPolicy(7), "error policy 7"},
 		{"credentials without a scheme", "a", framework.WithAuth("", nil), "auth"},
 	} {

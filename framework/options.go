@@ -17,7 +17,7 @@ import (
 )
 
 // Dialer opens a connection to a server of the list, "host:port" as it was
-// given to New. It must return within timeout.
+// given to New, or resolved by WithResolver. It must return within timeout.
 type Dialer func(network, address string, timeout time.Duration) (net.Conn, error)
 
 // Proof selects what the heartbeat of a client proves.
@@ -60,6 +60,8 @@ type config struct {
 	auths          []auth
 	maxRequest     int
 	dial           Dialer
+	resolver       *net.Resolver
+	resolverSet    bool
 	tls            *tls.Config
 	tlsSet         bool
 	observer       Observer
@@ -105,6 +107,9 @@ func (cfg *config) validate() error {
 	}
 	if cfg.log == nil {
 		bad("logger: nil")
+	}
+	if cfg.resolverSet && cfg.resolver == nil {
+		bad("resolver: nil")
 	}
 	if cfg.tlsSet && cfg.tls == nil {
 		bad("TLS: no configuration") // and not silently without TLS
@@ -180,9 +185,17 @@ func WithAuth(scheme string, data []byte) Option {
 // 16384, at most 33554432. Default 1048575, which is the servers' own.
 func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
 
-// WithDialer replaces the dialer, and with it the resolution of names. Default:
-// TCP, each name resolved again at every attempt.
+// WithDialer replaces the dialer, and with it the resolution of names: it is called
+// with the names of the server list, unless WithResolver is given, too. Default: TCP.
 func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
+
+// WithResolver resolves the names of the server list with r; the dialer is called
+// with addresses. A name is resolved at every attempt to connect. If it stands for
+// several addresses each of them is tried, one after the other, as if they stood in
+// the list. Default: net.DefaultResolver, or none where WithDialer is given.
+func WithResolver(r *net.Resolver) Option {
+	return func(c *config) { c.resolver, c.resolverSet = r, true }
+}
 
 // WithTLS speaks TLS over each connection. Where cfg has no ServerName the name
 // in the server list is used. cfg is cloned. Default: none.

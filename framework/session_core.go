@@ -101,7 +101,7 @@ func openSession(c *core) (*session, error) {
 	if need := c.cfg.maxRequest + 2*requestHead; need > wireRoom {
 		room = zk.WithMaxConnBufferSize(need)
 	}
-	conn, events, err := zk.Connect(c.servers, c.cfg.sessionTimeout,
+	conn, events, err := zk.Connect(c.roster.names, c.cfg.sessionTimeout,
 		room,
 		zk.WithHostProvider(route{s}),
 		zk.WithDialer(s.dial),

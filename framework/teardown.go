@@ -83,13 +83,15 @@ func (s *session) awaitGone() {
 // For the same reason it asks for the smallest time-out and does not try often;
 // what fails is left to expire.
 func (s *session) bury() {
-	servers := s.core.servers
-	first := rand.IntN(len(servers))
+	var servers []server
 	for try := range 3 {
 		if try > 0 && !s.pause(s.goodbye()/2+rand.N(s.goodbye()/2)) {
 			return
 		}
-		if s.closeAt(context.Background(), servers[(first+try)%len(servers)]) {
+		if len(servers) == 0 {
+			servers = s.core.roster.all(context.Background(), s.goodbye())
+		}
+		if len(servers) > 0 && s.closeAt(context.Background(), servers[try%len(servers)]) {
 			return
 		}
 	}
@@ -101,11 +103,11 @@ func (s *session) bury() {
 func (s *session) buryAtOnce() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), burial)
 	defer cancel()
-	servers := shuffled(s.core.servers)
+	servers := s.core.roster.all(ctx, s.goodbye())
 	servers = servers[:min(len(servers), 3)]
 	results := make(chan bool, len(servers))
-	for _, address := range servers {
-		s.core.tasks.Go(func() { results <- s.closeAt(ctx, address) })
+	for _, to := range servers {
+		s.core.tasks.Go(func() { results <- s.closeAt(ctx, to) })
 	}
 	for range servers {
 		select {
@@ -129,17 +131,17 @@ func (s *session) goodbye() time.Duration {
 
 // closeAt closes the session through one server, until ctx ends, and reports
 // whether it is known to be gone.
-func (s *session) closeAt(ctx context.Context, address string) bool {
+func (s *session) closeAt(ctx context.Context, to server) bool {
 	s.mu.Lock()
 	id, password := s.id, s.password
 	s.mu.Unlock()
 	if id == 0 {
 		return true
 	}
-	err := s.core.closeRemotely(ctx, address, id, password, s.goodbye())
+	err := s.core.closeRemotely(ctx, to, id, password, s.goodbye())
 	if err != nil {
 		s.core.cfg.log.Debug("cannot close a session", zap.String("session", sessionText(id)),
-			zap.String("server", address), zap.Error(err))
+			zap.Stringer("server", to), zap.Error(err))
 	}
 	return err == nil
 }
@@ -158,10 +160,10 @@ func (s *session) pause(d time.Duration) bool {
 
 var errBadAnswer = errors.New("unexpected answer")
 
-// closeRemotely attaches to the session at address and closes it, all in one
+// closeRemotely attaches to the session at a server and closes it, all in one
 // write. It returns nil once the session is known to be gone.
-func (c *core) closeRemotely(ctx context.Context, address string, id int64, password []byte, limit time.Duration) error {
-	conn, err := c.open("tcp", address, limit)
+func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, limit time.Duration) error {
+	conn, err := c.open("tcp", to, limit)
 	if err != nil {
 		return err
 	}

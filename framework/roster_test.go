@@ -1,0 +1,294 @@
+package framework_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// domain is a name server with one answer, which may change.
+type domain struct {
+	mu      sync.Mutex // guards what follows
+	hosts   []string
+	lookups int
+}
+
+func (d *domain) is(hosts ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hosts = hosts
+}
+
+func (d *domain) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lookups
+}
+
+// resolver asks d, over connections in memory.
+func (d *domain) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go d.serve(theirs)
+		return ours, nil
+	}}
+}
+
+// serve answers as a name server does over TCP.
+func (d *domain) serve(conn net.Conn) {
+	defer conn.Close()
+	for {
+		var size [2]byte
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return
+		}
+		query := make([]byte, binary.BigEndian.Uint16(size[:]))
+		if _, err := io.ReadFull(conn, query); err != nil {
+			return
+		}
+		answer := d.answer(query)
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// answer is the answer to a query of one question.
+func (d *domain) answer(query []byte) []byte {
+	const head = 12
+	end := head + slices.Index(query[head:], 0) + 1
+	kind := binary.BigEndian.Uint16(query[end:])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var records []byte
+	n := 0
+	for _, host := range d.hosts {
+		address := netip.MustParseAddr(host)
+		if address.Is4() != (kind == 1) || address.Is6() != (kind == 28) {
+			continue
+		}
+		n++
+		records = append(records, 0xc0, head) // the name of the question
+		records = binary.BigEndian.AppendUint16(records, kind)
+		records = append(records, 0, 1, 0, 0, 0, 0) // Internet, to be kept for no time
+		records = binary.BigEndian.AppendUint16(records, uint16(len(address.AsSlice())))
+		records = append(records, address.AsSlice()...)
+	}
+	if kind == 1 {
+		d.lookups++
+	}
+	reply := append([]byte(nil), query[:end+4]...)
+	reply[2] |= 0x80 // an answer
+	binary.BigEndian.PutUint16(reply[6:], uint16(n))
+	binary.BigEndian.PutUint16(reply[8:], 0)
+	binary.BigEndian.PutUint16(reply[10:], 0)
+	return append(reply, records...)
+}
+
+// behind is a network on which addresses lead to members, or to what accepts and
+// drops, and which remembers what was called.
+type behind struct {
+	members map[string]string // by address
+	network *testutil.ClientNet
+
+	mu     sync.Mutex // guards called
+	called []string
+}
+
+func (b *behind) Dial(kind, address string, limit time.Duration) (net.Conn, error) {
+	b.mu.Lock()
+	b.called = append(b.called, address)
+	b.mu.Unlock()
+	member, ok := b.members[address]
+	switch {
+	case !ok:
+		return nil, errors.New("no such host")
+	case member == "drops":
+		ours, theirs := net.Pipe()
+		theirs.Close()
+		return ours, nil
+	}
+	return b.network.Dial(kind, member, limit)
+}
+
+// all is what was called since the last time.
+func (b *behind) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	called := b.called
+	b.called = nil
+	return called
+}
+
+// resolve has the runtime read its configuration outside of any bubble: what it
+// makes for that belongs to where it was made.
+func resolveOnce(t *testing.T) {
+	t.Helper()
+	_, _ = (&domain{hosts: []string{"10.0.0.1"}}).resolver().LookupIPAddr(t.Context(), "zk.example.")
+}
+
+// One name stood for the ensemble, and its first member accepted and dropped. Go's
+// dialer stops at the first address that accepts, so the client never connected.
+func TestEachAddressOfANameIsTried(t *testing.T) {
+	resolveOnce(t)
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		for range 10 { // the order is random
+			d := &domain{}
+			d.is("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
+			b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+				"10.0.0.1:2181": "drops", "10.0.0.2:2181": "drops", "10.0.0.3:2181": "drops", "10.0.0.4:2181": "member0:2181",
+			}}
+			c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
+				framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
+			must(t, err)
+			began := time.Now()
+			if err := c.WaitConnected(within(t, timeout)); err != nil {
+				t.Fatalf("%v; called %v", err, b.all())
+			}
+			if took := time.Since(began); took > timeout/10 {
+				t.Errorf("it took %v", took)
+			}
+			called := b.all()
+			slices.Sort(called)
+			if once := slices.Compact(slices.Clone(called)); len(once) != len(called) {
+				t.Errorf("called in the first round: %v", called)
+			}
+			if n := d.asked(); n != len(called) {
+				t.Errorf("resolved %d times in %d attempts", n, len(called))
+			}
+			must(t, c.Close())
+		}
+	})
+}
+
+// The servers have moved to other addresses while the client was connected. They
+// are found, although none of the old ones answers.
+func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
+	resolveOnce(t)
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		d := &domain{}
+		d.is("10.0.0.1", "10.0.0.2")
+		b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+			"10.0.0.1:2181": "member0:2181", "10.0.0.2:2181": "member1:2181",
+			"[fd00::3]:2181": "member2:2181",
+		}}
+		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
+			framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
+		must(t, err)
+		defer c.Close()
+		must(t, c.WaitConnected(t.Context()))
+		first := b.all()
+		b.network.Drop()
+		time.Sleep(time.Second)
+		if again := b.all(); len(first) != 1 || len(again) != 1 || first[0] == again[0] {
+			t.Errorf("called %v, then %v: want one each, and not the one that has just been lost", first, again)
+		}
+		s := session(t, c)
+		d.is("fd00::3")
+		b.network.Drop()
+		time.Sleep(time.Second)
+		if got := b.all(); !slices.Equal(got, []string{"[fd00::3]:2181"}) {
+			t.Errorf("called %v", got)
+		}
+		if session(t, c).ID() != s.ID() || !s.Connected() {
+			t.Error("the session was lost")
+		}
+	})
+}
+
+// All who accept and drop are called at the pace of a list of as many servers: one
+// round at once, then a pause before each.
+func TestThePaceCountsAddresses(t *testing.T) {
+	resolveOnce(t)
+	bubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
+		d := &domain{}
+		d.is("10.0.0.1", "10.0.0.2", "fd00::3", "fd00::4")
+		b := &behind{members: map[string]string{
+			"10.0.0.1:2181": "drops", "10.0.0.2:2181": "drops", "[fd00::3]:2181": "drops", "10.0.0.9:2181": "drops",
+		}}
+		c, err := framework.New("zk.example.:2181,10.0.0.9:2181", framework.WithSessionTimeout(timeout),
+			framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
+		must(t, err)
+		defer c.Close()
+		time.Sleep(time.Minute)
+		called := b.all()
+		if len(called) < 5*60 || len(called) > 5*60*12 {
+			t.Errorf("%d calls in a minute", len(called))
+		}
+		count := map[string]int{}
+		for _, a := range called {
+			count[a]++
+		}
+		for a, n := range count {
+			if len(count) != 5 || n < len(called)/5-1 || n > len(called)/5+1 {
+				t.Errorf("%s was called %d times of %d", a, n, len(called))
+			}
+		}
+		err = c.WaitConnected(within(t, time.Second))
+		if err == nil || !strings.Contains(err.Error(), ":2181") {
+			t.Errorf("the error does not say what was called: %v", err)
+		}
+	})
+}
+
+// A name that cannot be resolved is an attempt like any other, and says so.
+func TestANameThatCannotBeResolved(t *testing.T) {
+	resolveOnce(t)
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		d := &domain{}
+		b := &behind{network: ens.Client("behind a name"), members: map[string]string{"10.0.0.1:2181": "member0:2181"}}
+		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
+			framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
+		must(t, err)
+		defer c.Close()
+		err = c.WaitConnected(within(t, 10*time.Second))
+		if err == nil || !strings.Contains(err.Error(), "resolve zk.example.") {
+			t.Errorf("the error does not say why: %v", err)
+		}
+		if n := d.asked(); n < 5 || n > 1000 {
+			t.Errorf("asked %d times in 10s", n)
+		}
+		d.is("10.0.0.1")
+		must(t, c.WaitConnected(within(t, 2*time.Second)))
+	})
+}
+
+// A client that closes while it has no connection closes its session through the
+// addresses that the name stands for.
+func TestASessionIsClosedByAddress(t *testing.T) {
+	resolveOnce(t)
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		d := &domain{}
+		d.is("10.0.0.1", "10.0.0.2", "10.0.0.3")
+		b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+			"10.0.0.1:2181": "member0:2181", "10.0.0.2:2181": "drops", "10.0.0.3:2181": "drops",
+		}}
+		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(time.Minute),
+			framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		d.is("10.0.0.2")
+		b.network.Drop()
+		time.Sleep(10*time.Second + 50*time.Millisecond)
+		if s.Connected() || !alive(ens, s.ID()) {
+			t.Fatalf("connected %t, alive %t", s.Connected(), alive(ens, s.ID()))
+		}
+		d.is("10.0.0.1", "10.0.0.2", "10.0.0.3")
+		must(t, c.Close())
+		if alive(ens, s.ID()) {
+			t.Error("the session still stands")
+		}
+	})
+}
