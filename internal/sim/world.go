@@ -422,7 +422,7 @@ func (w *world) expected(err error) bool {
 			return !w.plan.Endless
 		}
 	}
-	if !w.plan.Endless && strings.Contains(err.Error(), "unknown error: -") { // refused until no try was left
+	if !w.plan.Endless && strings.Contains(err.Error(), " (code -") { // refused until no try was left
 		return true
 	}
 	return errors.Is(err, framework.ErrNoSession) || errors.Is(err, recipes.ErrNotHeld)
