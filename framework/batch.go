@@ -18,7 +18,7 @@ type Batch struct {
 	N             int
 	Data          []byte
 	Flags         int32
-	ACL           []zk.ACL // nil: the client's
+	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 
 // CreateAll creates a batch, all of it or nothing, and gives the paths of its

@@ -38,8 +38,30 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 
 // Delete removes a znode if it has the given version, or -1 for any. A retry
 // after an unknown outcome that finds nothing has succeeded.
+//
+// A retry removes whatever stands at path by then. If the first try was executed,
+// its answer was lost, and somebody has created the path again, Delete(path, -1)
+// removes that znode and returns nil: with a lock at a fixed path, the next holder's.
+// A version does not help much, since each new znode begins at 0. Use DeleteCreated
+// where a path may be created again.
 func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	return c.scope().delete(ctx, path, version)
+}
+
+// DeleteCreated removes the znode at path that was created by the transaction czxid
+// (zk.Stat.Czxid), and not another one that was created at the same
+// path later. If another one stands there, or none, the error is zk.ErrNoNode. After
+// an unknown outcome it syncs and looks: if the znode is gone by then, or another
+// one stands there, it returns nil.
+//
+// ZooKeeper has no delete by czxid, so a window remains. The znode is looked at, and
+// then deleted if its version is still the one that was seen. Another one is removed
+// in its place if, in between, the znode was removed, the path was created again, and
+// the new znode has the same version; and likewise while a delete whose connection
+// has ended is still on its way in the member that it was sent to. It costs two
+// requests, and three more for each unknown outcome.
+func (c *Client) DeleteCreated(ctx context.Context, path string, czxid int64) error {
+	return c.scope().deleteCreated(ctx, path, czxid)
 }
 
 // Exists reports whether a znode exists, with its stat if it does.
@@ -68,7 +90,8 @@ func (c *Client) SetACL(ctx context.Context, path string, acl []zk.ACL, version 
 // Multi executes all ops (*zk.CreateRequest, *zk.DeleteRequest,
 // *zk.SetDataRequest, *zk.CheckVersionRequest; containers are not among them) or
 // none. It is never repeated after an unknown outcome. When an op fails the
-// error is that op's, and the responses tell which it was.
+// error is that op's, and the responses tell which it was. A create without an ACL
+// (nil or empty) gets the client's, as by Create.
 func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return c.scope().multi(ctx, ops)
 }

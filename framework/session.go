@@ -130,6 +130,11 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 	return s.scope().delete(ctx, path, version)
 }
 
+// DeleteCreated is Client.DeleteCreated in this session.
+func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) error {
+	return s.scope().deleteCreated(ctx, path, czxid)
+}
+
 // Exists is Client.Exists in this session.
 func (s *Session) Exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
 	return s.scope().exists(ctx, path)
@@ -143,7 +148,7 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, *zk.Stat
 // Sync is Client.Sync in this session.
 func (s *Session) Sync(ctx context.Context, path string) error { return s.scope().sync(ctx, path) }
 
-// Multi is Client.Multi in this session.
+// Multi is Client.Multi in this session: a create without an ACL gets the client's.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return s.scope().multi(ctx, ops)
 }

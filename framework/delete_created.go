@@ -1,0 +1,82 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+)
+
+// deleteCreated is Client.DeleteCreated. Each delete is sent once, for what was just
+// seen; after one of unknown outcome it looks again, behind a sync.
+func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) error {
+	if w.budget == nil {
+		w.budget = w.core.cfg.retry()
+	}
+	fail := func(err error, unsure bool) error {
+		var e *opError
+		if errors.As(err, &e) {
+			err = e.err
+		}
+		return &opError{op: opNameDelete, path: path, err: err, maybe: unsure}
+	}
+	for unsure := false; ; {
+		if unsure {
+			if err := w.sync(ctx, path); err != nil {
+				return fail(err, unsure)
+			}
+		}
+		found, stat, err := w.exists(ctx, path)
+		switch {
+		case err != nil:
+			return fail(err, unsure)
+		case found && stat.Czxid == czxid:
+			err = w.deleteOnce(ctx, path, stat.Version)
+		case unsure:
+			return nil // an earlier try, whose answer was lost, or somebody else
+		default:
+			return fail(zk.ErrNoNode, false)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+			continue // it has changed since: look what it is now
+		case !MaybeApplied(err):
+			return fail(err, unsure)
+		}
+		unsure = true
+		if !w.rest(ctx) {
+			return fail(err, unsure)
+		}
+	}
+}
+
+// deleteOnce sends one delete: after an unknown outcome it is not tried again.
+func (w scope) deleteOnce(ctx context.Context, path string, version int32) error {
+	_, err := request(ctx, w, opNameDelete, path, int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
+		return struct{}{}, conn.Delete(full, version)
+	}, nil)
+	return err
+}
+
+// rest waits for the next pause of the budget, and reports false when there is none,
+// or ctx ends first.
+func (w scope) rest(ctx context.Context) bool {
+	pause := w.budget.NextBackOff()
+	if pause == backoff.Stop {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-w.core.closing:
+		return false
+	}
+}
