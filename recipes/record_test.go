@@ -366,11 +366,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 		for range 10 {
 			var wg sync.WaitGroup
 			for range 2 {
-				wg.Go(func() {
-					if err := e.Resign(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
+				wg.Go(func() { <-e.Resign() })
 			}
 			<-terms // the next term; the second of the two may end it, too
 			wg.Wait()

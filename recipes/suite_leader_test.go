@@ -148,9 +148,7 @@ func resign(t *testing.T, s *stage) {
 			t.Errorf("the leader is said to be %s, %v", who.Data, err)
 		}
 		s.inLine(t, "", 3)
-		if err := now.who.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		now.who.Resign()
 		now.endsWith(t, leader.ErrResigned)
 	}
 	for _, c := range all {

@@ -129,11 +129,13 @@ func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 		w.inLine(1)
 		w.run(ctx, w.candidate(w.client("b"), "b"), "b", time.Minute, nil)
 		w.inLine(2)
-		if err := e.Resign(within(t, time.Minute)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Resign did not wait for the work: %v", err)
+		select {
+		case <-e.Resign():
+			t.Error("the work has not returned")
+		case <-time.After(time.Minute):
 		}
 		<-stopping
-		must(t, e.Resign(t.Context()))
+		<-e.Resign()
 		at := <-returned
 		time.Sleep(time.Second)
 		if next := w.term(0); next.from.Before(at) {
@@ -165,14 +167,14 @@ func TestResign(t *testing.T) {
 		ctx, _ := cancellable(t)
 		all := w.candidates(ctx, 2, time.Hour)
 		time.Sleep(time.Second)
-		must(t, all[1].Resign(ctx)) // it does not lead: nothing to end
+		<-all[1].Resign() // it does not lead: nothing to end
 		if got := w.order(); got != "a" {
 			t.Fatalf("led: %s", got)
 		}
 		for range 3 {
-			must(t, all[0].Resign(ctx))
+			<-all[0].Resign()
 			time.Sleep(time.Second)
-			must(t, all[1].Resign(ctx))
+			<-all[1].Resign()
 			time.Sleep(time.Second)
 		}
 		if got := w.order(); got != "abababa" {
@@ -242,6 +244,77 @@ func TestHealthCheck(t *testing.T) {
 		time.Sleep(8 * time.Minute)
 		if got := w.order(); got != "aba" {
 			t.Errorf("led: %s", got)
+		}
+	})
+}
+
+// A candidate that had become unfit while it waited, for a day, led for a minute: its
+// health was checked before it joined the line, and then after the first interval.
+func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		first, leave := cancellable(t)
+		w.run(first, w.candidate(w.client("a"), "a"), "a", 1000*time.Hour, nil)
+		w.inLine(1)
+		var sick atomic.Bool
+		check := func(context.Context) error {
+			if sick.Load() {
+				return errors.New("sick")
+			}
+			return nil
+		}
+		b := w.candidate(w.client("b"), "b", leader.WithHealthCheck(time.Minute, check), leader.WithBackoff(retry.Forever(time.Hour)))
+		w.run(ctx, b, "b", time.Hour, nil)
+		w.inLine(2)
+		w.run(ctx, w.candidate(w.client("c"), "c"), "c", time.Hour, nil)
+		w.inLine(3)
+		sick.Store(true)
+		time.Sleep(12 * time.Hour)
+		leave()
+		time.Sleep(time.Second)
+		if got := w.order(); got != "abc" {
+			t.Fatalf("led: %s", got)
+		}
+		if second := w.term(1); !errors.Is(second.cause, leader.ErrUnhealthy) || second.to.Sub(second.from) > 0 {
+			t.Errorf("the second term: %+v", second)
+		}
+	})
+}
+
+// Resign waited for the term's function to return, so that it waited for itself where
+// that function called it, with any context that does not end with the term.
+func TestResignFromWithinTheTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.client("a"), "a")
+		terms := 0
+		err := e.Run(within(t, time.Hour), func(ctx context.Context, _ *recipes.Lease) error {
+			if terms++; terms == 3 {
+				return leader.ErrStop
+			}
+			returned := e.Resign()
+			select {
+			case <-returned:
+				t.Error("it has not returned yet")
+			case <-ctx.Done():
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, leader.ErrResigned) {
+				t.Errorf("the term has ended with %v", cause)
+			}
+			return errors.New("which is not its own any more")
+		})
+		if err != nil || terms != 3 {
+			t.Errorf("%d terms, then %v", terms, err)
+		}
+		<-e.Resign() // nothing to end, and nothing to wait for
+		w.inLine(0)
+	})
+}
+
+// A nil function was found out when the election was won, by a panic.
+func TestRunNeedsAFunction(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		if err := w.candidate(w.client("a"), "a").Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("Run: %v", err)
 		}
 	})
 }
@@ -323,11 +396,12 @@ func TestNoReentry(t *testing.T) {
 // What ends Run for good.
 func TestRunEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
+		idle := func(context.Context, *recipes.Lease) error { return nil }
 		c := w.client("a")
 		e := w.candidate(c, "a")
 		ended := w.run(t.Context(), e, "a", time.Hour, nil)
 		w.inLine(1)
-		if err := e.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "runs already") {
+		if err := e.Run(t.Context(), idle); err == nil || !strings.Contains(err.Error(), "runs already") {
 			t.Errorf("a second Run: %v", err)
 		}
 		must(t, c.Close())
@@ -345,7 +419,7 @@ func TestRunEnds(t *testing.T) {
 		must(t, owner.MakePath(t.Context(), "/closed"))
 		forbidden, err := leader.New(w.client("b"), "/closed/x")
 		must(t, err)
-		if err := forbidden.Run(t.Context(), nil); !errors.Is(err, zk.ErrNoAuth) {
+		if err := forbidden.Run(t.Context(), idle); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("forbidden, Run returned %v", err)
 		}
 	})

@@ -101,8 +101,9 @@ func WithMaxTerm(d time.Duration) Option { return func(c *config) { c.maxTerm = 
 // DefaultBackoff: from 200ms to 10s, without end.
 func WithBackoff(p retry.Policy) Option { return func(c *config) { c.backoff = p } }
 
-// WithHealthCheck has Run call check at once and every so often during a term, and
-// give the term up when it fails; it campaigns again once check passes. Each call
+// WithHealthCheck has Run call check before it campaigns, at once when a term begins,
+// and every so often during the term. When check fails Run gives the term up, and
+// campaigns again once check passes. Each call
 // has a context that ends after every; one that has not returned by then has
 // failed, but Run waits for it before it campaigns again or returns. A heartbeat
 // shows only that the process is alive, not that its work gets on. Default: none.

@@ -75,7 +75,7 @@ func (w *world) happen(ctx context.Context, all []*leader.Election, s step) {
 	net := w.Client(string(rune('a' + s.candidate)))
 	switch s.what {
 	case "resign":
-		_ = all[s.candidate].Resign(ctx)
+		<-all[s.candidate].Resign()
 	case "cut":
 		net.Cut()
 	case "heal":

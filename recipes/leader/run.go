@@ -49,8 +49,12 @@ type term struct {
 // campaign would mend; any other error, a tree that was wiped included, it
 // outlives. A panic of lead passes through, with the term released.
 //
-// An Election runs once at a time: a second Run beside the first is an error.
+// An Election runs once at a time: a second Run beside the first is an error, and so
+// is a nil function.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *recipes.Lease) error) error {
+	if lead == nil {
+		return fmt.Errorf("leader: run %s: no function to lead with", e.Path())
+	}
 	if !e.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("leader: run %s: it runs already", e.Path())
 	}
@@ -170,24 +174,23 @@ func (e *Election) setTerm(t *term) {
 	e.term = t
 }
 
-// Resign ends the term that Run leads, if it leads one, and returns when its
-// function has; Run then campaigns again, at the end of the line. ctx bounds the
-// wait: the term ends all the same. A term that was acquired by Acquire is given up
-// by its Release.
-func (e *Election) Resign(ctx context.Context) error {
+// Resign ends the term that Run leads, if it leads one: the term's context ends with
+// ErrResigned, and Run campaigns again, at the end of the line, once the term's
+// function has returned. Resign does not wait for that, so the function itself may
+// call it. The channel that it returns is closed when the function has returned; it
+// is closed already if there is no term. A term from Acquire is ended by its Release
+// instead.
+func (e *Election) Resign() (returned <-chan struct{}) {
 	e.mu.Lock()
 	t := e.term
 	e.mu.Unlock()
 	if t == nil {
-		return nil
+		none := make(chan struct{})
+		close(none)
+		return none
 	}
 	t.end(ErrResigned)
-	select {
-	case <-t.returned:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("leader: resign %s: %w", e.Path(), line.Ended(ctx))
-	}
+	return t.returned
 }
 
 // rotate ends a term that has lasted for the longest time allowed, as soon as there
@@ -227,15 +230,20 @@ func (e *Election) others(ctx context.Context) (bool, error) {
 	return false, ctx.Err()
 }
 
-// watchHealth ends a term whose candidate is not fit to lead.
+// watchHealth ends a term whose candidate is not fit to lead. The first check is at
+// once: the last one was before the candidate joined the line, and that may have
+// been long.
 func (e *Election) watchHealth(ctx context.Context, end context.CancelCauseFunc) {
-	for e.rest(ctx, e.cfg.every) == nil {
+	for {
 		// One that does not heed the end of its context has failed as well.
 		hangs := time.AfterFunc(e.cfg.every, func() { end(fmt.Errorf("%w: %w", ErrUnhealthy, context.DeadlineExceeded)) })
 		err := e.check(ctx)
 		hangs.Stop()
 		if err != nil && ctx.Err() == nil {
 			end(fmt.Errorf("%w: %w", ErrUnhealthy, err))
+			return
+		}
+		if e.rest(ctx, e.cfg.every) != nil {
 			return
 		}
 	}

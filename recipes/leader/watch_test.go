@@ -76,14 +76,14 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%d lists while three joined: the observer was woken", n)
 		}
 		for _, e := range all[:3] {
-			must(t, e.Resign(ctx))
+			<-e.Resign()
 			time.Sleep(time.Second)
 		}
 		if p := <-leaders; string(p.Data) != "d" {
 			t.Errorf("the last leader was missed: %+v", p)
 		}
 		must(t, w.ExpireSession(w.session(watcher).ID()))
-		must(t, all[3].Resign(ctx))
+		<-all[3].Resign()
 		time.Sleep(timeout)
 		if p := <-leaders; string(p.Data) != "a" {
 			t.Errorf("missed in between two sessions: %+v", p)
