@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
 // Observe follows who leads, until ctx ends or the client closes, and then closes
@@ -61,16 +62,7 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 	defer stop()
 	client := e.line.Client()
 	if now.Path == "" {
-		lists, err := client.WatchChildren(ctx, e.Path())
-		if err != nil {
-			return err
-		}
-		for list := range lists {
-			if list.Err != nil || e.line.Count(list.Names) > 0 {
-				return list.Err
-			}
-		}
-		return ctx.Err()
+		return e.awaitCandidates(ctx, 1)
 	}
 	// Not WatchData, which goes on to watch for the znode to come again: that name
 	// never does, and the watch would stay.
@@ -85,10 +77,19 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 	if err != nil {
 		return err
 	}
-	select {
-	case <-changed: // or the session is over
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		timer := time.NewTimer(line.LookAgain(sess))
+		select {
+		case <-timer.C: // an event can be lost
+			if line.Gone(ctx, sess, now.Path) {
+				return nil
+			}
+			continue
+		case <-changed: // or the session is over
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		timer.Stop()
+		return err
 	}
 }

@@ -200,34 +200,51 @@ func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
 		return
 	}
 	for ctx.Err() == nil {
-		others, err := e.others(ctx)
-		if err == nil && others {
+		err := e.awaitCandidates(ctx, 2)
+		if err == nil {
 			end(ErrTermOver)
 			return
 		}
-		if err != nil && e.rest(ctx, time.Second) != nil { // there was no server: look later
+		if e.rest(ctx, time.Second) != nil { // there was no server: look later
 			return
 		}
 	}
 }
 
-// others waits until another candidate stands in line behind the leader.
-func (e *Election) others(ctx context.Context) (bool, error) {
+// awaitCandidates waits until so many stand in line. An event can be lost, so it also
+// looks by itself.
+func (e *Election) awaitCandidates(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	lists, err := e.line.Client().WatchChildren(ctx, e.Path())
+	client := e.line.Client()
+	lists, err := client.WatchChildren(ctx, e.Path())
 	if err != nil {
-		return false, err
+		return err
 	}
-	for list := range lists {
-		if list.Err != nil {
-			return false, list.Err
+	for {
+		sess, err := client.AwaitSession(ctx)
+		if err != nil {
+			return err
 		}
-		if e.line.Count(list.Names) > 1 {
-			return true, nil
+		timer := time.NewTimer(line.LookAgain(sess))
+		var list framework.Children
+		select {
+		case list = <-lists: // the zero value, once ctx has ended
+		case <-timer.C:
+			if sess.Connected() && sess.Sync(ctx, e.Path()) == nil {
+				list.Names, _, _ = sess.Children(ctx, e.Path())
+			}
+		}
+		timer.Stop()
+		switch {
+		case list.Err != nil:
+			return list.Err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case e.line.Count(list.Names) >= n:
+			return nil
 		}
 	}
-	return false, ctx.Err()
 }
 
 // watchHealth ends a term whose candidate is not fit to lead. The first check is at

@@ -139,3 +139,39 @@ func TestAnObserverThatIsRefusedRests(t *testing.T) {
 		})
 	}
 }
+
+// An observer, and a leader whose longest term was over, heard of nothing any more
+// once a server had failed to send them an event.
+func TestALostEventIsMadeUpFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		leaders := w.candidate(w.client("watcher"), "x").Observe(ctx)
+		if p := <-leaders; p.Path != "" {
+			t.Errorf("the first leader: %+v", p)
+		}
+		w.Client("watcher").LoseEvents(true)
+		w.Client("a").LoseEvents(true)
+		a := w.candidate(w.client("a"), "a", leader.WithMaxTerm(time.Minute))
+		w.run(ctx, a, "a", 1000*time.Hour, nil)
+		time.Sleep(timeout * 5 / 4)
+		synctest.Wait()
+		if p := <-leaders; string(p.Data) != "a" {
+			t.Errorf("the second leader: %+v", p)
+		}
+		time.Sleep(2 * time.Minute)
+		w.run(ctx, w.candidate(w.client("b"), "b"), "b", 1000*time.Hour, nil)
+		time.Sleep(2 * timeout * 5 / 4)
+		synctest.Wait()
+		if got := w.order(); got != "ab" {
+			t.Errorf("led: %s", got)
+		}
+		select {
+		case p := <-leaders:
+			if string(p.Data) != "b" {
+				t.Errorf("the third leader: %+v", p)
+			}
+		default:
+			t.Error("the third leader was missed")
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package rwlock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -80,7 +81,10 @@ func WithHost(host string) Option { return func(c *config) { c.host = host } }
 
 // WithData sets the data of the znodes in line, by which others see who it is.
 // Default: none.
-func WithData(data []byte) Option { return func(c *config) { c.Data = data } }
+func WithData(data []byte) Option {
+	data = bytes.Clone(data)
+	return func(c *config) { c.Data = data }
+}
 
 // WithACL sets the ACL of the znodes in line; their directories have the client's.
 // Default: the client's.

@@ -407,3 +407,18 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 		}
 	})
 }
+
+// The data was the caller's own slice, so that a znode could get what the caller wrote
+// there later.
+func TestDataIsCopied(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		data := []byte("ours")
+		a := newLock(t, w.Connect("a"), rwlock.WithData(data)).Writer()
+		copy(data, "else")
+		l := Acquire(t, t.Context(), a)
+		if got, _ := w.Data(l.Path()); string(got) != "ours" {
+			t.Errorf("data %q", got)
+		}
+		Release(t, l)
+	})
+}

@@ -284,3 +284,34 @@ func TestGuard(t *testing.T) {
 		empty(w)
 	})
 }
+
+// The first in line waited for ever if the event of the permit that had left was lost,
+// and everybody behind it did.
+func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
+	for name, leave := range map[string]func(t *testing.T, held *recipes.Lease, s *semaphore.Semaphore){
+		"a permit is released": func(t *testing.T, held *recipes.Lease, _ *semaphore.Semaphore) { Release(t, held) },
+		"the limit is raised":  func(t *testing.T, _ *recipes.Lease, s *semaphore.Semaphore) { setMax(t, s, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				s := clients(w, 2, 1)
+				held := Acquire(t, t.Context(), s[0])
+				waiting := Acquiring(t.Context(), s[1])
+				w.InLine(path+"/locks", 1)
+				time.Sleep(time.Second)
+				w.Client("client 1").LoseEvents(true)
+				began := time.Now()
+				leave(t, held, s[0])
+				g := Granted(t, waiting)
+				if took := g.At.Sub(began); took > Timeout*5/4+time.Millisecond {
+					t.Errorf("it took %v", took)
+				}
+				w.Client("client 1").LoseEvents(false)
+				Release(t, g.Lease)
+				if held.Held() {
+					Release(t, held)
+				}
+			})
+		})
+	}
+}

@@ -18,18 +18,20 @@ import (
 // The limit is the data of the path, in decimal text. The first who is first in
 // line records it; who comes later compares.
 
-// limit gives the limit in force and what must still be true of it when permits are
-// taken: that it has not changed, or that it can be recorded.
-func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, err error) {
+// limit returns the limit in force and what must still be true of it when permits are
+// taken: that it has not changed, or that it can be recorded. Only when it was
+// recorded so has everybody agreed to it: until then another one may come first, with
+// another limit. That is what taken is for, if it is not nil.
+func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, taken func(), err error) {
 	n, stat, err := s.agree(ctx, sess)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if stat.DataLength == 0 {
-		s.agreed.Store(stat.Czxid)
-		return n, &zk.SetDataRequest{Path: s.path, Data: []byte(strconv.Itoa(n)), Version: stat.Version}, nil
+		record := &zk.SetDataRequest{Path: s.path, Data: []byte(strconv.Itoa(n)), Version: stat.Version}
+		return n, record, func() { s.agreed.Store(stat.Czxid) }, nil
 	}
-	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil
+	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil, nil
 }
 
 // reader is a client, or one session of it.

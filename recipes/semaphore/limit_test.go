@@ -2,6 +2,7 @@ package semaphore_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,46 @@ func TestProcessesThatDisagree(t *testing.T) {
 		Release(t, held, other)
 		empty(w)
 	})
+}
+
+// One of another limit who came while the first one's take was under way, with no
+// limit recorded yet, was granted, and followed the recorded limit from then on. It
+// must hear ErrLimit as anybody else, also when it only tries; and it may be the one
+// that comes first.
+func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
+	for _, first := range []string{"a", "b"} {
+		for _, op := range []testutil.Op{testutil.OpMulti, testutil.OpCreate, testutil.OpCreateContainer} {
+			for name, enter := range map[string]func(*semaphore.Semaphore) (*recipes.Lease, error){
+				"acquire": func(s *semaphore.Semaphore) (*recipes.Lease, error) { return s.Acquire(context.Background()) },
+				"try":     func(s *semaphore.Semaphore) (*recipes.Lease, error) { return s.TryAcquire(context.Background()) },
+			} {
+				t.Run(fmt.Sprintf("%s, %v of %s is late", name, op, first), func(t *testing.T) {
+					Run(t, func(t *testing.T, w *World) {
+						s := map[string]*semaphore.Semaphore{
+							"a": newSemaphore(t, w.Connect("a"), 2),
+							"b": newSemaphore(t, w.Connect("b"), 3),
+						}
+						defer w.Client(first).Control(testutil.Upon(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
+						taking := Acquiring(t.Context(), s["a"])
+						time.Sleep(100 * time.Millisecond)
+						l, err := enter(s["b"])
+						g := <-taking
+						if (g.Err == nil) == (err == nil) {
+							t.Fatalf("of 2: %v; of 3: %v", g.Err, err)
+						}
+						for lease, err := range map[*recipes.Lease]error{l: err, g.Lease: g.Err} {
+							if lease == nil {
+								WantErr(t, err, semaphore.ErrLimit)
+								continue
+							}
+							Release(t, lease)
+						}
+						empty(w)
+					})
+				})
+			}
+		}
+	}
 }
 
 // One that disagrees costs the others of its process nothing.

@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,7 +32,10 @@ func WithRecordedLimit() Option { return func(c *config) { c.adopt = true } }
 
 // WithData sets the data of the znodes in line and of the permits, by which others
 // see who it is. Default: none.
-func WithData(data []byte) Option { return func(c *config) { c.Data = data } }
+func WithData(data []byte) Option {
+	data = bytes.Clone(data)
+	return func(c *config) { c.Data = data }
+}
 
 // WithACL sets the ACL of the znodes in line and of the permits; their directories
 // have the client's. Default: the client's.

@@ -175,7 +175,7 @@ func (p permits) look(ctx context.Context, sess *framework.Session, watch bool) 
 			held, err = count(sess.Children(ctx, p.path+"/"+leases))
 			counted <- err
 		}()
-		limit, while, err := p.limit(ctx, sess)
+		limit, while, taken, err := p.limit(ctx, sess)
 		if err := errors.Join(err, <-counted); err != nil {
 			return line.Room{}, err
 		}
@@ -183,7 +183,7 @@ func (p permits) look(ctx context.Context, sess *framework.Session, watch bool) 
 			return line.Room{}, fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, limit)
 		}
 		if room.Free = fits(p.n, held, limit); room.Free {
-			room.While = []any{while}
+			room.While, room.Taken = []any{while}, taken
 		}
 		if room.Free || !watch {
 			return room, nil

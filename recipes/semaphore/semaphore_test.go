@@ -335,3 +335,18 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 		WantErr(t, err, semaphore.ErrLimit)
 	})
 }
+
+// The data was the caller's own slice, so that a znode could get what the caller wrote
+// there later.
+func TestDataIsCopied(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		data := []byte("ours")
+		a := newSemaphore(t, w.Connect("a"), 1, semaphore.WithData(data))
+		copy(data, "else")
+		l := Acquire(t, t.Context(), a)
+		if got, _ := w.Data(l.Path()); string(got) != "ours" {
+			t.Errorf("data %q", got)
+		}
+		Release(t, l)
+	})
+}

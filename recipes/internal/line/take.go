@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -28,6 +29,8 @@ type Room struct {
 	// taking: zk.ErrBadVersion means to look again.
 	Free  bool
 	While []any
+	// Taken, if it is not nil, is called once there was room, and it was taken.
+	Taken func()
 	// Changed are closed when it must be looked for again, if that was asked for.
 	Changed [2]<-chan struct{}
 }
@@ -175,16 +178,36 @@ func (g *gate) awaitRoom(ctx context.Context, d *driver, c *contender, w *waiter
 		}
 		c.marked = true
 	}
-	select {
-	case <-room.Changed[0]:
-	case <-room.Changed[1]:
-	case <-w.gone:
-	case <-c.sess.Done():
-		return c.sess.Err()
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		timer := time.NewTimer(LookAgain(c.sess))
+		var err error
+		select {
+		case <-timer.C: // an event can be lost
+			if c.mayHaveRoom(ctx, w.line) {
+				return nil
+			}
+			continue
+		case <-room.Changed[0]:
+		case <-room.Changed[1]:
+		case <-w.gone:
+		case <-c.sess.Done():
+			err = c.sess.Err()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		timer.Stop()
+		return err
 	}
-	return nil
+}
+
+// mayHaveRoom looks for room without an event: whether there is any, or the limit is
+// such by now that there never can be.
+func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
+	if !c.sess.Connected() || c.sess.Sync(ctx, c.gate.dir) != nil {
+		return false
+	}
+	room, err := l.look(ctx, c.sess, false)
+	return err == nil && room.Free || errors.Is(err, ErrLimit)
 }
 
 // takeAll makes the znodes, and a hold of each, while c leaves the line: all in one
@@ -203,6 +226,9 @@ func (c *contender) takeAll(ctx context.Context, l *Line, room Room) ([]*hold, e
 	})
 	switch {
 	case err == nil:
+		if room.Taken != nil {
+			room.Taken()
+		}
 	case failed == 0 && errors.Is(err, zk.ErrNoNode):
 		return nil, errOut
 	case failed > 0 && errors.Is(err, zk.ErrNoNode):
