@@ -514,7 +514,7 @@ func TestDeleteCreatedEnds(t *testing.T) {
 		czxid := stat(t, ens, "/a").Czxid
 		defer once(ens, testutil.OpDelete, testutil.DropAfter())()
 		done := make(chan error)
-		go func() { done <- s.DeleteCreated(within(t, timeout), "/a", czxid) }()
+		go func() { done <- s.DeleteCreated(within(t, timeout/2), "/a", czxid) }()
 		synctest.Wait()
 		network.Cut()
 		if err := <-done; !errors.Is(err, context.DeadlineExceeded) || !framework.MaybeApplied(err) {
