@@ -35,12 +35,28 @@ func (b *blockable) pass() {
 	}
 }
 
-// suppliers are what a user supplies to a client, each in a form that can get stuck.
-var suppliers = []struct {
+// supplier is one thing that a user supplies to a client, in a form that can get
+// stuck.
+type supplier struct {
 	name   string
 	option func(b *blockable, dial framework.Dialer) framework.Option // nil: the plain dialer
 	attach func(b *blockable, c *framework.Client)                    // nil: nothing
-}{
+}
+
+// connect connects the client "a", to which it was supplied.
+func (s supplier) connect(w *bubble.World, b *blockable) *framework.Client {
+	var opts []framework.Option
+	if s.option != nil {
+		opts = append(opts, s.option(b, w.Client("a").Dial))
+	}
+	a := w.Connect("a", opts...)
+	if s.attach != nil {
+		s.attach(b, a)
+	}
+	return a
+}
+
+var suppliers = []supplier{
 	{"logger", func(b *blockable, _ framework.Dialer) framework.Option {
 		return framework.WithLogger(zap.New(stuckCore{b}))
 	}, nil},
@@ -162,14 +178,7 @@ func TestALossIsToldWhateverIsStuck(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					b := &blockable{free: make(chan struct{})}
 					defer close(b.free)
-					var opts []framework.Option
-					if supplier.option != nil {
-						opts = append(opts, supplier.option(b, w.Client("a").Dial))
-					}
-					a := w.Connect("a", opts...)
-					if supplier.attach != nil {
-						supplier.attach(b, a)
-					}
+					a := supplier.connect(w, b)
 					of := func(c *framework.Client, path string) recipes.Acquirer {
 						r, err := recipe.make(c, path)
 						if err != nil {
@@ -242,14 +251,7 @@ func TestCloseTellsWhateverIsStuck(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				b := &blockable{free: make(chan struct{})}
 				defer close(b.free)
-				var opts []framework.Option
-				if supplier.option != nil {
-					opts = append(opts, supplier.option(b, w.Client("a").Dial))
-				}
-				a := w.Connect("a", opts...)
-				if supplier.attach != nil {
-					supplier.attach(b, a)
-				}
+				a := supplier.connect(w, b)
 				m, err := locks.NewMutex(a, "/lock")
 				if err != nil {
 					t.Fatal(err)

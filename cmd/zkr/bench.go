@@ -169,6 +169,7 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	var requests atomic.Int64
 	client, err := b.to.connect(ctx, framework.WithObserver(framework.Observer{
 		Request: func(string, time.Duration, error) { requests.Add(1) },
+		Dropped: func(events int) { requests.Add(int64(events)) },
 	}))
 	if err != nil {
 		return err

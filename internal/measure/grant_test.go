@@ -87,7 +87,7 @@ func (c *counter) option() framework.Option {
 			c.watches.Add(1)
 		}
 		c.n.Add(1)
-	}})
+	}, Dropped: func(events int) { c.n.Add(int64(events)) }})
 }
 
 // BenchmarkGrant is one cycle of Acquire and Release, by goroutines of one client.

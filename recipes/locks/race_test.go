@@ -151,37 +151,6 @@ func TestATryThatComesSecondLeavesNothing(t *testing.T) {
 	})
 }
 
-// The turn has come, but the session is in doubt, and the caller gives up before it
-// is proven: the znode goes as soon as there is a server again.
-func TestACancelBeforeTheSessionIsProven(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		var armed atomic.Bool
-		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict),
-			framework.WithObserver(framework.Observer{Request: func(op string, _ time.Duration, _ error) {
-				if op == "list" && armed.CompareAndSwap(true, false) {
-					w.Client("a").Cut()
-					w.Client("a").Drop()
-					time.Sleep(100 * time.Millisecond) // the list was answered, and is seen only now
-				}
-			}}))
-		m := w.mutex(a)
-		release(t, acquire(t, t.Context(), m))
-		armed.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := m.Acquire(ctx)
-		wantErr(t, err, context.DeadlineExceeded)
-		if names := w.Children(lockPath); len(names) != 1 {
-			t.Fatalf("in line: %v", names)
-		}
-		w.Client("a").Heal()
-		if err := a.WaitConnected(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w.empty()
-	})
-}
-
 // The session is in doubt while the lock is being released, and proven again by the
 // time that the znode goes: the loss was told, and stays one.
 func TestALossWhileReleasing(t *testing.T) {

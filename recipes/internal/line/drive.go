@@ -99,6 +99,11 @@ func (g *gate) stand(ctx context.Context, d *driver, sess *framework.Session) er
 	if g.rule.Take != nil {
 		return g.take(ctx, d, c)
 	}
+	return g.grant(ctx, d, c)
+}
+
+// grant ends stand with a hold of c, which nobody is ahead of.
+func (g *gate) grant(ctx context.Context, d *driver, c *contender) error {
 	h, err := c.claim(ctx)
 	if err != nil {
 		c.withdraw()

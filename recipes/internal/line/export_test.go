@@ -63,6 +63,26 @@ func (l *Line) Gates() int {
 	return len(l.gates.gates)
 }
 
+// GrantAfter joins the line, where nobody else stands, and calls before just as the
+// znode is first.
+func (l *Line) GrantAfter(ctx context.Context, before func()) error {
+	g, err := l.gates.use(l)
+	if err != nil {
+		return err
+	}
+	defer g.registry.unuse(g)
+	sess, err := g.client.AwaitSession(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := g.join(ctx, sess)
+	if err != nil {
+		return err
+	}
+	before()
+	return g.grant(ctx, &driver{stop: func() {}}, c)
+}
+
 // LetIn reports whether a hold is given out to a waiter, with which before is done
 // once it was made: it was lost, or the waiter has left.
 func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave func())) (admitted bool, err error) {

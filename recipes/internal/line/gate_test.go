@@ -1,6 +1,7 @@
 package line_test
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"testing"
@@ -220,6 +221,37 @@ func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 		ens.RestoreClient(sess.ID())
 		close(paused)
 		time.Sleep(framework.DefaultSessionTimeout)
+		empty(t, ens, l)
+	})
+}
+
+// The turn has come, but the session is in doubt, and the caller gives up before it
+// is proven: the znode goes as soon as there is a server again.
+func TestACancelBeforeTheSessionIsProven(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		c := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		l := newLine(t, c, exclusive)
+		id := session(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.GrantAfter(ctx, func() {
+			ens.CutClient(id)
+			if err := ens.DropConnections(id); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("granted in doubt, or %v", err)
+		}
+		if names := ens.Children("/line"); len(names) != 1 {
+			t.Fatalf("in line: %v", names)
+		}
+		ens.RestoreClient(id)
+		if err := c.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
 		empty(t, ens, l)
 	})
 }

@@ -1,0 +1,158 @@
+package framework_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// slowCore is a log sink that stands still until it is let go.
+type slowCore struct {
+	zapcore.LevelEnabler
+	released chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	lines []string
+	lost  int64 // lines that were dropped, as it was told
+}
+
+func (c *slowCore) With([]zapcore.Field) zapcore.Core { return c }
+func (c *slowCore) Sync() error                       { return nil }
+
+func (c *slowCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	return ce.AddCore(e, c)
+}
+
+func (c *slowCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	<-c.released
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	encoder := zapcore.NewMapObjectEncoder()
+	for _, field := range fields {
+		field.AddTo(encoder)
+	}
+	if n, ok := encoder.Fields["lines"].(int64); ok {
+		c.lost += n
+		return nil
+	}
+	line := e.Message
+	if why, ok := encoder.Fields["error"].(string); ok {
+		line += ": " + why
+	}
+	c.lines = append(c.lines, line)
+	return nil
+}
+
+// Lines that a slow sink cannot take are dropped and counted; the others come in
+// order, whole, and before Close returns.
+func TestALogSinkThatIsSlow(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		sink := &slowCore{LevelEnabler: zapcore.InfoLevel, released: make(chan struct{})}
+		c, _ := connect(t, ens, framework.WithLogger(zap.New(sink)))
+		const lines = 5000
+		began := time.Now()
+		for i := range lines {
+			c.Logger().Info("line", zap.Int("i", i), zap.Error(errors.Join(errors.New("one"), errors.New("two"))))
+		}
+		if time.Since(began) > 0 {
+			t.Errorf("to log took %v", time.Since(began))
+		}
+		close(sink.released)
+		must(t, c.Close())
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		got := 0
+		for _, line := range sink.lines {
+			if strings.Contains(line, "\n") {
+				t.Errorf("a line in two: %q", line)
+			}
+			if line == "line: one; two" {
+				got++
+			}
+		}
+		if int64(got)+sink.lost < lines || sink.lost == 0 || got < 1000 {
+			t.Errorf("%d lines of %d, and %d dropped", got, lines, sink.lost)
+		}
+		if i := slices.Index(sink.lines, "state"); i != 0 {
+			t.Errorf("the first state was logged as line %d", i)
+		}
+	})
+}
+
+// An observer that stands still costs requests nothing. Their events are dropped
+// when too many wait, and counted; no other event is.
+func TestAnObserverThatIsSlow(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var mu sync.Mutex
+		var heard, dropped int
+		var states []framework.State
+		released := make(chan struct{})
+		c, network := connect(t, ens, framework.WithObserver(framework.Observer{
+			Request: func(op string, _ time.Duration, _ error) {
+				<-released
+				mu.Lock()
+				defer mu.Unlock()
+				if op == "get" {
+					heard++
+				}
+			},
+			Dropped: func(n int) {
+				mu.Lock()
+				defer mu.Unlock()
+				dropped += n
+			},
+			StateChanged: func(s framework.StateChange) {
+				<-released
+				mu.Lock()
+				defer mu.Unlock()
+				states = append(states, s.To)
+			},
+		}))
+		const gets = 6000
+		for range gets {
+			if _, _, err := c.Get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		network.Drop()
+		time.Sleep(time.Second)
+		close(released)
+		must(t, c.Close())
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if heard+dropped < gets || dropped == 0 || heard == 0 {
+			t.Errorf("heard of %d requests, %d dropped, %d made", heard, dropped, gets)
+		}
+		want := []framework.State{framework.Connected, framework.Suspended, framework.Connected, framework.Closed}
+		if !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+	})
+}
+
+// What Attach calls was called with the client locked: one that took its time held
+// up everything, and one that used the client waited for itself.
+func TestAttachMayUseTheClient(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		type key struct{}
+		made := c.Attach(key{}, func() any {
+			inner := c.Attach(key{}, func() any { return c.State() })
+			return []any{inner}
+		})
+		if made != framework.Connected {
+			t.Errorf("attached %v, want what was attached first", made)
+		}
+	})
+}
