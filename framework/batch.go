@@ -163,8 +163,4 @@ func (m *many) find(ctx context.Context, budget backoff.BackOff) ([]string, erro
 	return paths, nil
 }
 
-func (m *many) condemn() {
-	for _, id := range m.ids {
-		m.session.condemn(m.dir, id)
-	}
-}
+func (m *many) condemn() { m.session.condemn(m.dir, m.ids...) }

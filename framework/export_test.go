@@ -16,6 +16,17 @@ func Listeners(c *Client) int {
 	return len(c.core.listeners)
 }
 
+// Condemned is how many ids of creates that were given up a session remembers, and
+// in how many directories.
+func Condemned(s *Session) (ids, directories int) {
+	s.core.mu.Lock()
+	defer s.core.mu.Unlock()
+	for _, h := range s.core.condemned {
+		ids += len(h.ids)
+	}
+	return ids, len(s.core.condemned)
+}
+
 // Channels is how many channels for watches the wire client of a session has.
 func Channels(s *Session) int {
 	n := 0

@@ -17,8 +17,8 @@ import (
 
 // A protected create carries a random id in the znode's name, by which it is
 // found again when its answer is lost. One whose outcome stays unknown, or whose
-// caller has left, is condemned: its id is remembered for the session, and any
-// list that shows it has it removed, for it may arrive late on the same member.
+// caller has left, is condemned: its id is remembered for a while, and any list
+// that shows it has it removed, for it may arrive late on the same member: hunt.go.
 
 // Created is the outcome of CreateAndList.
 type Created struct {
@@ -201,61 +201,6 @@ func (p *protected) find(ctx context.Context, budget backoff.BackOff) (listing, 
 		}
 	}
 	return listing{}, "", nil
-}
-
-// hunts is how often a condemned id is looked for, at growing intervals that add
-// up to about 80 session time-outs.
-const hunts = 8
-
-// condemn remembers an id that was given up, and hunts for it, at once and for a
-// long while. Whoever lists the directory in this session helps.
-func (s *session) condemn(dir, id string) {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return
-	}
-	if s.condemned == nil {
-		s.condemned = make(map[string]map[string]struct{})
-	}
-	if s.condemned[dir] == nil {
-		s.condemned[dir] = make(map[string]struct{})
-	}
-	s.condemned[dir][id] = struct{}{}
-	again := s.timeout / 3
-	s.core.tasks.Go(func() { // begun before the session is over: Close waits for it
-		p := protected{session: s, dir: dir, id: id}
-		for range hunts {
-			_, path, err := p.find(context.Background(), nil)
-			if err == nil && path != "" {
-				return // the sweep of that list has seen it too
-			}
-			if !s.rest(again) {
-				return
-			}
-			again *= 2
-		}
-	})
-	s.mu.Unlock()
-}
-
-// sweep removes what a list shows of the condemned.
-func (s *session) sweep(dir string, names []string) {
-	s.mu.Lock()
-	var found []string
-	if ids := s.condemned[dir]; len(ids) > 0 {
-		for _, name := range names {
-			id := idOf(name)
-			if _, ok := ids[id]; ok {
-				found = append(found, name)
-				delete(ids, id)
-			}
-		}
-	}
-	s.mu.Unlock()
-	for _, name := range found {
-		s.discard(join(dir, name))
-	}
 }
 
 // What may not be removed is tried again after these.

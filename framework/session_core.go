@@ -45,15 +45,15 @@ type session struct {
 	up         bool      // connected and authenticated
 	ends       int       // of connections, that run has not heard of yet
 	holds      map[*hold]struct{}
-	numbered   uint64                         // holds so far
-	kept       int                            // holds and keeps
-	alarm      time.Time                      // when run looks at the clock again
-	leaving    map[string]*frame              // by path: creates that have not been sent yet
-	condemned  map[string]map[string]struct{} // by directory: ids of creates that were given up
-	discarding map[string]struct{}            // paths being removed
-	closeXid   int32                          // of the request that closes the session
-	closedOK   bool                           // it was answered
-	misheard   error                          // what the latest answer was that made no sense
+	numbered   uint64              // holds so far
+	kept       int                 // holds and keeps
+	alarm      time.Time           // when run looks at the clock again
+	leaving    map[string]*frame   // by path: creates that have not been sent yet
+	condemned  map[string]*hunt    // by directory: ids of creates that were given up
+	discarding map[string]struct{} // paths being removed
+	closeXid   int32               // of the request that closes the session
+	closedOK   bool                // it was answered
+	misheard   error               // what the latest answer was that made no sense
 	misheardAt time.Time
 
 	beat beat // of run's goroutine

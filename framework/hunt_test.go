@@ -1,0 +1,69 @@
+package framework_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Each id of a create whose answer was lost was remembered as long as the session, and
+// hunted by a goroutine of its own, with a sync and a list each: 300 of them stood in
+// 300 maps two days later, and a thousand in flight at a disconnect made sixteen
+// thousand requests.
+func TestAHuntEndsAndIsShared(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		directories int
+		each        int
+	}{{"a thousand at a disconnect", 1, 1000}, {"three hundred directories", 300, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				ens.Latency(time.Millisecond)
+				c, network := connect(t, ens)
+				s := session(t, c)
+				for i := range test.directories {
+					must(t, s.MakePath(t.Context(), fmt.Sprint("/lock", i)))
+				}
+				stop := network.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpCreate && strings.HasPrefix(r.Path, "/lock") {
+						return testutil.Delay(time.Second) // until the connection is gone
+					}
+					return testutil.Pass()
+				})
+				var creating sync.WaitGroup
+				for i := range test.directories {
+					for range test.each {
+						creating.Go(func() {
+							if _, err := s.CreateAndList(t.Context(), fmt.Sprint("/lock", i), "lock-", nil, sequential); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+				}
+				time.Sleep(100 * time.Millisecond)
+				stop()
+				network.Drop()
+				creating.Wait()
+				if ids, _ := framework.Condemned(s); ids != test.directories*test.each {
+					t.Errorf("%d ids are condemned: the test has no bite", ids)
+				}
+				ens.ResetRequests()
+				time.Sleep(2 * time.Hour)
+				if ids, directories := framework.Condemned(s); ids != 0 || directories != 0 {
+					t.Errorf("%d ids in %d directories are remembered", ids, directories)
+				}
+				if got := ens.Requests()[testutil.OpGetChildren2]; got > 24*test.directories {
+					t.Errorf("%d lists for the hunt in %d directories", got, test.directories)
+				}
+				if s.Err() != nil {
+					t.Error(s.Err())
+				}
+			})
+		})
+	}
+}
