@@ -22,6 +22,7 @@ type Client struct {
 // sessions: it opens them one after the other and makes every transition.
 type core struct {
 	cfg     config
+	chroot  prefix
 	roster  roster
 	pace    pace
 	closing chan struct{}  // closed: Close was called
@@ -40,8 +41,9 @@ type core struct {
 	refused   error         // the ensemble rejects our credentials
 	listeners map[*listener]struct{}
 	attached  map[any]any
-	plainDirs bool  // the ensemble knows no containers
-	closeErr  error // of Close
+	plainDirs bool                // the ensemble knows no containers
+	roots     map[prefix]struct{} // chroots and namespaces that were found to exist
+	closeErr  error               // of Close
 }
 
 // New makes a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -72,6 +74,7 @@ func New(servers string, opts ...Option) (*Client, error) {
 		cfg:       cfg,
 		lines:     lines,
 		events:    events,
+		chroot:    prefix(chroot),
 		roster:    roster{names: shuffled(addrs), resolver: cfg.resolver},
 		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),

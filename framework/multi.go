@@ -25,7 +25,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 			*made = w.root.unfix(*made)
 		}
 	}
-	return responses, err
+	return responses, w.nameRoot(ctx, err)
 }
 
 // wireMulti is the wire client's, where success has as many results as there are

@@ -41,7 +41,7 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 	})
 	if err != nil {
 		var none T
-		return none, err
+		return none, w.nameRoot(ctx, err)
 	}
 	return value, nil
 }

@@ -399,6 +399,56 @@ func TestEphemeralsOnALocalSession(t *testing.T) {
 	})
 }
 
+// Where the chroot itself was missing, the error was that the znode below it does not
+// exist, and its parent was looked for in vain.
+func TestAMissingChrootIsNamed(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.Client("below a chroot")
+		root, err := framework.New(ens.Servers()+"/app", framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
+		must(t, err)
+		defer root.Close()
+		all, _ := connect(t, ens)
+		ns, err := root.Namespace("ns")
+		must(t, err)
+		ops := map[string]func(c *framework.Client) error{
+			"create": func(c *framework.Client) error { _, err := c.Create(t.Context(), "/a", nil, 0); return err },
+			"get":    func(c *framework.Client) error { return second(c.Get(t.Context(), "/a")) },
+			"set":    func(c *framework.Client) error { _, err := c.Set(t.Context(), "/a", nil, -1); return err },
+			"delete": func(c *framework.Client) error { return c.Delete(t.Context(), "/a", -1) },
+			"list":   func(c *framework.Client) error { return second(c.Children(t.Context(), "/a")) },
+			"multi": func(c *framework.Client) error {
+				_, err := c.Multi(t.Context(), &zk.CreateRequest{Path: "/a"})
+				return err
+			},
+		}
+		named := func(c *framework.Client, text string) {
+			t.Helper()
+			for op, do := range ops {
+				err := do(c)
+				if !errors.Is(err, zk.ErrNoNode) || !strings.HasPrefix(err.Error(), op+" /a: ") || framework.MaybeApplied(err) ||
+					strings.Contains(err.Error(), "does not exist: ") != (text != "") || !strings.Contains(err.Error(), text) {
+					t.Errorf("%s: %v, want %q in it", op, err, text)
+				}
+			}
+		}
+		named(root, "chroot /app does not exist")
+		named(ns, "chroot /app does not exist")
+		_, err = all.Create(t.Context(), "/app", nil, 0)
+		must(t, err)
+		delete(ops, "create")
+		delete(ops, "multi")
+		named(root, "")
+		named(ns, "namespace /app/ns does not exist")
+		must(t, ns.MakePath(t.Context(), "/"))
+		named(ns, "")
+		ens.ResetRequests()
+		named(ns, "")
+		if n := ens.Requests()[testutil.OpExists]; n != 0 {
+			t.Errorf("%d more requests to look for what is known", n)
+		}
+	})
+}
+
 // A Delete whose answer was lost was tried again, and removed the znode that the
 // next holder had created at the same path meanwhile, without an error. By its czxid
 // only the own one goes.
