@@ -84,13 +84,15 @@ func (c *contender) out(err error) error {
 func (c *contender) wait(ctx context.Context, blocker string, passed, kick <-chan struct{}) error {
 	c.children = nil
 	path := child(c.gate.dir, blocker)
-	changed, err := c.sess.Watch(ctx, path)
+	_, stat, changed, err := c.sess.GetAndWatch(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil // it left between the list and the watch
 	}
 	if err != nil {
 		return err
 	}
+	c.gate.obstacle.Store(&obstacle{path, stat.EphemeralOwner})
+	defer c.gate.obstacle.Store(nil)
 	for {
 		timer := time.NewTimer(c.lookAgain())
 		select {

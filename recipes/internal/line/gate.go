@@ -24,7 +24,8 @@ type gate struct {
 	dir      string // whose children are the line
 	rule     Rule
 	cfg      Config
-	lingers  atomic.Bool // what is created from now on may linger
+	lingers  atomic.Bool              // what is created from now on may linger
+	obstacle atomic.Pointer[obstacle] // nil: nothing is waited for in line
 
 	users int // guarded by registry.mu: callers in enter, and the hold
 
@@ -76,8 +77,9 @@ func (g *gate) enter(ctx context.Context, l *Line, try bool) ([]*Place, error) {
 		select {
 		case <-w.ready:
 		case <-ctx.Done():
+			err := g.gaveUp(ctx)
 			g.leave(w)
-			return nil, Ended(ctx)
+			return nil, err
 		}
 		switch {
 		case w.err != nil:

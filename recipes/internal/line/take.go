@@ -178,6 +178,8 @@ func (g *gate) awaitRoom(ctx context.Context, d *driver, c *contender, w *waiter
 		}
 		c.marked = true
 	}
+	g.obstacle.Store(&obstacle{})
+	defer g.obstacle.Store(nil)
 	for {
 		timer := time.NewTimer(LookAgain(c.sess))
 		var err error

@@ -1,0 +1,73 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// An Acquire that timed out said only "context deadline exceeded", for contention and
+// for no server alike.
+func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
+	semaphoreOf := func(t *testing.T, c *framework.Client) recipes.Acquirer {
+		s, err := semaphore.New(c, "/app/sem", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	for name, test := range map[string]func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string){
+		"another process holds it": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			l := Acquire(t, t.Context(), mutexOf(t, a))
+			s, err := a.Session()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mutexOf(t, b), []string{"locks: acquire /app/lock: waiting in line behind " + l.Path() + fmt.Sprintf(" (session %#x): ", s.ID())}
+		},
+		"this process holds it": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			Acquire(t, t.Context(), mutexOf(t, b))
+			return mutexOf(t, b), []string{"locks: acquire /app/lock: waiting in-process for another goroutine that holds the lock: "}
+		},
+		"there is no server": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			if err := w.Stop(0); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			return mutexOf(t, b), []string{"locks: acquire /app/lock: connecting to the ensemble: ", "connect: connection refused"}
+		},
+		"a request is not answered": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			w.Client("b").Control(testutil.Upon(testutil.Match{Op: testutil.OpCreate, Times: -1}, testutil.Delay(time.Hour)).Control)
+			return mutexOf(t, b), []string{"locks: acquire /app/lock: joining the line: "}
+		},
+		"there is no permit": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			Acquire(t, t.Context(), semaphoreOf(t, a))
+			return semaphoreOf(t, b), []string{"semaphore: acquire /app/sem: first in line, waiting for a permit: "}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, func(t *testing.T, w *World) {
+				acquirer, want := test(t, w, w.Connect("a"), w.Connect("b"))
+				why := errors.New("the caller has no more time")
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
+				defer cancel()
+				_, err := acquirer.Acquire(ctx)
+				WantErr(t, err, context.DeadlineExceeded, why)
+				for _, text := range append(want, "context deadline exceeded") {
+					if err == nil || !strings.Contains(err.Error(), text) {
+						t.Errorf("error %q, want %q in it", err, text)
+					}
+				}
+			})
+		})
+	}
+}
