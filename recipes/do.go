@@ -17,6 +17,10 @@ import (
 // The error joins fn's and the release's. A loss of the lease is an error,
 // ErrNotHeld, even if fn returned nil: a nil error proves that the lease was held
 // all along.
+//
+// The end of ctx does not keep Do from releasing. Do waits for the release for one
+// session timeout at most, and returns that much later than fn if no server answers;
+// the znode is removed in the background then, or ends with the session.
 func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) error) (err error) {
 	l, err := a.Acquire(ctx)
 	if err != nil {

@@ -159,7 +159,7 @@ func (g *gate) hopeForLingering(ctx context.Context, c *contender, blocker strin
 	case errors.Is(err, zk.ErrNoNode): // it has left
 		again := make(chan struct{})
 		close(again)
-		passed, err = again, nil
+		passed = again
 	case errors.Is(err, zk.ErrNoAuth):
 		return nil, nil
 	case err != nil:
