@@ -84,7 +84,7 @@ func ExampleMutex_Acquire() {
 	fmt.Println("outer:", lease.Release(ctx)) // nil: it was held all along
 	// Output:
 	// the work's context: <nil>
-	// locks: acquire /app/lock: context deadline exceeded
+	// locks: acquire /app/lock: waiting in-process for another goroutine that holds the lock: context deadline exceeded
 	// inner: <nil>
 	// outer: <nil>
 }
