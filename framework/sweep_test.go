@@ -1,0 +1,42 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A create that was given up arrives late, between two looks of the hunt for it. Who
+// joins the line next sees it in the list that comes with its own create, and would
+// wait behind it until the next look: that list has to have it removed.
+func TestTheListBehindACreateRemovesWhatWasGivenUp(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		stop := once(ens, testutil.OpCreate, testutil.Delay(timeout/2))
+		_, err := contender(within(t, timeout/12), s)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want a create that is given up", err)
+		}
+		network.Drop()
+		bubbles.AwaitTrue(t, "the create that was given up", func() bool { return len(ens.Children("/lock")) == 1 })
+		stop()
+		late := ens.Children("/lock")
+		made, err := contender(t.Context(), s)
+		must(t, err)
+		if !slices.Contains(made.Children, late[0]) {
+			t.Fatalf("the list shows %v, and not %v: this test says nothing", made.Children, late)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if left := ens.Children("/lock"); len(left) != 1 || left[0] != strings.TrimPrefix(made.Path, "/lock/") {
+			t.Errorf("in line: %v, want %s alone", left, made.Path)
+		}
+	})
+}
