@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,13 +43,13 @@ func TestWhatItCostsToWait(t *testing.T) {
 		waiting := Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
 		w.InLine(lockPath, 2)
 		time.Sleep(time.Second) // the holder watches its own znode by now
-		syncs, reads := 0, 0
+		var syncs, reads atomic.Int64
 		stop := w.Client("b").Control(func(r testutil.Request) testutil.Action {
 			switch {
 			case r.Op == testutil.OpSync && r.Path == l.Path():
-				syncs++
+				syncs.Add(1)
 			case r.Op == testutil.OpExists && r.Path == l.Path():
-				reads++
+				reads.Add(1)
 			case r.Op != testutil.OpSync && r.Op != testutil.OpPing:
 				t.Errorf("%v of %s", r.Op, r.Path)
 			}
@@ -57,8 +58,8 @@ func TestWhatItCostsToWait(t *testing.T) {
 		watches := w.WatchCount()
 		const periods = 100
 		time.Sleep(periods * Timeout)
-		if syncs != reads || reads < periods*9/10 || reads > periods*11/10 {
-			t.Errorf("%d syncs and %d reads in %d session timeouts", syncs, reads, periods)
+		if s, r := syncs.Load(), reads.Load(); s != r || r < periods*9/10 || r > periods*11/10 {
+			t.Errorf("%d syncs and %d reads in %d session timeouts", s, r, periods)
 		}
 		if n := w.WatchCount(); n != watches {
 			t.Errorf("%d watches, before %d", n, watches)
