@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -132,4 +134,39 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each attempt to close a dead session may touch it, which keeps it alive: three
+// are made, one to two seconds apart, and no more.
+func TestADeadSessionIsTouchedSeldom(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		var attached []time.Time
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Session != s.ID() {
+				return testutil.Pass()
+			}
+			if r.Op == testutil.OpCreateSession {
+				attached = append(attached, time.Now())
+			}
+			return testutil.DropBefore()
+		})
+		bubbles.Await(t, "the session to be lost", s.Done())
+		lost := time.Now()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		tries := slices.DeleteFunc(attached, lost.After)
+		if len(tries) != 3 {
+			t.Fatalf("%d attempts, want 3: %v after the loss", len(tries), tries)
+		}
+		for i, at := range tries[1:] {
+			if pause := at.Sub(tries[i]); pause < time.Second || pause > 2*time.Second+10*time.Millisecond {
+				t.Errorf("attempt %d comes %v after the one before", i+2, pause)
+			}
+		}
+		if first := tries[0].Sub(lost); first > 10*time.Millisecond {
+			t.Errorf("the first attempt is made %v after the loss", first)
+		}
+	})
 }

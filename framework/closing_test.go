@@ -76,6 +76,48 @@ func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	}
 }
 
+// Close without a connection gives a slow server the time to be reached and to
+// answer: two seconds for each, together as long as the whole search may take.
+func TestCloseWaitsForASlowServer(t *testing.T) {
+	for what, slow := range map[string]struct {
+		dial, answer time.Duration
+		closed       bool
+	}{
+		"slow to be reached":               {1900 * time.Millisecond, 0, true},
+		"slow to answer":                   {0, 1900 * time.Millisecond, true},
+		"slow to be reached and to answer": {1900 * time.Millisecond, 1900 * time.Millisecond, true},
+		"too slow to answer":               {0, 2100 * time.Millisecond, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				var late atomic.Bool
+				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+					framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+						if late.Load() {
+							time.Sleep(slow.dial)
+						}
+						return ens.Dial(network, address, limit)
+					}))
+				must(t, err)
+				must(t, c.WaitConnected(t.Context()))
+				s := session(t, c)
+				late.Store(true)
+				ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpCreateSession {
+						return testutil.Delay(slow.answer)
+					}
+					return testutil.Pass()
+				})
+				must(t, ens.DropConnections(s.ID()))
+				synctest.Wait()
+				if err := c.Close(); (err == nil) != slow.closed {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // To close a connection over TLS politely can take five seconds, if the other end
 // takes nothing any more. The goroutine that watches the deadline waited for that,
 // and so did holders (here virtual time stood still for ever).

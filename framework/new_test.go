@@ -1,9 +1,12 @@
 package framework_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 )
@@ -55,6 +58,46 @@ func TestNewRejectsBadInput(t *testing.T) {
 		})
 	}
 }
+
+// An option is taken up to its limit, which its doc comment names, and not beyond.
+func TestTheLimitsOfOptions(t *testing.T) {
+	const least = 16384 // of a largest request
+	digest := func(bytes int) framework.Option {
+		return framework.WithAuth("digest", make([]byte, bytes-8-4-4-len("digest")-4))
+	}
+	acl := func(bytes int) framework.Option {
+		return framework.WithACL(zk.ACL{Scheme: "ip", ID: strings.Repeat("x", bytes-8-4-4-4-len("ip")-4)})
+	}
+	small := framework.WithMaxRequest(least)
+	for _, tt := range []struct {
+		name        string
+		in, outside []framework.Option
+	}{
+		{"the shortest session", opts(framework.WithSessionTimeout(time.Millisecond)), opts(framework.WithSessionTimeout(time.Millisecond - 1))},
+		{"the longest session", opts(framework.WithSessionTimeout(math.MaxInt32 * time.Millisecond)), opts(framework.WithSessionTimeout((math.MaxInt32 + 1) * time.Millisecond))},
+		{"no margin", opts(framework.WithStopMargin(0)), opts(framework.WithStopMargin(-1))},
+		{"the longest margin", opts(framework.WithSessionTimeout(9*time.Second), framework.WithStopMargin(3*time.Second)), opts(framework.WithSessionTimeout(9*time.Second), framework.WithStopMargin(3*time.Second+1))},
+		{"the longest tick", opts(framework.WithSessionTimeout(9*time.Second), framework.WithServerTick(4500*time.Millisecond)), opts(framework.WithSessionTimeout(9*time.Second), framework.WithServerTick(4500*time.Millisecond+1))},
+		{"the smallest request", opts(small), opts(framework.WithMaxRequest(least - 1))},
+		{"the largest request", opts(framework.WithMaxRequest(33554432)), opts(framework.WithMaxRequest(33554432 + 1))},
+		{"the largest credentials", opts(small, digest(least)), opts(small, digest(least+1))},
+		{"the largest ACL", opts(small, acl(least)), opts(small, acl(least+1))},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := framework.New("a", append(tt.in, framework.WithDialer(refuse))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			if c, err = framework.New("a", append(tt.outside, framework.WithDialer(refuse))...); err == nil {
+				c.Close()
+				t.Error("accepted beyond it")
+			}
+		})
+	}
+}
+
+func opts(all ...framework.Option) []framework.Option { return all }
 
 func TestNamespaceRejectsBadNames(t *testing.T) {
 	c, err := framework.New("127.0.0.1:1")

@@ -100,6 +100,9 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 			return err
 		},
 	}
+	// These can be: the end of a multi without results, and a path, behind which stands
+	// a stat that nobody looks at.
+	harmless := map[string]bool{"multi/a length of -1": true, "createContainer/half of it": true, "createContainer/a byte short": true}
 	for op, ask := range asks {
 		for name, lie := range map[string]func(frame []byte) garble.Instead{
 			"half of it":           func(f []byte) garble.Instead { return resized(f[:answerHead+(len(f)-answerHead)/2]) },
@@ -136,7 +139,7 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 					}
 					c, lies := liar(t, ens, op, 1, lie)
 					must(t, c.WaitConnected(t.Context()))
-					s := session(t, c)
+					s, states := session(t, c), record(c)
 					began := time.Now()
 					err := ask(t, c)
 					if took := time.Since(began); took > 2*timeout {
@@ -156,6 +159,13 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 					}
 					if session(t, c).ID() != s.ID() {
 						t.Error("it cost the session")
+					}
+					want := "CONNECTED SUSPENDED CONNECTED "
+					if harmless[op.String()+"/"+name] {
+						want = "CONNECTED "
+					}
+					if got := states.states(); got != want {
+						t.Errorf("states %s, want %s", got, want)
 					}
 				})
 			})

@@ -44,6 +44,14 @@ var sized = []struct {
 		_, err := s.Multi(t.Context(), &zk.CreateRequest{Path: "/a/b", Data: make([]byte, more)})
 		return err
 	}},
+	{"a multi's delete", 8 + 2*9 + 4 + len("/a/") + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
+		_, err := c.Multi(t.Context(), &zk.DeleteRequest{Path: "/a/" + strings.Repeat("x", more), Version: -1})
+		return err
+	}},
+	{"a multi's check", 8 + 2*9 + 4 + len("/a/") + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
+		_, err := c.Multi(t.Context(), &zk.CheckVersionRequest{Path: "/a/" + strings.Repeat("x", more), Version: -1})
+		return err
+	}},
 	{"protected create", 8 + 4 + len("/a/_c_-x-") + 36 + 4 + aclHead + 4, func(t *testing.T, _ *framework.Client, s *framework.Session, more int) error {
 		_, err := s.CreateAndList(t.Context(), "/a", "x-", make([]byte, more), sequential)
 		return err

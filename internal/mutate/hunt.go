@@ -100,6 +100,9 @@ func (h *hunter) groups(f *fault) []*group {
 func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome) (o outcome, err error) {
 	began := time.Now()
 	defer func() { o.Seconds = time.Since(began).Seconds() }()
+	if f.decl == nil {
+		defer h.forget(number)
+	}
 	groups := h.groups(f)
 	if len(groups) == 0 {
 		return outcome{Verdict: unreached}, nil
@@ -124,9 +127,9 @@ func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome)
 			if !r.failed {
 				break
 			}
-			v := h.confirm(ctx, g, binary, number, r)
-			if ctx.Err() != nil {
-				return o, ctx.Err()
+			v, err := h.confirm(ctx, g, binary, number, r)
+			if err != nil {
+				return o, err
 			}
 			found := outcome{Verdict: v, Package: g.s.Package, Test: r.test, Said: r.said}
 			if v == killed || v == hung {
@@ -141,18 +144,19 @@ func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome)
 	return luck, ctx.Err()
 }
 
-// build compiles the tests of a package with all faults that can be chosen, or with
-// one that cannot.
+// build compiles the tests of a package with all faults that can be chosen, which is
+// what they are without a fault too, or with one that cannot.
 func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 	name, faults := strings.ReplaceAll(s.Package, "/", "_")+".test", h.faults
-	if f.decl == nil {
+	own := f != nil && f.decl == nil
+	if own {
 		name, faults = fmt.Sprint(number, "_", name), map[int]*fault{number: f}
 	}
 	if binary, ok := h.binaries[name]; ok {
 		return binary, nil
 	}
 	dir := filepath.Join(h.dir, "_overlay")
-	if f.decl == nil {
+	if own {
 		dir = filepath.Join(h.dir, fmt.Sprint("_overlay_", number))
 	}
 	overlay, err := h.m.overlay(dir, faults)
@@ -165,6 +169,17 @@ func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 	}
 	h.binaries[name] = binary
 	return binary, nil
+}
+
+// forget removes what was compiled with one fault alone.
+func (h *hunter) forget(number int) {
+	prefix := fmt.Sprint(number, "_")
+	for name, binary := range h.binaries {
+		if strings.HasPrefix(name, prefix) {
+			delete(h.binaries, name)
+			_ = os.Remove(binary)
+		}
+	}
 }
 
 // A result is how a run of tests ended.
@@ -221,9 +236,9 @@ func judge(out []byte, stopped bool) result {
 
 // confirm runs the test that failed again, by itself: it must fail with the fault,
 // and pass without it.
-func (h *hunter) confirm(ctx context.Context, g *group, binary string, number int, r result) verdict {
+func (h *hunter) confirm(ctx context.Context, g *group, binary string, number int, r result) (verdict, error) {
 	if r.hung {
-		return hung
+		return hung, ctx.Err()
 	}
 	alone := g
 	if r.test != "" {
@@ -235,21 +250,28 @@ func (h *hunter) confirm(ctx context.Context, g *group, binary string, number in
 			again++
 		}
 	}
+	sound, err := h.passes(ctx, alone)
 	switch {
-	case !h.passes(ctx, alone, binary), g.s.slow && again == 0:
-		return survived // it says nothing of the fault
+	case err != nil:
+		return "", err
+	case !sound, g.s.slow && again == 0:
+		return survived, nil // it says nothing of the fault
 	case again < 2:
-		return sometimes
+		return sometimes, nil
 	}
-	return killed
+	return killed, nil
 }
 
 // passes reports whether tests pass without a fault.
-func (h *hunter) passes(ctx context.Context, g *group, binary string) bool {
+func (h *hunter) passes(ctx context.Context, g *group) (bool, error) {
 	name := g.s.Package + " " + strings.Join(g.names, " ")
 	if h.sound[name] && !g.s.slow {
-		return true
+		return true, nil
+	}
+	binary, err := h.build(g.s, 0, nil)
+	if err != nil {
+		return false, err
 	}
 	h.sound[name] = !h.try(ctx, g, binary, 0).failed
-	return h.sound[name]
+	return h.sound[name], ctx.Err()
 }

@@ -390,3 +390,33 @@ func TestNothingLingersAfterClose(t *testing.T) {
 		})
 	}
 }
+
+// Close of many keys waits for each lock that lingers, whichever is the last to go.
+func TestCloseAwaitsAllThatLinger(t *testing.T) {
+	keys := []string{"a", "b", "c", "d", "e"}
+	for _, last := range keys {
+		Run(t, func(t *testing.T, w *World) {
+			k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range keys {
+				Release(t, Acquire(t, t.Context(), k.Key(key)))
+			}
+			answer := make(chan struct{})
+			w.Once(testutil.OpDelete, "/app/keys/"+last, testutil.HoldReply(answer))
+			closed := make(chan error, 1)
+			go func() { closed <- k.Close(t.Context()) }()
+			synctest.Wait()
+			select {
+			case err := <-closed:
+				t.Errorf("Close returned %v before %s was gone", err, last)
+			default:
+			}
+			close(answer)
+			if err := Await(t, "Close to return", closed); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
