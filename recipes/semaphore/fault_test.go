@@ -315,3 +315,28 @@ func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 		})
 	}
 }
+
+// A taking that the ensemble refuses is refused once and for all: it is no missing
+// directory, which would be made, and the taking tried again.
+func TestATakingThatIsRefused(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		s := clients(w, 1, 3)[0]
+		Release(t, Acquire(t, t.Context(), s))
+		takings := 0
+		stop := w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpMulti && strings.HasPrefix(r.Path, path) {
+				takings++
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		_, err := s.Acquire(t.Context())
+		WantErr(t, err, zk.ErrNoAuth)
+		if takings != 1 {
+			t.Errorf("%d takings, want 1", takings)
+		}
+		stop()
+		Release(t, Acquire(t, t.Context(), s))
+		empty(w)
+	})
+}
