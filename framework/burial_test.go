@@ -170,3 +170,39 @@ func TestADeadSessionIsTouchedSeldom(t *testing.T) {
 		}
 	})
 }
+
+// A client that closes without a connection asks several servers at once to close
+// its session, but not all of a large ensemble.
+func TestCloseAsksThreeServersAtMost(t *testing.T) {
+	bubble(t, 5, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.Client("closing")
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
+		must(t, err)
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		s := session(t, c)
+		var mu sync.Mutex
+		asked := map[int]bool{}
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession && r.Session == s.ID() {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[r.Member] = true
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})
+		network.Drop()
+		time.Sleep(time.Millisecond)
+		mu.Lock()
+		clear(asked) // what came before Close came to connect again
+		mu.Unlock()
+		if err := c.Close(); err == nil {
+			t.Error("Close says that the session was closed")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(asked) != 3 {
+			t.Errorf("asked %v, want three of five", asked)
+		}
+	})
+}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -411,4 +413,58 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		}
 		t.Error("a stopped session goes on dialing")
 	})
+}
+
+// The defaults are those that the options' doc comments name.
+func TestDefaults(t *testing.T) {
+	cfg, err := newConfig(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.sessionTimeout != 10*time.Second || cfg.margin(cfg.sessionTimeout) != time.Second || cfg.maxRequest != 1048575 ||
+		cfg.proof != ProofSync || cfg.errorPolicy != ErrorPolicyStandard || !slices.Equal(cfg.acl, zk.WorldACL(zk.PermAll)) {
+		t.Errorf("%+v", cfg)
+	}
+	// retry.Exponential(50ms, 2s, 20): each pause is drawn evenly up to its bound.
+	var longest []time.Duration
+	for range 1000 {
+		policy := cfg.retry()
+		for i := 0; ; i++ {
+			pause := policy.NextBackOff()
+			if pause == backoff.Stop {
+				break
+			}
+			if i == len(longest) {
+				longest = append(longest, 0)
+			}
+			longest[i] = max(longest[i], pause)
+		}
+	}
+	if len(longest) != 20 {
+		t.Fatalf("%d retries, want 20", len(longest))
+	}
+	for i, got := range longest {
+		want := min(50*time.Millisecond<<i, 2*time.Second)
+		if got > want || got < want*9/10 {
+			t.Errorf("pause %d is up to %v, want %v", i+1, got, want)
+		}
+	}
+}
+
+// An id is a UUID at random: of version 4, or of version 8 where it says that the
+// znode may linger. Others who list a line tell it by that.
+func TestIDsAreUUIDs(t *testing.T) {
+	for custom, form := range map[bool]string{
+		false: `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
+		true:  `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
+	} {
+		seen := map[string]bool{}
+		for range 100 {
+			id := newID(custom)
+			if !regexp.MustCompile(form).MatchString(id) || seen[id] {
+				t.Errorf("custom %v: %s", custom, id)
+			}
+			seen[id] = true
+		}
+	}
 }
