@@ -125,6 +125,27 @@ func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 	})
 }
 
+// The same where the write that says that the lock has lingered was applied, and its
+// answer was lost: the holder looks, and answers the try all the same.
+func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
+	Run(t, func(t *testing.T, w *World) {
+		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		hits := w.Once(testutil.OpSetData, lockPath, testutil.DropAfter())
+		Release(t, Acquire(t, t.Context(), m))
+		time.Sleep(2 * time.Second)
+		l := Acquire(t, t.Context(), m)
+		began := time.Now()
+		_, err := other.TryAcquire(t.Context())
+		WantErr(t, err, recipes.ErrBusy)
+		if took := time.Since(began); took > 200*time.Millisecond || hits.Load() != 1 {
+			t.Errorf("the try took %v, after %d lost answers", took, hits.Load())
+		}
+		Release(t, l)
+		Release(t, Acquire(t, t.Context(), other))
+		w.Empty(lockPath)
+	})
+}
+
 // Of two tries that come at once where a lock lingers, one is let in.
 func TestTwoTriesAtALingeringLock(t *testing.T) {
 	Run(t, func(t *testing.T, w *World) {
