@@ -76,6 +76,36 @@ func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	}
 }
 
+// Close waits two seconds for the answer to its request, and then asks again by a
+// connection of its own: a server that does not answer holds nobody up for longer.
+func TestCloseWithoutAnAnswer(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(ens.Dial))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		never := make(chan struct{})
+		defer close(never)
+		asked := 0
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCloseSession {
+				if asked++; asked == 1 {
+					return testutil.Hold(never)
+				}
+			}
+			return testutil.Pass()
+		})
+		began := time.Now()
+		must(t, c.Close())
+		if took := time.Since(began); took < 2*time.Second || took > 2100*time.Millisecond {
+			t.Errorf("Close took %v", took)
+		}
+		if alive(ens, s.ID()) {
+			t.Error("the session is still there")
+		}
+	})
+}
+
 // Close without a connection gives a slow server the time to be reached and to
 // answer: two seconds for each, together as long as the whole search may take.
 func TestCloseWaitsForASlowServer(t *testing.T) {
