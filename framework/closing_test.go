@@ -116,6 +116,7 @@ func TestCloseWaitsForASlowServer(t *testing.T) {
 		"slow to be reached":               {1900 * time.Millisecond, 0, true},
 		"slow to answer":                   {0, 1900 * time.Millisecond, true},
 		"slow to be reached and to answer": {1900 * time.Millisecond, 1900 * time.Millisecond, true},
+		"too slow to be reached":           {2100 * time.Millisecond, 0, false},
 		"too slow to answer":               {0, 2100 * time.Millisecond, false},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -124,7 +125,10 @@ func TestCloseWaitsForASlowServer(t *testing.T) {
 				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
 					framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 						if late.Load() {
-							time.Sleep(slow.dial)
+							time.Sleep(min(slow.dial, limit))
+							if slow.dial > limit {
+								return nil, errors.New("timed out")
+							}
 						}
 						return ens.Dial(network, address, limit)
 					}))

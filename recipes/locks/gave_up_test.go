@@ -53,6 +53,12 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 			Acquire(t, t.Context(), semaphoreOf(t, a))
 			return semaphoreOf(t, b), []string{"semaphore: acquire /app/sem: first in line, waiting for a permit: "}
 		},
+		"there is a permit by then, and its taking is not answered": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			l := Acquire(t, t.Context(), semaphoreOf(t, a))
+			time.AfterFunc(time.Second/2, func() { Release(t, l) })
+			w.Client("b").Control(testutil.Upon(testutil.Match{Op: testutil.OpMulti, Times: -1}, testutil.Delay(time.Hour)).Control)
+			return semaphoreOf(t, b), []string{"semaphore: acquire /app/sem: joining the line: "}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {
