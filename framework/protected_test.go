@@ -65,6 +65,42 @@ func TestCreateAndListIsOneRoundTrip(t *testing.T) {
 	})
 }
 
+// The answer to a create is held back until the list's comes, so that goroutines are
+// woken once. Where the list's never comes, since the connection ends, the create's is
+// not lost with it: the znode need not be searched for.
+func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		const late = 300 * time.Millisecond
+		stop := once(ens, testutil.OpGetChildren2, testutil.DelayReply(late))
+		began := time.Now()
+		made, err := contender(t.Context(), s)
+		must(t, err)
+		if took := time.Since(began); took != late || made.Stat == nil {
+			t.Errorf("took %v, list %v", took, made.Children)
+		}
+		stop()
+		ens.ResetRequests()
+		never := make(chan struct{})
+		defer close(never)
+		defer once(ens, testutil.OpGetChildren2, testutil.HoldReply(never))()
+		time.AfterFunc(late, func() { must(t, ens.DropConnections(s.ID())) })
+		began = time.Now()
+		made, err = contender(t.Context(), s)
+		must(t, err)
+		if took := time.Since(began); took != late || made.Path == "" || made.Stat != nil {
+			t.Errorf("created %q after %v, with a list: %v", made.Path, took, made.Stat != nil)
+		}
+		must(t, c.WaitConnected(t.Context()))
+		must(t, s.Sync(t.Context(), "/"))
+		if requests := ens.Requests(); requests[testutil.OpCreate] != 1 || requests[testutil.OpGetChildren2] != 1 || requests[testutil.OpExists] != 0 {
+			t.Errorf("requests %v, want one create and no search", requests)
+		}
+	})
+}
+
 // A create whose answer is lost succeeded: it is found again by its id, in this
 // session, and stands in line once.
 func TestCreateSurvivesALostAnswer(t *testing.T) {
