@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -291,4 +292,24 @@ func TestASessionIsClosedByAddress(t *testing.T) {
 			t.Error("the session still stands")
 		}
 	})
+}
+
+// Each server of the list is tried at once, and then there is a pause: more tries
+// without one are hammering, and fewer keep a client from a server that is there.
+func TestEachServerIsTriedOnceBeforeThePause(t *testing.T) {
+	for _, servers := range []string{"a", "a,b", "a,b,c,d,e"} {
+		bubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
+			b := &behind{}
+			c, err := framework.New(servers, framework.WithDialer(b.Dial))
+			must(t, err)
+			defer c.Close()
+			synctest.Wait()
+			called := b.all()
+			slices.Sort(called)
+			want := strings.Split(strings.ReplaceAll(servers, ",", ":2181,")+":2181", ",")
+			if !slices.Equal(called, want) {
+				t.Errorf("called %v before the pause, want %v", called, want)
+			}
+		})
+	}
 }
