@@ -3,6 +3,7 @@ package framework_test
 import (
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,4 +230,26 @@ func (e endsAfterAuth) Read(p []byte) (int, error) {
 		e.Conn.Close()
 	}
 	return n, err
+}
+
+// A connection that is left because the leader does not answer is told of as such:
+// it is not the network that ended it.
+func TestAConnectionThatIsLeftSaysWhy(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		states := record(c)
+		never := make(chan struct{})
+		defer close(never)
+		ens.Control(testutil.Upon(testutil.Match{Op: testutil.OpSync}, testutil.Hold(never)).Control)
+		time.Sleep(timeout)
+		for _, change := range states.all() {
+			if change.To == framework.Suspended {
+				if change.Err == nil || !strings.Contains(change.Err.Error(), "no proof of the leader in time") {
+					t.Errorf("suspended for %v", change.Err)
+				}
+				return
+			}
+		}
+		t.Errorf("states %s", states.states())
+	})
 }

@@ -402,3 +402,29 @@ func TestDiscardEndsWithTheSession(t *testing.T) {
 		}
 	})
 }
+
+// A znode is discarded once, however often that is asked for meanwhile.
+func TestDiscardOfWhatIsBeingDiscarded(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		_, err := s.Create(t.Context(), "/a", nil, zk.FlagEphemeral)
+		must(t, err)
+		var deletes atomic.Int32
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpDelete {
+				deletes.Add(1)
+				return testutil.Delay(time.Second)
+			}
+			return testutil.Pass()
+		})
+		for range 3 {
+			s.Discard("/a")
+			time.Sleep(time.Second / 10)
+		}
+		time.Sleep(time.Minute)
+		if n := deletes.Load(); n != 1 {
+			t.Errorf("%d deletes, want 1", n)
+		}
+	})
+}

@@ -468,3 +468,22 @@ func TestIDsAreUUIDs(t *testing.T) {
 		}
 	}
 }
+
+// What happened in the background is found in an error, but not as if the caller's
+// own context had ended.
+func TestBackgroundErrors(t *testing.T) {
+	refused := fmt.Errorf("dial: %w", zk.ErrNoServer)
+	for _, tt := range []struct {
+		err, target error
+		want        bool
+	}{
+		{refused, zk.ErrNoServer, true},
+		{refused, zk.ErrNoAuth, false},
+		{context.DeadlineExceeded, context.DeadlineExceeded, false},
+		{context.Canceled, context.Canceled, false},
+	} {
+		if got := errors.Is(background{tt.err}, tt.target); got != tt.want {
+			t.Errorf("%v is %v: %v", tt.err, tt.target, got)
+		}
+	}
+}

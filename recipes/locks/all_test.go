@@ -434,3 +434,40 @@ func (w *world) trace(ops ...testutil.Op) (seen func() string) {
 		return strings.Join(list, ", ")
 	}
 }
+
+// What keeps the participants from being read is an error, and not that there are
+// none.
+func TestParticipantsThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.client("a")
+		m := w.mutex(c)
+		release(t, acquire(t, t.Context(), m))
+		rw, err := rwlock.New(c, "/app/rw")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := leader.New(c, "/app/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sem, err := semaphore.New(c, "/app/sem", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpGetChildren2 {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		for path, participants := range map[string]func(context.Context) ([]recipes.Participant, error){
+			m.Path(): m.Participants, "/app/rw": rw.Participants, "/app/leader": e.Participants, "/app/sem": sem.Participants,
+		} {
+			all, err := participants(t.Context())
+			wantErr(t, err, zk.ErrNoAuth)
+			if err == nil || !strings.Contains(err.Error(), path) || len(all) != 0 {
+				t.Errorf("%s: %v, %v", path, all, err)
+			}
+		}
+	})
+}

@@ -420,3 +420,39 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 		})
 	}
 }
+
+// While a lock that may linger is held, the line behind it is looked at every quarter
+// of the session timeout. So its release finds what is known, and hands it over to
+// a goroutine of this process by no request, at any time between two looks.
+func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
+	for _, held := range []time.Duration{time.Second, Timeout / 5, Timeout * 24 / 100} {
+		Run(t, func(t *testing.T, w *World) {
+			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
+			l := Acquire(t, t.Context(), m)
+			next := Acquiring(t.Context(), m)
+			time.Sleep(held)
+			w.ResetRequests()
+			Release(t, l)
+			l = Granted(t, next).Lease
+			if cost := w.Cost(); len(cost) != 0 {
+				t.Errorf("held for %v, and handed over by %v", held, cost)
+			}
+			Release(t, l)
+		})
+		Run(t, func(t *testing.T, w *World) { // or to one that comes later
+			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
+			l := Acquire(t, t.Context(), m)
+			time.Sleep(held)
+			w.ResetRequests()
+			Release(t, l)
+			l = Acquire(t, t.Context(), m)
+			time.Sleep(time.Millisecond)
+			cost := w.Cost()
+			delete(cost, testutil.OpSetData) // it says that it has lingered
+			if len(cost) != 0 {
+				t.Errorf("held for %v, and taken again by %v", held, cost)
+			}
+			Release(t, l)
+		})
+	}
+}
