@@ -425,7 +425,7 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 // of the session timeout. So its release finds what is known, and hands it over to
 // a goroutine of this process by no request, at any time between two looks.
 func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
-	for _, held := range []time.Duration{time.Second, Timeout / 5, Timeout * 24 / 100} {
+	for _, held := range []time.Duration{Timeout / 20, Timeout / 5, Timeout * 24 / 100} {
 		Run(t, func(t *testing.T, w *World) {
 			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
 			l := Acquire(t, t.Context(), m)
@@ -447,9 +447,7 @@ func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
 			Release(t, l)
 			l = Acquire(t, t.Context(), m)
 			time.Sleep(time.Millisecond)
-			cost := w.Cost()
-			delete(cost, testutil.OpSetData) // it says that it has lingered
-			if len(cost) != 0 {
+			if cost := w.Cost(); cost[testutil.OpGetChildren2] != 0 { // it may say that it has lingered, and read that
 				t.Errorf("held for %v, and taken again by %v", held, cost)
 			}
 			Release(t, l)
