@@ -157,6 +157,7 @@ func (s *script) authentication() {
 	p.do(wire.OpGetACL, &wire.PathRequest{Path: "/p/below"})
 	p.do(wire.OpSetData, set("/p/below", "", -1))
 	p.do(wire.OpSetACL, &wire.SetACLRequest{Path: "/p/below", ACL: acl(wire.PermRead, "world", "anyone"), Version: 0})
+	s.settle()
 	p.do(wire.OpSetACL, &wire.SetACLRequest{Path: "/p/below", ACL: anyone, Version: -1})
 	p.do(wire.OpDelete, version("/p/below", -1))
 	s.a.do(wire.OpCreate, create("/p/x", "", 0))

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -231,6 +232,27 @@ func (s *script) nudge(p *peer) {
 			other.nudge()
 			other.stalled = stalled
 			return
+		}
+	}
+}
+
+// settle waits until all members have applied the same transactions. A real leader answers for its followers ahead of applying a
+// new access control list, and goes on judging writes by the old one until then.
+func (s *script) settle() {
+	s.t.Helper()
+	zxid := regexp.MustCompile(`(?m)^Zxid: (\S+)$`)
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		applied := map[string]bool{}
+		for member := range s.ens.Members() {
+			if m := zxid.FindStringSubmatch(askWord(s.t, s.ens, member, "srvr")); m != nil {
+				applied[m[1]] = true
+			}
+		}
+		if len(applied) == 1 {
+			return
+		}
+		if time.Since(began) > patience {
+			s.t.Fatalf("the members have applied up to %v", applied)
 		}
 	}
 }

@@ -172,8 +172,8 @@ func (r *runner) ask(i int, batch []request) {
 	}
 }
 
-// settle waits until the leader has applied a transaction. A real one answers for its followers ahead of that, and goes on
-// judging writes by an access control list that is no longer valid.
+// settle waits until the leader has applied a transaction. A real one answers for its followers ahead of that, goes on judging
+// writes by an access control list that is no longer valid, and lets its own clients read what was before, after a sync too.
 func (r *runner) settle(zxid int64) {
 	if len(r.others) == 0 {
 		return
@@ -211,6 +211,7 @@ func (r *runner) leave(i int) {
 	r.flush()
 	from := len(r.log.lines)
 	r.peers[i].do(wire.OpCloseSession, nil)
+	r.settle(r.peers[i].last)
 	r.close(i)
 	r.lives[i] = false
 	r.endings(from)
