@@ -57,13 +57,6 @@ func (a *asked) take(xid int32) (op int32, ok bool) {
 	return op, true
 }
 
-// isNext reports whether the next answer is to an operation of that kind.
-func (a *asked) isNext(op int32) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.requests) > 0 && a.requests[0].op == op
-}
-
 // part is a kind of piece that the body of an answer is made of.
 type part byte
 

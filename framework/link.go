@@ -34,9 +34,7 @@ type link struct {
 	last    bool        // so has the request that closes the session
 	in      inbound
 	asked   asked
-	// holdsCreate: the frame that arrives answers a create, and a list is next.
-	holdsCreate bool
-	refused     error // what came that makes no sense; nothing is read after it
+	refused error // what came that makes no sense; nothing is read after it
 }
 
 // Byte offsets in frames, their length field included.
@@ -122,7 +120,6 @@ func (l *link) Read(p []byte) (int, error) {
 	n, err := l.read.Read(p)
 	whole, ok := l.in.feed(p[:n], l.arrived)
 	if ok {
-		l.awaitList()
 		return n, err
 	}
 	_ = l.Close()
@@ -135,21 +132,6 @@ func (l *link) Read(p []byte) (int, error) {
 		return whole, nil // the answers before it are what they are: a create's, perhaps
 	}
 	return 0, l.refused
-}
-
-// awaitList holds back the answer to a create, of which the wire client lacks the
-// last bytes, until the answer to the list behind it begins to arrive, or the
-// connection ends. A contender waits for both: goroutines that are woken in
-// between have nothing to do, and take the processor from whatever brings the
-// list.
-func (l *link) awaitList() {
-	if !l.holdsCreate || l.in.have > 0 { // none, or its frame is not complete yet
-		return
-	}
-	l.holdsCreate = false
-	if l.read.Buffered() == 0 {
-		_, _ = l.read.Peek(1) // an error comes again with the next Read
-	}
 }
 
 // The wire client makes room for whatever length a frame claims. No answer to a
@@ -186,7 +168,6 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 		if !failed {
 			body = bodies[op]
 		}
-		l.holdsCreate = op == opCreate && l.asked.isNext(opGetChildren2)
 		if op == opSetWatches {
 			l.session.hub.wire.answered(l, xid, failed)
 		}

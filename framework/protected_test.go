@@ -65,9 +65,9 @@ func TestCreateAndListIsOneRoundTrip(t *testing.T) {
 	})
 }
 
-// The answer to a create is held back until the list's comes, so that goroutines are
-// woken once. Where the list's never comes, since the connection ends, the create's is
-// not lost with it: the znode need not be searched for.
+// Where the list's answer comes late, so does the result. Where it never comes, since
+// the connection ends, the create's is not lost with it: the znode need not be searched
+// for.
 func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
