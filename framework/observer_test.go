@@ -1,10 +1,13 @@
 package framework_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +156,80 @@ func TestAttachMayUseTheClient(t *testing.T) {
 		})
 		if made != framework.Connected {
 			t.Errorf("attached %v, want what was attached first", made)
+		}
+	})
+}
+
+// stuckConn is a connection of the user's that stands still from some time on: it
+// takes nothing, and to close it does not end a Read.
+type stuckConn struct {
+	net.Conn
+	stuck  *atomic.Bool
+	closed *atomic.Int32 // calls of Close while it is stuck
+	free   chan struct{}
+}
+
+func (c stuckConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.stuck.Load() {
+		<-c.free
+	}
+	return n, err
+}
+
+func (c stuckConn) Write(p []byte) (int, error) {
+	if c.stuck.Load() {
+		<-c.free
+	}
+	return c.Conn.Write(p)
+}
+
+func (c stuckConn) Close() error {
+	if c.stuck.Load() {
+		c.closed.Add(1)
+		<-c.free
+	}
+	return c.Conn.Close()
+}
+
+// A connection that stands still for ever: whatever was asked for in the session
+// fails when the session is over, and the connection is closed then, though the wire
+// client cannot send that it ends.
+func TestAConnectionThatStandsStill(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var stuck atomic.Bool
+		var closed atomic.Int32
+		free := make(chan struct{})
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			conn, err := ens.Dial(network, address, limit)
+			return stuckConn{conn, &stuck, &closed, free}, err
+		}))
+		defer close(free)
+		s := session(t, c)
+		stuck.Store(true)
+		asked := make(chan error, 1)
+		go func() {
+			_, _, err := s.Get(context.Background(), "/")
+			asked <- err
+		}()
+		time.Sleep(timeout - time.Second)
+		before := closed.Load() // it is left when a heartbeat is not answered, too
+		select {
+		case <-s.Done():
+		case <-time.After(timeout):
+			t.Fatal("the session does not end")
+		}
+		synctest.Wait()
+		if closed.Load() == before {
+			t.Error("the connection was not closed")
+		}
+		select {
+		case err := <-asked:
+			if !errors.Is(err, framework.ErrSessionLost) {
+				t.Errorf("it failed with %v", err)
+			}
+		default:
+			t.Error("what was asked for in the session outlasts it")
 		}
 	})
 }
