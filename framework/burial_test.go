@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -205,4 +206,68 @@ func TestCloseAsksThreeServersAtMost(t *testing.T) {
 			t.Errorf("asked %v, want three of five", asked)
 		}
 	})
+}
+
+// A session may be lost while a connection waits for its first answer. That connection
+// is closed with the session, so that the wire client ends and nothing comes late.
+func TestALostSessionLeavesNoConnection(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var mu sync.Mutex
+		open := map[int]bool{} // by number
+		n := 0
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			conn, err := ens.Dial(network, address, limit)
+			if err != nil {
+				return nil, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			number := n
+			open[number] = true
+			return &counted{Conn: conn, closed: func() {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(open, number)
+			}}, nil
+		}))
+		s := session(t, c)
+		never := make(chan struct{})
+		stop := ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession {
+				return testutil.Hold(never)
+			}
+			return testutil.Pass()
+		})
+		must(t, ens.DropConnections(s.ID()))
+		time.Sleep(time.Until(s.Deadline()) - 10*time.Millisecond)
+		mu.Lock()
+		waiting := maps.Clone(open)
+		mu.Unlock()
+		if len(waiting) != 1 {
+			t.Errorf("%d connections wait for their first answer", len(waiting))
+		}
+		bubbles.Await(t, "the session to be lost", s.Done())
+		synctest.Wait()
+		mu.Lock()
+		for number := range waiting {
+			if open[number] {
+				t.Errorf("connection %d is still open", number)
+			}
+		}
+		mu.Unlock()
+		stop()
+		close(never)
+	})
+}
+
+// counted is a connection whose first Close is told of.
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+func (c *counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -66,4 +67,45 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The looks for an id that does not come grow rarer: the first is at once, the second
+// after a third of the session timeout, and each pause after that is twice as long.
+func TestAHuntGrowsRarer(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakePath(t.Context(), "/lock"))
+		stop := network.Control(testutil.Upon(testutil.Match{Op: testutil.OpCreate}, testutil.Delay(time.Second)).Control)
+		made := make(chan error, 1)
+		go func() {
+			_, err := s.CreateAndList(t.Context(), "/lock", "lock-", nil, sequential)
+			made <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		network.Drop()
+		must(t, <-made)
+		if ids, _ := framework.Condemned(s); ids != 1 {
+			t.Fatalf("%d ids are condemned", ids)
+		}
+		began := time.Now()
+		var looks []time.Duration // but for the first
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if at := time.Since(began); r.Op == testutil.OpGetChildren2 && at > timeout/6 {
+				looks = append(looks, at)
+			}
+			return testutil.Pass()
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(looks) != 8 {
+			t.Fatalf("looks after %v, want 8", looks)
+		}
+		for i, at := range looks {
+			if want := timeout / 3 * (1<<(i+1) - 1); (at - want).Abs() > 200*time.Millisecond {
+				t.Errorf("look %d after %v, want %v", i+2, at, want)
+			}
+		}
+	})
 }

@@ -585,3 +585,28 @@ func stat(t *testing.T, ens *testutil.Embedded, path string) testutil.Stat {
 	}
 	return found
 }
+
+// It does not sit out its pause when the client closes.
+func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithRetry(retry.NTimes(3, time.Hour)))
+		must(t, err)
+		_, err = c.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		czxid := stat(t, ens, "/a").Czxid
+		defer once(ens, testutil.OpDelete, testutil.DropAfter())()
+		done := make(chan error, 1)
+		go func() { done <- c.DeleteCreated(t.Context(), "/a", czxid) }()
+		time.Sleep(time.Minute)
+		must(t, c.Close())
+		select {
+		case err := <-done:
+			if !framework.MaybeApplied(err) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it goes on after Close")
+			<-done
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
@@ -486,4 +487,46 @@ func TestBackgroundErrors(t *testing.T) {
 			t.Errorf("%v is %v: %v", tt.err, tt.target, got)
 		}
 	}
+}
+
+// Ids that are given up one by one share looks: the next is a while after the latest.
+func TestTheNextLookOfAHunt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		s := &session{timeout: 32 * time.Second}
+		h := &hunt{session: s, ids: map[string]*condemned{"a": {due: now}, "b": {due: now.Add(time.Hour)}}}
+		for _, tt := range []struct {
+			looked time.Time
+			want   time.Duration
+		}{
+			{time.Time{}, 0},
+			{now.Add(-time.Second), 0},
+			{now.Add(-time.Second / 4), time.Second * 3 / 4},
+			{now, time.Second},
+		} {
+			if wait, ok := h.next(tt.looked); !ok || wait != tt.want {
+				t.Errorf("looked %v ago: next in %v, %v, want %v", now.Sub(tt.looked), wait, ok, tt.want)
+			}
+		}
+	})
+}
+
+// A name server that does not answer holds nobody up for longer than a connection may
+// take.
+func TestResolvingIsBounded(t *testing.T) {
+	silent := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = silent.LookupIPAddr(ended, "zk.example.") // the runtime reads its configuration outside of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		r := &roster{resolver: silent}
+		began := time.Now()
+		addresses, err := r.resolve(t.Context(), "zk.example.:2181", 2*time.Second)
+		if took := time.Since(began); err == nil || took != 2*time.Second {
+			t.Errorf("%v, %v after %v", addresses, err, took)
+		}
+	})
 }

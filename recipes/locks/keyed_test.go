@@ -269,6 +269,24 @@ func TestCloseOfKeyed(t *testing.T) {
 	})
 }
 
+// A lock that is granted as Close comes is released again, and its caller told.
+func TestAGrantThatCloseOvertakes(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var k *locks.Keyed
+		var closed error
+		a := w.client("a", framework.WithObserver(framework.Observer{
+			Granted: func(string, time.Duration) { closed = k.Close(t.Context()) },
+		}))
+		k = w.keyed(a)
+		l, err := k.Key("late").Acquire(t.Context())
+		wantErr(t, err, locks.ErrClosed)
+		if l != nil || closed != nil {
+			t.Errorf("lease %v; Close: %v", l, closed)
+		}
+		w.clean()
+	})
+}
+
 // Close while nothing can be sent is bounded, and goes on; a loss is told.
 func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

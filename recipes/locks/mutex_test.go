@@ -321,6 +321,11 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
 			}
 		}
+		for data, ok := range map[int]bool{c.MaxRequest() - 4096: true, c.MaxRequest() - 4095: false} {
+			if _, err := locks.NewMutex(c, "/lock", locks.WithData(make([]byte, data))); (err == nil) != ok {
+				t.Errorf("data of %d bytes: %v", data, err)
+			}
+		}
 		if n := w.total(); n > 1 {
 			t.Errorf("constructors made requests: %v", w.Requests())
 		}
