@@ -31,8 +31,8 @@ func TestMuteMemberIsLeft(t *testing.T) {
 // It is left with the session alive, and what waits for an answer is tried again.
 func TestWedgedMemberIsLeft(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-		abandoned := 0
-		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned++ }}))
+		var abandoned atomic.Int32
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned.Add(1) }}))
 		s := session(t, c)
 		holdThroughout(t, s)
 		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats
@@ -44,8 +44,9 @@ func TestWedgedMemberIsLeft(t *testing.T) {
 		if took := time.Since(began); took > timeout/2+time.Second {
 			t.Errorf("a wedged member cost %v, want at most about %v", took, timeout/2)
 		}
-		if session(t, c).ID() != s.ID() || abandoned != 1 {
-			t.Errorf("same session: %v, connections abandoned: %d", session(t, c).ID() == s.ID(), abandoned)
+		synctest.Wait() // until the observer has been called
+		if session(t, c).ID() != s.ID() || abandoned.Load() != 1 {
+			t.Errorf("same session: %v, connections abandoned: %d", session(t, c).ID() == s.ID(), abandoned.Load())
 		}
 	})
 }
