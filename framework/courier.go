@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -57,27 +58,47 @@ func (c *courier) add(e errand) {
 
 // run makes the calls that wait, and ends when none does.
 func (c *courier) run() {
+	ended := false
+	defer func() {
+		if !ended { // a function has ended this goroutine: what waits goes on on another
+			go c.run()
+		}
+	}()
 	for {
 		c.mu.Lock()
 		errands, dropped := c.waiting, c.dropped
 		c.waiting, c.dropped = nil, 0
 		if c.running = len(errands) > 0 || dropped > 0; !c.running {
+			ended = true
 			c.mu.Unlock()
 			return
 		}
 		c.mu.Unlock()
-		for _, e := range errands {
-			c.call(e.fn)
-			if e.optional {
-				c.mu.Lock()
-				c.optional--
-				c.mu.Unlock()
-			}
+		for i, e := range errands {
+			c.deliver(e, errands[i+1:])
 		}
 		if dropped > 0 && c.report != nil {
 			c.call(func() { c.report(dropped) })
 		}
 	}
+}
+
+// deliver makes one call. If fn ends the goroutine, as t.FailNow does, the rest is
+// put back.
+func (c *courier) deliver(e errand, rest []errand) {
+	returned := false
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.optional {
+			c.optional--
+		}
+		if !returned {
+			c.waiting = append(slices.Clone(rest), c.waiting...)
+		}
+	}()
+	c.call(e.fn)
+	returned = true
 }
 
 // call calls fn here and now. A panic of fn is logged and goes no further.
