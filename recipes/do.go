@@ -30,12 +30,15 @@ func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) 
 	bound, cancel := l.Bind(ctx)
 	defer func() { // on a panic too, which goes on after it
 		cancel()
-		l.endWork()
+		late := l.endWork()
 		// The release is not for ctx to prevent. The znode's safety net, if no server
 		// answers in all that time, is the session's end.
 		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 		defer stop()
 		err = errors.Join(err, l.Release(releaseCtx))
+		if late > 0 {
+			l.overran(late) // last: the observer may take its time
+		}
 	}()
 	return fn(bound, l)
 }
@@ -60,21 +63,21 @@ func (l *Lease) watchWorkLocked() {
 	})
 }
 
-func (l *Lease) endWork() {
+// endWork returns for how long the work has gone on past the deadline, if it has.
+func (l *Lease) endWork() (late time.Duration) {
 	l.mu.Lock()
 	l.working = false
 	if l.late == nil {
 		l.mu.Unlock()
-		return
+		return 0
 	}
 	l.late.Stop()
-	by := time.Since(l.deadline)
+	late = time.Since(l.deadline)
 	l.mu.Unlock()
-	if by <= 0 {
-		return
+	if late > 0 {
+		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.path()), zap.Duration("by", late))
 	}
-	l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.path()), zap.Duration("by", by))
-	l.overran(by)
+	return late
 }
 
 // overran counts by the path of each lock.

@@ -208,7 +208,9 @@ func (l *Lease) Release(ctx context.Context) error {
 			whole.lose(l.partly(ErrReleased))
 		}
 	}
-	if err := l.leave(ctx); err != nil {
+	err := l.leave(ctx)
+	l.observeRelease()
+	if err != nil {
 		return fmt.Errorf("recipes: release %s: %w", l.path(), err)
 	}
 	return nil
@@ -243,7 +245,6 @@ func (l *Lease) leave(ctx context.Context) error {
 	if why := l.lossOfPlace(); why != nil {
 		l.lose(why) // which may be about to be told, by another goroutine
 	}
-	l.observeRelease()
 	return errors.Join(errs...)
 }
 

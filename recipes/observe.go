@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,9 +21,23 @@ func (l *Lease) observeGrant() {
 	}
 }
 
-// observeRelease is called by the goroutine that has released the lease.
+// observeRelease is called by the goroutine that has released the lease, when all
+// that it is made of has left: the observer may take its time.
 func (l *Lease) observeRelease() {
-	if len(l.places) == 0 || !l.endsNow() {
+	for _, part := range slices.Backward(l.parts) {
+		part.observeRelease()
+	}
+	if len(l.places) == 0 || len(l.parts) > 0 {
+		return
+	}
+	l.mu.Lock()
+	lost := l.err
+	l.mu.Unlock()
+	if lost != nil { // lose, on another goroutine, may not have come to this yet
+		l.observeLoss(lost)
+		return
+	}
+	if !l.endsNow() {
 		return
 	}
 	if released := l.client().Observer().Released; released != nil {

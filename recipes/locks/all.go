@@ -147,7 +147,7 @@ func joinsAnew(err error) bool {
 // giveUp releases what was held in vain, the last one first. A release goes on when
 // ctx ends, and when it fails, until the znode is gone: its error is no news.
 func giveUp(ctx context.Context, held []*recipes.Lease) {
-	for _, l := range slices.Backward(held) {
-		_ = l.Release(ctx)
+	if len(held) > 0 {
+		_ = recipes.NewWhole(ctx, held...).Release(ctx)
 	}
 }

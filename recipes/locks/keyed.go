@@ -148,14 +148,15 @@ func (k *Keyed) Close(ctx context.Context) error {
 	}
 	k.mu.Unlock()
 	k.close()
-	begun, cancel := context.WithCancel(ctx)
-	cancel()
-	for _, l := range leases {
-		_ = l.Release(begun) // begins, and does not wait; the second call has the result
+	results := make([]error, len(leases))
+	var all sync.WaitGroup // at once: the observer may take its time over each
+	for i, l := range leases {
+		all.Go(func() { results[i] = l.Release(ctx) })
 	}
+	all.Wait()
 	var lost, other error // the first of thousands will do
-	for _, l := range leases {
-		if err := l.Release(ctx); errors.Is(err, recipes.ErrNotHeld) {
+	for _, err := range results {
+		if errors.Is(err, recipes.ErrNotHeld) {
 			lost = cmp.Or(lost, err)
 		} else {
 			other = cmp.Or(other, err)

@@ -113,10 +113,10 @@ func (h *hold) loseLocked(why error) (tell func()) {
 	}
 	g := h.gate
 	h.err, h.deadline = why, h.sess.Deadline()
-	if errors.Is(why, zk.ErrNoNode) {
-		h.gone = true
+	h.gone = h.gone || errors.Is(why, zk.ErrNoNode)
+	if errors.Is(why, zk.ErrNoNode) || errors.Is(why, framework.ErrClosed) {
 		if now := time.Now(); now.Before(h.deadline) {
-			h.deadline = now // others may be let in already
+			h.deadline = now // others may be let in already, or are about to be
 		}
 	}
 	h.stopLocked()

@@ -1,0 +1,182 @@
+package recipes_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+// Keyed.Close, and the release of an All, called Observer.Released for one lease
+// before they began to release the next: a slow function kept the other locks.
+func TestAReleasedThatIsSlowKeepsNoOtherLock(t *testing.T) {
+	ways := map[string]func(t *testing.T, c *framework.Client) (release func() error){
+		"Keyed.Close": func(t *testing.T, c *framework.Client) func() error {
+			k, err := locks.NewKeyed(c, "/lock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{"1", "2", "3"} {
+				bubble.Acquire(t, t.Context(), k.Key(key))
+			}
+			return func() error { return k.Close(t.Context()) }
+		},
+		"All": func(t *testing.T, c *framework.Client) func() error {
+			l := bubble.Acquire(t, t.Context(), allOf(t, c))
+			return func() error { return l.Release(t.Context()) }
+		},
+		"All that fails": func(t *testing.T, c *framework.Client) func() error {
+			other := allOf(t, c) // the third is taken below
+			return func() error {
+				_, err := other.TryAcquire(t.Context())
+				bubble.WantErr(t, err, recipes.ErrBusy)
+				return nil
+			}
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				free := make(chan struct{})
+				a := w.Connect("a", framework.WithObserver(framework.Observer{
+					Released: func(string, time.Duration) { <-free },
+				}))
+				release := way(t, a)
+				if name == "All that fails" {
+					m, err := locks.NewMutex(w.Connect("b"), "/lock/3")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+				}
+				done := make(chan error, 1)
+				go func() { done <- release() }()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				for _, dir := range []string{"/lock/1", "/lock/2"} {
+					if left := w.Children(dir); len(left) > 0 {
+						t.Errorf("%s is kept while Released is slow: %v", dir, left)
+					}
+				}
+				close(free)
+				if err := bubble.Await(t, "the release", done); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func allOf(t *testing.T, c *framework.Client) recipes.Acquirer {
+	t.Helper()
+	var parts []recipes.Acquirer
+	for _, path := range []string{"/lock/1", "/lock/2", "/lock/3"} {
+		m, err := locks.NewMutex(c, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, m)
+	}
+	all, err := locks.All(parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Do called Observer.Overran before the release. The znode of a lost term stays until
+// that, as long as the session lives: nobody could lead while Overran was slow.
+func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		free := make(chan struct{})
+		var once sync.Once
+		release := func() { once.Do(func() { close(free) }) }
+		defer release()
+		called := make(chan struct{}, 1)
+		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict),
+			framework.WithObserver(framework.Observer{Overran: func(string, time.Duration) {
+				called <- struct{}{}
+				<-free
+			}}))
+		e, err := leader.New(a, "/lead")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			done <- recipes.Do(t.Context(), e, func(ctx context.Context, l *recipes.Lease) error {
+				w.Client("a").Drop()
+				<-ctx.Done()
+				time.Sleep(2 * bubble.Timeout)
+				return nil
+			})
+		}()
+		bubble.Await(t, "Overran", called)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if left := w.Children("/lead"); len(left) > 0 {
+			t.Errorf("the term's znode stays while Overran is slow: %v", left)
+		}
+		release()
+		bubble.WantErr(t, bubble.Await(t, "Do", done), recipes.ErrNotHeld)
+	})
+}
+
+// A lease that found out by itself that its client closes, before the session had
+// told it, had a deadline as if the session lived on.
+func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		b := &blockable{free: make(chan struct{})}
+		c := w.Connect("a", framework.WithLogger(zap.New(zapcore.NewNopCore(), zap.WithClock(stuckClock{b}))))
+		m, err := locks.NewMutex(c, "/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := bubble.Acquire(t, t.Context(), m)
+		b.stuck.Store(true)
+		w.Client("a").Drop() // is logged, with the time, by the goroutine that tells of losses
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if b.calls.Load() == 0 {
+			t.Fatal("the session does not stand still")
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		<-c.Done()
+		began := time.Now()
+		if l.Held() {
+			t.Error("held after Close")
+		}
+		bubble.WantErr(t, l.Err(), framework.ErrClosed)
+		if after := l.Deadline().Sub(began); after > 0 {
+			t.Errorf("the deadline is %v after Close", after)
+		}
+		close(b.free)
+		if err := bubble.Await(t, "Close", closed); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stuckClock is a logger's clock that gets stuck once.
+type stuckClock struct{ *blockable }
+
+func (c stuckClock) Now() time.Time {
+	if c.stuck.CompareAndSwap(true, false) {
+		c.calls.Add(1)
+		<-c.free
+	}
+	return time.Now()
+}
+
+func (c stuckClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
