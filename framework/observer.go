@@ -9,12 +9,14 @@ import (
 // WithObserver sets functions to be called at events, for metrics.
 func WithObserver(o Observer) Option { return func(c *config) { c.observer = o } }
 
-// Observer hears of events. Each function is optional and may take its time:
-// none of them is called where a deadline, a lock or another request waits. A
-// function that panics is logged, and called again at the next event.
+// Observer hears of events. Each function is optional, and may block: it delays
+// only the caller of Acquire or Release (Granted, Released, Overran) or later
+// events (all others). A function that panics is logged, and called again at the
+// next event.
 //
 // Granted, Released and Overran are called on the goroutine that acquired,
-// released or worked. All others are called one at a time, in the order of the
+// released or worked; where several leases are released together, on several. All
+// others are called one at a time, in the order of the
 // events, on a goroutine of the client's. While one of them blocks, events wait
 // in memory. Request and Retried are dropped when thousands of them wait, and
 // Dropped counts them later; no other event is ever dropped.

@@ -58,7 +58,7 @@ func (s supplier) connect(w *bubble.World, b *blockable) *framework.Client {
 
 var suppliers = []supplier{
 	{"logger", func(b *blockable, _ framework.Dialer) framework.Option {
-		return framework.WithLogger(zap.New(stuckCore{b}))
+		return framework.WithLogger(zap.New(stuckCore{b}, zap.WithClock(stuckClock{b}), zap.AddStacktrace(stuckCore{b})))
 	}, nil},
 	{"observer", func(b *blockable, _ framework.Dialer) framework.Option {
 		return framework.WithObserver(framework.Observer{
@@ -97,6 +97,12 @@ func (c stuckCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Che
 	c.pass()
 	return ce.AddCore(e, c)
 }
+
+// stuckClock is the clock of a logger.
+type stuckClock struct{ *blockable }
+
+func (c stuckClock) Now() time.Time                         { c.pass(); return time.Now() }
+func (c stuckClock) NewTicker(d time.Duration) *time.Ticker { c.pass(); return time.NewTicker(d) }
 
 // stuckConn is a connection none of whose methods returns.
 type stuckConn struct {

@@ -7,9 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -136,20 +133,24 @@ func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
 // told it, had a deadline as if the session lived on.
 func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		b := &blockable{free: make(chan struct{})}
-		c := w.Connect("a", framework.WithLogger(zap.New(zapcore.NewNopCore(), zap.WithClock(stuckClock{b}))))
+		// Under the strict policy a disconnect is told, the oldest hold first, by the goroutine
+		// that tells of every loss: it stands still.
+		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		free, stalls := make(chan struct{}), make(chan struct{})
+		sess, err := c.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sess.Hold(func(error) { close(stalls); <-free }); err != nil {
+			t.Fatal(err)
+		}
 		m, err := locks.NewMutex(c, "/lock")
 		if err != nil {
 			t.Fatal(err)
 		}
 		l := bubble.Acquire(t, t.Context(), m)
-		b.stuck.Store(true)
-		w.Client("a").Drop() // is logged, with the time, by the goroutine that tells of losses
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		if b.calls.Load() == 0 {
-			t.Fatal("the session does not stand still")
-		}
+		w.Client("a").Drop()
+		bubble.Await(t, "the session to stand still", stalls)
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
 		<-c.Done()
@@ -161,22 +162,9 @@ func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 		if after := l.Deadline().Sub(began); after > 0 {
 			t.Errorf("the deadline is %v after Close", after)
 		}
-		close(b.free)
+		close(free)
 		if err := bubble.Await(t, "Close", closed); err != nil {
 			t.Error(err)
 		}
 	})
 }
-
-// stuckClock is a logger's clock that gets stuck once.
-type stuckClock struct{ *blockable }
-
-func (c stuckClock) Now() time.Time {
-	if c.stuck.CompareAndSwap(true, false) {
-		c.calls.Add(1)
-		<-c.free
-	}
-	return time.Now()
-}
-
-func (c stuckClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
