@@ -32,7 +32,7 @@ var clients atomic.Int64 // numbers them, over all tests
 // start makes a client, through its own network, that is closed with the test.
 func start(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*framework.Client, *testutil.ClientNet) {
 	t.Helper()
-	network := ens.Client(fmt.Sprint("client ", clients.Add(1)))
+	network := ens.ClientNet(fmt.Sprint("client ", clients.Add(1)))
 	opts = append([]framework.Option{framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial)}, opts...)
 	c, err := framework.New(ens.Servers(), opts...)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-				network := ens.Client("buried")
+				network := ens.ClientNet("buried")
 				g := &graves{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
 				must(t, c.WaitConnected(within(t, time.Minute)))
@@ -120,7 +120,7 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-				network := ens.Client("closed")
+				network := ens.ClientNet("closed")
 				g := &graves{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
 				must(t, c.WaitConnected(within(t, time.Minute)))
@@ -176,7 +176,7 @@ func TestADeadSessionIsTouchedSeldom(t *testing.T) {
 // its session, but not all of a large ensemble.
 func TestCloseAsksThreeServersAtMost(t *testing.T) {
 	bubble(t, 5, func(t *testing.T, ens *testutil.Embedded) {
-		network := ens.Client("closing")
+		network := ens.ClientNet("closing")
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)
 		must(t, c.WaitConnected(within(t, time.Minute)))

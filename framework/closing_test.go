@@ -56,7 +56,7 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	for range 10 {
 		bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-			network := ens.Client("alone")
+			network := ens.ClientNet("alone")
 			c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 			must(t, err)
 			must(t, c.WaitConnected(t.Context()))

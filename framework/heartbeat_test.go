@@ -64,7 +64,7 @@ func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var only atomic.Value // the address of the one member that can be reached
 		only.Store("")
-		network := ens.Client("confined")
+		network := ens.ClientNet("confined")
 		c, _ := start(t, ens, framework.WithProof(framework.ProofWrite),
 			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
 				if a := only.Load(); a != "" && a != address {
@@ -188,7 +188,7 @@ func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
 func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		for range 200 {
-			network := ens.Client("flaky")
+			network := ens.ClientNet("flaky")
 			var mu sync.Mutex
 			var last net.Conn
 			refusing := false

@@ -29,7 +29,7 @@ func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 		quick, slow := members[0], members[1]
 		var only atomic.Int32
 		only.Store(int32(quick))
-		network := ens.Client("wandering")
+		network := ens.ClientNet("wandering")
 		c, _ := start(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
 			if address != servers[only.Load()] {
 				return nil, errors.New("refused")

@@ -25,7 +25,7 @@ import (
 func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(frame []byte) garble.Instead, opts ...framework.Option) (*framework.Client, *atomic.Int32) {
 	t.Helper()
 	var lies atomic.Int32
-	network := ens.Client(t.Name())
+	network := ens.ClientNet(t.Name())
 	opts = append(opts, framework.WithSessionTimeout(timeout),
 		framework.WithDialer(garble.Wrap(network.Dial, func(a garble.Answer) garble.Instead {
 			if a.Op != op || lies.Load() >= n {

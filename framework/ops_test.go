@@ -104,7 +104,7 @@ func errorText(err error) string {
 // Under a chroot and a namespace every operation speaks of its own paths.
 func TestChrootAndNamespace(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-		network := ens.Client("chrooted")
+		network := ens.ClientNet("chrooted")
 		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial))
 		must(t, err)
 		defer root.Close()
@@ -403,7 +403,7 @@ func TestEphemeralsOnALocalSession(t *testing.T) {
 // exist, and its parent was looked for in vain.
 func TestAMissingChrootIsNamed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		network := ens.Client("below a chroot")
+		network := ens.ClientNet("below a chroot")
 		root, err := framework.New(ens.Servers()+"/app", framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)
 		defer root.Close()

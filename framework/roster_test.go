@@ -147,7 +147,7 @@ func TestEachAddressOfANameIsTried(t *testing.T) {
 		for range 10 { // the order is random
 			d := &domain{}
 			d.is("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
-			b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+			b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{
 				"10.0.0.1:2181": "drops", "10.0.0.2:2181": "drops", "10.0.0.3:2181": "drops", "10.0.0.4:2181": "member0:2181",
 			}}
 			c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
@@ -180,7 +180,7 @@ func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
 		d.is("10.0.0.1", "10.0.0.2")
-		b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{
 			"10.0.0.1:2181": "member0:2181", "10.0.0.2:2181": "member1:2181",
 			"[fd00::3]:2181": "member2:2181",
 		}}
@@ -248,7 +248,7 @@ func TestANameThatCannotBeResolved(t *testing.T) {
 	resolveOnce(t)
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
-		b := &behind{network: ens.Client("behind a name"), members: map[string]string{"10.0.0.1:2181": "member0:2181"}}
+		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{"10.0.0.1:2181": "member0:2181"}}
 		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
 			framework.WithResolver(d.resolver()), framework.WithDialer(b.Dial))
 		must(t, err)
@@ -272,7 +272,7 @@ func TestASessionIsClosedByAddress(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
 		d.is("10.0.0.1", "10.0.0.2", "10.0.0.3")
-		b := &behind{network: ens.Client("behind a name"), members: map[string]string{
+		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{
 			"10.0.0.1:2181": "member0:2181", "10.0.0.2:2181": "drops", "10.0.0.3:2181": "drops",
 		}}
 		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(time.Minute),

@@ -341,7 +341,7 @@ func TestClose(t *testing.T) {
 // Close while no server answers must end all the same, and say what it left.
 func TestCloseWithoutAServerIsBounded(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		network := ens.Client("alone")
+		network := ens.ClientNet("alone")
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)
 		must(t, c.WaitConnected(t.Context()))

@@ -132,7 +132,7 @@ func TestWithMaxRequest(t *testing.T) {
 		}
 		// The wire client has room for 1.5 MiB unless it is told otherwise. The embedded
 		// ensemble hangs up on what a server with a larger jute.maxbuffer would take.
-		network := ens.Client("large")
+		network := ens.ClientNet("large")
 		var longest atomic.Int64
 		large, _ := connect(t, ens, framework.WithMaxRequest(8<<20),
 			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {

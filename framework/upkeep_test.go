@@ -125,7 +125,7 @@ func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
 func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var down atomic.Bool
-		network := ens.Client("between")
+		network := ens.ClientNet("between")
 		c, _ := start(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)),
 			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
 				if down.Load() {

@@ -47,7 +47,7 @@ type supplier struct {
 func (s supplier) connect(w *bubble.World, b *blockable) *framework.Client {
 	var opts []framework.Option
 	if s.option != nil {
-		opts = append(opts, s.option(b, w.Client("a").Dial))
+		opts = append(opts, s.option(b, w.ClientNet("a").Dial))
 	}
 	a := w.Connect("a", opts...)
 	if s.attach != nil {
@@ -212,7 +212,7 @@ func TestALossIsToldWhateverIsStuck(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					b.stuck.Store(true)
-					w.Client("a").Cut()
+					w.ClientNet("a").Cut()
 					deadline := leases[0].Deadline()
 					for i, l := range leases {
 						if at := bubble.Lost(t, l); !at.Before(deadline) {

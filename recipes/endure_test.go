@@ -135,7 +135,7 @@ func (s *storm) leaderKilled(t *testing.T)   { s.killed(t, leading(t, s)) }
 // The member that somebody who holds is connected to is killed: whoever it is, the
 // holder goes on with its lease at another.
 func (s *storm) memberOfAConnectionKilled(t *testing.T) {
-	net := s.Client("one who holds")
+	net := s.ClientNet("one who holds")
 	var member atomic.Int32
 	defer net.Control(func(r testutil.Request) testutil.Action {
 		member.Store(int32(r.Member))

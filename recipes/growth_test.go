@@ -39,7 +39,7 @@ func TestNothingGrows(t *testing.T) {
 		strike func(d *days)
 	}{
 		{"in quiet days", func(*days) {}},
-		{"while connections are lost", func(d *days) { d.Client([]string{"a", "b"}[d.cycle%2]).Drop() }},
+		{"while connections are lost", func(d *days) { d.ClientNet([]string{"a", "b"}[d.cycle%2]).Drop() }},
 		{"while answers are lost", func(d *days) {
 			d.Once([]testutil.Op{testutil.OpCreate, testutil.OpMulti, testutil.OpDelete}[d.cycle%3], "/grow", testutil.DropAfter())
 		}},

@@ -282,7 +282,7 @@ func hiddenPredecessor(t *testing.T, s *stage, k kind) {
 		t.Skip("nobody is watched who is ahead")
 	}
 	k.directories(t, s)
-	net := s.Client(fmt.Sprint("hidden ", t.Name()))
+	net := s.ClientNet(fmt.Sprint("hidden ", t.Name()))
 	c, err := framework.New(s.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(timeout),
 		framework.WithACL(without(zk.PermRead)...), framework.WithAuth("digest", []byte("operator:password")))
 	if err != nil {

@@ -83,15 +83,15 @@ func TestEachGrantHasOneEnd(t *testing.T) {
 			_ = l.Release(t.Context())
 		}},
 		{"cut off", 1, func(t *testing.T, w *bubble.World, _ *framework.Client, l *recipes.Lease) {
-			w.Client("a").Cut()
+			w.ClientNet("a").Cut()
 			bubble.Lost(t, l)
-			w.Client("a").Heal()
+			w.ClientNet("a").Heal()
 			_ = l.Release(t.Context())
 		}},
 		{"found lost by its release", 1, func(t *testing.T, w *bubble.World, c *framework.Client, l *recipes.Lease) {
-			w.Client("a").Cut()
+			w.ClientNet("a").Cut()
 			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-			w.Client("a").Heal()
+			w.ClientNet("a").Heal()
 		}},
 		{"closed", 1, func(t *testing.T, _ *bubble.World, c *framework.Client, l *recipes.Lease) {
 			if err := c.Close(); err != nil {
@@ -174,13 +174,13 @@ func TestAnObserverThatPanics(t *testing.T) {
 		}
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		err = recipes.Do(t.Context(), m, func(ctx context.Context, _ *recipes.Lease) error {
-			w.Client("a").Cut()
+			w.ClientNet("a").Cut()
 			<-ctx.Done()
 			time.Sleep(bubble.Timeout)
 			return nil
 		})
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		other, err := locks.NewMutex(w.Connect("b"), "/lock")
 		if err != nil {
 			t.Fatal(err)

@@ -112,7 +112,7 @@ func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			done <- recipes.Do(t.Context(), e, func(ctx context.Context, l *recipes.Lease) error {
-				w.Client("a").Drop()
+				w.ClientNet("a").Drop()
 				<-ctx.Done()
 				time.Sleep(2 * bubble.Timeout)
 				return nil
@@ -149,7 +149,7 @@ func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := bubble.Acquire(t, t.Context(), m)
-		w.Client("a").Drop()
+		w.ClientNet("a").Drop()
 		bubble.Await(t, "the session to stand still", stalls)
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()

@@ -385,7 +385,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 		}
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		time.Sleep(time.Minute) // the session is lost, and it campaigns in vain
 		cancel()
 		select {
@@ -397,7 +397,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		ended = run(ctx)
 		time.Sleep(time.Second)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		<-terms
 		cancel()
 		bubble.WantErr(t, <-ended, context.Canceled)

@@ -65,7 +65,7 @@ func TestSoakOnRealMembers(t *testing.T) {
 	var wg sync.WaitGroup
 	var nets []*testutil.ClientNet
 	for i := range here {
-		net := s.Client(fmt.Sprint("here ", i))
+		net := s.ClientNet(fmt.Sprint("here ", i))
 		nets = append(nets, net)
 		wg.Go(func() {
 			if err := load(ctx, s.Servers(), s.dir, s.path, fmt.Sprint(i), total, append(soakOptions, framework.WithDialer(net.Dial))...); err != nil {

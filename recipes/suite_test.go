@@ -84,7 +84,7 @@ const steady = time.Minute
 // joinFor is join with a session time-out.
 func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.Option) *peer {
 	t.Helper()
-	net := s.Client(fmt.Sprint("peer ", peers.Add(1)))
+	net := s.ClientNet(fmt.Sprint("peer ", peers.Add(1)))
 	opts = append(opts, framework.WithDialer(stalling(net.Dial)), framework.WithSessionTimeout(timeout))
 	c, err := framework.New(s.Servers(), opts...)
 	if err != nil {

@@ -51,7 +51,7 @@ func (memAddr) Network() string  { return "tcp" }
 func (a memAddr) String() string { return string(a) }
 
 // Client returns the network of the client with this name; the same name gives the same network.
-func (e *Embedded) Client(name string) *ClientNet {
+func (e *Embedded) ClientNet(name string) *ClientNet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.clients[name]

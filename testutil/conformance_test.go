@@ -126,7 +126,7 @@ func same(t *testing.T, got, want []string) {
 type piped struct{ *testutil.Embedded }
 
 func (p piped) Dial(network, address string, timeout time.Duration) (c netConn, err error) {
-	return p.Client("script").Dial(network, address, timeout)
+	return p.ClientNet("script").Dial(network, address, timeout)
 }
 
 var anyone = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "world", ID: "anyone"}}}

@@ -3,60 +3,6 @@ package testutil
 import (
 	"slices"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/internal/wire"
-)
-
-// Op is the operation code of a request; its String is the server's own name for it.
-type Op = wire.Op
-
-// Code is the error code of a reply.
-type Code = wire.Code
-
-// The operations that a test asks for or counts. OpCreateSession stands for the message that opens a connection, with a new
-// session or an old one.
-const (
-	OpCreate          = wire.OpCreate
-	OpCreate2         = wire.OpCreate2
-	OpCreateContainer = wire.OpCreateContainer
-	OpCreateTTL       = wire.OpCreateTTL
-	OpDelete          = wire.OpDelete
-	OpExists          = wire.OpExists
-	OpGetData         = wire.OpGetData
-	OpSetData         = wire.OpSetData
-	OpGetACL          = wire.OpGetACL
-	OpSetACL          = wire.OpSetACL
-	OpGetChildren     = wire.OpGetChildren
-	OpGetChildren2    = wire.OpGetChildren2
-	OpSync            = wire.OpSync
-	OpPing            = wire.OpPing
-	OpMulti           = wire.OpMulti
-	OpAuth            = wire.OpAuth
-	OpMultiRead       = wire.OpMultiRead
-	OpSetWatches      = wire.OpSetWatches
-	OpSetWatches2     = wire.OpSetWatches2
-	OpAddWatch        = wire.OpAddWatch
-	OpCheckWatches    = wire.OpCheckWatches
-	OpRemoveWatches   = wire.OpRemoveWatches
-	OpCreateSession   = wire.OpCreateSession
-	OpCloseSession    = wire.OpCloseSession
-)
-
-// The error codes that a test has a use for.
-const (
-	CodeSystemError      = wire.SystemError
-	CodeConnectionLoss   = wire.ConnectionLoss
-	CodeUnimplemented    = wire.Unimplemented
-	CodeOperationTimeout = wire.OperationTimeout
-	CodeNoNode           = wire.NoNode
-	CodeNoAuth           = wire.NoAuth
-	CodeBadVersion       = wire.BadVersion
-	CodeNodeExists       = wire.NodeExists
-	CodeNotEmpty         = wire.NotEmpty
-	CodeSessionExpired   = wire.SessionExpired
-	CodeSessionMoved     = wire.SessionMoved
-	CodeRequestTimeout   = wire.RequestTimeout
-	CodeThrottled        = wire.Throttled
 )
 
 // Request is what a control function sees of a request.
@@ -71,7 +17,7 @@ type Request struct {
 // Action is what happens to a request. The zero Action is Pass.
 type Action struct {
 	kind    actionKind
-	code    wire.Code
+	code    Code
 	delay   time.Duration
 	release <-chan struct{}
 }
@@ -142,7 +88,7 @@ func (e *Embedded) ask(r *request) {
 	}
 	e.mu.Lock()
 	hooks := e.hooks
-	seen := Request{Member: r.member.index, Session: r.c.session, Op: r.op, Path: r.path, Xid: r.xid}
+	seen := Request{Member: r.member.index, Session: r.c.session, Op: Op(r.op), Path: r.path, Xid: r.xid}
 	if r.connect != nil {
 		seen.Session = r.connect.SessionID
 	}

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 var errClosed = errors.New("testutil: the ensemble is closed")
@@ -39,7 +37,7 @@ type Embedded struct {
 	hooks    []*hook
 	clients  map[string]*ClientNet
 	cutOff   map[int64]bool // sessions cut off by CutClient
-	requests map[wire.Op]int
+	requests map[Op]int
 	pings    int
 	hooked   atomic.Bool
 }
@@ -91,7 +89,7 @@ func New(opts ...Option) (*Embedded, error) {
 	}
 	e := &Embedded{
 		cfg: cfg, start: time.Now(), done: make(chan struct{}), changed: make(chan struct{}),
-		cut: map[[2]int]bool{}, clients: map[string]*ClientNet{}, cutOff: map[int64]bool{}, requests: map[wire.Op]int{},
+		cut: map[[2]int]bool{}, clients: map[string]*ClientNet{}, cutOff: map[int64]bool{}, requests: map[Op]int{},
 	}
 	for i := range cfg.members {
 		e.members = append(e.members, &member{e: e, index: i, addr: fmt.Sprintf("member%d:2181", i)})

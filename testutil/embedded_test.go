@@ -49,7 +49,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
-		c := wireClient(t, e.Servers(), e.Client("all").Dial, time.Second)
+		c := wireClient(t, e.Servers(), e.ClientNet("all").Dial, time.Second)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
@@ -84,10 +84,10 @@ func TestEverythingAtOnce(t *testing.T) {
 		case 3:
 			e.DropConnections(0)
 		case 4:
-			e.Client("all").Cut()
+			e.ClientNet("all").Cut()
 			e.Latency(time.Millisecond)
 			time.Sleep(time.Millisecond)
-			e.Client("all").Heal()
+			e.ClientNet("all").Heal()
 			e.Latency(0)
 		}
 		e.Sessions()

@@ -49,7 +49,7 @@ func ExampleUpon() {
 		panic(err)
 	}
 	defer ens.Close()
-	net := ens.Client("worker")
+	net := ens.ClientNet("worker")
 	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(net.Dial), zk.WithLogger(quiet{}))
 	if err != nil {
 		panic(err)

@@ -184,8 +184,8 @@ func TestLatency(t *testing.T) {
 
 // cutting runs over TCP and in memory: the client's own network behaves alike.
 func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
-	alice := e.Client("alice")
-	if alice != e.Client("alice") || alice == e.Client("bob") {
+	alice := e.ClientNet("alice")
+	if alice != e.ClientNet("alice") || alice == e.ClientNet("bob") {
 		t.Error("clients are not told apart")
 	}
 	a := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, &transcript{sessions: map[int64]string{}})
@@ -229,7 +229,7 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 		return !session(e, a.session).Connected && e.Exists("/even later")
 	})
 
-	e.Client("bob").Drop()
+	e.ClientNet("bob").Drop()
 	if !b.gone(30 * time.Second) {
 		t.Error("a dropped connection is open")
 	}
@@ -256,7 +256,7 @@ func session(e *testutil.Embedded, id int64) testutil.SessionInfo {
 
 func dialAs(t *testing.T, e *testutil.Embedded, name string) net.Conn {
 	t.Helper()
-	nc, err := e.Client(name).Dial("tcp", address(e, 0), 10*time.Second)
+	nc, err := e.ClientNet(name).Dial("tcp", address(e, 0), 10*time.Second)
 	must(t, err)
 	t.Cleanup(func() { nc.Close() })
 	return nc

@@ -20,17 +20,14 @@ type SessionInfo struct {
 	LastTouch  time.Time     // when the leader last heard of it
 }
 
-// Stat is what a server knows of a znode besides its data.
-type Stat = wire.Stat
-
 // stateLocked is the state that inspection shows: the leader's, or without one that of the member who knows most.
 func (e *Embedded) stateLocked() *member {
 	if l := e.leaderLocked(); l != nil {
 		return l
 	}
-	best := e.members[0]
-	for _, m := range e.members {
-		if m.tree.zxid > best.tree.zxid {
+	best := &member{e: e, tree: &tree{}} // what the zero Embedded shows, which has no members
+	for i, m := range e.members {
+		if i == 0 || m.tree.zxid > best.tree.zxid {
 			best = m
 		}
 	}
@@ -91,7 +88,7 @@ func (e *Embedded) Stat(path string) (Stat, bool) {
 	if n == nil {
 		return Stat{}, false
 	}
-	return n.clientStat(), true
+	return Stat(n.clientStat()), true
 }
 
 // Children returns the sorted names of a znode's children, nil if there are none or no such znode.
@@ -177,7 +174,7 @@ func (e *Embedded) countLocked(op wire.Op) {
 		e.pings++
 		return
 	}
-	e.requests[op]++
+	e.requests[Op(op)]++
 }
 
 // Describe says in a few lines what every member is doing; for the message of a failing test.

@@ -141,7 +141,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 	}
 	a := r.n.ask(seen)
 	x.action = a
-	if a.kind == dropBefore || a.kind == fail && a.code == wire.SessionMoved {
+	if a.kind == dropBefore || a.kind == fail && a.code == CodeSessionMoved {
 		r.toClient.put(outbound{last: true})
 		return true
 	}
@@ -172,7 +172,7 @@ func inspectRequest(frame []byte) (op Op, xid int32, path string) {
 			path = pathOf(body)
 		}
 	}
-	return head.Op, head.Xid, path
+	return Op(head.Op), head.Xid, path
 }
 
 func reframe(payload []byte) []byte {
@@ -189,7 +189,7 @@ func (r *relay) answerFailedLocked() {
 			r.toClient.put(outbound{last: true})
 			return
 		}
-		r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ReplyHeader{Xid: x.xid, Zxid: r.zxid, Err: x.action.code})})
+		r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ReplyHeader{Xid: x.xid, Zxid: r.zxid, Err: wire.Code(x.action.code)})})
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 // The network's control does to a client's requests what the ensemble's does, and other clients do not notice.
 func TestControlOfOneClient(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
-		n := e.Client("alice")
+		n := e.ClientNet("alice")
 		c := wireClient(t, e.Servers(), n.Dial, 10*time.Second)
-		other := wireClient(t, e.Servers(), e.Client("bob").Dial, 10*time.Second)
+		other := wireClient(t, e.Servers(), e.ClientNet("bob").Dial, 10*time.Second)
 		create := func(path string) error {
 			_, err := c.Create(path, nil, 0, anyACL)
 			return err
@@ -65,7 +65,7 @@ func TestControlOfOneClient(t *testing.T) {
 func TestARefusalKeepsItsPlace(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
-		n := e.Client("alice")
+		n := e.ClientNet("alice")
 		p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
 		held := testutil.Upon(testutil.Match{Path: "/held"}, testutil.HoldReply(release))
 		refused := testutil.Upon(testutil.Match{Path: "/refused", Times: -1}, testutil.Fail(testutil.CodeNoAuth))
@@ -105,7 +105,7 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 				release := make(chan struct{})
-				n := e.Client("alice")
+				n := e.ClientNet("alice")
 				defer n.Control(testutil.Upon(testutil.Match{Path: "/late"}, testutil.Hold(release)).Control)()
 				p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
 				p.send(wire.OpCreate, create("/late", "", 0))
@@ -129,7 +129,7 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 // answer to it.
 func TestControlOfOneClientsConnects(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
-		n := e.Client("alice")
+		n := e.ClientNet("alice")
 		ask := func(member int, session int64, pass []byte) *wire.ConnectResponse {
 			nc, err := n.Dial("tcp", address(e, member), time.Second)
 			must(t, err)
@@ -163,7 +163,7 @@ func TestControlOfOneClientsConnects(t *testing.T) {
 
 func TestLatencyOneWay(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
-		n := e.Client("alice")
+		n := e.ClientNet("alice")
 		p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
 		for i, way := range [][2]time.Duration{{time.Second, 0}, {0, time.Second}, {time.Second, 2 * time.Second}} {
 			n.Latency(way[0], way[1])
@@ -207,7 +207,7 @@ func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
 				t.Errorf("%s: %q, and %q through the network", word, said[0], said[1])
 			}
 		}
-		c := wireClient(t, e.Servers(), e.Client("alice").Dial, 10*time.Second)
+		c := wireClient(t, e.Servers(), e.ClientNet("alice").Dial, 10*time.Second)
 		long := strings.Repeat("x", 100<<10)
 		for i := range 12 {
 			_, err := c.Create("/"+string(rune('a'+i))+long, nil, 0, anyACL)
@@ -224,7 +224,7 @@ func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t, testutil.WithMembers(3))
-	n := e.Client("a process")
+	n := e.ClientNet("a process")
 	servers, err := n.Listen()
 	must(t, err)
 	if again, err := n.Listen(); err != nil || again != servers || len(strings.Split(servers, ",")) != 3 {

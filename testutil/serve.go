@@ -128,7 +128,7 @@ func (c *conn) executeLocked(r *request) {
 			c.refuseLocked(r)
 			return
 		}
-		c.replyLocked(r, r.action.code, nil)
+		c.replyLocked(r, wire.Code(r.action.code), nil)
 		return
 	}
 	if r.connect != nil {

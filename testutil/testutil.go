@@ -81,7 +81,7 @@ type Ensemble interface {
 	// DropConnections closes the connections of one session, or with 0 all connections.
 	DropConnections(id int64) error
 	// Client returns the network of the client with this name, for faults between that one and the members.
-	Client(name string) *ClientNet
+	ClientNet(name string) *ClientNet
 	// WaitServing returns once the members that run serve clients, or with an error when ctx ends.
 	WaitServing(ctx context.Context) error
 }

@@ -27,7 +27,7 @@ func (m *Match) matches(r Request) bool {
 // Fault is an action for certain requests. Its Control is for the Control of an ensemble or of one client's network:
 //
 //	lost := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: "/lock/"}, testutil.DropAfter())
-//	defer ens.Client("holder").Control(lost.Control)()
+//	defer ens.ClientNet("holder").Control(lost.Control)()
 type Fault struct {
 	match  Match
 	action Action

@@ -87,7 +87,7 @@ func (d *demo) run(ctx context.Context) error {
 
 // join connects a client for a scene.
 func (d *demo) join(name string) (*framework.Client, error) {
-	c, err := framework.New(d.ensemble.Servers(), framework.WithDialer(d.ensemble.Client(name).Dial), framework.WithSessionTimeout(demoSession))
+	c, err := framework.New(d.ensemble.Servers(), framework.WithDialer(d.ensemble.ClientNet(name).Dial), framework.WithSessionTimeout(demoSession))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -70,11 +70,11 @@ func (d *demo) election(ctx context.Context) error {
 		},
 		func() error {
 			d.say("network", "the leader is cut off from every member")
-			d.ensemble.Client("carl").Cut()
+			d.ensemble.ClientNet("carl").Cut()
 			return leads(4)
 		},
 	}
-	defer d.ensemble.Client("carl").Heal()
+	defer d.ensemble.ClientNet("carl").Heal()
 	for _, step := range steps {
 		time.Sleep(demoWork / 2) // it leads
 		if err := step(); err != nil {

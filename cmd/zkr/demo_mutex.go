@@ -50,7 +50,7 @@ func (d *demo) mutexClient(ctx context.Context, name string) error {
 		return err
 	}
 	defer d.leave(name, c)
-	network := d.ensemble.Client(name)
+	network := d.ensemble.ClientNet(name)
 	mutex, err := locks.NewMutex(c, demoMutex, locks.WithData([]byte(name)))
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func storm(t *testing.T, load func(*node, context.Context) (config, error)) (tor
 		var nets []*testutil.ClientNet
 		var nodes []*node
 		for i := range 5 {
-			net := ens.Client(fmt.Sprint("node ", i))
+			net := ens.ClientNet(fmt.Sprint("node ", i))
 			client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
 			if err != nil {
 				t.Fatal(err)

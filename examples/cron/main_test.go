@@ -75,7 +75,7 @@ func TestOncePerTickUnderFaults(t *testing.T) {
 		var nets []*testutil.ClientNet
 		for i := range hosts {
 			name := fmt.Sprint("host ", i)
-			net := ens.Client(name)
+			net := ens.ClientNet(name)
 			client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
 			if err != nil {
 				t.Fatal(err)

@@ -88,7 +88,7 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 			t.Errorf("count: %d %q", status, body)
 		}
 
-		w.ens.Client("a").Cut()
+		w.ens.ClientNet("a").Cut()
 		cut := time.Now()
 		w.await(a, http.StatusServiceUnavailable)
 		gone := time.Now()
@@ -108,7 +108,7 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 		if status, body := b.post("/count"); status != http.StatusOK || body != "2\n" {
 			t.Errorf("count: %d %q", status, body)
 		}
-		w.ens.Client("a").Heal()
+		w.ens.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
 		if status, _ := a.get("/ready"); status != http.StatusServiceUnavailable {
 			t.Error("who comes back leads again")
@@ -185,7 +185,7 @@ type running struct {
 // start starts an instance; a test ends when it has.
 func (w *world) start(name string) *running {
 	w.t.Helper()
-	client, err := framework.New(w.ens.Servers(), framework.WithDialer(w.ens.Client(name).Dial))
+	client, err := framework.New(w.ens.Servers(), framework.WithDialer(w.ens.ClientNet(name).Dial))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		ens := testutil.Start(t, testutil.InMemory())                  // within the bubble
-//		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Client("a").Dial))
+//		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet("a").Dial))
 //		...
 //	})
 
@@ -71,7 +71,7 @@ func TestItStopsInTimeWhenItIsCutOff(t *testing.T) {
 		time.Sleep(time.Minute)
 		before := a.count()
 
-		ens.Client("a").Cut()
+		ens.ClientNet("a").Cut()
 		cut := time.Now()
 		time.Sleep(2 * timeout)
 		if a.count() > before {
@@ -86,7 +86,7 @@ func TestItStopsInTimeWhenItIsCutOff(t *testing.T) {
 		if took := b.first().Sub(cut); took > 2*timeout {
 			t.Errorf("b ticked %v after the cut", took)
 		}
-		ens.Client("a").Heal()
+		ens.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
 		if a.count() > before {
 			t.Error("a did not wait for its turn")
@@ -138,7 +138,7 @@ type service struct {
 // start runs a ticker until the test ends, over a network of its own.
 func start(t *testing.T, ens *testutil.Embedded, name string) *service {
 	t.Helper()
-	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Client(name).Dial))
+	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet(name).Dial))
 	if err != nil {
 		t.Fatal(err)
 	}

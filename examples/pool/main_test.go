@@ -95,7 +95,7 @@ func TestCapacityUnderFaults(t *testing.T) {
 		var wg sync.WaitGroup
 		var nets []*testutil.ClientNet
 		for i := range hosts {
-			net := ens.Client(fmt.Sprint("host ", i))
+			net := ens.ClientNet(fmt.Sprint("host ", i))
 			client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
 			if err != nil {
 				t.Fatal(err)

@@ -82,7 +82,7 @@ func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testut
 	EachView(t, func(t *testing.T, v View) { RunBelow(t, v, scenario, opts...) })
 }
 
-// Connect connects a client over a network of its own, w.Client(name).
+// Connect connects a client over a network of its own, w.ClientNet(name).
 func (w *World) Connect(name string, opts ...framework.Option) *framework.Client {
 	w.T.Helper()
 	c, err := w.Open(name, opts...)

@@ -110,11 +110,11 @@ func (p *player) step(what string) {
 			p.look()
 		}
 	case what == "drop":
-		p.w.Client(p.names[client()]).Drop()
+		p.w.ClientNet(p.names[client()]).Drop()
 	case what == "cut":
-		p.w.Client(p.names[client()]).Cut()
+		p.w.ClientNet(p.names[client()]).Cut()
 	case what == "heal":
-		p.w.Client(p.names[client()]).Heal()
+		p.w.ClientNet(p.names[client()]).Heal()
 	case what == "expire":
 		i := client()
 		if s, err := p.clients[i].Session(); err == nil && p.w.ExpireSession(s.ID()) == nil {
@@ -227,7 +227,7 @@ const leastBudget = 4 * time.Second
 
 func (p *player) end() {
 	for _, name := range p.names {
-		p.w.Client(name).Heal()
+		p.w.ClientNet(name).Heal()
 	}
 	for range 3000 {
 		if p.look(); len(p.waiting) == 0 && len(p.held) == 0 {

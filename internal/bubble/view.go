@@ -114,7 +114,7 @@ func See(t T, ens *testutil.Embedded, v View) *Seen {
 // MakeBase makes the directory that the Views lead to, of znodes that stay: servers
 // remove containers that are empty.
 func MakeBase(ctx context.Context, ens *testutil.Embedded) error {
-	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Client("builder").Dial))
+	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet("builder").Dial))
 	if err != nil {
 		return err
 	}
@@ -158,5 +158,5 @@ func (s *Seen) Control(decide func(testutil.Request) testutil.Action) (stop func
 
 // Open is framework.New for a client of the view, over a network of its own.
 func (s *Seen) Open(name string, opts ...framework.Option) (*framework.Client, error) {
-	return s.View.New(s.Servers(), append([]framework.Option{framework.WithDialer(s.Client(name).Dial)}, opts...)...)
+	return s.View.New(s.Servers(), append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, opts...)...)
 }

@@ -101,7 +101,7 @@ func (w *world) operate() (err error) {
 	for _, f := range w.plan.Faults {
 		if (f.What == Anew || f.What == AnewUnder) && w.operator == nil {
 			w.operator, err = framework.New(w.ens.Servers(),
-				framework.WithDialer(w.ens.Client("operator").Dial), framework.WithSessionTimeout(w.plan.Timeout),
+				framework.WithDialer(w.ens.ClientNet("operator").Dial), framework.WithSessionTimeout(w.plan.Timeout),
 				framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) { w.changed(operator, s) }}),
 			)
 		}

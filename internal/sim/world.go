@@ -131,7 +131,7 @@ func (w *world) build() error {
 	p := w.plan
 	pauses := retry.Exponential(20*time.Millisecond, 300*time.Millisecond, 1<<30)
 	for i := range p.Workers {
-		net := w.ens.Client(fmt.Sprint(i))
+		net := w.ens.ClientNet(fmt.Sprint(i))
 		opts := []framework.Option{
 			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy),

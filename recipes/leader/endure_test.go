@@ -107,7 +107,7 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 			t.Helper()
 			free := make(chan struct{})
 			read := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
-			defer w.Client("stranger").Control(read.Control)()
+			defer w.ClientNet("stranger").Control(read.Control)()
 			answered := make(chan error, 1)
 			go func() { answered <- who() }()
 			bubble.Await(t, "the read", read.Struck())

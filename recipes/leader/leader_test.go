@@ -90,7 +90,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 		w.run(ctx, w.candidate(b, "b"), "b", time.Minute, nil)
 		w.inLine(2)
 		time.Sleep(time.Minute + 100*time.Millisecond)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		deadline := w.session(a).Deadline()
 		time.Sleep(time.Minute)
 		first, second := w.term(0), w.term(1)
@@ -100,7 +100,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 		if second.id != "b" || second.from.Before(deadline) {
 			t.Errorf("the second term: %+v, deadline of the first %v", second, deadline)
 		}
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		time.Sleep(5 * time.Minute)
 		if got := w.order(); !strings.HasPrefix(got, "ab") || !strings.Contains(got[2:], "a") {
 			t.Errorf("led: %s", got)
@@ -147,9 +147,9 @@ func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 		l, err := w.candidate(a, "a").Acquire(t.Context())
 		must(t, err)
 		time.Sleep(timeout + 100*time.Millisecond)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		<-l.Lost()
-		w.Client("a").Heal() // within the margin: the session survives
+		w.ClientNet("a").Heal() // within the margin: the session survives
 		time.Sleep(time.Hour)
 		if w.session(a).Err() != nil || len(w.Children(path)) != 1 {
 			t.Errorf("in line: %v, session: %v", w.Children(path), w.session(a).Err())

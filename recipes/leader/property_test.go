@@ -72,7 +72,7 @@ func play(t *testing.T, plan []step) error {
 }
 
 func (w *world) happen(ctx context.Context, all []*leader.Election, s step) {
-	net := w.Client(string(rune('a' + s.candidate)))
+	net := w.ClientNet(string(rune('a' + s.candidate)))
 	switch s.what {
 	case "resign":
 		<-all[s.candidate].Resign()
@@ -94,7 +94,7 @@ func (w *world) heal() {
 	w.Heal()
 	for i := range w.Members() {
 		_ = w.Restart(i) // most are running
-		w.Client(string(rune('a' + i))).Heal()
+		w.ClientNet(string(rune('a' + i))).Heal()
 	}
 }
 

@@ -149,8 +149,8 @@ func TestALostEventIsMadeUpFor(t *testing.T) {
 		if p := <-leaders; p.Path != "" {
 			t.Errorf("the first leader: %+v", p)
 		}
-		w.Client("watcher").LoseEvents(true)
-		w.Client("a").LoseEvents(true)
+		w.ClientNet("watcher").LoseEvents(true)
+		w.ClientNet("a").LoseEvents(true)
 		a := w.candidate(w.client("a"), "a", leader.WithMaxTerm(time.Minute))
 		w.run(ctx, a, "a", 1000*time.Hour, nil)
 		time.Sleep(timeout * 5 / 4)

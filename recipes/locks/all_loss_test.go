@@ -105,9 +105,9 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 		{
 			story: "its client is cut off, and comes again",
 			lose: func(_ *testing.T, w *world, _ *framework.Client) {
-				w.Client("a").Cut()
+				w.ClientNet("a").Cut()
 				time.Sleep(12 * time.Second)
-				w.Client("a").Heal()
+				w.ClientNet("a").Heal()
 			},
 		},
 		{
@@ -206,7 +206,7 @@ func TestAWholeIsLostInTime(t *testing.T) {
 		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
 		next := acquiring(t.Context(), all(t, w.at(b, "/app/b"), w.at(b, "/app/a")))
 		time.Sleep(time.Minute)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		deadline := l.Deadline()
 		if at := lost(t, l); !at.Equal(deadline.Add(-margin)) {
 			t.Errorf("lost %v before the deadline, want %v", deadline.Sub(at), margin)
@@ -221,7 +221,7 @@ func TestAWholeIsLostInTime(t *testing.T) {
 		if then.lease.Token().Compare(l.Token()) <= 0 {
 			t.Errorf("token %v after %v", then.lease.Token(), l.Token())
 		}
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		release(t, then.lease)
 		w.clean()
@@ -265,7 +265,7 @@ func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -273,7 +273,7 @@ func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		release(t, l)
 		w.clean()
 	})

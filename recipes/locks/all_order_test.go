@@ -130,7 +130,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 			select {
 			case <-done:
 				for _, name := range names {
-					w.Client(name).Heal()
+					w.ClientNet(name).Heal()
 				}
 				t.Logf("%d grants of a lock, %d faults", total.Load(), faults)
 				time.Sleep(time.Minute)
@@ -141,11 +141,11 @@ func TestAllUnderRandomFaults(t *testing.T) {
 			i := rng.IntN(len(names))
 			switch rng.IntN(3) { // sessions expire by themselves: only then can their holders know in time
 			case 0:
-				w.Client(names[i]).Drop()
+				w.ClientNet(names[i]).Drop()
 			case 1:
-				w.Client(names[i]).Cut()
+				w.ClientNet(names[i]).Cut()
 			case 2:
-				w.Client(names[i]).Heal()
+				w.ClientNet(names[i]).Heal()
 			}
 		}
 	}, testutil.WithMembers(3))

@@ -336,14 +336,14 @@ func TestAllOfDifferentClients(t *testing.T) {
 			release(t, l)
 		}
 		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(elsewhere, "/app/b")))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		early := l.Parts()[0].Deadline()
 		time.Sleep(6 * time.Second) // the other's moves on
 		if !l.Deadline().Equal(early) || !l.Parts()[1].Deadline().After(early) {
 			t.Errorf("deadline %v, want the earliest, %v", l.Deadline(), early)
 		}
 		lost(t, l)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		if left := other.Children("/app/b"); len(left) > 0 {
 			t.Errorf("left elsewhere: %v", left)
@@ -367,13 +367,13 @@ func TestDoWithAll(t *testing.T) {
 			t.Error(err)
 		}
 		err = recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
-			w.Client("a").Cut()
+			w.ClientNet("a").Cut()
 			<-ctx.Done()
 			time.Sleep(margin + 2*time.Second)
 			return nil
 		})
 		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		if want := []string{"/app/a 2s", "/app/b 2s"}; !slices.Equal(overran, want) {
 			t.Errorf("overran: %v, want %v", overran, want)
 		}

@@ -67,7 +67,7 @@ func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
 	for i := range 3 {
 		name := fmt.Sprint("c", i)
 		a := w.mutex(w.client(name, framework.WithSessionTimeout(3*time.Second)))
-		network, draw := w.Client(name), rand.New(rand.NewPCG(seed, uint64(i)))
+		network, draw := w.ClientNet(name), rand.New(rand.NewPCG(seed, uint64(i)))
 		network.Latency(time.Duration(draw.IntN(5000))*time.Microsecond, time.Duration(draw.IntN(5000))*time.Microsecond)
 		working.Go(func() {
 			for ctx.Err() == nil {
@@ -130,7 +130,7 @@ func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 		held := lockPath + "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009"
 		requests := append(anewOps(9), &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
 		w.recount()
-		w.Client("a").Latency(time.Second, 0)
+		w.ClientNet("a").Latency(time.Second, 0)
 		granted := make(chan *recipes.Lease, 1)
 		go func() {
 			l, err := m.Acquire(t.Context())

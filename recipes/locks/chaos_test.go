@@ -135,7 +135,7 @@ func expected(err error) bool {
 
 // fault makes one thing go wrong, until heal is called.
 func (w *world) fault(r *rand.Rand, clients int) (heal func()) {
-	client := w.Client(fmt.Sprint("client ", r.IntN(clients)))
+	client := w.ClientNet(fmt.Sprint("client ", r.IntN(clients)))
 	member := r.IntN(w.Members())
 	w.Latency(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
 	switch r.IntN(9) {

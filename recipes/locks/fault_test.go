@@ -103,7 +103,7 @@ func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
 		defer cancel()
 		_, err := m.Acquire(ctx)
 		wantErr(t, err, context.DeadlineExceeded)
-		w.Client("a").Drop()
+		w.ClientNet("a").Drop()
 		time.Sleep(time.Second)
 		l := acquire(t, t.Context(), m)
 		release(t, l)
@@ -352,7 +352,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 						case <-done:
 							return
 						case <-time.After(137 * time.Millisecond):
-							w.Client(fmt.Sprint("client ", i)).Drop()
+							w.ClientNet(fmt.Sprint("client ", i)).Drop()
 						}
 					}
 				})
@@ -388,7 +388,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		c := w.client("a", framework.WithRetry(retry.NTimes(3, time.Second)))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		time.Sleep(2 * timeout) // the session is over
 		m := w.mutex(c)
 		var wg sync.WaitGroup
@@ -404,7 +404,7 @@ func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 	})
 }
 
@@ -423,7 +423,7 @@ func TestAListFindsNoDirectory(t *testing.T) {
 				w.Latency(time.Millisecond)
 				w.recount()
 				fault := testutil.Upon(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: test.lists}, testutil.Fail(testutil.CodeNoNode))
-				stop := w.Client("a").Control(fault.Control)
+				stop := w.ClientNet("a").Control(fault.Control)
 				defer stop()
 				granted := make(chan *recipes.Lease, 1)
 				go func() {

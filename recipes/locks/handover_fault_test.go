@@ -19,9 +19,9 @@ import (
 // and nothing is left.
 func TestHandoverUnderFaults(t *testing.T) {
 	for name, fault := range map[string]func(w *World, c *framework.Client){
-		"the connection drops":      func(w *World, _ *framework.Client) { w.Client("a").Drop() },
-		"it is cut for a while":     func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long":    func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the connection drops":      func(w *World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut for a while":     func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long":    func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*Timeout) },
 		"the session expires":       func(w *World, c *framework.Client) { w.Expire(c) },
 		"the znode is deleted":      remove,
 		"the look's answer is lost": func(w *World, _ *framework.Client) {},
@@ -57,7 +57,7 @@ var patient = framework.WithRetry(retry.Forever(100 * time.Millisecond))
 
 func healLater(w *World, d time.Duration) {
 	time.Sleep(d)
-	w.Client("a").Heal()
+	w.ClientNet("a").Heal()
 }
 
 // No watch is believed for ever: where what stands in line is not heard of, the
@@ -160,13 +160,13 @@ func TestHandoverNeedsAConnection(t *testing.T) {
 		m := mutexOf(t, w.Connect("a"))
 		l := Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
-		w.Client("a").Cut()
-		w.Client("a").Drop()
+		w.ClientNet("a").Cut()
+		w.ClientNet("a").Drop()
 		time.Sleep(time.Millisecond)
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
 		Pending(t, waiting)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		then := Granted(t, waiting).Lease
 		if err := <-released; err != nil {
 			t.Error(err)
@@ -194,7 +194,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 			first := l.Path()
 			waiting := queued(m, waits)
 			Release(t, l) // the look is under way
-			w.Client("a").Drop()
+			w.ClientNet("a").Drop()
 			time.Sleep(time.Second)
 			for _, granted := range waiting {
 				Release(t, Granted(t, granted).Lease)

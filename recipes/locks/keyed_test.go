@@ -295,7 +295,7 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		for i := range 10 {
 			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
 		}
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -303,7 +303,7 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		if err := k.Close(t.Context()); err != nil { // held until their release
 			t.Error(err)
 		}
@@ -320,13 +320,13 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		for i := range 10 {
 			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
 		}
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		err := k.Close(t.Context())
 		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if errors.Is(err, zk.ErrNoNode) || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("error %v, want one loss, of those that were held", err)
 		}
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		wantErr(t, lostBefore.Release(t.Context()), recipes.ErrNotHeld)
 		time.Sleep(time.Minute)
 		w.clean()

@@ -91,11 +91,11 @@ func TestAMultiAcrossAnExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := acquire(t, t.Context(), w.mutex(a))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		if err := w.ExpireSession(w.session(a)); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(2*time.Second, w.Client("a").Heal)
+		time.AfterFunc(2*time.Second, w.ClientNet("a").Heal)
 		_, err := l.Multi(t.Context(), set("/config", "stale"))
 		if err == nil || !framework.MaybeApplied(err) {
 			t.Errorf("Multi without an answer: %v", err)
@@ -127,14 +127,14 @@ func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
 
 		// While nothing can be sent; it goes on when that is possible again.
 		l = acquire(t, t.Context(), m)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
 		// Who comes next at home does not wait for ever behind it.
 		next := acquiring(t.Context(), m)
 		pending(t, next)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		release(t, granted(t, next).lease)
 		release(t, l)
 		w.empty()
@@ -165,7 +165,7 @@ func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		l := acquire(t, t.Context(), w.mutex(a))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		deadline := l.Deadline()
 		results := make(chan error)
 		go func() { results <- l.Release(t.Context()) }()
@@ -173,7 +173,7 @@ func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
 			t.Errorf("lost %v before the deadline", deadline.Sub(at))
 		}
 		// Even if the answer comes after all.
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		wantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
 		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		wantErr(t, l.Err(), framework.ErrSessionLost)
@@ -235,7 +235,7 @@ func TestDo(t *testing.T) {
 		// margin to stop.
 		for _, own := range []error{nil, errWork} {
 			err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
-				w.Client("a").Cut()
+				w.ClientNet("a").Cut()
 				<-ctx.Done()
 				wantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
 				if left := time.Until(l.Deadline()); left != margin {
@@ -247,7 +247,7 @@ func TestDo(t *testing.T) {
 			if own != nil && (!errors.Is(err, own) || !strings.HasPrefix(err.Error(), own.Error())) {
 				t.Errorf("a failing fn that has lost its lease: %v", err)
 			}
-			w.Client("a").Heal()
+			w.ClientNet("a").Heal()
 		}
 
 		busy := acquire(t, t.Context(), w.mutex(w.client("b")))
@@ -324,13 +324,13 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		w.Client("a").Drop()
-		w.Client("a").Heal()
+		w.ClientNet("a").Drop()
+		w.ClientNet("a").Heal()
 		select {
 		case <-revoked:
 		case <-time.After(5 * time.Second):

@@ -80,9 +80,9 @@ func TestALingeringLockMakesRoom(t *testing.T) {
 func TestALingeringLockUnderFaults(t *testing.T) {
 	for name, fault := range map[string]func(w *World, c *framework.Client){
 		"nothing":                func(*World, *framework.Client) {},
-		"the connection drops":   func(w *World, _ *framework.Client) { w.Client("a").Drop() },
-		"it is cut for a while":  func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long": func(w *World, _ *framework.Client) { w.Client("a").Cut(); go healLater(w, 2*Timeout) },
+		"the connection drops":   func(w *World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut for a while":  func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, Timeout/2) },
+		"it is cut for too long": func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*Timeout) },
 		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
 		"the znode is deleted":   remove,
 	} {

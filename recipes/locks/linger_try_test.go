@@ -191,7 +191,7 @@ func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
 		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		Release(t, Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		began := time.Now()
 		_, err := other.TryAcquire(t.Context())
 		WantErr(t, err, recipes.ErrBusy)
@@ -236,8 +236,8 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 								m, other := mutexOf(t, w.Connect("a", patient), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
 								lost := testutil.Upon(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
 								below := testutil.Upon(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
-								defer w.Client(whose).Control(lost.Control)()
-								defer w.Client(whose).Control(below.Control)()
+								defer w.ClientNet(whose).Control(lost.Control)()
+								defer w.ClientNet(whose).Control(below.Control)()
 								Release(t, Acquire(t, t.Context(), m))
 								time.Sleep(3 * time.Second)
 								var l *recipes.Lease
@@ -287,7 +287,7 @@ func TestLingeringUndoesNoRevocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {
 				free := make(chan struct{})
-				defer w.Client("a").Control(testutil.Upon(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
+				defer w.ClientNet("a").Control(testutil.Upon(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
 				m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 				l := Acquire(t, t.Context(), m)
 				Release(t, l)

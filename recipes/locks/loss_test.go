@@ -28,7 +28,7 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 		}
 
 		cut := time.Now()
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		deadline := held.Deadline()
 		if left := deadline.Sub(cut); left < timeout/2-time.Millisecond || left > timeout {
 			t.Errorf("%v to the deadline in quiet times, want T/2 at least", left)
@@ -51,7 +51,7 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 			t.Errorf("token %v after %v", then.lease.Token(), held.Token())
 		}
 
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		wantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		wantErr(t, held.Release(t.Context()), recipes.ErrNotHeld) // for good
 		release(t, then.lease)
@@ -87,11 +87,11 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		a := w.client("a")
 		l := acquire(t, t.Context(), w.mutex(a))
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		if err := w.ExpireSession(w.session(a)); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Second, w.Client("a").Heal)
+		time.AfterFunc(time.Second, w.ClientNet("a").Heal)
 		if !l.Held() {
 			t.Error("the loss was noticed already")
 		}
@@ -141,12 +141,12 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 		next := acquiring(t.Context(), w.mutex(b))
 		w.line(2)
 		for range 20 {
-			w.Client("a").Drop()
-			w.Client("b").Drop()
+			w.ClientNet("a").Drop()
+			w.ClientNet("b").Drop()
 			time.Sleep(700 * time.Millisecond)
-			w.Client("a").Cut()
+			w.ClientNet("a").Cut()
 			time.Sleep(3 * time.Second)
-			w.Client("a").Heal()
+			w.ClientNet("a").Heal()
 			time.Sleep(3 * time.Second)
 		}
 		pending(t, next)
@@ -162,7 +162,7 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
 		m := w.mutex(a)
 		l := acquire(t, t.Context(), m)
-		w.Client("a").Drop()
+		w.ClientNet("a").Drop()
 		start := time.Now()
 		if took := lost(t, l).Sub(start); took != 0 {
 			t.Errorf("lost after %v", took)
@@ -217,7 +217,7 @@ func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
 			time.Sleep(time.Minute)
 			member := w.owner(w.session(a))
 			if member == w.Leader() {
-				w.Client("a").Drop()
+				w.ClientNet("a").Drop()
 				continue
 			}
 			w.Isolate(member)
@@ -307,7 +307,7 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 		m := w.mutex(a)
 		release(t, acquire(t, t.Context(), m))
 		old := w.session(a)
-		w.Client("a").Cut()
+		w.ClientNet("a").Cut()
 		waiting := acquiring(t.Context(), m)
 		time.Sleep(time.Second)
 		if err := w.ExpireSession(old); err != nil {
@@ -315,7 +315,7 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.recount()
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		l := granted(t, waiting).lease
 		names := w.line(1)
 		if stat, _ := w.Stat(l.Path()); stat.EphemeralOwner != w.session(a) || w.session(a) == old {
@@ -335,10 +335,10 @@ func TestTheRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
 		held := acquire(t, t.Context(), w.mutex(a))
 		waiting := acquiring(t.Context(), w.mutex(b))
 		w.line(2)
-		w.Client("b").Cut()
+		w.ClientNet("b").Cut()
 		time.Sleep(6 * time.Second) // twice the budget, and less than the session
 		pending(t, waiting)
-		w.Client("b").Heal()
+		w.ClientNet("b").Heal()
 		time.Sleep(10 * time.Second)
 		pending(t, waiting)
 		if err := w.Stop(0); err != nil {

@@ -20,7 +20,7 @@ func TestALostEventDoesNotStrandTheLine(t *testing.T) {
 		w.InLine(lockPath, 2)
 		third := Acquiring(t.Context(), mutexOf(t, w.Connect("c")))
 		w.InLine(lockPath, 3)
-		w.Client("b").LoseEvents(true)
+		w.ClientNet("b").LoseEvents(true)
 		released := time.Now()
 		Release(t, first)
 		time.Sleep(Timeout / 2)
@@ -44,7 +44,7 @@ func TestWhatItCostsToWait(t *testing.T) {
 		w.InLine(lockPath, 2)
 		time.Sleep(time.Second) // the holder watches its own znode by now
 		var syncs, reads atomic.Int64
-		stop := w.Client("b").Control(func(r testutil.Request) testutil.Action {
+		stop := w.ClientNet("b").Control(func(r testutil.Request) testutil.Action {
 			switch {
 			case r.Op == testutil.OpSync && r.Path == l.Path():
 				syncs.Add(1)

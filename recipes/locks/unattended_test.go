@@ -60,7 +60,7 @@ func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.Client("a").Drop() // which ends it, by the policy
+			w.ClientNet("a").Drop() // which ends it, by the policy
 			began := time.Now()
 			l := Acquire(t, t.Context(), other)
 			if took := time.Since(began); took > time.Second {
@@ -84,7 +84,7 @@ func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
 			return err
 		},
 		"the connection is lost": func(w *World, _ *recipes.Lease, _ *framework.Client) error {
-			w.Client("a").Drop()
+			w.ClientNet("a").Drop()
 			return nil
 		},
 	}
@@ -123,10 +123,10 @@ func TestTheOwnZnodeIsWatchedOnceAServerAnswers(t *testing.T) {
 		m := mutexOf(t, w.Connect("a", framework.WithRetry(retry.NTimes(1, 10*time.Millisecond))))
 		operator := w.Connect("operator")
 		l := Acquire(t, t.Context(), m)
-		w.Client("a").Drop()
-		w.Client("a").Cut()
+		w.ClientNet("a").Drop()
+		w.ClientNet("a").Cut()
 		time.Sleep(Timeout / 5)
-		w.Client("a").Heal()
+		w.ClientNet("a").Heal()
 		time.Sleep(Timeout)
 		if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func inEachView(t *testing.T, scenario func(t *testing.T, w *world), opts ...tes
 	bubble.EachView(t, func(t *testing.T, v bubble.View) { inBubbleBelow(t, v, scenario, opts...) })
 }
 
-// client connects a client over a network of its own, w.Client(name).
+// client connects a client over a network of its own, w.ClientNet(name).
 func (w *world) client(name string, opts ...framework.Option) *framework.Client {
 	w.t.Helper()
 	return w.clientOf(name, w.Servers(), opts...)
@@ -66,7 +66,7 @@ func (w *world) client(name string, opts ...framework.Option) *framework.Client 
 
 func (w *world) clientOf(name, servers string, opts ...framework.Option) *framework.Client {
 	w.t.Helper()
-	c, err := w.View.New(servers, append([]framework.Option{framework.WithDialer(w.Client(name).Dial)}, opts...)...)
+	c, err := w.View.New(servers, append([]framework.Option{framework.WithDialer(w.ClientNet(name).Dial)}, opts...)...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -279,12 +279,12 @@ func TestExpiry(t *testing.T) {
 		reading := Granted(t, waiting).Lease
 		WantErr(t, writing.Release(t.Context()), recipes.ErrNotHeld)
 		WantErr(t, down.Release(t.Context()), recipes.ErrNotHeld)
-		w.Client("b").Cut()
+		w.ClientNet("b").Cut()
 		start := time.Now()
 		if at := Lost(t, reading).Sub(start); at > Timeout-Margin {
 			t.Errorf("a reader that was cut off is told after %v", at)
 		}
-		w.Client("b").Heal()
+		w.ClientNet("b").Heal()
 		WantErr(t, reading.Release(t.Context()), recipes.ErrNotHeld)
 		Release(t, Acquire(t, t.Context(), one.Writer()))
 		synctest.Wait()

@@ -83,7 +83,7 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 					WantErr(t, err, context.DeadlineExceeded)
 				}
 				if strings.Contains(what, "dead") {
-					w.Client("client 0").Drop()
+					w.ClientNet("client 0").Drop()
 				}
 				Release(t, Acquire(t, t.Context(), s[1].Permits(3)))
 				time.Sleep(10 * time.Second)
@@ -206,14 +206,14 @@ func TestExpiry(t *testing.T) {
 		// A holder that is cut off is told in time, before anybody else is let in.
 		third := Acquiring(t.Context(), one)
 		w.InLine(lockDir, 1)
-		w.Client("b").Cut()
+		w.ClientNet("b").Cut()
 		start := time.Now()
 		told := Lost(t, next)
 		got := Granted(t, third)
 		if told.Sub(start) > Timeout-Margin || got.At.Before(next.Deadline()) {
 			t.Errorf("told after %v, the next was let in %v before the deadline", told.Sub(start), next.Deadline().Sub(got.At))
 		}
-		w.Client("b").Heal()
+		w.ClientNet("b").Heal()
 		WantErr(t, next.Release(t.Context()), recipes.ErrNotHeld)
 		Release(t, got.Lease)
 		empty(w)
@@ -299,14 +299,14 @@ func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 				waiting := Acquiring(t.Context(), s[1])
 				w.InLine(path+"/locks", 1)
 				time.Sleep(time.Second)
-				w.Client("client 1").LoseEvents(true)
+				w.ClientNet("client 1").LoseEvents(true)
 				began := time.Now()
 				leave(t, held, s[0])
 				g := Granted(t, waiting)
 				if took := g.At.Sub(began); took > Timeout*5/4+time.Millisecond {
 					t.Errorf("it took %v", took)
 				}
-				w.Client("client 1").LoseEvents(false)
+				w.ClientNet("client 1").LoseEvents(false)
 				Release(t, g.Lease)
 				if held.Held() {
 					Release(t, held)

@@ -66,7 +66,7 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 							"a": newSemaphore(t, w.Connect("a"), 2),
 							"b": newSemaphore(t, w.Connect("b"), 3),
 						}
-						defer w.Client(first).Control(testutil.Upon(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
+						defer w.ClientNet(first).Control(testutil.Upon(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
 						taking := Acquiring(t.Context(), s["a"])
 						time.Sleep(100 * time.Millisecond)
 						l, err := enter(s["b"])
@@ -217,7 +217,7 @@ func TestALimitThatArrivesLate(t *testing.T) {
 		setMax(t, s[1], 1)
 		pass := make(chan struct{})
 		set, hits := settingThree(t, w, s[0], testutil.Hold(pass))
-		w.Client("client 0").Drop()
+		w.ClientNet("client 0").Drop()
 		if err := <-set; err != nil || hits.Load() != 1 {
 			t.Fatalf("%v; held back %d times", err, hits.Load())
 		}
@@ -243,7 +243,7 @@ func TestALimitWhoseAnswerIsLost(t *testing.T) {
 				setMax(t, s[1], 2)
 				want = "2"
 			}
-			w.Client("client 0").Drop()
+			w.ClientNet("client 0").Drop()
 			if err := <-set; framework.MaybeApplied(err) != another || (err != nil) != another || hits.Load() != 1 {
 				t.Errorf("another %v: %v; held back %d times", another, err, hits.Load())
 			}

@@ -198,7 +198,7 @@ func (e *Ensemble) Dial(network, address string, timeout time.Duration) (net.Con
 }
 
 // Client returns the network of the client with this name; the same name gives the same network. It ends with the ensemble.
-func (e *Ensemble) Client(name string) *testutil.ClientNet {
+func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.clients[name]

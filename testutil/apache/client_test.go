@@ -17,8 +17,8 @@ import (
 // happened.
 func TestClientNetwork(t *testing.T) {
 	e := apache.Start(t, 1)
-	n := e.Client("alice")
-	if n != e.Client("alice") || n == e.Client("bob") {
+	n := e.ClientNet("alice")
+	if n != e.ClientNet("alice") || n == e.ClientNet("bob") {
 		t.Fatal("clients are not told apart")
 	}
 	witness := connect(t, e)
@@ -99,7 +99,7 @@ func TestClientNetwork(t *testing.T) {
 // A process that is given addresses of its own is on its client's network.
 func TestClientNetworkForProcesses(t *testing.T) {
 	e := apache.Start(t, 1)
-	n := e.Client("a process")
+	n := e.ClientNet("a process")
 	servers, err := n.Listen()
 	must(t, err)
 	conn := connectBy(t, servers, net.DialTimeout)
