@@ -57,6 +57,9 @@ func (e *Embedded) ClientNet(name string) *ClientNet {
 	n := e.clients[name]
 	if n == nil {
 		n = NewClientNet(e.Servers(), e.Dial)
+		if e.clients == nil {
+			e.clients = map[string]*ClientNet{}
+		}
 		if e.closed {
 			close(n.done)
 			n.closed = true
@@ -94,6 +97,9 @@ type ClientNet struct {
 // dial reaches. Ensembles have one for each client: see their Client. This one is for servers that no Ensemble runs; end it with
 // Close.
 func NewClientNet(servers string, dial func(network, address string, timeout time.Duration) (net.Conn, error)) *ClientNet {
+	if dial == nil {
+		dial = net.DialTimeout
+	}
 	return &ClientNet{
 		servers: strings.Split(servers, ","), dial: dial, done: make(chan struct{}),
 		conns: map[*pipeEnd]struct{}{}, changed: make(chan struct{}),
@@ -109,8 +115,11 @@ func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Co
 	defer timer.Stop()
 	for {
 		n.mu.Lock()
-		cut, changed := n.toServer || n.toClient, n.changed
+		closed, cut, changed := n.closed || n.dial == nil, n.toServer || n.toClient, n.changed
 		n.mu.Unlock()
+		if closed {
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: net.ErrClosed}
+		}
 		if !cut {
 			break
 		}
@@ -157,7 +166,9 @@ func (n *ClientNet) set(toServer, toClient bool) {
 	for p := range n.conns {
 		n.applyLocked(p)
 	}
-	close(n.changed)
+	if n.changed != nil {
+		close(n.changed)
+	}
 	n.changed = make(chan struct{})
 }
 
@@ -195,6 +206,9 @@ func (n *ClientNet) Drop() {
 // the way there, so that it works before any server. What it holds back has not reached the member, which has not heard of the
 // session then. It arrives later even if the client has closed the connection meanwhile, but not if Drop has broken it.
 func (n *ClientNet) Control(f func(Request) Action) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
 	h := &hook{f}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,7 +233,9 @@ func (n *ClientNet) Close() error {
 	n.mu.Lock()
 	if !n.closed {
 		n.closed = true
-		close(n.done)
+		if n.done != nil {
+			close(n.done)
+		}
 		for _, l := range n.listeners {
 			l.Close()
 		}

@@ -47,7 +47,12 @@ func DropAfter() Action { return Action{kind: dropAfter} }
 
 // Fail answers the request with an error instead of executing it. With CodeSessionMoved the connection is closed, which is all
 // that a server does then. A connection that was to be opened is told that its session is gone, whatever the code.
-func Fail(code Code) Action { return Action{kind: fail, code: code} }
+func Fail(code Code) Action {
+	if code == 0 {
+		code = CodeSystemError
+	}
+	return Action{kind: fail, code: code}
+}
 
 // Delay executes the request, and whatever its connection has sent behind it, later: even if the connection is gone by then.
 func Delay(d time.Duration) Action { return Action{kind: delayRequest, delay: d} }
@@ -57,10 +62,22 @@ func DelayReply(d time.Duration) Action { return Action{kind: delayReply, delay:
 
 // Hold is Delay until release is closed. A channel that nobody closes makes a request that never happens on a connection that
 // lives on.
-func Hold(release <-chan struct{}) Action { return Action{kind: holdRequest, release: release} }
+func Hold(release <-chan struct{}) Action {
+	return Action{kind: holdRequest, release: orNever(release)}
+}
 
 // HoldReply is DelayReply until release is closed.
-func HoldReply(release <-chan struct{}) Action { return Action{kind: holdReply, release: release} }
+func HoldReply(release <-chan struct{}) Action {
+	return Action{kind: holdReply, release: orNever(release)}
+}
+
+// orNever returns a channel that is never closed in place of nil, which means "not held" further down.
+func orNever(release <-chan struct{}) <-chan struct{} {
+	if release == nil {
+		return make(chan struct{})
+	}
+	return release
+}
 
 type hook struct{ f func(Request) Action }
 
@@ -68,6 +85,9 @@ type hook struct{ f func(Request) Action }
 // the goroutine of their connection and without any lock held, in the order of each connection; it must not block. With
 // several functions the first that does not let a request pass decides.
 func (e *Embedded) Control(f func(Request) Action) (stop func()) {
+	if f == nil {
+		return func() {}
+	}
 	h := &hook{f}
 	e.mu.Lock()
 	defer e.mu.Unlock()

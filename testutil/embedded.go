@@ -89,7 +89,7 @@ func New(opts ...Option) (*Embedded, error) {
 	}
 	e := &Embedded{
 		cfg: cfg, start: time.Now(), done: make(chan struct{}), changed: make(chan struct{}),
-		cut: map[[2]int]bool{}, clients: map[string]*ClientNet{}, cutOff: map[int64]bool{}, requests: map[Op]int{},
+		cut: map[[2]int]bool{}, requests: map[Op]int{},
 	}
 	for i := range cfg.members {
 		e.members = append(e.members, &member{e: e, index: i, addr: fmt.Sprintf("member%d:2181", i)})
@@ -137,7 +137,7 @@ func (e *Embedded) settings() string {
 // if one has not after ten seconds. Closing twice is fine.
 func (e *Embedded) Close() error {
 	e.mu.Lock()
-	if !e.closed {
+	if !e.closed && e.done != nil { // the zero Embedded has nothing to close
 		e.closed = true
 		close(e.done)
 		for _, m := range e.members {
@@ -165,7 +165,9 @@ func (e *Embedded) Close() error {
 
 // changedLocked wakes those who wait for a change of state, and lets flow what a fault held back until now.
 func (e *Embedded) changedLocked() {
-	close(e.changed)
+	if e.changed != nil {
+		close(e.changed)
+	}
 	e.changed = make(chan struct{})
 	for _, m := range e.members {
 		for c := range m.conns {
@@ -210,6 +212,9 @@ func (e *Embedded) leaderLocked() *member {
 
 // WaitServing returns once there is a leader that can commit, and every member that runs and can reach it serves.
 func (e *Embedded) WaitServing(ctx context.Context) error {
+	if len(e.members) == 0 {
+		return errClosed
+	}
 	for {
 		e.mu.Lock()
 		serving, changed := e.servingLocked(), e.changed

@@ -22,6 +22,8 @@ func TestWrongUse(t *testing.T) {
 		"no interval":     {testutil.WithContainerInterval(0)},
 		"no digest":       {testutil.WithSuperDigest("super:secret")},
 		"no delays":       {testutil.WithTouchDelays(nil)},
+		"nil option":      {testutil.InMemory(), nil},
+		"32 bits":         {testutil.WithSessionTimeouts(600*time.Hour, 700*time.Hour)},
 		"hop by itself":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 1)},
 		"hop by nobody":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 3)},
 		"three hops":      {testutil.WithMembers(3), testutil.WithSecondHop(0, 1), testutil.WithSecondHop(1, 2)},

@@ -149,6 +149,9 @@ func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) 
 func (e *Embedded) CutClient(session int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.cutOff == nil {
+		e.cutOff = map[int64]bool{}
+	}
 	if session != 0 {
 		e.cutOff[session] = true
 	}

@@ -238,7 +238,9 @@ func (l *leadership) touchLocked(session int64, timeout int32) bool {
 // touch moves the expiry to the first whole tick after the time-out, measured from now by the members' clocks.
 func (t *tracked) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
 	t.touched = now
-	timeout = time.Duration(float64(timeout) / e.cfg.rate(session))
+	if rate := e.cfg.rate(session); rate > 0 {
+		timeout = time.Duration(float64(timeout) / rate)
+	}
 	t.expires = int64((now.Sub(e.start)+timeout)/e.cfg.tick) + 1
 }
 

@@ -14,7 +14,10 @@ import (
 func (n *ClientNet) Listen() (servers string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed || n.front != "" {
+	if n.closed || n.dial == nil {
+		return "", fmt.Errorf("testutil: listen for a client: %w", net.ErrClosed)
+	}
+	if n.front != "" {
 		return n.front, nil
 	}
 	var addresses []string

@@ -3,6 +3,7 @@ package testutil
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -124,7 +125,10 @@ func newConfig(opts []Option) (config, error) {
 		touches: func(int) time.Duration { return 0 },
 		logf:    func(string, ...any) {},
 	}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return c, fmt.Errorf("testutil: option %d is nil", i)
+		}
 		o(&c)
 	}
 	if c.minTimeout == 0 {
@@ -140,6 +144,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, fmt.Errorf("testutil: a tick of %v, the least is 2ms", c.tick)
 	case c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout:
 		return c, fmt.Errorf("testutil: session time-outs from %v to %v", c.minTimeout, c.maxTimeout)
+	case c.minTimeout.Milliseconds() > math.MaxInt32:
+		return c, fmt.Errorf("testutil: session time-outs from %v: the protocol has 32 bits for the milliseconds", c.minTimeout)
 	case c.syncLimit < 1:
 		return c, fmt.Errorf("testutil: a sync limit of %d ticks", c.syncLimit)
 	case c.election < 0:

@@ -31,19 +31,16 @@ func (m *Match) matches(r Request) bool {
 type Fault struct {
 	match  Match
 	action Action
-	struck chan struct{} // closed when it has struck for the first time
 
-	mu    sync.Mutex // guards what follows
-	seen  int
-	count int
+	mu     sync.Mutex    // guards what follows
+	struck chan struct{} // closed when it has struck for the first time
+	seen   int
+	count  int
 }
 
 // Upon returns a fault that does a to the requests that m means.
 func Upon(m Match, a Action) *Fault {
-	if m.Times == 0 {
-		m.Times = 1
-	}
-	return &Fault{match: m, action: a, struck: make(chan struct{})}
+	return &Fault{match: m, action: a}
 }
 
 // Control decides about a request.
@@ -54,17 +51,28 @@ func (f *Fault) Control(r Request) Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen++
-	if f.seen <= f.match.Skip || f.match.Times > 0 && f.count >= f.match.Times {
+	if f.seen <= f.match.Skip || f.match.Times >= 0 && f.count >= max(f.match.Times, 1) {
 		return Pass()
 	}
 	if f.count++; f.count == 1 {
-		close(f.struck)
+		close(f.struckLocked())
 	}
 	return f.action
 }
 
 // Struck returns a channel that is closed when the fault has struck for the first time.
-func (f *Fault) Struck() <-chan struct{} { return f.struck }
+func (f *Fault) Struck() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.struckLocked()
+}
+
+func (f *Fault) struckLocked() chan struct{} {
+	if f.struck == nil {
+		f.struck = make(chan struct{})
+	}
+	return f.struck
+}
 
 // Count returns how many requests it has struck.
 func (f *Fault) Count() int {

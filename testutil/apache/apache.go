@@ -97,7 +97,10 @@ func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 // Close, and on Linux with the process, however that ends.
 func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensemble, error) {
 	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("apache: option %d is nil", i)
+		}
 		opt(&cfg)
 	}
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
@@ -126,7 +129,7 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 
 // start makes one attempt. The ensemble it returns is to be closed on an error, too.
 func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
-	e := &Ensemble{clients: map[string]*testutil.ClientNet{}}
+	e := &Ensemble{}
 	ports, err := choosePorts(3 * members)
 	if err != nil {
 		return e, err
@@ -204,6 +207,9 @@ func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
 	n := e.clients[name]
 	if n == nil {
 		n = testutil.NewClientNet(e.Servers(), e.Dial)
+		if e.clients == nil {
+			e.clients = map[string]*testutil.ClientNet{}
+		}
 		e.clients[name] = n
 	}
 	return n
@@ -237,7 +243,7 @@ func (e *Ensemble) Resume(member int) error {
 
 func (e *Ensemble) do(what string, index int, verb func(*process) error) error {
 	if index < 0 || index >= len(e.members) {
-		return fmt.Errorf("apache: %s member %d: there are members 0 to %d", what, index, len(e.members)-1)
+		return fmt.Errorf("apache: %s member %d: no such member in an ensemble of %d", what, index, len(e.members))
 	}
 	if err := verb(e.members[index]); err != nil {
 		return fmt.Errorf("apache: %s member %d: %w", what, index, err)
