@@ -27,9 +27,9 @@ func TestAuthAndACL(t *testing.T) {
 		secret := zk.DigestACL(zk.PermAll, "app", "pw")
 		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")), framework.WithACL(secret...))
 		stranger, _ := connect(t, ens)
-		must(t, c.MakePath(t.Context(), "/app/locks"))
+		must(t, c.MakeContainerPath(t.Context(), "/app/locks"))
 		for range 3 {
-			made, err := session(t, c).CreateAndList(t.Context(), "/app/locks", "lock-", nil, sequential)
+			made, err := session(t, c).CreateProtected(t.Context(), "/app/locks", "lock-", nil, sequential)
 			must(t, err)
 			for _, path := range []string{"/app", "/app/locks", made.Path} {
 				if _, _, err := c.Get(t.Context(), path); err != nil {
@@ -39,7 +39,7 @@ func TestAuthAndACL(t *testing.T) {
 					t.Errorf("a stranger reads %s: %v", path, err)
 				}
 			}
-			if err := stranger.MakePath(t.Context(), "/app/locks/x"); !errors.Is(err, zk.ErrNoAuth) {
+			if err := stranger.MakeContainerPath(t.Context(), "/app/locks/x"); !errors.Is(err, zk.ErrNoAuth) {
 				t.Errorf("a stranger makes znodes: %v", err)
 			}
 			network.Drop()

@@ -9,10 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Batch is N znodes Dir/_c_<uuid>-Name to be created in protected mode, by one
-// Multi with the operations Before and After them. It must be such that it cannot
-// be applied twice: with a check, before, of what it removes after, for example.
-type Batch struct {
+// ProtectedBatch is what CreateAllProtected creates: N znodes Dir/_c_<uuid>-Name,
+// in one Multi with the operations Before and After them.
+//
+// The batch must be such that the ensemble cannot apply it twice. For example,
+// Before checks a znode that After removes.
+type ProtectedBatch struct {
 	Before, After []any
 	Dir, Name     string
 	N             int
@@ -21,15 +23,15 @@ type Batch struct {
 	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 
-// CreateAll creates a batch, all of it or nothing, and gives the paths of its
+// CreateAllProtected creates a batch, all of it or nothing, and gives the paths of its
 // znodes. failed is which of its operations was refused with err, counted from 0,
 // and negative if none was.
 //
-// An answer that is lost is made up for as by CreateAndList: the znodes are looked
+// An answer that is lost is made up for as by CreateProtected: the znodes are looked
 // for by their ids, in this session, and if they are not there the batch is tried
 // again under others, within one budget of the retry policy. On any error nothing
 // of it stays behind in a session that lives.
-func (s *Session) CreateAll(ctx context.Context, b Batch) (paths []string, failed int, err error) {
+func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
 	if err := ValidatePath(join(b.Dir, b.Name)); err != nil {
 		return nil, -1, &opError{op: opNameMulti, path: join(b.Dir, b.Name), err: err}
@@ -61,7 +63,7 @@ type many struct {
 }
 
 // ops is the batch under new ids, with the paths of the wire.
-func (m *many) ops(w scope, b Batch) ([]any, error) {
+func (m *many) ops(w scope, b ProtectedBatch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
 		id := newID(false)

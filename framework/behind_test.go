@@ -41,7 +41,7 @@ func TestTheCallerLeavesRightBehindTheLossOfTheAnswer(t *testing.T) {
 			return err
 		}},
 		{"multi", testutil.OpMulti, func(ctx context.Context, s *framework.Session) error {
-			_, _, err := s.CreateAll(ctx, framework.Batch{Dir: "/lock", Name: "lease-", N: 2, Flags: zk.FlagEphemeral | zk.FlagSequence})
+			_, _, err := s.CreateAllProtected(ctx, framework.ProtectedBatch{Dir: "/lock", Name: "lease-", N: 2, Flags: zk.FlagEphemeral | zk.FlagSequence})
 			return err
 		}},
 	} {
@@ -50,7 +50,7 @@ func TestTheCallerLeavesRightBehindTheLossOfTheAnswer(t *testing.T) {
 				ctx := &endsBehind{Context: t.Context()}
 				c, _ := connect(t, ens)
 				s := session(t, c)
-				must(t, s.MakePath(t.Context(), "/lock"))
+				must(t, s.MakeContainerPath(t.Context(), "/lock"))
 				var lost atomic.Int32
 				defer ens.Control(func(r testutil.Request) testutil.Action {
 					if r.Op == how.op && lost.Add(1) == 1 {

@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkOps is the client's operations beside the same ones of the bare wire client, on one server: the difference is what
-// the bridge to contexts, the retries and the wrapped connection cost. "CreateAndList and delete" stands beside a create, a
+// the bridge to contexts, the retries and the wrapped connection cost. "CreateProtected and delete" stands beside a create, a
 // list and a delete one after the other.
 func BenchmarkOps(b *testing.B) {
 	b.Run("embedded", func(b *testing.B) {
@@ -77,7 +77,7 @@ func benchOps(b *testing.B, servers string) {
 			return conn.Delete(path, -1)
 		}},
 		{"create-list-delete/session", func(ctx context.Context) error {
-			made, err := s.CreateAndList(ctx, "/bench", "lock-", nil, seq)
+			made, err := s.CreateProtected(ctx, "/bench", "lock-", nil, seq)
 			if err != nil {
 				return err
 			}

@@ -96,9 +96,19 @@ func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, err
 	return c.scope().multi(ctx, ops)
 }
 
-// MakePath makes path, and whatever is missing above it, as containers, so that
-// they vanish some time after their last child has. It costs one request if path
-// exists or only path is missing, and two more for each level above it that is.
-func (c *Client) MakePath(ctx context.Context, path string) error {
-	return c.scope().makePath(ctx, path)
+// MakeContainerPath creates path, and every missing znode above it, as container
+// znodes. The ensemble removes a container some time after its last child was
+// removed, so this is for the directories of recipes: use MakePersistentPath for
+// the parents of data. Znodes that exist stay as they are. On an ensemble without
+// containers the znodes are persistent. It costs one request if only path is
+// missing or nothing is, and two more for each missing znode above it.
+func (c *Client) MakeContainerPath(ctx context.Context, path string) error {
+	return c.scope().makePath(ctx, path, c.core.createContainer)
+}
+
+// MakePersistentPath creates path, and every missing znode above it, as persistent
+// znodes, which stay until they are deleted. Znodes that exist stay as they are,
+// containers included. It costs as much as MakeContainerPath.
+func (c *Client) MakePersistentPath(ctx context.Context, path string) error {
+	return c.scope().makePath(ctx, path, createPersistent)
 }

@@ -248,6 +248,24 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 	return w.node.children, w.fired, nil
 }
 
+// WatchExists reports whether the znode at path exists, with its stat if it does, and
+// watches it: changed is closed when the znode is created, changed or deleted, and
+// also when the session reconnects or is over, so look again then. An existing znode
+// is watched as by Watch, whose watch it shares, and must be readable.
+//
+// It costs one request if the znode exists and two if not, and none where the session
+// has that watch already. There is nothing to stop. The watch on a missing znode stays
+// at the server until the znode is created or the session is over, since the wire
+// client cannot remove a watch; each path has at most one. So watch the znodes
+// that will be created, not one new name after the other.
+func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, stat *zk.Stat, changed <-chan struct{}, err error) {
+	n, fired, err := s.scope().look(ctx, watchData, path)
+	if err != nil {
+		return false, nil, nil, err
+	}
+	return n.found, n.stat, fired, nil
+}
+
 // Data is a state of a watched znode.
 type Data struct {
 	Exists bool

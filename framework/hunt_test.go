@@ -28,7 +28,7 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 				c, network := connect(t, ens)
 				s := session(t, c)
 				for i := range test.directories {
-					must(t, s.MakePath(t.Context(), fmt.Sprint("/lock", i)))
+					must(t, s.MakeContainerPath(t.Context(), fmt.Sprint("/lock", i)))
 				}
 				stop := network.Control(func(r testutil.Request) testutil.Action {
 					if r.Op == testutil.OpCreate && strings.HasPrefix(r.Path, "/lock") {
@@ -40,7 +40,7 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 				for i := range test.directories {
 					for range test.each {
 						creating.Go(func() {
-							if _, err := s.CreateAndList(t.Context(), fmt.Sprint("/lock", i), "lock-", nil, sequential); err != nil {
+							if _, err := s.CreateProtected(t.Context(), fmt.Sprint("/lock", i), "lock-", nil, sequential); err != nil {
 								t.Error(err)
 							}
 						})
@@ -75,11 +75,11 @@ func TestAHuntGrowsRarer(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		stop := network.Control(testutil.Upon(testutil.Match{Op: testutil.OpCreate}, testutil.Delay(time.Second)).Control)
 		made := make(chan error, 1)
 		go func() {
-			_, err := s.CreateAndList(t.Context(), "/lock", "lock-", nil, sequential)
+			_, err := s.CreateProtected(t.Context(), "/lock", "lock-", nil, sequential)
 			made <- err
 		}()
 		time.Sleep(100 * time.Millisecond)

@@ -102,7 +102,7 @@ func (s *session) doubtLocked(now time.Time) error {
 		return s.err
 	case s.core.isClosing():
 		return ErrClosed
-	case s.core.cfg.errorPolicy == ErrorPolicyStrict && !s.up:
+	case s.core.cfg.errorPolicy == ErrorPolicyConnection && !s.up:
 		return fmt.Errorf("%w: suspended", ErrSessionLost)
 	case s.proven.IsZero() || s.timeout-elapsed(s.proven, now) <= s.margin:
 		return ErrUnproven

@@ -38,7 +38,7 @@ func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 		}))
 		must(t, c.WaitConnected(within(t, time.Minute)))
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		time.Sleep(time.Second)
 		ens.Lag(slow)
 		creates := ens.Requests()[testutil.OpCreate]

@@ -59,7 +59,7 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 			_, err := c.Create(t.Context(), "/made", nil, 0)
 			return err
 		},
-		wire.OpCreateContainer: func(t *testing.T, c *framework.Client) error { return c.MakePath(t.Context(), "/container") },
+		wire.OpCreateContainer: func(t *testing.T, c *framework.Client) error { return c.MakeContainerPath(t.Context(), "/container") },
 		wire.OpExists: func(t *testing.T, c *framework.Client) error {
 			_, _, err := c.Exists(t.Context(), "/there")
 			return err

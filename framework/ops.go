@@ -75,7 +75,14 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	return w.root.unfix(full), nil
 }
 
-// createContainer makes a container, or a plain znode where the ensemble knows
+// A maker creates one znode of a path.
+type maker func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
+
+func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	return conn.Create(full, data, zk.FlagPersistent, acl)
+}
+
+// createContainer makes a container, or a persistent znode where the ensemble knows
 // no containers (before 3.5.3, or with extended types off).
 func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	c.mu.Lock()
@@ -94,7 +101,7 @@ func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk
 		c.mu.Unlock()
 		c.cfg.log.Info("the ensemble has no container znodes: lock directories will stay")
 	}
-	return conn.Create(full, data, zk.FlagPersistent, acl)
+	return createPersistent(conn, full, data, acl)
 }
 
 func (w scope) delete(ctx context.Context, path string, version int32) error {
@@ -168,7 +175,7 @@ func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version in
 
 // makePath makes path and what is missing above it. It begins at the lower end:
 // an ancestor that exists need not even be readable.
-func (w scope) makePath(ctx context.Context, path string) error {
+func (w scope) makePath(ctx context.Context, path string, create maker) error {
 	if err := ValidatePath(path); err != nil {
 		return &opError{op: opNameCreate, path: path, err: err}
 	}
@@ -177,17 +184,17 @@ func (w scope) makePath(ctx context.Context, path string) error {
 		return &opError{op: opNameCreate, path: path, err: err}
 	}
 	return w.do(ctx, opNameCreate, path, repeatable, func(a *attempt) error {
-		return w.core.makeDir(ctx, a.session, full)
+		return w.core.makeDir(ctx, a.session, full, create)
 	})
 }
 
-func (c *core) makeDir(ctx context.Context, s *session, full string) error {
+func (c *core) makeDir(ctx context.Context, s *session, full string, create maker) error {
 	if full == "/" {
 		return nil
 	}
 	for {
 		_, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (string, error) {
-			return c.createContainer(conn, full, nil, c.cfg.acl)
+			return create(conn, full, nil, c.cfg.acl)
 		}, nil)
 		switch {
 		case errors.Is(err, zk.ErrNodeExists):
@@ -211,7 +218,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string) error {
 		// The parent is missing, or was reaped in between; ctx and the session
 		// bound this, and a container is not reaped before it was used once.
 		parent, _ := split(full)
-		if err := c.makeDir(ctx, s, parent); err != nil {
+		if err := c.makeDir(ctx, s, parent, create); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,7 @@ func TestChrootAndNamespace(t *testing.T) {
 		c, err := root.Namespace("locks")
 		must(t, err)
 		ctx := t.Context()
-		must(t, c.MakePath(ctx, "/a/b"))
+		must(t, c.MakeContainerPath(ctx, "/a/b"))
 		if !ens.Exists("/apps/one/locks/a/b") {
 			t.Fatalf("tree:\n%s", ens.Tree())
 		}
@@ -128,9 +128,9 @@ func TestChrootAndNamespace(t *testing.T) {
 			}
 		}
 		s := session(t, c)
-		made, err := s.CreateAndList(ctx, "/a/b", "lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
+		made, err := s.CreateProtected(ctx, "/a/b", "lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil || !ens.Exists("/apps/one/locks"+made.Path) || len(made.Children) != 2 {
-			t.Errorf("CreateAndList: %+v, %v", made, err)
+			t.Errorf("CreateProtected: %+v, %v", made, err)
 		}
 		values, err := c.WatchData(ctx, "/y")
 		must(t, err)
@@ -160,7 +160,7 @@ func TestChrootAndNamespace(t *testing.T) {
 
 // Parents are containers, made from the lower end, so that an ancestor that
 // nobody may touch is no obstacle; and plain znodes where the ensemble has none.
-func TestMakePath(t *testing.T) {
+func TestMakeContainerPath(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		ctx := t.Context()
@@ -173,14 +173,14 @@ func TestMakePath(t *testing.T) {
 		if _, err := c.SetACL(ctx, "/top", zk.WorldACL(0), -1); err != nil {
 			t.Fatal(err)
 		}
-		must(t, c.MakePath(ctx, "/top/app/x/y"))
-		must(t, c.MakePath(ctx, "/top/app/x/y"))
+		must(t, c.MakeContainerPath(ctx, "/top/app/x/y"))
+		must(t, c.MakeContainerPath(ctx, "/top/app/x/y"))
 		if got := ens.Requests()[testutil.OpCreateContainer]; got != 3+1 {
 			t.Errorf("%d requests for two levels missing, and then none; want 3+1", got)
 		}
 		// The server asks for the permission to create before it looks what is there.
-		must(t, c.MakePath(ctx, "/top/app"))
-		if err := c.MakePath(ctx, "/top/other"); !errors.Is(err, zk.ErrNoAuth) {
+		must(t, c.MakeContainerPath(ctx, "/top/app"))
+		if err := c.MakeContainerPath(ctx, "/top/other"); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("below what is closed: %v", err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -196,13 +196,38 @@ func TestMakePath(t *testing.T) {
 			return testutil.Pass()
 		})
 		defer stop()
-		must(t, c.MakePath(ctx, "/old/server"))
-		must(t, c.MakePath(ctx, "/old/server/still"))
+		must(t, c.MakeContainerPath(ctx, "/old/server"))
+		must(t, c.MakeContainerPath(ctx, "/old/server/still"))
 		if got := asked.Load(); got != 1 {
 			t.Errorf("the ensemble was asked %d times for what it does not have", got)
 		}
 		if !ens.Exists("/old/server/still") {
 			t.Errorf("tree:\n%s", ens.Tree())
+		}
+	})
+}
+
+// MakePersistentPath creates znodes that stay, where containers would be removed once
+// their children are gone.
+func TestMakePersistentPath(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		ctx := t.Context()
+		must(t, c.MakePersistentPath(ctx, "/data/a/b"))
+		must(t, session(t, c).MakePersistentPath(ctx, "/data/a/b"))
+		must(t, session(t, c).MakeContainerPath(ctx, "/locks/a/b"))
+		if got := ens.Requests(); got[testutil.OpCreate] != 5+1 || got[testutil.OpCreateContainer] != 5 {
+			t.Errorf("%d creates and %d of containers for three levels missing; want 5+1 and 5", got[testutil.OpCreate], got[testutil.OpCreateContainer])
+		}
+		for _, dir := range []string{"/data/a", "/locks/a"} {
+			must(t, c.Delete(ctx, dir+"/b", -1))
+		}
+		time.Sleep(10 * time.Minute)
+		if !ens.Exists("/data/a") || ens.Exists("/locks/a") {
+			t.Errorf("empty directories that are left:\n%s", ens.Tree())
+		}
+		if err := c.MakePersistentPath(ctx, "relative"); err == nil {
+			t.Error("a relative path was made")
 		}
 	})
 }
@@ -214,7 +239,7 @@ func TestOperationsAreBounded(t *testing.T) {
 		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
 		for name, op := range map[string]func(ctx context.Context) error{
 			"get":  func(ctx context.Context) error { return second(c.Get(ctx, "/")) },
-			"make": func(ctx context.Context) error { return c.MakePath(ctx, "/a/b/c/d") },
+			"make": func(ctx context.Context) error { return c.MakeContainerPath(ctx, "/a/b/c/d") },
 			"wait": func(ctx context.Context) error { _, err := c.AwaitSession(ctx); return err },
 		} {
 			began := time.Now()
@@ -439,7 +464,7 @@ func TestAMissingChrootIsNamed(t *testing.T) {
 		delete(ops, "multi")
 		named(root, "")
 		named(ns, "namespace /app/ns does not exist")
-		must(t, ns.MakePath(t.Context(), "/"))
+		must(t, ns.MakeContainerPath(t.Context(), "/"))
 		named(ns, "")
 		ens.ResetRequests()
 		named(ns, "")

@@ -38,10 +38,12 @@ const (
 type ErrorPolicy int
 
 const (
-	// ErrorPolicyStandard: a lease outlives a disconnect, until its deadline.
-	ErrorPolicyStandard ErrorPolicy = iota
-	// ErrorPolicyStrict: a lease ends as soon as the state is Suspended.
-	ErrorPolicyStrict
+	// ErrorPolicySession: a lease outlives a disconnect, until its deadline. This
+	// is Curator's SessionConnectionStateErrorPolicy.
+	ErrorPolicySession ErrorPolicy = iota
+	// ErrorPolicyConnection: a lease ends as soon as the state is Suspended. This
+	// is Curator's StandardConnectionStateErrorPolicy, its default.
+	ErrorPolicyConnection
 )
 
 // Option configures a client. A bad value is an error of New.
@@ -120,7 +122,7 @@ func (cfg *config) validate() error {
 	if cfg.proof != ProofSync && cfg.proof != ProofWrite {
 		bad("proof %d: unknown", cfg.proof)
 	}
-	if cfg.errorPolicy != ErrorPolicyStandard && cfg.errorPolicy != ErrorPolicyStrict {
+	if cfg.errorPolicy != ErrorPolicySession && cfg.errorPolicy != ErrorPolicyConnection {
 		bad("error policy %d: unknown", cfg.errorPolicy)
 	}
 	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
@@ -231,5 +233,5 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverT
 func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 
 // WithErrorPolicy selects what a disconnect means for leases. Default
-// ErrorPolicyStandard.
+// ErrorPolicySession.
 func WithErrorPolicy(p ErrorPolicy) Option { return func(c *config) { c.errorPolicy = p } }

@@ -20,7 +20,7 @@ import (
 // caller has left, is condemned: its id is remembered for a while, and any list
 // that shows it has it removed, for it may arrive late on the same member: hunt.go.
 
-// Created is the outcome of CreateAndList.
+// Created is the outcome of CreateProtected.
 type Created struct {
 	// Path is the znode's, in the session's namespace.
 	Path string
@@ -43,7 +43,7 @@ type creation struct {
 	err  error
 }
 
-// CreateAndList creates dir/_c_<uuid>-name in protected mode, and lists dir. The
+// CreateProtected creates dir/_c_<uuid>-name in protected mode, and lists dir. The
 // list follows the create on the wire without waiting for its answer: requests of
 // a session are executed in order, so a list that shows the new znode was made
 // after it. It costs one round trip and two requests.
@@ -54,7 +54,7 @@ type creation struct {
 //
 // On any error nothing of it stays behind in a session that lives: what may
 // still appear is hunted down in the background. zk.ErrNoNode: dir is missing.
-func (s *Session) CreateAndList(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
+func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	w := s.scope()
 	if err := ValidatePath(join(dir, name)); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
@@ -209,45 +209,59 @@ const (
 	longestForbiddenPause = time.Minute
 )
 
-// discard removes a znode in the background, while the session lives.
-func (s *session) discard(full string) {
+// discard removes a znode in the background, while the session lives. The channel
+// it returns is closed when the znode is gone, or the session is over.
+func (s *session) discard(full string) <-chan struct{} {
 	s.mu.Lock()
-	_, already := s.discarding[full]
-	if already || s.err != nil {
-		s.mu.Unlock()
-		return
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.over
+	}
+	if done, already := s.discarding[full]; already {
+		return done
 	}
 	if s.discarding == nil {
-		s.discarding = make(map[string]struct{})
+		s.discarding = make(map[string]chan struct{})
 	}
-	s.discarding[full] = struct{}{}
-	s.core.tasks.Go(func() {
-		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.discarding, full)
-		}()
-		w := scope{core: s.core, in: s}
-		for pause, told := forbiddenPause, false; ; {
-			err := w.delete(context.Background(), full, -1)
-			if err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, ErrClosed) || s.Err() != nil {
-				return
-			}
-			rest := time.Second // the budget of the policy is used up: begin another
-			if judge(errors.Unwrap(err)) == final {
-				// An ACL, most likely. Once that is mended nobody should have to wait for what
-				// stands there until this process ends.
-				if !told {
-					s.core.cfg.log.Error("a znode of ours cannot be removed", zap.String("path", full), zap.Error(err))
-				}
-				rest, pause, told = pause, min(2*pause, longestForbiddenPause), true
-			}
-			if !s.rest(rest) {
-				return
-			}
+	done := make(chan struct{})
+	s.discarding[full] = done
+	s.core.tasks.Go(func() { // begun before the session is over: Close waits for it
+		if !s.deleteUntilGone(full) {
+			<-s.over // the client is closing: the session ends before Close waits
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.discarding, full)
+		close(done)
 	})
-	s.mu.Unlock()
+	return done
+}
+
+// deleteUntilGone deletes a znode, again and again, and reports whether it is gone.
+// It reports false when the session is over or the client closes first.
+func (s *session) deleteUntilGone(full string) bool {
+	w := scope{core: s.core, in: s}
+	for pause, logged := forbiddenPause, false; ; {
+		err := w.delete(context.Background(), full, -1)
+		if err == nil || errors.Is(err, zk.ErrNoNode) {
+			return true
+		}
+		if errors.Is(err, ErrClosed) || s.Err() != nil {
+			return false
+		}
+		rest := time.Second // the budget of the policy is used up: begin another
+		if judge(errors.Unwrap(err)) == final {
+			// Most likely an ACL. It may be corrected later: then the znode must not stay
+			// until this process ends.
+			if !logged {
+				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("path", full), zap.Error(err))
+			}
+			rest, pause, logged = pause, min(2*pause, longestForbiddenPause), true
+		}
+		if !s.rest(rest) {
+			return false
+		}
+	}
 }
 
 // rest waits for d, and reports false when the session is over first.

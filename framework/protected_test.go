@@ -24,21 +24,21 @@ const sequential = zk.FlagEphemeral | zk.FlagSequence
 
 // contender makes a protected znode below /lock, and the directory if need be.
 func contender(ctx context.Context, s *framework.Session) (framework.Created, error) {
-	made, err := s.CreateAndList(ctx, "/lock", "lock-", []byte("me"), sequential)
+	made, err := s.CreateProtected(ctx, "/lock", "lock-", []byte("me"), sequential)
 	if errors.Is(err, zk.ErrNoNode) {
-		if err = s.MakePath(ctx, "/lock"); err == nil {
-			made, err = s.CreateAndList(ctx, "/lock", "lock-", []byte("me"), sequential)
+		if err = s.MakeContainerPath(ctx, "/lock"); err == nil {
+			made, err = s.CreateProtected(ctx, "/lock", "lock-", []byte("me"), sequential)
 		}
 	}
 	return made, err
 }
 
 // The list travels with the create: two requests, one round trip.
-func TestCreateAndListIsOneRoundTrip(t *testing.T) {
+func TestCreateProtectedIsOneRoundTrip(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		ens.Latency(100 * time.Millisecond)
 		time.Sleep(time.Second)
 		ens.ResetRequests()
@@ -72,7 +72,7 @@ func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		const late = 300 * time.Millisecond
 		stop := once(ens, testutil.OpGetChildren2, testutil.DelayReply(late))
 		began := time.Now()
@@ -113,7 +113,7 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				c, _ := connect(t, ens)
 				s := session(t, c)
-				must(t, s.MakePath(t.Context(), "/lock"))
+				must(t, s.MakeContainerPath(t.Context(), "/lock"))
 				defer once(ens, testutil.OpCreate, action)()
 				made, err := contender(t.Context(), s)
 				must(t, err)
@@ -136,7 +136,7 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		defer once(ens, testutil.OpCreate, testutil.DropAfter())()
 		found := make(chan struct{})
 		searching := testutil.Upon(testutil.Match{Op: testutil.OpSync, Path: "/lock"}, testutil.Hold(found))
@@ -167,7 +167,7 @@ func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		var sent atomic.Bool
 		defer ens.Control(func(r testutil.Request) testutil.Action {
 			if r.Op != testutil.OpCreate || !sent.CompareAndSwap(false, true) {
@@ -202,7 +202,7 @@ func TestListThatIsLostIsNoError(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		defer once(ens, testutil.OpGetChildren2, testutil.Fail(testutil.CodeOperationTimeout))()
 		made, err := contender(t.Context(), s)
 		must(t, err)
@@ -226,7 +226,7 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens)
 				s := session(t, c)
-				must(t, s.MakePath(t.Context(), "/lock"))
+				must(t, s.MakeContainerPath(t.Context(), "/lock"))
 				release := make(chan struct{})
 				var sent atomic.Bool
 				defer ens.Control(func(r testutil.Request) testutil.Action {
@@ -266,7 +266,7 @@ func TestCondemnedIdIsRemovedByAnyList(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		defer once(ens, testutil.OpCreate, testutil.Delay(5*time.Minute))()
 		go func() {
 			time.Sleep(time.Millisecond)
@@ -300,7 +300,7 @@ func TestRandomCancels(t *testing.T) {
 		s := session(t, c)
 		release := s.Keep()
 		defer release()
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		var mu sync.Mutex
 		defer ens.Control(func(r testutil.Request) testutil.Action {
 			mu.Lock()
@@ -346,7 +346,7 @@ func TestDiscard(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		for i := range 20 {
 			_, err := s.Create(t.Context(), fmt.Sprintf("/lock/%d", i), nil, zk.FlagEphemeral)
 			must(t, err)
@@ -374,6 +374,72 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%d deletes of what is gone", got)
 		}
 	})
+}
+
+// The channel of Discard is closed once the znode is gone, whatever happens to the
+// connection, and once the session is over.
+func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
+	type world struct {
+		ens     *testutil.Embedded
+		c       *framework.Client
+		s       *framework.Session
+		network *testutil.ClientNet
+	}
+	for name, tt := range map[string]struct {
+		before, meanwhile func(t *testing.T, w world) // of the call
+		gone              bool                        // then the znode is gone while the session lives
+	}{
+		"connected":    {gone: true},
+		"never there":  {before: func(t *testing.T, w world) { must(t, w.c.Delete(t.Context(), "/a", -1)) }, gone: true},
+		"disconnected": {before: func(_ *testing.T, w world) { w.network.Cut() }, meanwhile: func(_ *testing.T, w world) { w.network.Heal() }, gone: true},
+		"cut off":      {before: func(_ *testing.T, w world) { w.network.Cut() }, meanwhile: func(*testing.T, world) { time.Sleep(2 * timeout) }},
+		"expired": {
+			before:    func(_ *testing.T, w world) { w.network.Cut() },
+			meanwhile: func(t *testing.T, w world) { must(t, w.ens.ExpireSession(w.s.ID())); w.network.Heal() },
+		},
+		"expired before": {before: func(t *testing.T, w world) { must(t, w.ens.ExpireSession(w.s.ID())); <-w.s.Done() }},
+		"closed": {
+			before: func(_ *testing.T, w world) {
+				w.ens.Control(testutil.Upon(testutil.Match{Op: testutil.OpDelete}, testutil.Delay(time.Minute)).Control)
+			},
+			meanwhile: func(t *testing.T, w world) { must(t, w.c.Close()) },
+		},
+		"closed before": {before: func(t *testing.T, w world) { must(t, w.c.Close()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens)
+				w := world{ens, c, session(t, c), network}
+				_, err := c.Create(t.Context(), "/a", nil, zk.FlagEphemeral)
+				must(t, err)
+				if tt.before != nil {
+					tt.before(t, w)
+				}
+				over := w.s.Err() != nil
+				done, same := w.s.Discard("/a"), w.s.Discard("/a")
+				synctest.Wait()
+				select {
+				case <-done:
+					if tt.meanwhile != nil {
+						t.Error("closed before anything happened")
+					}
+				default:
+					if over || tt.meanwhile == nil {
+						t.Error("not closed")
+					}
+				}
+				if tt.meanwhile != nil {
+					tt.meanwhile(t, w)
+				}
+				<-done
+				<-same
+				if exists := ens.Exists("/a"); tt.gone && (exists || w.s.Err() != nil) || !tt.gone && w.s.Err() == nil {
+					t.Errorf("closed while the znode exists (%t) and the session is alive (%v)", exists, w.s.Err())
+				}
+				w.network.Heal()
+			})
+		})
+	}
 }
 
 // A removal that is promised is the session's, and ends with it: what was not

@@ -423,7 +423,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg.sessionTimeout != 10*time.Second || cfg.margin(cfg.sessionTimeout) != time.Second || cfg.maxRequest != 1048575 ||
-		cfg.proof != ProofSync || cfg.errorPolicy != ErrorPolicyStandard || !slices.Equal(cfg.acl, zk.WorldACL(zk.PermAll)) {
+		cfg.proof != ProofSync || cfg.errorPolicy != ErrorPolicySession || !slices.Equal(cfg.acl, zk.WorldACL(zk.PermAll)) {
 		t.Errorf("%+v", cfg)
 	}
 	// retry.Exponential(50ms, 2s, 20): each pause is drawn evenly up to its bound.

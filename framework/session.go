@@ -23,7 +23,7 @@ func (s *Session) scope() scope {
 	return scope{core: s.core.core, root: s.client.root, in: s.core}
 }
 
-// CustomIDs returns a view of the session in which CreateAndList protects names by
+// CustomIDs returns a view of the session in which CreateProtected protects names by
 // UUIDs of version 8, "custom", instead of version 4, "random". Both are as random
 // as the other, and other clients accept both. A list of the directory tells which of
 // the two a znode has.
@@ -105,7 +105,7 @@ func (s *Session) Keep() (release func()) { return s.core.keep() }
 // Hold registers lost to be called when what is held in the session may no
 // longer be assumed held: at the stop margin before the deadline, when the
 // session is over, when the client closes, or at a disconnect under
-// ErrorPolicyStrict. It is called at most once, must not block, and is not called
+// ErrorPolicyConnection. It is called at most once, must not block, and is not called
 // after release has returned, unless it was under way. The session is kept (see
 // Keep) until then. If it is so already, Hold fails with the reason.
 func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.core.hold(lost) }
@@ -153,12 +153,25 @@ func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	return s.scope().multi(ctx, ops)
 }
 
-// MakePath is Client.MakePath in this session.
-func (s *Session) MakePath(ctx context.Context, path string) error {
-	return s.scope().makePath(ctx, path)
+// MakeContainerPath is Client.MakeContainerPath in this session.
+func (s *Session) MakeContainerPath(ctx context.Context, path string) error {
+	return s.scope().makePath(ctx, path, s.core.core.createContainer)
 }
 
-// Discard removes a znode in the background, for as long as the session lives:
-// an ephemeral one is gone with the session anyway. It returns at once; what
-// keeps the znode from being removed for good (zk.ErrNoAuth) is logged.
-func (s *Session) Discard(path string) { s.core.discard(s.client.root.fix(path)) }
+// MakePersistentPath is Client.MakePersistentPath in this session.
+func (s *Session) MakePersistentPath(ctx context.Context, path string) error {
+	return s.scope().makePath(ctx, path, createPersistent)
+}
+
+// Discard removes the znode at path in the background. It returns at once, with a
+// channel that is closed when the znode is gone or the session is over, whichever
+// is first. The channel may be ignored: it costs no goroutine of its own.
+//
+// The removal is tried again until the session is over, which removes an ephemeral
+// znode by itself. An error that no retry is expected to mend, such as zk.ErrNoAuth
+// or zk.ErrNotEmpty, is logged once and retried about every minute. Calls for one
+// path share one removal while it is under way. In a session that is over Discard
+// does nothing, and the channel is closed already.
+func (s *Session) Discard(path string) (done <-chan struct{}) {
+	return s.core.discard(s.client.root.fix(path))
+}

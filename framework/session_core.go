@@ -45,15 +45,15 @@ type session struct {
 	up         bool      // connected and authenticated
 	ends       int       // of connections, that run has not heard of yet
 	holds      map[*hold]struct{}
-	numbered   uint64              // holds so far
-	kept       int                 // holds and keeps
-	alarm      time.Time           // when run looks at the clock again
-	leaving    map[string]*frame   // by path: creates that have not been sent yet
-	condemned  map[string]*hunt    // by directory: ids of creates that were given up
-	discarding map[string]struct{} // paths being removed
-	closeXid   int32               // of the request that closes the session
-	closedOK   bool                // it was answered
-	misheard   error               // what the latest answer was that made no sense
+	numbered   uint64                   // holds so far
+	kept       int                      // holds and keeps
+	alarm      time.Time                // when run looks at the clock again
+	leaving    map[string]*frame        // by path: creates that have not been sent yet
+	condemned  map[string]*hunt         // by directory: ids of creates that were given up
+	discarding map[string]chan struct{} // by path, being removed; closed: it is gone
+	closeXid   int32                    // of the request that closes the session
+	closedOK   bool                     // it was answered
+	misheard   error                    // what the latest answer was that made no sense
 	misheardAt time.Time
 
 	beat beat // of run's goroutine
@@ -229,7 +229,7 @@ func (s *session) suspend() {
 	s.up = false
 	s.beat = beat{}
 	s.mu.Unlock()
-	if s.core.cfg.errorPolicy == ErrorPolicyStrict {
+	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
 		s.loseHolds(fmt.Errorf("%w: suspended", ErrSessionLost))
 	}
 	s.core.mu.Lock()

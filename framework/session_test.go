@@ -249,9 +249,9 @@ func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
 }
 
 // Under the strict policy a hold ends with the connection.
-func TestStrictPolicyEndsHoldsAtADisconnect(t *testing.T) {
+func TestConnectionPolicyEndsHoldsAtADisconnect(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		s := session(t, c)
 		lost := make(chan error, 1)
 		if _, err := s.Hold(func(err error) { lost <- err }); err != nil {

@@ -53,11 +53,11 @@ var sized = []struct {
 		return err
 	}},
 	{"protected create", 8 + 4 + len("/a/_c_-x-") + 36 + 4 + aclHead + 4, func(t *testing.T, _ *framework.Client, s *framework.Session, more int) error {
-		_, err := s.CreateAndList(t.Context(), "/a", "x-", make([]byte, more), sequential)
+		_, err := s.CreateProtected(t.Context(), "/a", "x-", make([]byte, more), sequential)
 		return err
 	}},
 	{"batch", 8 + 9 + 1*(9+4+len("/a/_c_-x-")+36+4+aclHead+4), func(t *testing.T, _ *framework.Client, s *framework.Session, more int) error {
-		_, _, err := s.CreateAll(t.Context(), framework.Batch{Dir: "/a", Name: "x-", N: 1, Data: make([]byte, more), Flags: sequential})
+		_, _, err := s.CreateAllProtected(t.Context(), framework.ProtectedBatch{Dir: "/a", Name: "x-", N: 1, Data: make([]byte, more), Flags: sequential})
 		return err
 	}},
 	{"set ACL", 8 + 4 + len("/a/b") + aclHead + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
@@ -85,7 +85,7 @@ var sized = []struct {
 		return c.Sync(t.Context(), "/a/"+strings.Repeat("x", more))
 	}},
 	{"make path", 8 + 4 + len("/a/") + 4 + aclHead + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
-		return c.MakePath(t.Context(), "/a/"+strings.Repeat("x", more))
+		return c.MakeContainerPath(t.Context(), "/a/"+strings.Repeat("x", more))
 	}},
 }
 

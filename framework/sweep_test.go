@@ -19,7 +19,7 @@ func TestTheListBehindACreateRemovesWhatWasGivenUp(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
-		must(t, s.MakePath(t.Context(), "/lock"))
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		stop := once(ens, testutil.OpCreate, testutil.Delay(timeout/2))
 		_, err := contender(within(t, timeout/12), s)
 		if !errors.Is(err, context.DeadlineExceeded) {

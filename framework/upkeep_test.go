@@ -32,7 +32,7 @@ func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprint("released ", released), func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-				c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+				c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 				s := session(t, c)
 				for range 3 {
 					lost := make(chan error, 1)
@@ -126,7 +126,7 @@ func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var down atomic.Bool
 		network := ens.ClientNet("between")
-		c, _ := start(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)),
+		c, _ := start(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)),
 			framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
 				if down.Load() {
 					return nil, errors.New("refused")

@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -220,6 +221,168 @@ func TestWatchDataReportsErrors(t *testing.T) {
 		}
 		if _, err := c.WatchData(t.Context(), "secret"); err == nil {
 			t.Error("a relative path was accepted")
+		}
+	})
+}
+
+// WatchExists tells of each thing that can happen to a znode, and its watch is the
+// one that Watch has.
+func TestWatchExists(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		watch := func(want bool) <-chan struct{} {
+			t.Helper()
+			exists, stat, changed, err := s.WatchExists(t.Context(), "/a")
+			if err != nil || exists != want || (stat != nil) != want {
+				t.Fatalf("exists %t with stat %v, %v; want %t", exists, stat, err, want)
+			}
+			return changed
+		}
+		fires := func(what string, changed <-chan struct{}, change func() error) {
+			t.Helper()
+			synctest.Wait()
+			select {
+			case <-changed:
+				t.Fatalf("fired before the znode was %s", what)
+			default:
+			}
+			must(t, change())
+			select {
+			case <-changed:
+			case <-time.After(timeout):
+				t.Fatalf("not fired though the znode was %s", what)
+			}
+		}
+		for range 3 {
+			ens.ResetRequests()
+			changed := watch(false)
+			if again := watch(false); again != changed {
+				t.Error("the watch of a missing znode is not shared")
+			}
+			if n := ens.Requests(); n[testutil.OpExists] != 1 || ens.WatchCount() != 1 {
+				t.Errorf("requests %v, %d watches, want one look and one watch", n, ens.WatchCount())
+			}
+			fires("created", changed, func() error { _, err := other.Create(t.Context(), "/a", nil, 0); return err })
+			changed = watch(true)
+			if same, err := s.Watch(t.Context(), "/a"); err != nil || same != changed || ens.WatchCount() != 1 {
+				t.Errorf("the watch of an existing znode is not shared with Watch: %v, %d watches", err, ens.WatchCount())
+			}
+			fires("written", changed, func() error { _, err := other.Set(t.Context(), "/a", nil, -1); return err })
+			fires("deleted", watch(true), func() error { return other.Delete(t.Context(), "/a", -1) })
+			if n := ens.WatchCount(); n != 0 {
+				t.Errorf("%d watches left of a znode that is gone", n)
+			}
+		}
+	})
+}
+
+// A missing znode has one watch at the server and one in the wire client, however
+// often the session reconnects and however many ask; its creation releases both.
+func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		var changed <-chan struct{}
+		for range 100 {
+			for range 3 {
+				exists, _, fired, err := s.WatchExists(t.Context(), "/a")
+				if err != nil || exists {
+					t.Fatalf("exists %t, %v", exists, err)
+				}
+				changed = fired
+			}
+			time.Sleep(time.Second) // until every member knows that the old connection has ended
+			if n := framework.Channels(s); n != 1 || ens.WatchCount() != 1 {
+				t.Fatalf("%d channels, %d watches, want 1", n, ens.WatchCount())
+			}
+			network.Drop()
+			select {
+			case <-changed: // look again
+			case <-time.After(timeout):
+				t.Fatal("not fired by a reconnect")
+			}
+		}
+		_, _, changed, err := s.WatchExists(t.Context(), "/a")
+		must(t, err)
+		_, err = other.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		<-changed
+		if n := framework.Channels(s); n != 0 || ens.WatchCount() != 0 {
+			t.Errorf("%d channels, %d watches left", n, ens.WatchCount())
+		}
+		if session(t, c).ID() != s.ID() {
+			t.Error("the session was lost")
+		}
+	})
+}
+
+// A znode that is created while nobody listens, or as it is looked for, is not missed.
+func TestWatchExistsMissesNothing(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		_, _, changed, err := s.WatchExists(t.Context(), "/a")
+		must(t, err)
+		network.Cut()
+		network.Drop()
+		_, err = other.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		network.Heal()
+		<-changed
+		exists, _, _, err := s.WatchExists(t.Context(), "/a")
+		if err != nil || !exists {
+			t.Errorf("created during a disconnect: exists %t, %v", exists, err)
+		}
+		// Between the read that finds nothing and the one that watches for it.
+		struck := testutil.Upon(testutil.Match{Op: testutil.OpExists, Path: "/b"}, testutil.Delay(time.Second))
+		defer ens.Control(struck.Control)()
+		go func() {
+			<-struck.Struck()
+			if _, err := other.Create(t.Context(), "/b", nil, 0); err != nil {
+				t.Error(err)
+			}
+		}()
+		exists, stat, changed, err := s.WatchExists(t.Context(), "/b")
+		if err != nil || !exists || stat == nil {
+			t.Fatalf("created as it was looked for: exists %t, %v", exists, err)
+		}
+		must(t, other.Delete(t.Context(), "/b", -1))
+		<-changed
+	})
+}
+
+// It ends with its context, with the session and with the client.
+func TestWatchExistsEnds(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		_, _, changed, err := s.WatchExists(t.Context(), "/a")
+		must(t, err)
+		if _, _, _, err := s.WatchExists(t.Context(), "relative"); err == nil {
+			t.Error("a relative path was watched")
+		}
+		network.Cut()
+		if _, _, _, err := s.WatchExists(within(t, time.Second), "/b"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a server: %v", err)
+		}
+		<-changed
+		<-s.Done()
+		if _, _, _, err := s.WatchExists(t.Context(), "/a"); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("in a session that is over: %v", err)
+		}
+		network.Heal()
+		must(t, c.WaitConnected(t.Context()))
+		s = session(t, c)
+		_, _, changed, err = s.WatchExists(t.Context(), "/a")
+		must(t, err)
+		must(t, c.Close())
+		<-changed
+		if _, _, _, err := s.WatchExists(t.Context(), "/a"); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("in a client that is closed: %v", err)
 		}
 	})
 }

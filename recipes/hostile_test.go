@@ -60,7 +60,7 @@ func (k kind) directories(t *testing.T, s *stage) []string {
 		dirs = append(dirs, s.path+k.line, s.path+k.hold)
 	}
 	for _, dir := range dirs {
-		if err := s.watcher.MakePath(t.Context(), dir); err != nil {
+		if err := s.watcher.MakeContainerPath(t.Context(), dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,7 +258,7 @@ func (s *stage) onlyKept(t *testing.T, c *framework.Client, dirs []string) {
 }
 
 func forbiddenPath(t *testing.T, s *stage, k kind) {
-	if err := s.watcher.MakePath(t.Context(), s.path[:strings.LastIndexByte(s.path, '/')]); err != nil {
+	if err := s.watcher.MakeContainerPath(t.Context(), s.path[:strings.LastIndexByte(s.path, '/')]); err != nil {
 		t.Fatal(err)
 	}
 	operator := s.operator(t)

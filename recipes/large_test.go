@@ -24,7 +24,7 @@ func TestAHundredThousandChildren(t *testing.T) { // by itself: it would starve 
 		const path, children, each = "/suite/many", 100_000, 2000
 		s := &stage{Ensemble: ens, path: path}
 		c := s.joinFor(t, 30*time.Second).Client // a list may take a while on a busy machine
-		if err := c.MakePath(t.Context(), path); err != nil {
+		if err := c.MakeContainerPath(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 		for i := 0; i < children; i += each {
@@ -78,7 +78,7 @@ func TestAListThatIsTooLong(t *testing.T) { // by itself, too
 	s := &stage{Ensemble: ens, path: path}
 	watcher := s.joinFor(t, 30*time.Second).Client
 	for i := range 80 {
-		if err := watcher.MakePath(t.Context(), path); err != nil {
+		if err := watcher.MakeContainerPath(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := watcher.Create(t.Context(), fmt.Sprintf("%s/%s-%d", path, strings.Repeat("x", 900<<10), i), nil, 0); err != nil {
@@ -113,7 +113,7 @@ func TestAQuotaOfTheServer(t *testing.T) {
 		first, second := k.of(t, s.join(t).Client, s.path), k.of(t, s.join(t).Client, s.path)
 		dirs := k.directories(t, s)
 		quota := "/zookeeper/quota" + s.path
-		if err := s.watcher.MakePath(t.Context(), quota); err != nil {
+		if err := s.watcher.MakeContainerPath(t.Context(), quota); err != nil {
 			t.Fatal(err)
 		}
 		// All of the directories, and one who holds.

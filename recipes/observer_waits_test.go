@@ -100,7 +100,7 @@ func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
 		release := func() { once.Do(func() { close(free) }) }
 		defer release()
 		called := make(chan struct{}, 1)
-		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict),
+		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection),
 			framework.WithObserver(framework.Observer{Overran: func(string, time.Duration) {
 				called <- struct{}{}
 				<-free
@@ -135,7 +135,7 @@ func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		// Under the strict policy a disconnect is told, the oldest hold first, by the goroutine
 		// that tells of every loss: it stands still.
-		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		free, stalls := make(chan struct{}), make(chan struct{})
 		sess, err := c.Session()
 		if err != nil {

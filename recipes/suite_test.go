@@ -103,7 +103,7 @@ func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.O
 // time, for the server looks for them when it likes.
 func lasting(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
-	err := c.MakePath(t.Context(), path[:strings.LastIndexByte(path, '/')])
+	err := c.MakeContainerPath(t.Context(), path[:strings.LastIndexByte(path, '/')])
 	if err == nil {
 		_, err = c.Create(t.Context(), path, nil, zk.FlagPersistent)
 	}

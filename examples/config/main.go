@@ -140,7 +140,7 @@ func newNode(client *framework.Client) (*node, error) {
 // setUp makes the znodes.
 func (n *node) setUp(ctx context.Context) error {
 	for _, path := range []string{routesPath, limitsPath} {
-		if err := n.client.MakePath(ctx, "/examples/config"); err != nil {
+		if err := n.client.MakePersistentPath(ctx, "/examples/config"); err != nil {
 			return err
 		}
 		if _, err := n.client.Create(ctx, path, nil, zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {

@@ -166,7 +166,7 @@ func (h *host) lead(ctx context.Context, term *recipes.Lease) error {
 func (h *host) last(ctx context.Context) (last record, version int32, err error) {
 	data, stat, err := h.client.Get(ctx, recordPath)
 	if errors.Is(err, zk.ErrNoNode) {
-		if err := h.client.MakePath(ctx, basePath); err != nil {
+		if err := h.client.MakePersistentPath(ctx, basePath); err != nil {
 			return last, 0, err
 		}
 		if _, err := h.client.Create(ctx, recordPath, []byte("{}"), zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {

@@ -150,7 +150,7 @@ func drained(err error) error {
 
 // lead is one term: the handlers do the work.
 func (i *instance) lead(ctx context.Context, term *recipes.Lease) error {
-	if err := i.client.MakePath(ctx, basePath); err != nil {
+	if err := i.client.MakePersistentPath(ctx, basePath); err != nil {
 		return err
 	}
 	if _, err := i.client.Create(ctx, countPath, []byte("0"), zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {

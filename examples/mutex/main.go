@@ -78,7 +78,7 @@ func work(ctx context.Context, servers string, id int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := client.MakePath(ctx, counterPath); err != nil {
+	if err := client.MakePersistentPath(ctx, counterPath); err != nil {
 		return err
 	}
 	for range steps {

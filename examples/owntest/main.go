@@ -103,7 +103,7 @@ func newTicker(client *framework.Client, name string) (*ticker, error) {
 // for its turn again: the lock was lost, or no server could be reached for so long
 // that the client's retry policy gave up.
 func (t *ticker) run(ctx context.Context) error {
-	if err := t.client.MakePath(ctx, tickPath); err != nil {
+	if err := t.client.MakePersistentPath(ctx, tickPath); err != nil {
 		return err
 	}
 	for {

@@ -110,7 +110,7 @@ func (l *ledger) granted(c call, t *tenure) {
 	l.logLocked("%v: granted %s #%d %s, token %v, session %#x", t.who, r.path, t.id, t.mode(), t.token, t.session)
 	known := l.knownLocked(t) && !l.voidLocked(t)
 	p := l.plan
-	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && p.Policy == framework.ErrorPolicyStandard && p.MaxHold == 0 {
+	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && p.Policy == framework.ErrorPolicySession && p.MaxHold == 0 {
 		l.wrongLocked("%v was granted what is not held: %v", t, t.lease.Err())
 	}
 	if there {

@@ -175,7 +175,7 @@ func Draw(seed uint64) *Plan {
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
 	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
-	d.Policy = pick(d, framework.ErrorPolicyStandard, framework.ErrorPolicyStandard, framework.ErrorPolicyStrict)
+	d.Policy = pick(d, framework.ErrorPolicySession, framework.ErrorPolicySession, framework.ErrorPolicyConnection)
 	d.Endless, d.Brief = d.one(3, 5), d.one(1, 2)
 	d.Asks = d.one(1, 2)
 	d.Limit = 1 + d.IntN(3)

@@ -416,7 +416,7 @@ func TestRunEnds(t *testing.T) {
 		}
 
 		owner := w.client("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))
-		must(t, owner.MakePath(t.Context(), "/closed"))
+		must(t, owner.MakeContainerPath(t.Context(), "/closed"))
 		forbidden, err := leader.New(w.client("b"), "/closed/x")
 		must(t, err)
 		if err := forbidden.Run(t.Context(), idle); !errors.Is(err, zk.ErrNoAuth) {

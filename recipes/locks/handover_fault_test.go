@@ -186,7 +186,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 		RunEach(t, func(t *testing.T, w *World) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
-			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict), framework.WithObserver(framework.Observer{
+			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithObserver(framework.Observer{
 				Lost: func(string, time.Duration, error) { lost++ },
 			}))
 			m := mutexOf(t, c, locks.WithLinger(time.Minute))

@@ -35,7 +35,7 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				a, b := w.client("a"), w.client("b")
-				if err := b.MakePath(t.Context(), lockPath); err != nil {
+				if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := b.Create(t.Context(), lockPath+"/"+name, nil, zk.FlagEphemeral); err != nil {
@@ -68,12 +68,12 @@ func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
 		const lease = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
-		if err := b.MakePath(t.Context(), lockPath+"/"+lease); err != nil {
+		if err := b.MakeContainerPath(t.Context(), lockPath+"/"+lease); err != nil {
 			t.Fatal(err)
 		}
 		m := w.mutex(a)
 		release(t, acquire(t, t.Context(), m))
-		if err := b.MakePath(t.Context(), lockPath+"-__lock__"); err != nil {
+		if err := b.MakeContainerPath(t.Context(), lockPath+"-__lock__"); err != nil {
 			t.Fatal(err)
 		}
 		for _, enter := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
@@ -158,7 +158,7 @@ func TestAnotherLayoutComesLater(t *testing.T) {
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.client("a")
-		if err := a.MakePath(t.Context(), lockPath); err != nil {
+		if err := a.MakeContainerPath(t.Context(), lockPath); err != nil {
 			t.Fatal(err)
 		}
 		foreign := []string{"config", "_c_x", "lock", "lock-12", "clock-0000000001", "0000000000", "x-lock-00000000000"}
@@ -184,7 +184,7 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 	for _, prefix := range []string{uuid, "_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-", ""} {
 		inBubble(t, func(t *testing.T, w *world) {
 			a, b := w.client("a"), w.client("b")
-			if err := b.MakePath(t.Context(), lockPath); err != nil {
+			if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 				t.Fatal(err)
 			}
 			other, err := b.Create(t.Context(), lockPath+"/"+prefix+"lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
@@ -208,7 +208,7 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 func TestEqualNumbersAreTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, b := w.client("a"), w.client("b")
-		if err := b.MakePath(t.Context(), lockPath); err != nil {
+		if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 			t.Fatal(err)
 		}
 		// The next number of the directory, taken by name: it counts this create too.
@@ -259,7 +259,7 @@ func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		b := w.client("b", framework.WithAuth("digest", []byte("user:password")))
 		acl := zk.DigestACL(zk.PermAll, "user", "password")
-		if err := b.MakePath(t.Context(), "/app"); err != nil {
+		if err := b.MakeContainerPath(t.Context(), "/app"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Create(t.Context(), lockPath, nil, zk.FlagPersistent, acl...); err != nil {

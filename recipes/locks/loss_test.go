@@ -159,7 +159,7 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 // Under the strict policy it does.
 func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
-		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		a := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		m := w.mutex(a)
 		l := acquire(t, t.Context(), m)
 		w.ClientNet("a").Drop()

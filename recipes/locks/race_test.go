@@ -31,7 +31,7 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, w *world) {
 			// Under the strict policy the session's own goroutine tells at the disconnect.
-			c := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+			c := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 			resume := stallAtLoss(t, c)
 			l := acquire(t, t.Context(), w.mutex(c))
 			w.ClientNet("a").Drop()

@@ -52,7 +52,7 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 // lasts.
 func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 	RunEach(t, func(t *testing.T, w *World) {
-		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		m, other := mutexOf(t, a, locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		for range 3 {
 			Release(t, Acquire(t, t.Context(), m))

@@ -161,7 +161,7 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 // keepPath makes the path, and the child that keeps it.
 func (s *Semaphore) keepPath(ctx context.Context) error {
 	for {
-		if err := s.client.MakePath(ctx, s.path); err != nil {
+		if err := s.client.MakeContainerPath(ctx, s.path); err != nil {
 			return err
 		}
 		_, err := s.client.Create(ctx, s.path+"/"+keeper, nil, zk.FlagPersistent)

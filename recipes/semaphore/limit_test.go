@@ -333,7 +333,7 @@ func TestKazoosSemaphoreOnThePath(t *testing.T) {
 		held := Acquire(t, t.Context(), s)
 		Release(t, Acquire(t, t.Context(), s))
 		lease := path + "/0123456789abcdef0123456789abcdef"
-		if err := kazoo.MakePath(t.Context(), path+"-__lock__"); err != nil {
+		if err := kazoo.MakeContainerPath(t.Context(), path+"-__lock__"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := kazoo.Create(t.Context(), lease, nil, zk.FlagEphemeral); err != nil {

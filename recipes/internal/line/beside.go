@@ -42,7 +42,7 @@ func (p *Place) beside(ctx context.Context, g *gate, l *Line) (*Place, error) {
 	}
 	defer sess.Keep()()
 	own, _ := layout.Parse(p.h.name)
-	created, err := sess.CreateAndList(ctx, g.dir, l.rule.Base+own.Digits, g.cfg.Data, zk.FlagEphemeral, g.cfg.ACL...)
+	created, err := sess.CreateProtected(ctx, g.dir, l.rule.Base+own.Digits, g.cfg.Data, zk.FlagEphemeral, g.cfg.ACL...)
 	if errors.Is(err, zk.ErrNoNode) {
 		p.Deleted() // with its directory
 		return nil, p.notHeld()

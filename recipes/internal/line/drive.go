@@ -176,7 +176,7 @@ const contending = zk.FlagEphemeral | zk.FlagSequence
 // join creates the gate's znode in line, and its directory where that is missing.
 func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, error) {
 	for try := 1; ; try++ {
-		created, err := sess.CreateAndList(ctx, g.dir, g.rule.Base, g.cfg.Data, contending, g.cfg.ACL...)
+		created, err := sess.CreateProtected(ctx, g.dir, g.rule.Base, g.cfg.Data, contending, g.cfg.ACL...)
 		if err == nil {
 			return newContender(g, sess, created), nil
 		}
@@ -191,10 +191,10 @@ func (g *gate) join(ctx context.Context, sess *framework.Session) (*contender, e
 
 func (g *gate) makeDir(ctx context.Context) error {
 	if !g.rule.Stays {
-		return g.client.MakePath(ctx, g.dir)
+		return g.client.MakeContainerPath(ctx, g.dir)
 	}
 	if above := g.dir[:strings.LastIndexByte(g.dir, '/')]; above != "" {
-		if err := g.client.MakePath(ctx, above); err != nil {
+		if err := g.client.MakeContainerPath(ctx, above); err != nil {
 			return err
 		}
 	}

@@ -229,7 +229,7 @@ func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 // is proven: the znode goes as soon as there is a server again.
 func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		c := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyStrict))
+		c := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		l := newLine(t, c, exclusive)
 		id := session(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -149,7 +149,7 @@ func (g *gate) take(ctx context.Context, d *driver, c *contender) error {
 			continue
 		case errors.Is(err, errNoDir) && made < joinTries:
 			made++
-			if err = w.line.client.MakePath(ctx, w.line.rule.Take.Dir); err == nil {
+			if err = w.line.client.MakeContainerPath(ctx, w.line.rule.Take.Dir); err == nil {
 				continue
 			}
 		}
@@ -220,7 +220,7 @@ func (c *contender) takeAll(ctx context.Context, l *Line, room Room) ([]*hold, e
 		return nil, err
 	}
 	own := child(l.dir, c.name)
-	paths, failed, err := sess.CreateAll(ctx, framework.Batch{
+	paths, failed, err := sess.CreateAllProtected(ctx, framework.ProtectedBatch{
 		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
 		Dir:    l.rule.Take.Dir, Name: l.rule.Take.Name, N: l.rule.Take.N,
 		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
