@@ -89,6 +89,6 @@ could be reached, 2 usage, 1 anything else. A command's exit code is passed on; 
 		},
 	}
 	to.addFlags(root.PersistentFlags())
-	root.AddCommand(newLock(&to), newRead(&to), newWrite(&to), newSemaphore(&to), newElect(&to), newInspect(&to), newServer(), newBench(&to), newDemo())
+	root.AddCommand(newLock(&to), newRead(&to), newWrite(&to), newSemaphore(&to), newElect(&to), newInspect(&to), newServer(), newBench(&to), newDemo(), newVersion())
 	return root
 }
