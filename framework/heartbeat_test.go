@@ -171,7 +171,7 @@ func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
 		s := session(t, c)
 		holdThroughout(t, s)
 		at := memberOf(t, ens, s.ID())
-		throttled := testutil.Upon(testutil.Match{Op: testutil.OpSync, Member: at + 1, Times: -1}, testutil.Fail(testutil.CodeThrottled))
+		throttled := testutil.NewFault(testutil.Match{Op: testutil.OpSync, Member: at + 1, Times: -1}, testutil.Fail(testutil.CodeThrottled))
 		defer ens.Control(throttled.Control)()
 		time.Sleep(10 * timeout)
 		if memberOf(t, ens, s.ID()) == at {
@@ -240,7 +240,7 @@ func TestAConnectionThatIsLeftSaysWhy(t *testing.T) {
 		states := record(c)
 		never := make(chan struct{})
 		defer close(never)
-		ens.Control(testutil.Upon(testutil.Match{Op: testutil.OpSync}, testutil.Hold(never)).Control)
+		ens.Control(testutil.NewFault(testutil.Match{Op: testutil.OpSync}, testutil.Hold(never)).Control)
 		time.Sleep(timeout)
 		for _, change := range states.all() {
 			if change.To == framework.Suspended {

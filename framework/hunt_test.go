@@ -76,7 +76,7 @@ func TestAHuntGrowsRarer(t *testing.T) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
-		stop := network.Control(testutil.Upon(testutil.Match{Op: testutil.OpCreate}, testutil.Delay(time.Second)).Control)
+		stop := network.Control(testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Delay(time.Second)).Control)
 		made := make(chan error, 1)
 		go func() {
 			_, err := s.CreateProtected(t.Context(), "/lock", "lock-", nil, sequential)

@@ -499,11 +499,11 @@ func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 		} {
 			czxid := create()
 			made := make(chan struct{})
-			struck := testutil.Upon(testutil.Match{Op: testutil.OpDelete, Path: "/lock"}, tt.action)
+			struck := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Path: "/lock"}, tt.action)
 			stop := ens.Control(struck.Control)
 			go func() {
 				defer close(made)
-				<-struck.Struck()
+				<-struck.Hit()
 				for tt.successor {
 					if _, err := other.Create(t.Context(), "/lock", nil, 0); !errors.Is(err, zk.ErrNodeExists) {
 						return
@@ -554,7 +554,7 @@ func TestDeleteCreatedLooksAgain(t *testing.T) {
 			_, err := c.Create(t.Context(), "/a", nil, 0)
 			must(t, err)
 			late := make(chan struct{})
-			held := testutil.Upon(testutil.Match{Op: testutil.OpDelete, Path: "/a"}, testutil.Hold(late))
+			held := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Path: "/a"}, testutil.Hold(late))
 			stop := ens.Control(func(r testutil.Request) testutil.Action {
 				if r.Session == session(t, c).ID() {
 					return held.Control(r)
@@ -563,7 +563,7 @@ func TestDeleteCreatedLooksAgain(t *testing.T) {
 			})
 			go func() {
 				defer close(late)
-				<-held.Struck()
+				<-held.Hit()
 				if err := tt.meanwhile(); err != nil {
 					t.Error(err)
 				}

@@ -139,14 +139,14 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
 		defer once(ens, testutil.OpCreate, testutil.DropAfter())()
 		found := make(chan struct{})
-		searching := testutil.Upon(testutil.Match{Op: testutil.OpSync, Path: "/lock"}, testutil.Hold(found))
+		searching := testutil.NewFault(testutil.Match{Op: testutil.OpSync, Path: "/lock"}, testutil.Hold(found))
 		defer ens.Control(searching.Control)()
 		outcome := make(chan error)
 		go func() {
 			_, err := contender(t.Context(), s)
 			outcome <- err
 		}()
-		<-searching.Struck()
+		<-searching.Hit()
 		name := ens.Children("/lock")[0]
 		must(t, other.Delete(t.Context(), "/lock/"+name, -1))
 		_, err := other.Create(t.Context(), "/lock/"+name, nil, zk.FlagEphemeral)
@@ -400,7 +400,7 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 		"expired before": {before: func(t *testing.T, w world) { must(t, w.ens.ExpireSession(w.s.ID())); <-w.s.Done() }},
 		"closed": {
 			before: func(_ *testing.T, w world) {
-				w.ens.Control(testutil.Upon(testutil.Match{Op: testutil.OpDelete}, testutil.Delay(time.Minute)).Control)
+				w.ens.Control(testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Delay(time.Minute)).Control)
 			},
 			meanwhile: func(t *testing.T, w world) { must(t, w.c.Close()) },
 		},

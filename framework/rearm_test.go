@@ -139,7 +139,7 @@ func TestWatchesThatAreNotArmedAgain(t *testing.T) {
 				must(t, err)
 				f := follow(t, c, "/a")
 				for i := range 20 {
-					struck := testutil.Upon(testutil.Match{Op: testutil.OpSetWatches}, action)
+					struck := testutil.NewFault(testutil.Match{Op: testutil.OpSetWatches}, action)
 					stop := ens.Control(struck.Control)
 					network.Drop()
 					time.Sleep(2 * timeout)
@@ -184,7 +184,7 @@ func TestManyWatchesAreArmedAgainInParts(t *testing.T) {
 		if n := framework.Channels(s); n != 2*watches {
 			t.Fatalf("%d channels, want %d", n, 2*watches)
 		}
-		failing := testutil.Upon(testutil.Match{Op: testutil.OpSetWatches, Skip: 2, Times: 3}, testutil.Fail(testutil.CodeSystemError))
+		failing := testutil.NewFault(testutil.Match{Op: testutil.OpSetWatches, Skip: 2, Times: 3}, testutil.Fail(testutil.CodeSystemError))
 		for i := range 10 {
 			if i == 5 { // all was well until now; now the third part fails, then twice the first
 				if n := framework.Channels(s); n != 2*watches || ens.WatchCount() != 2*watches {

@@ -338,10 +338,10 @@ func TestWatchExistsMissesNothing(t *testing.T) {
 			t.Errorf("created during a disconnect: exists %t, %v", exists, err)
 		}
 		// Between the read that finds nothing and the one that watches for it.
-		struck := testutil.Upon(testutil.Match{Op: testutil.OpExists, Path: "/b"}, testutil.Delay(time.Second))
+		struck := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Path: "/b"}, testutil.Delay(time.Second))
 		defer ens.Control(struck.Control)()
 		go func() {
-			<-struck.Struck()
+			<-struck.Hit()
 			if _, err := other.Create(t.Context(), "/b", nil, 0); err != nil {
 				t.Error(err)
 			}

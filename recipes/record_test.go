@@ -266,10 +266,10 @@ func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 			c := w.Connect("a")
 			a := k.of(t, c, recordPath)
 			bubble.Release(t, bubble.Acquire(t, t.Context(), a))
-			create := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: recordPath + k.line + "/"}, action)
+			create := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: recordPath + k.line + "/"}, action)
 			defer w.Control(create.Control)()
 			granted := bubble.Acquiring(t.Context(), a)
-			<-create.Struck()
+			<-create.Hit()
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}

@@ -128,7 +128,7 @@ func (s *stage) expire(t *testing.T, p *peer) {
 // that it has.
 func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil.Fault {
 	t.Helper()
-	fault := testutil.Upon(m, a)
+	fault := testutil.NewFault(m, a)
 	stop := p.net.Control(fault.Control)
 	t.Cleanup(func() {
 		stop()
@@ -143,7 +143,7 @@ func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil
 func struck(t *testing.T, fault *testutil.Fault) {
 	t.Helper()
 	select {
-	case <-fault.Struck():
+	case <-fault.Hit():
 	case <-time.After(patience):
 		t.Fatal("the fault was not met")
 	}
@@ -153,11 +153,11 @@ func struck(t *testing.T, fault *testutil.Fault) {
 // path, and returns when it watches whoever is before it.
 func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <-chan grant {
 	t.Helper()
-	look := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: s.path + sub + "/"}, testutil.Pass())
+	look := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: s.path + sub + "/"}, testutil.Pass())
 	defer p.net.Control(look.Control)()
 	ended := acquiring(t.Context(), a)
 	select {
-	case <-look.Struck():
+	case <-look.Hit():
 	case <-time.After(patience):
 		t.Fatal("it does not look at whoever is before it")
 	}

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// Dial connects to a member by its address, as Servers has it. It fits zk.Dialer. Over TCP it is net.DialTimeout; an ensemble in
-// memory is reached in no other way.
+// Dial connects to a member by one of the addresses of Servers. It fits
+// framework.WithDialer and zk.WithDialer. Over TCP it is net.DialTimeout.
+// Nothing else reaches an ensemble that is in memory.
 func (e *Embedded) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if !e.cfg.memory {
 		return net.DialTimeout(network, address, timeout)
@@ -50,7 +51,8 @@ type memAddr string
 func (memAddr) Network() string  { return "tcp" }
 func (a memAddr) String() string { return string(a) }
 
-// Client returns the network of the client with this name; the same name gives the same network.
+// ClientNet returns the network between the members and the client with this
+// name. The same name returns the same network. Close ends it.
 func (e *Embedded) ClientNet(name string) *ClientNet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,16 +71,19 @@ func (e *Embedded) ClientNet(name string) *ClientNet {
 	return n
 }
 
-// ClientNet is the network between one client and an ensemble, of whatever kind that is: connections made through its Dial, or
-// through the addresses that Listen opens, can be cut, healed, slowed down and broken without touching those of others, and Control
-// decides about single requests on them. Its methods may be called from any goroutine.
+// ClientNet is the network between one client and an ensemble of any kind. Its
+// faults affect only the connections made through its Dial or through the
+// addresses of its Listen: Cut, CutOneWay, Drop, Latency, LoseEvents, and those
+// of single requests by Control. Ensemble.ClientNet returns one, and
+// [NewClientNet] makes one for other servers. Its methods may be called from
+// any goroutine. The zero ClientNet acts like a closed one.
 type ClientNet struct {
 	servers []string
 	dial    func(network, address string, timeout time.Duration) (net.Conn, error)
 	wg      sync.WaitGroup
 	done    chan struct{} // closed when Close begins
-	upDelay atomic.Int64  // of what the client sends, in nanoseconds
-	down    atomic.Int64  // of what it is sent
+	upDelay atomic.Int64  // of messages to the servers, in nanoseconds
+	down    atomic.Int64  // of messages to the client, in nanoseconds
 
 	eventsLost atomic.Bool
 
@@ -87,14 +92,15 @@ type ClientNet struct {
 	toServer  bool // cut in this direction
 	toClient  bool
 	conns     map[*pipeEnd]struct{}
-	changed   chan struct{} // closed, and replaced, when the cuts change
+	changed   chan struct{} // closed and replaced when the cuts change
 	hooks     []*hook
-	front     string // what Listen returned
+	front     string // what Listen has returned
 	listeners []net.Listener
 }
 
-// NewClientNet returns a network between one client and servers (addresses separated by commas, as Ensemble.Servers has them) that
-// dial reaches. Ensembles have one for each client: see their Client. This one is for servers that no Ensemble runs; end it with
+// NewClientNet returns a network between one client and servers that no
+// Ensemble runs. servers are their addresses, separated by commas. dial
+// connects to one of them; nil means net.DialTimeout. End the network with
 // Close.
 func NewClientNet(servers string, dial func(network, address string, timeout time.Duration) (net.Conn, error)) *ClientNet {
 	if dial == nil {
@@ -106,10 +112,12 @@ func NewClientNet(servers string, dial func(network, address string, timeout tim
 	}
 }
 
-// Dial connects this client to a server. While the client is cut off it waits in vain until the time-out, or until Heal.
+// Dial connects the client to a server. While the client is cut off, Dial waits
+// for Heal and fails when timeout has passed. On a closed network it fails with
+// net.ErrClosed.
 func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	if timeout <= 0 {
-		timeout = 2 * time.Minute // what a TCP stack does by itself
+		timeout = 2 * time.Minute // what a TCP stack does by default
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -172,24 +180,28 @@ func (n *ClientNet) set(toServer, toClient bool) {
 	n.changed = make(chan struct{})
 }
 
-// Cut cuts the client off, both ways, as a network does that loses every packet: connections hang, new ones time out, nobody is
-// told anything.
+// Cut loses everything in both directions, as a broken network does:
+// connections hang, new ones time out, and neither side is told.
 func (n *ClientNet) Cut() { n.set(true, true) }
 
-// CutOneWay cuts one direction: what the client sends to the servers, or what they send to it. New connections time out.
+// CutOneWay cuts one direction: what the client sends if toServer is true, or
+// else what the servers send. New connections time out.
 func (n *ClientNet) CutOneWay(toServer bool) { n.set(toServer, !toServer) }
 
-// Heal ends a cut. What was sent meanwhile on connections that are still open arrives now.
+// Heal ends a cut. What was sent meanwhile arrives now on the connections that
+// are still open.
 func (n *ClientNet) Heal() { n.set(false, false) }
 
-// Latency sets how long a message takes from now on, in each direction: 0 and 0 in the beginning.
+// Latency sets how long each message takes from now on, by direction. The
+// default is 0 in both.
 func (n *ClientNet) Latency(toServer, toClient time.Duration) {
 	n.upDelay.Store(int64(max(toServer, 0)))
 	n.down.Store(int64(max(toClient, 0)))
 }
 
-// LoseEvents loses the events of watches that the servers send to the client, from now on or no longer. Nothing else is lost, and
-// nobody is told: some releases of the server have failed to send an event like that.
+// LoseEvents sets whether the events of watches are lost on their way to the
+// client. Nothing else is lost, and neither side is told. Some releases of the
+// real server have lost events like that.
 func (n *ClientNet) LoseEvents(lose bool) { n.eventsLost.Store(lose) }
 
 // Drop breaks all connections of the client, at both ends.
@@ -202,9 +214,12 @@ func (n *ClientNet) Drop() {
 	}
 }
 
-// Control has f decide about every request of this client from now on, pings too, until stop is called: as Embedded.Control, but on
-// the way there, so that it works before any server. What it holds back has not reached the member, which has not heard of the
-// session then. It arrives later even if the client has closed the connection meanwhile, but not if Drop has broken it.
+// Control makes f decide about every request of this client, pings included,
+// until stop is called. It is like Embedded.Control, but works in front of any
+// server: a request that it holds back has not reached the member, which
+// therefore has not heard from the session. The request arrives later even if
+// the client has closed the connection meanwhile, but not if Drop has broken
+// the connection.
 func (n *ClientNet) Control(f func(Request) Action) (stop func()) {
 	if f == nil {
 		return func() {}
@@ -227,8 +242,9 @@ func (n *ClientNet) ask(r Request) Action {
 	return decide(hooks, r)
 }
 
-// Close breaks all connections of the client, those that Listen takes too, ends its listeners, and waits until every goroutine of
-// the network has ended. It returns an error if one has not after ten seconds. Closing twice is fine.
+// Close breaks all connections of the client, ends the listeners of Listen, and
+// waits until every goroutine of the network has ended. It returns an error if
+// one has not ended after ten seconds. Closing twice is fine.
 func (n *ClientNet) Close() error {
 	n.mu.Lock()
 	if !n.closed {
@@ -254,7 +270,7 @@ func (n *ClientNet) Close() error {
 	}
 }
 
-// over reports whether nothing can flow on the pipe any more.
+// over reports whether nothing can flow through the pipe any longer.
 func (p *pipeEnd) over() bool { return p.in.over() && p.out.over() }
 
 func (s *stream) over() bool {

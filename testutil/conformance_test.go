@@ -59,8 +59,8 @@ func TestConformanceOfASlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := testutil.Start(t, append(older(), testutil.InMemory())...)
 		for _, slow := range []*testutil.Fault{
-			testutil.Upon(testutil.Match{Op: testutil.OpDelete, Path: "/lasting/x"}, testutil.Delay(1500*time.Millisecond)),
-			testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: "/a/z-"}, testutil.Delay(4*time.Second)),
+			testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Path: "/lasting/x"}, testutil.Delay(1500*time.Millisecond)),
+			testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: "/a/z-"}, testutil.Delay(4*time.Second)),
 		} {
 			defer e.Control(slow.Control)()
 			defer func() {

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// Request is what a control function sees of a request.
+// Request describes a request to a control function.
 type Request struct {
-	Member  int    // the member it came to
-	Session int64  // of its connection; 0 for one that asks for a new session
+	Member  int    // index of the member that receives it
+	Session int64  // id of its session; 0 for a connection that asks for a new session
 	Op      Op     // OpCreateSession for the message that opens a connection
-	Path    string // as sent: without the number that the server adds; of the first operation of a multi
+	Path    string // as sent, without the number of a sequential znode; of the first operation of a multi
 	Xid     int32
 }
 
-// Action is what happens to a request. The zero Action is Pass.
+// Action says what happens to a request. The functions below make one. The zero
+// Action lets the request pass.
 type Action struct {
 	kind    actionKind
 	code    Code
@@ -33,20 +34,23 @@ const (
 	delayReply
 	holdRequest
 	holdReply
-	lose // of a notification: it is not sent
+	lose // for a notification: it is not sent
 )
 
 // Pass lets the request through.
 func Pass() Action { return Action{} }
 
-// DropBefore closes the connection instead of executing the request.
+// DropBefore closes the connection and does not execute the request.
 func DropBefore() Action { return Action{kind: dropBefore} }
 
-// DropAfter executes the request and closes the connection instead of answering it.
+// DropAfter executes the request and closes the connection instead of
+// answering.
 func DropAfter() Action { return Action{kind: dropAfter} }
 
-// Fail answers the request with an error instead of executing it. With CodeSessionMoved the connection is closed, which is all
-// that a server does then. A connection that was to be opened is told that its session is gone, whatever the code.
+// Fail answers the request with an error and does not execute it. With
+// CodeSessionMoved the connection is closed instead, as a server does. A
+// connection that is being opened is told that its session has expired,
+// whatever the code. The zero Code counts as CodeSystemError.
 func Fail(code Code) Action {
 	if code == 0 {
 		code = CodeSystemError
@@ -54,14 +58,16 @@ func Fail(code Code) Action {
 	return Action{kind: fail, code: code}
 }
 
-// Delay executes the request, and whatever its connection has sent behind it, later: even if the connection is gone by then.
+// Delay executes the request later, and with it everything that its connection
+// sends after it. The request is executed even if the connection is gone then.
 func Delay(d time.Duration) Action { return Action{kind: delayRequest, delay: d} }
 
-// DelayReply executes the request now and holds its answer back for a while, and with it all that its connection is sent after.
+// DelayReply executes the request at once and sends the answer later, and with
+// it everything that its connection is sent after it.
 func DelayReply(d time.Duration) Action { return Action{kind: delayReply, delay: d} }
 
-// Hold is Delay until release is closed. A channel that nobody closes makes a request that never happens on a connection that
-// lives on.
+// Hold is Delay until release is closed. If release is nil or never closed, the
+// request is never executed, and its connection stays open.
 func Hold(release <-chan struct{}) Action {
 	return Action{kind: holdRequest, release: orNever(release)}
 }
@@ -71,7 +77,8 @@ func HoldReply(release <-chan struct{}) Action {
 	return Action{kind: holdReply, release: orNever(release)}
 }
 
-// orNever returns a channel that is never closed in place of nil, which means "not held" further down.
+// orNever replaces nil by a channel that is never closed, since a nil channel
+// means "not held" to the code that waits.
 func orNever(release <-chan struct{}) <-chan struct{} {
 	if release == nil {
 		return make(chan struct{})
@@ -81,9 +88,11 @@ func orNever(release <-chan struct{}) <-chan struct{} {
 
 type hook struct{ f func(Request) Action }
 
-// Control has f decide about every request from now on, pings too, until stop is called. It is called as requests come in, from
-// the goroutine of their connection and without any lock held, in the order of each connection; it must not block. With
-// several functions the first that does not let a request pass decides.
+// Control makes f decide about every request, pings included, until stop is
+// called. f runs as requests arrive, in the goroutine of their connection, in
+// the order of each connection, with no lock held. It must not block. With
+// several functions, the first that does not return Pass decides. A nil f
+// decides nothing.
 func (e *Embedded) Control(f func(Request) Action) (stop func()) {
 	if f == nil {
 		return func() {}
@@ -101,7 +110,7 @@ func (e *Embedded) Control(f func(Request) Action) (stop func()) {
 	}
 }
 
-// ask has the control functions decide about a request.
+// ask sets the action of a request to what the control functions decide.
 func (e *Embedded) ask(r *request) {
 	if !e.hooked.Load() {
 		return
@@ -116,7 +125,7 @@ func (e *Embedded) ask(r *request) {
 	r.action = decide(hooks, seen)
 }
 
-// decide has the first function decide that does not let the request pass.
+// decide returns the first action that is not Pass.
 func decide(hooks []*hook, r Request) Action {
 	for _, h := range hooks {
 		if a := h.f(r); a.kind != pass {
@@ -126,7 +135,7 @@ func decide(hooks []*hook, r Request) Action {
 	return Pass()
 }
 
-// holdLocked sees to it that a request whose action says so is executed later.
+// holdLocked holds back a request whose action delays it.
 func (c *conn) holdLocked(r *request) {
 	e := c.m.e
 	free := func() {

@@ -16,24 +16,29 @@ import (
 
 var errClosed = errors.New("testutil: the ensemble is closed")
 
-// Embedded is an ensemble inside the process. Its methods may be called from any goroutine.
+// Embedded is an ensemble inside the process. [Start] and [New] make one. All
+// its methods may be called from any goroutine.
+//
+// Members are counted from 0. A method that returns no error panics if it is
+// given an index without a member, like a slice does. The zero Embedded has no
+// members, and otherwise acts like a closed ensemble.
 type Embedded struct {
 	cfg     config
 	start   time.Time     // the members' clocks tick at whole ticks since then
 	done    chan struct{} // closed when Close begins
 	wg      sync.WaitGroup
 	latency atomic.Int64 // of every message, in nanoseconds
-	ports   atomic.Int32 // the last port of a client in memory
+	ports   atomic.Int32 // the last port number used for a client in memory
 
-	mu       sync.Mutex // the state of the whole ensemble: one lock, so that there is one order of everything
+	mu       sync.Mutex // guards the state of the whole ensemble: one lock gives one order of events
 	closed   bool
 	members  []*member
-	log      []*txn // what was committed and not yet forgotten
-	base     int    // the number of entries forgotten
+	log      []*txn // committed entries that are still kept
+	base     int    // the number of committed entries dropped from the front of log
 	epoch    int64
 	cut      map[[2]int]bool
-	electing bool          // an election is on its way
-	changed  chan struct{} // closed, and replaced, when the state of a member or a fault changes
+	electing bool          // an election is scheduled
+	changed  chan struct{} // closed and replaced when the state of a member or a fault changes
 	hooks    []*hook
 	clients  map[string]*ClientNet
 	cutOff   map[int64]bool // sessions cut off by CutClient
@@ -42,8 +47,9 @@ type Embedded struct {
 	hooked   atomic.Bool
 }
 
-// Start starts an ensemble for a test and stops it, and everything that it runs, when the test ends. It serves when Start
-// returns. Anything that goes wrong fails the test.
+// Start starts an ensemble for a test. The ensemble serves when Start returns,
+// and is closed when the test ends. Start fails the test if it cannot start,
+// and the test fails if the ensemble cannot be closed.
 func Start(t testing.TB, opts ...Option) *Embedded {
 	t.Helper()
 	logging := &testLog{t: t}
@@ -60,7 +66,7 @@ func Start(t testing.TB, opts ...Option) *Embedded {
 	return e
 }
 
-// testLog keeps goroutines from logging to a test that is over, which would panic.
+// testLog stops logging when the test has ended: logging to it would panic.
 type testLog struct {
 	mu   sync.Mutex
 	t    testing.TB
@@ -81,7 +87,9 @@ func (l *testLog) stop() {
 	l.over = true
 }
 
-// New starts an ensemble. It serves when New returns; Close stops it.
+// New starts an ensemble for a program. The ensemble serves when New returns.
+// End it with Close. New returns an error for an invalid option, and if an
+// address of WithListen cannot be used.
 func New(opts ...Option) (*Embedded, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -120,7 +128,8 @@ func New(opts ...Option) (*Embedded, error) {
 	return e, nil
 }
 
-// settings is what the znode /zookeeper/config holds: nothing on a standalone server.
+// settings returns the data of the znode /zookeeper/config: none on a
+// standalone server.
 func (e *Embedded) settings() string {
 	if len(e.members) == 1 {
 		return ""
@@ -133,8 +142,10 @@ func (e *Embedded) settings() string {
 	return b.String() + "version=0"
 }
 
-// Close stops the members, closes all connections and waits until every goroutine of the ensemble has ended. It returns an error
-// if one has not after ten seconds. Closing twice is fine.
+// Close stops the members, closes all connections and all networks of
+// ClientNet, and waits until every goroutine of the ensemble has ended. It
+// returns an error if one has not ended after ten seconds. Closing twice is
+// fine.
 func (e *Embedded) Close() error {
 	e.mu.Lock()
 	if !e.closed && e.done != nil { // the zero Embedded has nothing to close
@@ -163,7 +174,8 @@ func (e *Embedded) Close() error {
 	return errors.Join(errs...)
 }
 
-// changedLocked wakes those who wait for a change of state, and lets flow what a fault held back until now.
+// changedLocked wakes everything that waits for a change of state, and delivers
+// what a fault has held back and no longer does.
 func (e *Embedded) changedLocked() {
 	if e.changed != nil {
 		close(e.changed)
@@ -189,8 +201,9 @@ func (e *Embedded) Servers() string {
 // Members returns the number of members, running or not.
 func (e *Embedded) Members() int { return len(e.members) }
 
-// Leader returns the member that leads, a standalone one too, and -1 if none does. A leader that was cut off leads until it
-// gives up or another one is elected.
+// Leader returns the index of the member that leads, or -1 if none does. A
+// standalone server leads. A leader that was cut off leads until it gives up or
+// another member is elected.
 func (e *Embedded) Leader() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -210,7 +223,9 @@ func (e *Embedded) leaderLocked() *member {
 	return found
 }
 
-// WaitServing returns once there is a leader that can commit, and every member that runs and can reach it serves.
+// WaitServing returns once there is a leader with a majority, and every running
+// member that can reach it serves. It returns an error when ctx ends and when
+// the ensemble is closed.
 func (e *Embedded) WaitServing(ctx context.Context) error {
 	if len(e.members) == 0 {
 		return errClosed
@@ -252,7 +267,8 @@ func (e *Embedded) at(i int) (*member, error) {
 	return e.members[i], nil
 }
 
-// mustAt is for the calls that return no error: a wrong index is a mistake in the test, like one of a slice.
+// mustAt serves the methods that return no error: an index without a member is
+// a mistake in the test, and panics like an index of a slice does.
 func (e *Embedded) mustAt(i int) *member {
 	m, err := e.at(i)
 	if err != nil {

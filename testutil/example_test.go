@@ -43,7 +43,7 @@ func Example() {
 }
 
 // The network of one client loses the second answer that it waits for; any server would do, and nobody else notices.
-func ExampleUpon() {
+func ExampleNewFault() {
 	ens, err := testutil.New()
 	if err != nil {
 		panic(err)
@@ -60,7 +60,7 @@ func ExampleUpon() {
 		}
 	}()
 
-	lost := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Skip: 1}, testutil.DropAfter())
+	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Skip: 1}, testutil.DropAfter())
 	defer net.Control(lost.Control)()
 	for _, path := range []string{"/first", "/second"} {
 		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))

@@ -10,22 +10,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// SessionInfo is what the ensemble knows of a session.
+// SessionInfo describes a session.
 type SessionInfo struct {
 	ID         int64
 	Timeout    time.Duration // as negotiated
-	Owner      int           // the member its client is connected to, or was last; -1 if the leader has not heard
-	Connected  bool          // a connection of it is open, as far as the member knows
-	Ephemerals []string      // sorted
-	LastTouch  time.Time     // when the leader last heard of it
+	Owner      int           // the member its client is or was connected to; -1 if the leader does not know
+	Connected  bool          // some member has a connection for it
+	Ephemerals []string      // paths, sorted
+	LastTouch  time.Time     // when the leader last heard from it
 }
 
-// stateLocked is the state that inspection shows: the leader's, or without one that of the member who knows most.
+// stateLocked returns the member whose data the methods below show: the leader,
+// or without a leader the member with the latest transaction.
 func (e *Embedded) stateLocked() *member {
 	if l := e.leaderLocked(); l != nil {
 		return l
 	}
-	best := &member{e: e, tree: &tree{}} // what the zero Embedded shows, which has no members
+	best := &member{e: e, tree: &tree{}} // for the zero Embedded, which has no members
 	for i, m := range e.members {
 		if i == 0 || m.tree.zxid > best.tree.zxid {
 			best = m
@@ -34,7 +35,8 @@ func (e *Embedded) stateLocked() *member {
 	return best
 }
 
-// Sessions lists the live sessions, by id. LastTouch and Owner are the leader's knowledge and zero, -1, without one.
+// Sessions returns the live sessions, sorted by id. Owner and LastTouch are
+// known to the leader only: without one they are -1 and zero.
 func (e *Embedded) Sessions() []SessionInfo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,13 +65,13 @@ func (e *Embedded) Sessions() []SessionInfo {
 	return infos
 }
 
-// Exists reports whether there is a znode at this path.
+// Exists reports whether there is a znode at path.
 func (e *Embedded) Exists(path string) bool {
 	_, ok := e.Data(path)
 	return ok
 }
 
-// Data returns the data of a znode, and whether there is one.
+// Data returns the data of a znode, and false if there is no such znode.
 func (e *Embedded) Data(path string) ([]byte, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,7 +82,8 @@ func (e *Embedded) Data(path string) ([]byte, bool) {
 	return slices.Clone(n.data), true
 }
 
-// Stat returns the stat of a znode as clients see it, and whether there is one.
+// Stat returns the stat of a znode as clients see it, and false if there is no
+// such znode.
 func (e *Embedded) Stat(path string) (Stat, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,7 +94,8 @@ func (e *Embedded) Stat(path string) (Stat, bool) {
 	return Stat(n.clientStat()), true
 }
 
-// Children returns the sorted names of a znode's children, nil if there are none or no such znode.
+// Children returns the names of a znode's children, sorted, and nil if it has
+// none or does not exist.
 func (e *Embedded) Children(path string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,14 +108,18 @@ func (e *Embedded) Children(path string) []string {
 	return names
 }
 
-// Tree shows all znodes but the server's own, one a line, sorted: the path, what kind it is unless it is plain, the data.
+// Tree returns all znodes except those of the server itself, one a line,
+// sorted: the path, the kind unless it is a plain persistent znode, and the
+// data.
 func (e *Embedded) Tree() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stateLocked().tree.dump()
 }
 
-// Watches counts the watches at all members by path, data and children watches together. One that lasts (addWatch) is one of each.
+// Watches returns the number of watches at all members by path. Watches for
+// data and for children count together. A persistent watch (addWatch) counts as
+// one of each.
 func (e *Embedded) Watches() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +134,7 @@ func (e *Embedded) Watches() map[string]int {
 	return counts
 }
 
-// WatchCount is the sum of Watches.
+// WatchCount returns the number of watches at all members.
 func (e *Embedded) WatchCount() int {
 	sum := 0
 	for _, n := range e.Watches() {
@@ -146,15 +154,18 @@ func (e *Embedded) Connections() int {
 	return n
 }
 
-// Requests counts the requests of clients that were executed since the start or the last ResetRequests, by operation, failed ones
-// too; a multi counts once. Opening a connection counts as OpCreateSession. Pings are left out: see Pings.
+// Requests returns how many client requests were executed since the start or
+// the last ResetRequests, by operation. Failed requests count. A multi counts
+// once. Opening a connection counts as OpCreateSession. Pings do not count: see
+// Pings.
 func (e *Embedded) Requests() map[Op]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.requests)
 }
 
-// Pings counts the pings answered since the start or the last ResetRequests.
+// Pings returns the number of pings answered since the start or the last
+// ResetRequests.
 func (e *Embedded) Pings() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,7 +188,8 @@ func (e *Embedded) countLocked(op wire.Op) {
 	e.requests[Op(op)]++
 }
 
-// Describe says in a few lines what every member is doing; for the message of a failing test.
+// Describe returns one line per member that says what the member is doing, for
+// the message of a failing test.
 func (e *Embedded) Describe() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,8 +9,11 @@ import (
 	"time"
 )
 
-// Listen opens an address on loopback for each server and returns them as a connect string: a process that connects there, in
-// whatever language it is written, is on this client's network. The addresses stay until Close; a second call returns the same.
+// Listen opens an address on loopback for each server and returns these
+// addresses, separated by commas. A process that connects there, in any
+// language, is on this client's network. The addresses stay until Close. A
+// second call returns the same. On a closed network Listen fails with
+// net.ErrClosed.
 func (n *ClientNet) Listen() (servers string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +51,7 @@ func (n *ClientNet) accept(l net.Listener, server string) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, most likely: somebody will close one
+		if err != nil { // out of file descriptors, most likely: some will be closed soon
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
@@ -57,8 +60,8 @@ func (n *ClientNet) accept(l net.Listener, server string) {
 	}
 }
 
-// pipe gives a process that has connected what Dial would have given it. The system has accepted its connection already: where Dial
-// would fail, it is closed.
+// pipe connects a process to a server through Dial. Its connection was already
+// accepted by the system, so it is closed where Dial fails.
 func (n *ClientNet) pipe(outside *net.TCPConn, server string) {
 	defer n.wg.Done()
 	defer outside.Close()
@@ -66,15 +69,15 @@ func (n *ClientNet) pipe(outside *net.TCPConn, server string) {
 	if err != nil {
 		return
 	}
-	ended := make(chan struct{}) // the way to the process
+	ended := make(chan struct{}) // closed when nothing is copied to the process any longer
 	go func() {
 		defer close(ended)
 		if _, err := io.Copy(outside, inside); err != nil {
-			_ = outside.SetLinger(0) // broken, not ended: so shall it be for the process
+			_ = outside.SetLinger(0) // the server's side broke, so the process's side breaks too
 		}
 		outside.Close()
 	}()
-	_, _ = io.Copy(inside, outside) // however the process has left, the server learns of it
+	_, _ = io.Copy(inside, outside) // the server is told, however the process has left
 	inside.Close()
 	<-ended
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An Option sets one thing about an embedded ensemble.
+// Option configures an embedded ensemble.
 type Option func(*config)
 
 type config struct {
@@ -19,74 +19,84 @@ type config struct {
 	election   time.Duration
 	reap       time.Duration
 	extended   bool
-	unchecked  bool // exists asks for no permission
+	unchecked  bool // exists needs no permission
 	super      string
 	touches    func(member int) time.Duration
-	hops       map[int]int // members that reach the others through another one only
+	hops       map[int]int // members that reach the others only through another member
 	rate       func(session int64) float64
 	memory     bool
 	listen     []string
 	logf       func(format string, args ...any)
 }
 
-// WithMembers sets the number of members, 1 by default. One member is a standalone server, as it is with the real thing: its
-// transactions have epoch 0 and no quorum is asked for.
+// WithMembers sets the number of members: 1 by default, 127 at most. One member
+// is a standalone server, as Apache ZooKeeper is with one: its transactions
+// have epoch 0, and there is no quorum.
 func WithMembers(n int) Option { return func(c *config) { c.members = n } }
 
-// WithTick sets the tick, 2 s by default as on the real server: sessions expire at whole ticks since the start, members talk
-// to their leader every half tick.
+// WithTick sets the tick, 2 s by default as on the real server, and at least 2
+// ms. Sessions expire at whole ticks since the start. Members talk to their
+// leader every half tick.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSessionTimeouts sets the bounds of a session's time-out; a request beyond them is clamped. By default 2 and 20 ticks.
+// WithSessionTimeouts sets the bounds of session timeouts. A client that asks
+// for less or more gets the nearest bound. The default is 2 and 20 ticks.
 func WithSessionTimeouts(least, most time.Duration) Option {
 	return func(c *config) { c.minTimeout, c.maxTimeout = least, most }
 }
 
-// WithSyncLimit sets after how many ticks without a word members give each other up, 5 by default.
+// WithSyncLimit sets after how many ticks of silence a member and its leader
+// give each other up. The default is 5.
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
 
-// WithElectionTime sets how long members take to choose a leader, or to find the one there is, once enough of them can talk
-// to each other: 200 ms by default.
+// WithElectionTime sets how long members need to elect a leader, or to find the
+// present one, once enough of them can talk to each other. The default is 200
+// ms.
 func WithElectionTime(d time.Duration) Option { return func(c *config) { c.election = d } }
 
-// WithExtendedTypes makes the ensemble take znodes with a time to live (createTTL), which the real server also refuses as
-// unimplemented unless its property zookeeper.extendedTypesEnabled is set. They are removed by the sweep that removes containers.
+// WithExtendedTypes allows znodes with a time to live (createTTL). By default
+// they are refused as unimplemented, as on the real server, which allows them
+// with its property zookeeper.extendedTypesEnabled. The sweep of
+// WithContainerInterval removes them.
 func WithExtendedTypes() Option { return func(c *config) { c.extended = true } }
 
-// WithContainerInterval sets how often unused containers, and znodes that have
-// outlived their time, are removed: once a minute by default, and as often as every
-// millisecond. Nested containers go in one pass.
+// WithContainerInterval sets how often the ensemble removes empty containers
+// that once had children, and znodes whose time to live is over: once a minute
+// by default, every millisecond at most. Nested containers are removed in one
+// pass.
 func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.reap = d } }
 
-// WithExistsWithoutRead lets clients ask exists of a znode that they may not read, as
-// servers before 3.7.3, 3.8.4 and 3.9.2 do. By default the answer is NoAuth, as it is
-// there (ZOOKEEPER-2590).
+// WithExistsWithoutRead lets clients ask exists of a znode that they may not
+// read, as servers before 3.7.3, 3.8.4 and 3.9.2 do. By default the answer is
+// CodeNoAuth, as on later servers (ZOOKEEPER-2590).
 func WithExistsWithoutRead() Option { return func(c *config) { c.unchecked = true } }
 
-// WithSuperDigest names the super user, whom no access control list keeps out. digest
-// is what the real server's property zookeeper.DigestAuthenticationProvider.superDigest
-// holds: a user's name, a colon, and the base64 of the SHA-1 of "user:password". A
-// client becomes the super user by auth with the scheme digest and those credentials.
-// By default there is none. See Digest.
+// WithSuperDigest names the super user, to whom no access control list applies.
+// By default there is none. digest has the form of the real server's property
+// zookeeper.DigestAuthenticationProvider.superDigest: a user name, a colon, and
+// the base64 of the SHA-1 of "user:password". [Digest] computes it. A client
+// becomes the super user by adding these credentials with the scheme digest.
 func WithSuperDigest(digest string) Option { return func(c *config) { c.super = digest } }
 
-// Digest returns the id of the scheme digest for "user:password", as it stands in
-// access control lists and as WithSuperDigest takes it.
+// Digest returns the id of "user:password" in the scheme digest, as access
+// control lists contain it and as [WithSuperDigest] takes it.
 func Digest(credentials string) string { return digest([]byte(credentials)) }
 
-// WithTouchDelays sets how much later than each half tick a follower tells the leader
-// of the sessions that it has heard of: a busy server is not exact. delay is called for
-// each follower at each half tick, with the ensemble's lock held. By default there is
-// no delay.
+// WithTouchDelays makes followers report late to the leader which sessions they
+// have heard from, as busy servers do. delay is called for each follower at
+// each half tick and returns how much later the report is sent. It is called
+// with the ensemble's lock held, so it must not call the ensemble. By default
+// there is no delay.
 func WithTouchDelays(delay func(member int) time.Duration) Option {
 	return func(c *config) { c.touches = delay }
 }
 
-// WithSecondHop has a member reach the others through another member only, as an
-// observer behind an ObserverMaster does. What it has heard of sessions is handed on
-// twice, each half tick by either, so that the leader may learn of it a whole tick
-// later; requests are forwarded at once. While the other member is stopped, paused or
-// cut off, so is this one. It never leads.
+// WithSecondHop connects a member to the others only through one of them, as an
+// observer behind an ObserverMaster is. Its session reports pass through that
+// member and wait there until the next half tick, so the leader may receive
+// them a whole tick late. Requests are forwarded at once. While the member
+// between is stopped, paused or cut off, so is this one. This one never leads.
+// The ensemble needs at least three members.
 func WithSecondHop(member, through int) Option {
 	return func(c *config) {
 		if c.hops == nil {
@@ -96,24 +106,31 @@ func WithSecondHop(member, through int) Option {
 	}
 }
 
-// WithClockRates sets how fast the members' clocks run beside the one of each session's client, as far as its time-out goes: at
-// 1.1 a session of 11 s is expired as one of 10 s. By default all run alike. rate is called with the ensemble's lock held.
+// WithClockRates sets how fast the members' clocks run compared with the clock
+// of each session's client, as far as the session's timeout is concerned: at
+// 1.1 a session of 11 s expires like one of 10 s. By default all clocks run
+// alike. A rate of 0 or less counts as 1. rate is called with the ensemble's
+// lock held, so it must not call the ensemble.
 func WithClockRates(rate func(session int64) float64) Option {
 	return func(c *config) { c.rate = rate }
 }
 
-// InMemory makes the ensemble listen nowhere: it is reached through Dial alone, over connections in memory, so that it works
-// within a testing/synctest bubble, in virtual time. Build everything inside the bubble. The addresses are member0:2181 and so
-// on; no resolver knows them.
+// InMemory makes the ensemble listen nowhere. Clients reach it only through
+// Dial, over connections in memory, so it works inside a testing/synctest
+// bubble, in virtual time. Make everything inside the bubble. The addresses are
+// member0:2181 and so on; no resolver knows them.
 func InMemory() Option { return func(c *config) { c.memory = true } }
 
-// WithListen sets the address of each member. By default each takes a free port of 127.0.0.1, and keeps it.
+// WithListen sets the address of each member. By default each member takes a
+// free port of 127.0.0.1, and keeps it when it restarts.
 func WithListen(addresses ...string) Option {
 	return func(c *config) { c.listen = addresses }
 }
 
-// WithLogger is told what a server would log: connections refused or broken off and why, elections, expiries. The default is
-// the test's log under Start and silence under New. It is called with the ensemble's lock held and must not call back.
+// WithLogger sets a function that receives what a server would log: refused and
+// closed connections and their reasons, elections, expired sessions. The
+// default is the test's log under Start, and nothing under New. It is called
+// with the ensemble's lock held, so it must not call the ensemble.
 func WithLogger(logf func(format string, args ...any)) Option {
 	return func(c *config) { c.logf = logf }
 }

@@ -2,14 +2,12 @@ package testutil
 
 import "github.com/zkrecipes/zkrecipes/internal/wire"
 
-// Op is the operation code of a request, as the protocol numbers it. Its String
-// is the server's own name for the operation.
+// Op is the operation code of a request, as the protocol numbers it.
 type Op int32
 
 // The operations that clients send. OpCreateSession stands for the message that
-// opens a connection, with a new session or an old one: on the wire it has no
-// code. A client may send other operations too; Requests counts them by their
-// numbers.
+// opens a connection, with a new session or an old one; on the wire that
+// message has no code. Requests counts any other operation by its number.
 const (
 	OpCreateSession   Op = -10
 	OpCloseSession    Op = -11

@@ -40,7 +40,7 @@ func TestControlOfOneClient(t *testing.T) {
 			{"/later", testutil.Delay(3 * time.Second), nil, true, 3 * time.Second},
 			{"/slow", testutil.DelayReply(3 * time.Second), nil, true, 3 * time.Second},
 		} {
-			fault := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: test.path}, test.action)
+			fault := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: test.path}, test.action)
 			stop := n.Control(fault.Control)
 			if _, err := other.Create("/of bob"+test.path[1:], nil, 0, anyACL); err != nil {
 				t.Errorf("%s: another client: %v", test.path, err)
@@ -52,7 +52,7 @@ func TestControlOfOneClient(t *testing.T) {
 			}
 			synctest.Wait()
 			if e.Exists(test.path) != test.exists || fault.Count() != 1 {
-				t.Errorf("%s: exists: %t, struck %d times", test.path, e.Exists(test.path), fault.Count())
+				t.Errorf("%s: exists: %t, hit %d times", test.path, e.Exists(test.path), fault.Count())
 			}
 			stop()
 			time.Sleep(2 * time.Second) // it connects again
@@ -67,8 +67,8 @@ func TestARefusalKeepsItsPlace(t *testing.T) {
 		release := make(chan struct{})
 		n := e.ClientNet("alice")
 		p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
-		held := testutil.Upon(testutil.Match{Path: "/held"}, testutil.HoldReply(release))
-		refused := testutil.Upon(testutil.Match{Path: "/refused", Times: -1}, testutil.Fail(testutil.CodeNoAuth))
+		held := testutil.NewFault(testutil.Match{Path: "/held"}, testutil.HoldReply(release))
+		refused := testutil.NewFault(testutil.Match{Path: "/refused", Times: -1}, testutil.Fail(testutil.CodeNoAuth))
 		defer n.Control(held.Control)()
 		defer n.Control(refused.Control)()
 		order := []int32{
@@ -106,7 +106,7 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 				release := make(chan struct{})
 				n := e.ClientNet("alice")
-				defer n.Control(testutil.Upon(testutil.Match{Path: "/late"}, testutil.Hold(release)).Control)()
+				defer n.Control(testutil.NewFault(testutil.Match{Path: "/late"}, testutil.Hold(release)).Control)()
 				p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
 				p.send(wire.OpCreate, create("/late", "", 0))
 				time.Sleep(time.Second)
@@ -136,7 +136,7 @@ func TestControlOfOneClientsConnects(t *testing.T) {
 			defer nc.Close()
 			return attach(t, nc, &wire.ConnectRequest{Timeout: 30000, SessionID: session, Password: pass})
 		}
-		lost := testutil.Upon(testutil.Match{Op: testutil.OpCreateSession, Member: 2}, testutil.DropAfter())
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreateSession, Member: 2}, testutil.DropAfter())
 		stop := n.Control(lost.Control)
 		mine := ask(0, 0, make([]byte, 16))
 		if mine == nil || mine.SessionID == 0 || lost.Count() != 0 {
@@ -230,7 +230,7 @@ func TestListen(t *testing.T) {
 	if again, err := n.Listen(); err != nil || again != servers || len(strings.Split(servers, ",")) != 3 {
 		t.Errorf("%q, and then %q, %v", servers, again, err)
 	}
-	lost := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: "/lost"}, testutil.DropAfter())
+	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: "/lost"}, testutil.DropAfter())
 	defer n.Control(lost.Control)()
 	c := wireClient(t, servers, net.DialTimeout, 10*time.Second)
 	if _, err := c.Create("/lost", nil, 0, anyACL); !errors.Is(err, zk.ErrConnectionClosed) || !e.Exists("/lost") {
@@ -277,23 +277,23 @@ func TestMatch(t *testing.T) {
 		{testutil.Match{Member: 2}, true},
 		{testutil.Match{Member: 1}, false},
 	} {
-		fault := testutil.Upon(test.match, testutil.DropBefore())
+		fault := testutil.NewFault(test.match, testutil.DropBefore())
 		if got := fault.Control(child) == testutil.DropBefore(); got != test.want || fault.Count() > 1 {
 			t.Errorf("%+v: %t", test.match, got)
 		}
 	}
-	third := testutil.Upon(testutil.Match{Skip: 2, Times: 2}, testutil.DropAfter())
+	third := testutil.NewFault(testutil.Match{Skip: 2, Times: 2}, testutil.DropAfter())
 	for i, want := range []testutil.Action{
 		testutil.Pass(), testutil.Pass(), testutil.DropAfter(), testutil.DropAfter(), testutil.Pass(),
 	} {
 		select {
-		case <-third.Struck():
+		case <-third.Hit():
 			if i < 3 {
-				t.Errorf("struck before request %d", i)
+				t.Errorf("hit before request %d", i)
 			}
 		default:
 			if i >= 3 {
-				t.Errorf("not struck before request %d", i)
+				t.Errorf("not hit before request %d", i)
 			}
 		}
 		if got := third.Control(child); got != want {

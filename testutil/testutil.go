@@ -1,53 +1,119 @@
-// Package testutil is a ZooKeeper ensemble for tests: it runs inside the test's process, in memory, and speaks the real wire
-// protocol, so that real clients use it and there is nothing to mock.
+// Package testutil runs a ZooKeeper ensemble inside a test. It needs neither
+// Java nor a network: the members are goroutines, their data is in memory, and
+// they speak the real wire protocol, so the test uses a real client and mocks
+// nothing. Three lines to begin:
 //
-//	func TestMine(t *testing.T) {
-//		ens := testutil.Start(t, testutil.WithMembers(3))
+//	ens := testutil.Start(t, testutil.WithMembers(3))
+//	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+//	defer client.Close()
+//
+// [Start] stops the ensemble when the test ends. [New] is for programs, and
+// returns an ensemble to close. What the members hold can be read without a
+// client: Tree, Data, Children, Sessions, Watches, Requests.
+//
+// # Virtual time
+//
+// By default the members listen on loopback. With [InMemory] they listen
+// nowhere, and Dial returns connections in memory. Such an ensemble works
+// inside a bubble of the package testing/synctest, where time passes only while
+// every goroutine waits: an hour of sessions, pings and expiries takes
+// milliseconds, and all times are exact.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		ens := testutil.Start(t, testutil.InMemory())
 //		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
 //		...
+//		ens.ExpireSession(session.ID())
+//		time.Sleep(time.Minute) // takes no time
+//	})
 //
-// It listens on loopback, or with InMemory nowhere at all: then it works within a testing/synctest bubble, where an hour of
-// sessions, pings and expiries takes milliseconds and the times are exact.
-//
-// It is a test double: one process, memory only, nothing survives the test. It is meant to be faithful in what clients can
-// observe: the order of events and replies, when sessions expire, what a follower goes on answering after it was cut off
-// from its leader, which writes consume a transaction number, versions, counters, permissions and error codes.
-//
-// # The model
-//
-// There is one log of what was committed, in one order. Every member has its own replica of the state, a position up to which
-// it has applied the log, and its own watches and connections. A write is validated by the leader, committed when a majority
-// of members acknowledges it, and answered by the member it came to when that has applied it. Reads and pings are answered by
-// any member alone. A sync makes the round trip to the leader.
-//
-// Sessions live at the leader. Members tell it every half tick which sessions they have heard of; it expires a session at the
-// first whole tick after its time-out. Connections, with new sessions or old ones, are validated by the leader. Whole ticks are
-// counted from the start of the ensemble.
-//
-// A member that was cut off from its leader goes on answering pings and reads until the sync limit has passed, then drops its
-// clients and refuses new ones: it accepts the connection and closes it without an answer. So does a leader that was cut off
-// from too many. Those that are left and are a majority choose a new leader, with the next epoch and full time-outs for all
-// sessions.
-//
-// The same script of frames is run against it and against Apache ZooKeeper 3.8, and the answers are compared frame by frame:
-// testdata/conformance.txt is what the real one said. Some of that surprises: a follower keeps its transaction number when a
-// new epoch begins, until the first write in it, and so refuses a client that has seen the new leader's; the old connection of a
-// session that has moved to another member goes on reading and syncing, and is closed by its first write; a multi that fails
-// has no error in its header; a container shows no owner. Random programs of several clients are compared in the same way.
-//
-// What it does not have: quotas, SASL, read-only mode, reconfiguration, observers. An operation that it does not know is answered
-// with the code for that, and the connection is closed. docs/embedded.md lists every difference that we know of.
+// Make everything inside the bubble: ensemble, client, goroutines, channels.
 //
 // # Faults
 //
-// Members are stopped, restarted, paused, partitioned, made to lag, mute or wedged. Clients are cut off by session, and Control
-// decides about single requests where they arrive. All faults work over TCP and in memory alike.
+// Faults of members, by index from 0:
 //
-// The faults on the network between a client and the members are those of a ClientNet, and need nothing of the servers: they are
-// the same before the embedded ensemble, before Apache ZooKeeper (package apache), and before any other server by NewClientNet. A
-// ClientNet is a dialer, or by Listen some addresses for processes that have dialers of their own. It is cut, both ways or one way,
-// slowed down or broken; its Control loses, holds back or refuses a certain request or the answer to it, which Upon picks out by
-// operation, path and count.
+//   - Stop ends a member and keeps its data; Restart starts it again.
+//   - Pause freezes a member like SIGSTOP; Resume lets it go on.
+//   - Isolate and Partition cut members off from each other; Heal ends
+//     that.
+//   - Lag stops a follower from applying what was committed, so that it
+//     serves old data; Unlag ends that.
+//   - Mute stops a member from hearing and sending anything on its client
+//     connections; Unmute ends that.
+//   - Wedge stops a member from answering anything but pings; Unwedge ends
+//     that.
+//
+// Faults of sessions, by id:
+//
+//   - ExpireSession ends a session as its timeout would.
+//   - DropConnections closes the connections of a session, or of all
+//     sessions.
+//   - CutClient loses everything on the connections of a session;
+//     RestoreClient ends that.
+//
+// Faults of the network between one client and the members. They are methods of
+// a [ClientNet], which ens.ClientNet("worker") returns. Connect the client
+// through its Dial, or, for a process in any language, through the addresses of
+// its Listen. No server takes part in these faults, so they also work in front
+// of Apache ZooKeeper (package apache) and, by [NewClientNet], in front of any
+// other server.
+//
+//   - Cut and CutOneWay lose what is sent; Heal delivers it.
+//   - Drop breaks all connections.
+//   - Latency delays messages.
+//   - LoseEvents loses the events of watches.
+//
+// Faults of single requests: Control, of an ensemble or of a ClientNet, takes a
+// function that decides about each request. [NewFault] makes one that picks
+// requests by operation, path and count, and does one of the actions to them:
+// [DropBefore], [DropAfter], [Fail], [Delay], [DelayReply], [Hold] or
+// [HoldReply].
+//
+//	net := ens.ClientNet("worker")
+//	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
+//	defer net.Control(lost.Control)() // executes the first create and loses its answer
+//
+// # How faithful it is
+//
+// It is a test double: one process, memory only. It imitates what clients can
+// observe of Apache ZooKeeper 3.8: the order of events and replies, when
+// sessions expire, what a follower answers after it was cut off from its
+// leader, which writes consume a transaction number, versions, counters,
+// permissions and error codes. The same frames are sent to it and to Apache
+// ZooKeeper, in a fixed script and in random programs of several clients, and
+// all answers are compared: testdata/conformance.txt holds those of the real
+// server.
+//
+// It has no quotas, no SASL, no read-only mode, no reconfiguration and no
+// observers. An unknown operation is answered with CodeUnimplemented, and the
+// connection is closed. docs/embedded.md lists every known difference.
+//
+// The model in short:
+//
+//   - There is one log of committed writes. Each member has its own copy of
+//     the data, the position up to which it has applied the log, and its own
+//     watches and connections.
+//   - The leader validates a write. It is committed when a majority of
+//     members has acknowledged it, and answered by the member that received it,
+//     once that member has applied it. Any member answers reads and pings by
+//     itself. A sync makes a round trip to the leader.
+//   - The leader keeps the sessions. Each half tick members report to it
+//     which sessions they have heard from. A session expires at the first whole
+//     tick after its timeout. Ticks count from the start of the ensemble. The
+//     leader also validates every new connection.
+//   - A member that was cut off from its leader answers pings and reads
+//     until the sync limit has passed. Then it drops its clients and refuses
+//     new ones: it accepts a connection and closes it without an answer. A
+//     leader without a majority does the same. A remaining majority elects a
+//     new leader, with the next epoch and a full timeout for every session.
+//
+// Some of what the real server does is surprising, and imitated too. A follower
+// keeps its transaction number when a new epoch begins, until the first write
+// in it, and so refuses a client that has seen the new leader's number. The old
+// connection of a session that has moved to another member still reads and
+// syncs, and is closed by its first write. A multi that fails has no error in
+// its header. A container shows no owner.
 package testutil
 
 import (
@@ -58,38 +124,50 @@ import (
 	"time"
 )
 
-// Ensemble is what tests need of an ensemble that may be embedded or made of real processes. Members are counted from 0.
+// Ensemble is what a test can do with an ensemble, whether it is embedded
+// ([Embedded]) or made of real processes (package apache). Members are counted
+// from 0.
 type Ensemble interface {
 	// Servers returns the addresses of all members, separated by commas.
 	Servers() string
-	// Dial connects to a member. It fits the dialer of the wire client and of the framework.
+	// Dial connects to a member by one of the addresses of Servers. It fits
+	// framework.WithDialer and zk.WithDialer.
 	Dial(network, address string, timeout time.Duration) (net.Conn, error)
 	// Members returns the number of members, running or not.
 	Members() int
 	// Stop ends a member's process. Its data stays.
 	Stop(member int) error
-	// Restart starts a stopped member, with its address and data of before.
+	// Restart starts a stopped member again, with the same address and
+	// data. It does not wait until the member serves: see WaitServing.
 	Restart(member int) error
-	// Pause freezes a member: its connections stay and nothing moves.
+	// Pause freezes a member: its connections stay open and it answers
+	// nothing.
 	Pause(member int) error
 	// Resume lets a paused member go on.
 	Resume(member int) error
-	// Leader returns the member that leads, a standalone one too, and -1 if none does.
+	// Leader returns the index of the member that leads, or -1 if none
+	// does. A standalone server leads.
 	Leader() int
-	// ExpireSession ends a session as if its client had not been heard of for too long.
+	// ExpireSession ends a session as its timeout would: its ephemeral
+	// znodes are deleted, and its client is told that the session has
+	// expired.
 	ExpireSession(id int64) error
-	// DropConnections closes the connections of one session, or with 0 all connections.
+	// DropConnections closes the connections of one session, or with 0 of
+	// all sessions. The sessions live on.
 	DropConnections(id int64) error
-	// Client returns the network of the client with this name, for faults between that one and the members.
+	// ClientNet returns the network between the members and the client with
+	// this name, for its faults. The same name returns the same network.
 	ClientNet(name string) *ClientNet
-	// WaitServing returns once the members that run serve clients, or with an error when ctx ends.
+	// WaitServing returns once all running members serve clients, or an
+	// error when ctx ends.
 	WaitServing(ctx context.Context) error
 }
 
 var _ Ensemble = (*Embedded)(nil)
 
-// Isolate cuts a member off from all the others until heal is called; clients still reach it. It works for ensembles that have this
-// fault, as the embedded one does, and is errors.ErrUnsupported for others.
+// Isolate cuts a member off from all other members until heal is called.
+// Clients still reach it. An ensemble without this fault, such as one of
+// package apache, returns an error that wraps errors.ErrUnsupported.
 func Isolate(ens Ensemble, member int) (heal func(), err error) {
 	if member < 0 || member >= ens.Members() {
 		return nil, fmt.Errorf("testutil: no member %d in an ensemble of %d", member, ens.Members())

@@ -80,7 +80,7 @@ func TestClientNetDialsTCP(t *testing.T) {
 // request and lets it pass.
 func TestZeroFault(t *testing.T) {
 	var f testutil.Fault
-	struck := f.Struck()
+	struck := f.Hit()
 	for range 3 {
 		if a := f.Control(testutil.Request{Op: testutil.OpCreate}); a != testutil.Pass() {
 			t.Errorf("the zero fault does %v", a)
@@ -105,13 +105,13 @@ func TestActionsOfNothing(t *testing.T) {
 		n.Control(nil)()
 		c := wireClient(t, e.Servers(), n.Dial, 10*time.Second)
 		for where, control := range map[string]func(func(testutil.Request) testutil.Action) func(){"ensemble": e.Control, "client": n.Control} {
-			stop := control(testutil.Upon(testutil.Match{Op: testutil.OpCreate}, testutil.Fail(0)).Control)
+			stop := control(testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Fail(0)).Control)
 			if _, err := c.Create("/failed", nil, 0, anyACL); err == nil || e.Exists("/failed") {
 				t.Errorf("%s: Fail(0): %v, exists: %t", where, err, e.Exists("/failed"))
 			}
 			stop()
 			for what, hold := range map[string]testutil.Action{"Hold": testutil.Hold(nil), "HoldReply": testutil.HoldReply(nil)} {
-				stop := control(testutil.Upon(testutil.Match{Op: testutil.OpExists}, hold).Control)
+				stop := control(testutil.NewFault(testutil.Match{Op: testutil.OpExists}, hold).Control)
 				answered := make(chan error, 1)
 				go func() {
 					_, _, err := c.Exists("/")

@@ -106,11 +106,11 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 		ask := func(i int, who func() error) {
 			t.Helper()
 			free := make(chan struct{})
-			read := testutil.Upon(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
+			read := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
 			defer w.ClientNet("stranger").Control(read.Control)()
 			answered := make(chan error, 1)
 			go func() { answered <- who() }()
-			bubble.Await(t, "the read", read.Struck())
+			bubble.Await(t, "the read", read.Hit())
 			leave[i]()
 			w.inLine(3 - i)
 			close(free)

@@ -422,7 +422,7 @@ func TestAListFindsNoDirectory(t *testing.T) {
 				release(t, acquire(t, t.Context(), m))
 				w.Latency(time.Millisecond)
 				w.recount()
-				fault := testutil.Upon(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: test.lists}, testutil.Fail(testutil.CodeNoNode))
+				fault := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: test.lists}, testutil.Fail(testutil.CodeNoNode))
 				stop := w.ClientNet("a").Control(fault.Control)
 				defer stop()
 				granted := make(chan *recipes.Lease, 1)

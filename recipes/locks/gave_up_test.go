@@ -46,7 +46,7 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 			return mutexOf(t, b), []string{"locks: acquire /app/lock: connecting to the ensemble: ", "connect: connection refused"}
 		},
 		"a request is not answered": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
-			w.ClientNet("b").Control(testutil.Upon(testutil.Match{Op: testutil.OpCreate, Times: -1}, testutil.Delay(time.Hour)).Control)
+			w.ClientNet("b").Control(testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Times: -1}, testutil.Delay(time.Hour)).Control)
 			return mutexOf(t, b), []string{"locks: acquire /app/lock: joining the line: "}
 		},
 		"there is no permit": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
@@ -56,7 +56,7 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 		"there is a permit by then, and its taking is not answered": func(t *testing.T, w *World, a, b *framework.Client) (recipes.Acquirer, []string) {
 			l := Acquire(t, t.Context(), semaphoreOf(t, a))
 			time.AfterFunc(time.Second/2, func() { Release(t, l) })
-			w.ClientNet("b").Control(testutil.Upon(testutil.Match{Op: testutil.OpMulti, Times: -1}, testutil.Delay(time.Hour)).Control)
+			w.ClientNet("b").Control(testutil.NewFault(testutil.Match{Op: testutil.OpMulti, Times: -1}, testutil.Delay(time.Hour)).Control)
 			return semaphoreOf(t, b), []string{"semaphore: acquire /app/sem: joining the line: "}
 		},
 	} {

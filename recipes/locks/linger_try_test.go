@@ -234,8 +234,8 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 							Run(t, func(t *testing.T, w *World) {
 								w.Latency(2 * time.Millisecond)
 								m, other := mutexOf(t, w.Connect("a", patient), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
-								lost := testutil.Upon(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
-								below := testutil.Upon(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
+								lost := testutil.NewFault(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
+								below := testutil.NewFault(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
 								defer w.ClientNet(whose).Control(lost.Control)()
 								defer w.ClientNet(whose).Control(below.Control)()
 								Release(t, Acquire(t, t.Context(), m))
@@ -287,7 +287,7 @@ func TestLingeringUndoesNoRevocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			Run(t, func(t *testing.T, w *World) {
 				free := make(chan struct{})
-				defer w.ClientNet("a").Control(testutil.Upon(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
+				defer w.ClientNet("a").Control(testutil.NewFault(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
 				m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 				l := Acquire(t, t.Context(), m)
 				Release(t, l)

@@ -66,7 +66,7 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 							"a": newSemaphore(t, w.Connect("a"), 2),
 							"b": newSemaphore(t, w.Connect("b"), 3),
 						}
-						defer w.ClientNet(first).Control(testutil.Upon(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
+						defer w.ClientNet(first).Control(testutil.NewFault(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
 						taking := Acquiring(t.Context(), s["a"])
 						time.Sleep(100 * time.Millisecond)
 						l, err := enter(s["b"])

@@ -43,12 +43,12 @@ func TestClientNetwork(t *testing.T) {
 		{"/slow", testutil.DelayReply(200 * time.Millisecond), nil, true},
 		{"/held", testutil.HoldReply(release), nil, true},
 	} {
-		fault := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: test.path}, test.action)
+		fault := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: test.path}, test.action)
 		stop := n.Control(fault.Control)
 		if test.path == "/held" {
 			go func() {
 				defer close(release) // whatever comes: the create waits for it
-				<-fault.Struck()
+				<-fault.Hit()
 				until(t, "executed before it is answered", func() bool { return exists("/held") })
 			}()
 		}
@@ -103,7 +103,7 @@ func TestClientNetworkForProcesses(t *testing.T) {
 	servers, err := n.Listen()
 	must(t, err)
 	conn := connectBy(t, servers, net.DialTimeout)
-	lost := testutil.Upon(testutil.Match{Op: testutil.OpCreate, Path: "/lost"}, testutil.DropAfter())
+	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: "/lost"}, testutil.DropAfter())
 	defer n.Control(lost.Control)()
 	if _, err := conn.Create("/lost", nil, 0, zk.WorldACL(zk.PermAll)); !errors.Is(err, zk.ErrConnectionClosed) {
 		t.Errorf("its answer was to be lost: %v", err)

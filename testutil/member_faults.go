@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Stop ends a member's process: its connections break off, new ones are refused. Its data stays for Restart.
+// Stop ends a member's process: its connections break, and new ones are
+// refused. Its data stays for Restart.
 func (e *Embedded) Stop(member int) error {
 	m, err := e.at(member)
 	if err != nil {
@@ -21,8 +22,9 @@ func (e *Embedded) Stop(member int) error {
 	return nil
 }
 
-// Restart starts a stopped member, at its old address and with its old data. It serves when it has found a leader: see
-// WaitServing. A standalone server serves when Restart returns.
+// Restart starts a stopped member with its old address and data. It serves once
+// it has found a leader: see WaitServing. A standalone server serves when
+// Restart returns.
 func (e *Embedded) Restart(member int) error {
 	m, err := e.at(member)
 	if err != nil {
@@ -50,10 +52,13 @@ func (e *Embedded) Restart(member int) error {
 	return nil
 }
 
-// Pause freezes a member, as SIGSTOP does: its connections stay, new ones are taken, and nothing moves, its own clock included.
+// Pause freezes a member, as SIGSTOP does. Its connections stay open, the
+// system accepts new ones for it, and nothing else happens: its clock stops
+// too.
 func (e *Embedded) Pause(member int) error { return e.freeze(member, true) }
 
-// Resume lets a paused member go on. What was sent to it meanwhile arrives now.
+// Resume lets a paused member go on. Everything that was sent to it meanwhile
+// arrives now.
 func (e *Embedded) Resume(member int) error { return e.freeze(member, false) }
 
 func (e *Embedded) freeze(member int, frozen bool) error {
@@ -72,7 +77,7 @@ func (e *Embedded) freeze(member int, frozen bool) error {
 	m.paused = frozen
 	if !frozen {
 		now := time.Now()
-		if m.lead != nil { // its own clock comes first, as its thread for expiries is the first to wake
+		if m.lead != nil { // its own clock comes first: the real server's expiry thread is the first to wake
 			m.lead.expireLocked(int64(now.Sub(e.start) / e.cfg.tick))
 		}
 		m.advanceLocked()
@@ -82,7 +87,8 @@ func (e *Embedded) freeze(member int, frozen bool) error {
 	return nil
 }
 
-// Partition cuts two members off from each other, both ways. Clients still reach both.
+// Partition cuts two members off from each other, in both directions. Clients
+// still reach both.
 func (e *Embedded) Partition(a, b int) {
 	e.mustAt(a)
 	e.mustAt(b)
@@ -101,8 +107,8 @@ func (e *Embedded) Isolate(member int) {
 	}
 }
 
-// Heal ends every Partition and Isolate. What the members had for each other meanwhile arrives, unless they have given each
-// other up.
+// Heal ends every Partition and Isolate. What the members have sent each other
+// meanwhile arrives, unless they have given each other up.
 func (e *Embedded) Heal() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,24 +116,28 @@ func (e *Embedded) Heal() {
 	e.settleLocked()
 }
 
-// Lag makes a follower stop applying what is committed: it acknowledges writes, serves its old state to readers, and holds back
-// the answers to its own clients' writes and syncs. It has no effect on a member while that leads.
+// Lag stops a follower from applying what is committed. It acknowledges writes,
+// serves its old data to readers, and holds back the answers to the writes and
+// syncs of its own clients. It has no effect on a member while that member
+// leads.
 func (e *Embedded) Lag(index int) { e.set(index, func(m *member) { m.lagging = true }) }
 
 // Unlag ends Lag: the member applies what it has missed.
 func (e *Embedded) Unlag(index int) { e.set(index, func(m *member) { m.lagging = false }) }
 
-// Mute makes a member accept connections and neither hear nor say anything on them, old ones included; to the other members
-// nothing changes.
+// Mute stops a member from hearing and sending anything on its client
+// connections, old and new. It still accepts connections. Other members notice
+// nothing.
 func (e *Embedded) Mute(index int) { e.set(index, func(m *member) { m.mute = true }) }
 
 // Unmute ends Mute: what clients have sent meanwhile arrives now.
 func (e *Embedded) Unmute(index int) { e.set(index, func(m *member) { m.mute = false }) }
 
-// Wedge makes a member open connections and answer pings, and nothing else: requests stay in its queue.
+// Wedge makes a member accept connections and answer pings, and nothing else:
+// other requests stay in its queue.
 func (e *Embedded) Wedge(index int) { e.set(index, func(m *member) { m.wedged = true }) }
 
-// Unwedge ends Wedge: what is in the queue is executed now.
+// Unwedge ends Wedge: the queued requests are executed now.
 func (e *Embedded) Unwedge(index int) { e.set(index, func(m *member) { m.wedged = false }) }
 
 func (e *Embedded) set(index int, change func(*member)) {
@@ -141,11 +151,14 @@ func (e *Embedded) set(index int, change func(*member)) {
 	e.settleLocked()
 }
 
-// Latency sets how long every message between clients and members takes from now on, each way.
+// Latency sets how long every message between clients and members takes from
+// now on, in each direction.
 func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) }
 
-// CutClient cuts a session off: nothing arrives any more on its connection, in either direction, and nobody is told. A new
-// connection for this session gets no answer. To cut a client off whatever its session is, see Client.
+// CutClient cuts a session off: what is sent on its connections is lost in both
+// directions, and neither side is told. A new connection for the session gets
+// no answer. To cut a client off whatever its session is, use the Cut of its
+// ClientNet.
 func (e *Embedded) CutClient(session int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,7 +177,8 @@ func (e *Embedded) RestoreClient(session int64) {
 	delete(e.cutOff, session)
 	for _, m := range e.members {
 		for c := range m.conns {
-			// A connection that was opened and given up meanwhile has never reached the member.
+			// A connection that was opened and closed meanwhile
+			// never reached the member.
 			if n := len(c.inbox); !c.open && c.claimed == session && n > 0 && c.inbox[n-1].request == nil {
 				c.closeLocked()
 			}
@@ -173,7 +187,9 @@ func (e *Embedded) RestoreClient(session int64) {
 	e.changedLocked()
 }
 
-// ExpireSession has the leader close a session, as it does when it has not heard of it for too long.
+// ExpireSession makes the leader close a session, as it does when the session
+// has timed out. It returns an error if there is no such session, or no leader
+// with a majority.
 func (e *Embedded) ExpireSession(id int64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,7 +204,9 @@ func (e *Embedded) ExpireSession(id int64) error {
 	return nil
 }
 
-// DropConnections closes the connections of a session, or with 0 all connections. The sessions live on.
+// DropConnections closes the connections of a session, or with 0 all
+// connections. The sessions live on. It returns an error if the session has no
+// connection.
 func (e *Embedded) DropConnections(id int64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
