@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // The wire client takes the answers apart without looking how long they are: a
@@ -22,11 +24,14 @@ type asked struct {
 	requests []pendingRequest
 }
 
-type pendingRequest struct{ xid, op int32 }
+type pendingRequest struct {
+	xid int32
+	op  wire.Op
+}
 
 // add notes a request that leaves. Pings have no number of their own, and nothing
 // in their answers.
-func (a *asked) add(xid, op int32) {
+func (a *asked) add(xid int32, op wire.Op) {
 	if xid < 0 {
 		return
 	}
@@ -38,7 +43,7 @@ func (a *asked) add(xid, op int32) {
 // take gives the operation that an answer is to, and reports false if it is to
 // none, or not to the one whose turn it is. Answers come in the order of their
 // requests, but for those to credentials, which a server takes in passing.
-func (a *asked) take(xid int32) (op int32, ok bool) {
+func (a *asked) take(xid int32) (op wire.Op, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.IndexFunc(a.requests, func(r pendingRequest) bool { return r.xid == xid })
@@ -46,9 +51,9 @@ func (a *asked) take(xid int32) (op int32, ok bool) {
 		return 0, false
 	}
 	op = a.requests[at].op
-	if op != opAuth {
+	if op != wire.OpAuth {
 		for _, before := range a.requests[:at] {
-			if before.op != opAuth {
+			if before.op != wire.OpAuth {
 				return 0, false
 			}
 		}
@@ -82,17 +87,17 @@ const statSize = 68
 // for. What is not here has none that it looks at.
 var (
 	theStat = piece{part: fixed, n: statSize}
-	bodies  = map[int32][]piece{
-		opCreate:          {{part: text}},
-		opCreateContainer: {{part: text}},
-		opSync:            {{part: text}},
-		opExists:          {theStat},
-		opSetData:         {theStat},
-		opSetACL:          {theStat},
-		opGetData:         {{part: blob}, theStat},
-		opGetChildren2:    {{part: list, of: []piece{{part: text}}}, theStat},
-		opGetACL:          {{part: list, of: []piece{{part: fixed, n: 4}, {part: text}, {part: text}}}, theStat},
-		opMulti:           {{part: results}},
+	bodies  = map[wire.Op][]piece{
+		wire.OpCreate:          {{part: text}},
+		wire.OpCreateContainer: {{part: text}},
+		wire.OpSync:            {{part: text}},
+		wire.OpExists:          {theStat},
+		wire.OpSetData:         {theStat},
+		wire.OpSetACL:          {theStat},
+		wire.OpGetData:         {{part: blob}, theStat},
+		wire.OpGetChildren2:    {{part: list, of: []piece{{part: text}}}, theStat},
+		wire.OpGetACL:          {{part: list, of: []piece{{part: fixed, n: 4}, {part: text}, {part: text}}}, theStat},
+		wire.OpMulti:           {{part: results}},
 	}
 	notification = []piece{{part: fixed, n: 8}, {part: text}} // type and state, path
 )
@@ -168,7 +173,7 @@ func (a *anatomy) pop() { a.todo = a.todo[:len(a.todo)-1] }
 // take takes the number that a piece begins with; rest is what comes behind it.
 func (a *anatomy) take(next piece, number, rest int) bool {
 	if next.part == results {
-		return a.result(int32(number), a.num[4] != 0)
+		return a.result(wire.Op(number), a.num[4] != 0)
 	}
 	a.pop()
 	if next.part == blob && number == -1 {
@@ -186,15 +191,15 @@ func (a *anatomy) take(next piece, number, rest int) bool {
 }
 
 // result takes the head of one result of a multi.
-func (a *anatomy) result(op int32, last bool) bool {
+func (a *anatomy) result(op wire.Op, last bool) bool {
 	switch {
 	case last:
 		a.pop()
-	case op == opFailed:
+	case op == wire.OpError:
 		a.todo = append(a.todo, piece{part: fixed, n: 4})
-	case op == opCreate, op == opSetData:
+	case op == wire.OpCreate, op == wire.OpSetData:
 		a.push(bodies[op])
-	case op == opDelete, op == opCheck:
+	case op == wire.OpDelete, op == wire.OpCheck:
 	default:
 		return false
 	}

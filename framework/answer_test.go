@@ -9,7 +9,7 @@ import (
 )
 
 // accepts is whether a body passes, cut into pieces by rnd.
-func accepts(op int32, body []byte, rnd *rand.Rand) bool {
+func accepts(op wire.Op, body []byte, rnd *rand.Rand) bool {
 	var a anatomy
 	if !a.begin(bodies[op], len(body)) {
 		return false
@@ -29,35 +29,36 @@ func accepts(op int32, body []byte, rnd *rand.Rand) bool {
 // again. Into which pieces the network cuts it makes no difference.
 func FuzzAnatomy(f *testing.F) {
 	stat := wire.Stat{Czxid: 1, DataLength: -1}
-	for op, m := range map[int32]wire.Message{
-		opSync:         &wire.PathResponse{Path: "/a"},
-		opExists:       &stat,
-		opGetData:      &wire.DataResponse{Data: []byte("data"), Stat: stat},
-		opGetChildren2: &wire.ChildrenResponse{Children: []string{"a", "", "ccc"}, Stat: stat, HasStat: true},
-		opGetACL:       &wire.ACLResponse{ACL: []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "world", ID: "anyone"}}, {}}, Stat: stat},
-		opMulti: &wire.MultiResponse{Results: []wire.MultiResult{
+	for op, m := range map[wire.Op]wire.Message{
+		wire.OpSync:         &wire.PathResponse{Path: "/a"},
+		wire.OpExists:       &stat,
+		wire.OpGetData:      &wire.DataResponse{Data: []byte("data"), Stat: stat},
+		wire.OpGetChildren2: &wire.ChildrenResponse{Children: []string{"a", "", "ccc"}, Stat: stat, HasStat: true},
+		wire.OpGetACL:       &wire.ACLResponse{ACL: []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "world", ID: "anyone"}}, {}}, Stat: stat},
+		wire.OpMulti: &wire.MultiResponse{Results: []wire.MultiResult{
 			{Op: wire.OpCreate, Path: "/a"}, {Op: wire.OpSetData, Stat: stat}, {Op: wire.OpDelete}, {Op: wire.OpCheck}, {Op: wire.OpError, Err: wire.NoNode},
 		}},
 	} {
 		body := m.Append(nil)
-		f.Add(op, body, uint64(1))
-		f.Add(op, body[:len(body)-1], uint64(2))
-		f.Add(op, append(body, "more"...), uint64(3))
+		f.Add(int32(op), body, uint64(1))
+		f.Add(int32(op), body[:len(body)-1], uint64(2))
+		f.Add(int32(op), append(body, "more"...), uint64(3))
 	}
-	f.Fuzz(func(t *testing.T, op int32, body []byte, seed uint64) {
+	f.Fuzz(func(t *testing.T, code int32, body []byte, seed uint64) {
+		op := wire.Op(code)
 		var m wire.Message
 		switch op {
-		case opCreate, opCreateContainer, opSync:
+		case wire.OpCreate, wire.OpCreateContainer, wire.OpSync:
 			m = &wire.PathResponse{}
-		case opExists, opSetData, opSetACL:
+		case wire.OpExists, wire.OpSetData, wire.OpSetACL:
 			m = &wire.Stat{}
-		case opGetData:
+		case wire.OpGetData:
 			m = &wire.DataResponse{}
-		case opGetChildren2:
+		case wire.OpGetChildren2:
 			m = &wire.ChildrenResponse{HasStat: true}
-		case opGetACL:
+		case wire.OpGetACL:
 			m = &wire.ACLResponse{}
-		case opMulti:
+		case wire.OpMulti:
 			m = &wire.MultiResponse{}
 		default:
 			if !accepts(op, body, rand.New(rand.NewPCG(seed, 0))) {
@@ -112,8 +113,8 @@ func TestAnswersComeInOrder(t *testing.T) {
 		"to what is to come":   {{1, true}, {3, true}, {4, false}},
 	} {
 		var a asked
-		a.add(xidNotification-1, 11) // a ping: has no number of its own
-		for i, op := range []int32{opSync, opCreate, opAuth, opMulti} {
+		a.add(wire.XidNotification-1, 11) // a ping: has no number of its own
+		for i, op := range []wire.Op{wire.OpSync, wire.OpCreate, wire.OpAuth, wire.OpMulti} {
 			a.add(int32(i+1), op)
 		}
 		for _, answer := range answers {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // ProtectedBatch is what CreateAllProtected creates: N znodes Dir/_c_<uuid>-Name,
@@ -68,7 +70,7 @@ func (m *many) ops(w scope, b ProtectedBatch) ([]any, error) {
 	for range b.N {
 		id := newID(false)
 		m.ids = append(m.ids, id)
-		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, protectedPrefix+id+"-"+b.Name), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
+		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, layout.Protect(id, b.Name)), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
 	}
 	return w.fixOps(append(ops, b.After...))
 }

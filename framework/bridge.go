@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
 // call bridges one blocking call of the wire client to ctx and to the life of
@@ -25,7 +27,7 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 	}
 	var none T
 	if err := ctx.Err(); err != nil {
-		return none, cause(ctx)
+		return none, ctxerr.Of(ctx)
 	}
 	results := make(chan result)
 	given := make(chan struct{}) // closed: the caller takes no result any more
@@ -50,7 +52,7 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 		return r.value, r.err
 	case <-ctx.Done():
 		close(given)
-		return none, leftError{cause(ctx)}
+		return none, leftError{ctxerr.Of(ctx)}
 	case <-s.over:
 		close(given)
 		return none, leftError{s.Err()}

@@ -1,13 +1,14 @@
 package framework
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 var (
@@ -42,64 +43,40 @@ func MaybeApplied(err error) bool {
 	return errors.As(err, &e) && e.maybe
 }
 
-// cause is ctx's error, joined with its cause where that says more.
-func cause(ctx context.Context) error {
-	err, why := ctx.Err(), context.Cause(ctx)
-	if why == nil || errors.Is(err, why) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, why)
-}
-
-// Codes of the protocol that the wire client has no error value for.
+// Codes of the protocol that ZooKeeper's own clients name, too.
 const (
-	codeSystemError           = -1
-	codeRuntimeInconsistency  = -2
-	codeDataInconsistency     = -3
-	codeConnectionLoss        = -4
-	codeMarshallingError      = -5
-	codeUnimplemented         = -6
-	codeOperationTimeout      = -7
-	codeUnknownSession        = -12
-	codeNewConfigNoQuorum     = -13
-	codeReconfigInProgress    = -14
-	codeInvalidCallback       = -113
-	codeNotReadOnly           = -119
-	codeEphemeralLocalSession = -120
-	codeNoWatcher             = -121
-	codeRequestTimeout        = -122
-	codeRequiresSASL          = -124
-	codeQuotaExceeded         = -125
-	codeThrottled             = -127
+	codeUnknownSession     wire.Code = -12
+	codeNewConfigNoQuorum  wire.Code = -13
+	codeReconfigInProgress wire.Code = -14
 )
 
-// meanings are what the wire client calls unknown errors.
-var meanings = map[int]string{
-	codeSystemError:          "system error",
-	codeRuntimeInconsistency: "runtime inconsistency",
-	codeDataInconsistency:    "data inconsistency",
-	codeConnectionLoss:       "connection loss",
-	codeMarshallingError:     "marshalling error",
-	codeUnimplemented:        "unimplemented",
-	codeOperationTimeout:     "operation timeout",
-	codeUnknownSession:       "session not known to the server",
-	codeNewConfigNoQuorum:    "no quorum of the new configuration",
-	codeReconfigInProgress:   "another reconfiguration is in progress",
-	codeInvalidCallback:      "invalid callback",
-	codeNotReadOnly:          "the server is read-only",
-	codeEphemeralLocalSession: "ephemeral znode on a local session: the servers have localSessionsEnabled=true; " +
+// meanings are the texts of codes that the wire client only calls unknown errors.
+var meanings = map[wire.Code]string{
+	wire.SystemError:          "system error",
+	wire.RuntimeInconsistency: "runtime inconsistency",
+	wire.DataInconsistency:    "data inconsistency",
+	wire.ConnectionLoss:       "connection loss",
+	wire.MarshallingError:     "marshalling error",
+	wire.Unimplemented:        "unimplemented",
+	wire.OperationTimeout:     "operation timeout",
+	codeUnknownSession:        "session not known to the server",
+	codeNewConfigNoQuorum:     "no quorum of the new configuration",
+	codeReconfigInProgress:    "another reconfiguration is in progress",
+	wire.InvalidCallback:      "invalid callback",
+	wire.NotReadOnly:          "the server is read-only",
+	wire.EphemeralOnLocal: "ephemeral znode on a local session: the servers have localSessionsEnabled=true; " +
 		"set localSessionsUpgradingEnabled=true on them, too",
-	codeNoWatcher:      "no such watch",
-	codeRequestTimeout: "request timeout",
-	codeRequiresSASL:   "the servers require SASL authentication, which this client does not have",
-	codeQuotaExceeded:  "quota exceeded",
-	codeThrottled:      "throttled",
+	wire.NoWatcher:            "no such watch",
+	wire.RequestTimeout:       "request timeout",
+	wire.SessionClosedRequire: "the servers require SASL authentication, which this client does not have",
+	wire.QuotaExceeded:        "quota exceeded",
+	wire.Throttled:            "throttled",
 }
 
 // unknownError is one of them, with its meaning.
 type unknownError struct {
 	error
-	code    int
+	code    wire.Code
 	meaning string
 }
 
@@ -116,7 +93,7 @@ func named(err error) error {
 
 // wireCode gives the code in an error that the wire client does not know: the
 // text is all that it leaves.
-func wireCode(err error) (int, bool) {
+func wireCode(err error) (wire.Code, bool) {
 	var known *unknownError
 	if errors.As(err, &known) {
 		err = known.error
@@ -126,7 +103,7 @@ func wireCode(err error) (int, bool) {
 		return 0, false
 	}
 	code, convErr := strconv.Atoi(text)
-	return code, convErr == nil
+	return wire.Code(code), convErr == nil
 }
 
 // verdict is what an error of the wire client means for the operation.
@@ -149,9 +126,9 @@ func judge(err error) verdict {
 		return expired
 	}
 	switch code, _ := wireCode(err); code {
-	case codeConnectionLoss, codeOperationTimeout, codeRequestTimeout:
+	case wire.ConnectionLoss, wire.OperationTimeout, wire.RequestTimeout:
 		return ambiguous
-	case codeThrottled, codeNotReadOnly:
+	case wire.Throttled, wire.NotReadOnly:
 		return unsent
 	}
 	return final
@@ -163,5 +140,5 @@ func isThrottled(err error) bool {
 		return false
 	}
 	code, _ := wireCode(err)
-	return code == codeThrottled
+	return code == wire.Throttled
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -136,7 +137,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 		case <-armed.ready:
 			return armed.err
 		case <-ctx.Done():
-			return cause(ctx)
+			return ctxerr.Of(ctx)
 		case <-a.session.over:
 			return a.session.Err()
 		}

@@ -2,11 +2,14 @@ package framework
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // link is one connection of a session, seen from inside: it is the wire
@@ -45,8 +48,8 @@ const (
 	frameAnswerHead   = 20
 	createPath        = 12 // of a create: the length of its path
 	connectSessionID  = 20 // of a connect request
-	connectPassword   = 24 // of a connect answer; its length is before it
-	connectAnswerHead = 40 // length, version, time-out, id, password with its length
+	connectAnswerHead = 40 // of a connect answer: length, version, timeout, id, password with its length
+	passwordSize      = 16
 )
 
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
@@ -94,10 +97,10 @@ func (l *link) leaving(frame []byte) bool {
 		return !l.session.severed()
 	}
 	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
-	op := int32(binary.BigEndian.Uint32(frame[frameOp:]))
-	l.last = op == opCloseSession
+	op := wire.Op(binary.BigEndian.Uint32(frame[frameOp:]))
+	l.last = op == wire.OpCloseSession
 	var path []byte
-	if op == opCreate && len(frame) >= createPath+4 {
+	if op == wire.OpCreate && len(frame) >= createPath+4 {
 		n := int(binary.BigEndian.Uint32(frame[createPath:]))
 		if rest := frame[createPath+4:]; n >= 0 && n <= len(rest) {
 			path = rest[:n]
@@ -106,7 +109,7 @@ func (l *link) leaving(frame []byte) bool {
 	if !l.session.sending(l, xid, op, path, now) {
 		return false
 	}
-	if op == opSetWatches {
+	if op == wire.OpSetWatches {
 		l.session.hub.wire.asks(xid, watchesIn(frame))
 	}
 	l.asked.add(xid, op)
@@ -158,7 +161,7 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
 	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
 	switch {
-	case xid == xidNotification:
+	case xid == wire.XidNotification:
 		body = notification
 	case xid >= 0:
 		op, ok := l.asked.take(xid)
@@ -168,7 +171,7 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 		if !failed {
 			body = bodies[op]
 		}
-		if op == opSetWatches {
+		if op == wire.OpSetWatches {
 			l.session.hub.wire.answered(l, xid, failed)
 		}
 	}
@@ -176,22 +179,14 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 	return body, true
 }
 
-// connectAnswer is what a server says of the session.
-type connectAnswer struct {
-	timeout  time.Duration
-	id       int64 // 0: the session that was asked for is gone
-	password []byte
-}
-
-func parseConnectAnswer(head []byte) (connectAnswer, bool) {
-	if len(head) < connectAnswerHead || binary.BigEndian.Uint32(head[connectPassword-4:]) != connectAnswerHead-connectPassword {
-		return connectAnswer{}, false
+// parseConnectAnswer takes the answer to a connect request apart. A session id of 0
+// says that the session is gone.
+func parseConnectAnswer(head []byte) (answer wire.ConnectResponse, ok bool) {
+	if len(head) < connectAnswerHead || wire.Unmarshal(head[4:], &answer) != nil || len(answer.Password) != passwordSize {
+		return wire.ConnectResponse{}, false
 	}
-	return connectAnswer{
-		timeout:  time.Duration(int32(binary.BigEndian.Uint32(head[8:]))) * time.Millisecond,
-		id:       int64(binary.BigEndian.Uint64(head[12:])),
-		password: append([]byte(nil), head[connectPassword:connectAnswerHead]...),
-	}, true
+	answer.Password = bytes.Clone(answer.Password) // head is used again
+	return answer, true
 }
 
 // inbound cuts the stream of answers into frames, and keeps their heads.

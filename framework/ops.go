@@ -6,6 +6,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // scope is where operations are made: in whichever session there is, or in one.
@@ -93,7 +95,7 @@ func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk
 		if err == nil {
 			return path, nil
 		}
-		if code, _ := wireCode(err); code != codeUnimplemented {
+		if code, _ := wireCode(err); code != wire.Unimplemented {
 			return "", err
 		}
 		c.mu.Lock()

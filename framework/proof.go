@@ -1,6 +1,10 @@
 package framework
 
-import "time"
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
 
 // What proves that the ensemble still counts on this session.
 //
@@ -84,7 +88,7 @@ func (p *proof) connect(sent time.Time) {
 
 // send notes that a request leaves now. All pings have the same number, and are
 // answered in order: one that leaves while another is under way does not count.
-func (p *proof) send(xid int32, op int32, at time.Time) {
+func (p *proof) send(xid int32, op wire.Op, at time.Time) {
 	if _, underWay := p.sendings[xid]; !underWay {
 		p.sendings[xid] = sending{at: at, roundTrip: p.makesRoundTrip(op)}
 	}
@@ -114,35 +118,11 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	return proven, ok
 }
 
-// Operation codes of the protocol, as far as the wrapper must tell them apart.
-const (
-	opFailed          = -1 // among the results of a multi
-	opCreate          = 1
-	opDelete          = 2
-	opExists          = 3
-	opGetData         = 4
-	opSetData         = 5
-	opGetACL          = 6
-	opSetACL          = 7
-	opSync            = 9
-	opGetChildren2    = 12
-	opCheck           = 13 // in a multi
-	opMulti           = 14
-	opCreateContainer = 19
-	opCreateTTL       = 21
-	opAuth            = 100
-	opSetWatches      = 101
-	opCloseSession    = -11
-)
-
-// xidNotification is the number of what is no answer.
-const xidNotification = -1
-
-func (p *proof) makesRoundTrip(op int32) bool {
+func (p *proof) makesRoundTrip(op wire.Op) bool {
 	switch op {
-	case opCreate, opDelete, opSetData, opSetACL, opMulti, opCreateContainer, opCreateTTL:
+	case wire.OpCreate, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpCreateContainer, wire.OpCreateTTL:
 		return true
-	case opSync:
+	case wire.OpSync:
 		return p.kind == ProofSync
 	}
 	return false

@@ -4,15 +4,17 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // A follower answers pings and reads for a while after it was cut off from the
 // leader, so a deadline fed by answers alone believes while another is granted.
 // Each row is a history of one connection with T = 6s, hence F = 2s.
 func TestProofOfContact(t *testing.T) {
-	const read, roundTrip = 4, opSync
+	const read, roundTrip = 4, wire.OpSync
 	type exchange struct {
-		op           int32
+		op           wire.Op
 		sent, answer float64 // seconds; no answer: negative
 		failed       bool
 	}
@@ -62,14 +64,14 @@ func TestProofOfContact(t *testing.T) {
 // first was once taken for the answer to the second, which was still under way:
 // that proved a contact that the leader need not have heard of.
 func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
-	const ping, opPing = -2, 11
+	const ping, opPing = wire.XidPing, wire.OpPing
 	start := time.Now()
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	p := newProof(6*time.Second, 0, ProofSync)
 	p.send(ping, opPing, at(0))
 	p.send(ping, opPing, at(2))
 	p.answer(ping, false, at(2.1)) // to the first
-	p.send(1, opSync, at(4.2))
+	p.send(1, wire.OpSync, at(4.2))
 	if proven, ok := p.answer(1, false, at(4.3)); !ok || !proven.Equal(at(0)) {
 		t.Errorf("proven at %v (%v), want the time of the first ping", proven.Sub(start), ok)
 	}
@@ -81,7 +83,7 @@ func TestProofStaysSmall(t *testing.T) {
 	p := newProof(6*time.Second, 0, ProofSync)
 	at := time.Now()
 	for i := range int32(100_000) {
-		p.send(i, opCreate, at)
+		p.send(i, wire.OpCreate, at)
 		p.answer(i, false, at.Add(100*time.Microsecond))
 		at = at.Add(time.Millisecond)
 	}

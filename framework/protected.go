@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A protected create carries a random id in the znode's name, by which it is
@@ -62,14 +64,14 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	longest := w.root.fix(join(dir, protectedPrefix+newID(false)+"-"+name))
+	longest := w.root.fix(join(dir, layout.Protect(newID(false), name)))
 	if err := w.core.cfg.fits(textSize(longest) + createSize(data, acl)); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
 		p := protected{session: s.core, dir: w.root.fix(dir), id: newID(s.custom)}
-		path := join(p.dir, protectedPrefix+p.id+"-"+name)
+		path := join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
 		return err
@@ -119,7 +121,7 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 		return made, nil
 	case <-ctx.Done():
 		s.discard(made.Path)
-		return Created{}, cause(ctx)
+		return Created{}, ctxerr.Of(ctx)
 	case <-s.over:
 		return Created{}, s.Err()
 	}
@@ -299,20 +301,11 @@ func (s *session) forget(path string) {
 	delete(s.leaving, path)
 }
 
-// protectedPrefix begins the name of a znode that was created in protected mode;
-// the id follows, and a dash.
-const protectedPrefix = "_c_"
-
-// idOf is the id in a protected name, empty if there is none.
+// idOf returns the id in a protected name, empty if there is none.
 func idOf(name string) string {
-	rest, ok := strings.CutPrefix(name, protectedPrefix)
-	if !ok || len(rest) < idLen {
-		return ""
-	}
-	return rest[:idLen]
+	id, _, _ := layout.CutProtection(name)
+	return id
 }
-
-const idLen = 36
 
 // newID returns a random UUID in the form that Curator uses, of version 4, or 8 if
 // it is to be a custom one.
@@ -325,7 +318,7 @@ func newID(custom bool) string {
 	}
 	b[6] = b[6]&0x0f | version<<4
 	b[8] = b[8]&0x3f | 0x80
-	var text [idLen]byte
+	var text [36]byte
 	at := 0
 	for i, c := range b {
 		if i == 4 || i == 6 || i == 8 || i == 10 {

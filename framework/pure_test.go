@@ -17,6 +17,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 func TestNextState(t *testing.T) {
@@ -259,18 +261,7 @@ func TestEveryCodeOfTheServerIsKnown(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepContextAndCause(t *testing.T) {
-	why := errors.New("the operator said so")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	if err := cause(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-		t.Errorf("cause(ctx) = %v: want both the error and the cause", err)
-	}
-	plain, cancelPlain := context.WithTimeout(t.Context(), 0)
-	defer cancelPlain()
-	if err := cause(plain); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("cause(ctx) = %v", err)
-	}
+func TestMaybeAppliedLooksIntoWrappedErrors(t *testing.T) {
 	err := error(&opError{op: "create", path: "/a", err: zk.ErrNoNode, maybe: true})
 	wrapped := fmt.Errorf("locks: %w", err)
 	if !errors.Is(wrapped, zk.ErrNoNode) || !MaybeApplied(wrapped) || MaybeApplied(zk.ErrNoNode) || MaybeApplied(nil) {
@@ -344,7 +335,7 @@ func FuzzInbound(f *testing.F) {
 						parseConnectAnswer(head)
 						return nil, true
 					}
-					return bodies[opGetChildren2], len(head) == frameAnswerHead
+					return bodies[wire.OpGetChildren2], len(head) == frameAnswerHead
 				})
 				if !ok {
 					return heads, true

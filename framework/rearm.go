@@ -1,12 +1,13 @@
 package framework
 
 import (
-	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // rearmed follows the watches that the wire client holds, so that after a
@@ -176,31 +177,20 @@ func (s *session) has(key watchKey, on *link) (bool, error) {
 	}
 }
 
-// watchesIn takes a setWatches apart, as it stands on the wire: what it names.
+// watchesIn returns the watches that a setWatches names, as it stands on the wire.
 func watchesIn(frame []byte) []watchKey {
-	const lists = frameOp + 4 + 8 // behind the number of the last transaction seen
-	if len(frame) < lists {
+	var request wire.SetWatchesRequest
+	if len(frame) < frameOp+4 || wire.Unmarshal(frame[frameOp+4:], &request) != nil {
 		return nil
 	}
 	var keys []watchKey
-	rest := frame[lists:]
-	for _, kind := range []watchKind{watchData, watchMissing, watchChildren} {
-		if len(rest) < 4 {
-			return nil
-		}
-		n := int(int32(binary.BigEndian.Uint32(rest)))
-		rest = rest[4:]
-		for range n {
-			if len(rest) < 4 {
-				return nil
-			}
-			size := int(binary.BigEndian.Uint32(rest))
-			if rest = rest[4:]; size > len(rest) {
-				return nil
-			}
-			keys = append(keys, watchKey{kind, string(rest[:size])})
-			rest = rest[size:]
+	add := func(kind watchKind, paths []string) {
+		for _, path := range paths {
+			keys = append(keys, watchKey{kind, path})
 		}
 	}
+	add(watchData, request.Data)
+	add(watchMissing, request.Exist)
+	add(watchChildren, request.Child)
 	return keys
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
 // await waits for a session that is Connected: for in, or for any if in is nil.
@@ -26,7 +28,7 @@ func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (
 		case in != nil && in.Err() != nil:
 			return nil, in.Err()
 		case ctx.Err() != nil:
-			return nil, withLast(cause(ctx), last)
+			return nil, withLast(ctxerr.Of(ctx), last)
 		case state == Connected && (in == nil || in == s) && s.takesRequests():
 			return s, nil
 		case refused != nil:
@@ -116,7 +118,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		case what == expired && in != nil, in != nil && in.Err() != nil:
 			return fail(in.Err())
 		case ctx.Err() != nil:
-			return fail(cause(ctx))
+			return fail(ctxerr.Of(ctx))
 		case c.isClosing():
 			return fail(ErrClosed)
 		}

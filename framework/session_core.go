@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // session is one session, and the one wire connection object that serves it.
@@ -285,21 +287,21 @@ func (s *session) mayConnect(id int64) bool {
 // answered takes a server's answer to a connect that left at sentAt, and
 // reports whether the connection may go on. A connect is validated at the
 // leader, hence it is proof by itself; a new session needs the quorum, too.
-func (s *session) answered(l *link, a connectAnswer, sentAt time.Time) bool {
-	if a.id == 0 {
+func (s *session) answered(l *link, a wire.ConnectResponse, sentAt time.Time) bool {
+	if a.SessionID == 0 {
 		s.expire()
 		return true // the wire client reads of it, and closes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.severedYet || s.id != 0 && s.id != a.id || a.timeout <= 0 {
+	if s.severedYet || s.id != 0 && s.id != a.SessionID || a.Timeout <= 0 {
 		return false
 	}
 	isNew := s.id == 0
-	s.id, s.password, s.timeout = a.id, a.password, a.timeout
-	s.margin = s.core.cfg.margin(a.timeout)
+	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
+	s.margin = s.core.cfg.margin(s.timeout)
 	s.link = l
-	s.proof = newProof(a.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
+	s.proof = newProof(s.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
 	switch {
 	case s.core.cfg.proof == ProofWrite && !isNew:
 		s.proof.connect(sentAt)
@@ -310,7 +312,7 @@ func (s *session) answered(l *link, a connectAnswer, sentAt time.Time) bool {
 }
 
 // sending notes that a request leaves on l, and reports whether it may.
-func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bool {
+func (s *session) sending(l *link, xid int32, op wire.Op, path []byte, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.severedYet {
@@ -319,7 +321,7 @@ func (s *session) sending(l *link, xid, op int32, path []byte, now time.Time) bo
 	if s.link == l {
 		s.proof.send(xid, op, now)
 	}
-	if op == opCloseSession {
+	if op == wire.OpCloseSession {
 		s.closeXid = xid
 	}
 	if len(path) > 0 && len(s.leaving) > 0 {

@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 const (
@@ -172,64 +173,38 @@ func (c *core) closeRemotely(ctx context.Context, to server, id int64, password 
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
 	}
-	if _, err := conn.Write(attachAndClose(id, password)); err != nil {
+	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
+	request := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password})
+	request = wire.AppendFrame(request, &wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession})
+	if _, err := conn.Write(request); err != nil {
 		return err
 	}
-	head, err := readFrame(conn, connectAnswerHead)
-	if err != nil {
+	var session wire.ConnectResponse
+	if err := readAnswer(conn, &session); err != nil {
 		return err
 	}
-	answer, ok := parseConnectAnswer(head)
-	switch {
-	case !ok:
-		return errBadAnswer
-	case answer.id == 0:
+	switch session.SessionID {
+	case 0:
 		return nil // gone already
-	case answer.id != id:
+	case id:
+	default:
 		return errBadAnswer
 	}
-	if head, err = readFrame(conn, frameAnswerHead); err != nil {
+	var closed wire.ReplyHeader
+	if err := readAnswer(conn, &closed); err != nil {
 		return err
 	}
-	if len(head) < frameAnswerHead || binary.BigEndian.Uint32(head[frameErr:]) != 0 {
+	if closed.Err != wire.OK {
 		return errBadAnswer
 	}
 	return nil
 }
 
-// attachAndClose is a connect request for a session, and the request that
-// closes it, as they stand on the wire.
-func attachAndClose(id int64, password []byte) []byte {
-	const shortest = 1 // ms: the server makes it the least that it allows
-	b := make([]byte, 0, 4+28+16+4+8)
-	b = binary.BigEndian.AppendUint32(b, uint32(28+len(password)))
-	b = binary.BigEndian.AppendUint32(b, 0) // protocol version
-	b = binary.BigEndian.AppendUint64(b, 0) // last zxid seen
-	b = binary.BigEndian.AppendUint32(b, shortest)
-	b = binary.BigEndian.AppendUint64(b, uint64(id))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(password)))
-	b = append(b, password...)
-	op := int32(opCloseSession)
-	b = binary.BigEndian.AppendUint32(b, 8)
-	b = binary.BigEndian.AppendUint32(b, 1) // xid
-	return binary.BigEndian.AppendUint32(b, uint32(op))
-}
-
-// readFrame reads one frame, and gives at most the first most bytes of it, the
-// length field included.
-func readFrame(r io.Reader, most int) ([]byte, error) {
-	head := make([]byte, 4, most)
-	if _, err := io.ReadFull(r, head); err != nil {
-		return nil, err
+// readAnswer reads one frame. Neither of the two that are expected is large.
+func readAnswer(r io.Reader, answer wire.Message) error {
+	frame, err := wire.ReadFrame(r, 4096, nil)
+	if err != nil {
+		return err
 	}
-	size := int(int32(binary.BigEndian.Uint32(head)))
-	if size < 0 || size > 4096 {
-		return nil, errBadAnswer
-	}
-	n := min(4+size, most)
-	if _, err := io.ReadFull(r, head[4:n]); err != nil {
-		return nil, err
-	}
-	_, err := io.CopyN(io.Discard, r, int64(4+size-n))
-	return head[:n], err
+	return wire.Unmarshal(frame, answer)
 }

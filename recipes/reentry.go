@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
@@ -147,7 +148,7 @@ func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) 
 			return nil, false, nil
 		}
 		if outer.Held() && ctx.Err() != nil {
-			return nil, true, line.Ended(ctx)
+			return nil, true, ctxerr.Of(ctx)
 		}
 		place, err := outer.Share(ln)
 		if err != nil && lease.isReleased() {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
@@ -67,7 +68,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case stop:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("leader: run %s: %w", e.Path(), line.Ended(ctx))
+			return fmt.Errorf("leader: run %s: %w", e.Path(), ctxerr.Of(ctx))
 		case err == nil:
 			pauses = e.cfg.backoff()
 			continue
@@ -113,7 +114,7 @@ func (e *Election) rest(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("leader: run %s: %w", e.Path(), line.Ended(ctx))
+		return fmt.Errorf("leader: run %s: %w", e.Path(), ctxerr.Of(ctx))
 	case <-e.line.Client().Done():
 		return fmt.Errorf("leader: run %s: %w", e.Path(), framework.ErrClosed)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
@@ -103,7 +104,7 @@ func sole(places []*Place, err error) (*Place, error) {
 
 func (l *Line) enter(ctx context.Context, try bool) ([]*Place, error) {
 	if ctx.Err() != nil {
-		return nil, Ended(ctx)
+		return nil, ctxerr.Of(ctx)
 	}
 	g, err := l.gates.use(l)
 	if err != nil {
@@ -116,15 +117,6 @@ func (l *Line) enter(ctx context.Context, try bool) ([]*Place, error) {
 		p.came = came
 	}
 	return places, err
-}
-
-// Ended is ctx's error, and its cause where that is another one.
-func Ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // child is the path of a child of dir.

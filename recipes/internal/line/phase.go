@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
 // obstacle is what the gate's driver waits for in line.
@@ -29,13 +30,13 @@ func (g *gate) gaveUp(ctx context.Context) error {
 	behind := g.obstacle.Load()
 	switch {
 	case held && (!driven || g.rule.alone()):
-		return fmt.Errorf("waiting in-process for another goroutine that holds the lock: %w", Ended(ctx))
+		return fmt.Errorf("waiting in-process for another goroutine that holds the lock: %w", ctxerr.Of(ctx))
 	case g.client.State() != framework.Connected:
 		if _, err := g.client.AwaitSession(ctx); err != nil { // it says what is wrong, and does not wait
 			return fmt.Errorf("connecting to the ensemble: %w", err)
 		}
 	case behind != nil:
-		return fmt.Errorf("%v: %w", behind, Ended(ctx))
+		return fmt.Errorf("%v: %w", behind, ctxerr.Of(ctx))
 	}
-	return fmt.Errorf("joining the line: %w", Ended(ctx))
+	return fmt.Errorf("joining the line: %w", ctxerr.Of(ctx))
 }

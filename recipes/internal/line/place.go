@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
 // A Place is one caller's share of a hold. It is safe for concurrent use.
@@ -250,7 +251,7 @@ func (p *Place) Leave(ctx context.Context) error {
 			select {
 			case <-r.done:
 			case <-ctx.Done():
-				return Ended(ctx)
+				return ctxerr.Of(ctx)
 			}
 		}
 		if r.err != nil {
