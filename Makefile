@@ -14,10 +14,10 @@ TIMEOUT   ?= 30m
 # which would hide ours. All of our code stays instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# Found, not listed, so that none is forgotten: packages with tests in virtual time (those of ./recipes itself are mostly of
+# Found, not listed, so that none is forgotten: packages with tests in virtual time (those of ./internal/acceptance are mostly of
 # processes, in real time), and packages with tests against real Apache ZooKeeper (ring 3).
 tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '"$(1)"' .)))
-VIRTUAL  = $(filter-out ./recipes/,$(call tests_with,testing/synctest))
+VIRTUAL  = $(filter-out ./internal/acceptance/,$(call tests_with,testing/synctest))
 REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
 
 .PHONY: help
@@ -86,14 +86,14 @@ mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: e
 
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with faults at random (ZKR_SEED has them again)
-	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./recipes
+	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/acceptance
 
 # What one machine under load does to a test now and then is done to each all the time.
 STALLS ?= 25%60ms 4%500ms
 
 .PHONY: stalls
 stalls: ## the suites of all recipes with clients that stall at random: what a test relies on and has not waited for; ten minutes
-	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./recipes; done
+	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./internal/acceptance; done
 
 .PHONY: build
 build: ## everything, for this system

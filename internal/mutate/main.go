@@ -38,7 +38,7 @@ var (
 // Where faults are put, and whose tests are to find them.
 var (
 	sources = []string{"./framework/...", "./recipes/..."}
-	tests   = []string{"./framework/...", "./recipes/...", "./internal/sim"}
+	tests   = []string{"./framework/...", "./recipes/...", "./internal/acceptance", "./internal/sim"}
 )
 
 func main() {

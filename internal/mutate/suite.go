@@ -50,9 +50,9 @@ func (b block) holds(line, col int) bool {
 // A special package is not run as it is.
 var special = map[string]suite{
 	// The simulator's seeds, always the same; its other tests are about itself.
-	"internal/sim": {only: "^TestSeeds$", args: []string{"-sim.first=1", "-sim.seeds=150", "-sim.pictures="}},
-	"recipes":      {slow: true},
-	"cmd/zkr":      {slow: true},
+	"internal/sim":        {only: "^TestSeeds$", args: []string{"-sim.first=1", "-sim.seeds=150", "-sim.pictures="}},
+	"internal/acceptance": {slow: true},
+	"cmd/zkr":             {slow: true},
 }
 
 // suites finds the packages whose tests use a package with faults in it.

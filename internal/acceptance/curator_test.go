@@ -1,0 +1,95 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// ofCurator are what Apache Curator has of our recipes.
+var ofCurator = repertoire{
+	alone: []string{"mutex", "latch", "selector", "write"},
+	read:  "read", write: "write",
+	semaphore: "semaphore",
+}
+
+// A Curator process and ours exclude each other on the same znodes, in both
+// directions; they are served in the order in which they came, each sees the other
+// in its participants, and either of them that is killed is succeeded by the other.
+func TestBesideCurator(t *testing.T) {
+	needsCurator(t)
+	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) { standTogether(t, ens, ofCurator, curator, ours) })
+}
+
+// Two Curator processes do on the embedded ensemble what they do on the real one.
+func TestCuratorOnTheEmbeddedEnsemble(t *testing.T) {
+	needsCurator(t)
+	standTogether(t, embedded(t, 1), ofCurator, curator, curator)
+}
+
+// curatorHomeVariable names a directory with the jars of another release.
+const curatorHomeVariable = "ZKR_CURATOR_HOME"
+
+func curatorClassPath() (string, error) {
+	if home := os.Getenv(curatorHomeVariable); home != "" {
+		if jars, err := filepath.Glob(filepath.Join(home, "curator-recipes-*.jar")); err != nil || len(jars) == 0 {
+			return "", fmt.Errorf("no curator-recipes-*.jar in %s %s", curatorHomeVariable, home)
+		}
+		return filepath.Join(home, "*"), nil
+	}
+	const debian = "/usr/share/java/curator-recipes.jar" // which names what it needs
+	_, err := os.Stat(debian)
+	return debian, err
+}
+
+func needsCurator(t *testing.T) {
+	t.Helper()
+	needsNeighbors(t)
+	_, err := curatorClassPath()
+	if err == nil {
+		_, err = exec.LookPath("javac")
+	}
+	if err != nil {
+		missing(t, "Apache Curator (Debian's package libcurator-recipes-java) and a JDK", err)
+	}
+}
+
+// classes is where Neighbor was compiled to, once for all tests.
+var classes = sync.OnceValues(func() (dir string, err error) {
+	classPath, err := curatorClassPath()
+	if err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp("", "neighbor"); err != nil {
+		return "", err
+	}
+	removeClasses = func() { _ = os.RemoveAll(dir) }
+	out, err := exec.Command("javac", "-d", dir, "-cp", classPath, "testdata/Neighbor.java").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("javac: %w: %s", err, out)
+	}
+	return dir, nil
+})
+
+// removeClasses is called at the end of all tests.
+var removeClasses = func() {}
+
+// curator starts a process with Curator's recipes.
+func curator(t *testing.T, ens testutil.Ensemble) *neighbor {
+	t.Helper()
+	dir, err := classes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	classPath, err := curatorClassPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startNeighbor(t, "curator", exec.Command("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-cp", dir+string(os.PathListSeparator)+classPath, "Neighbor", ens.Servers(), fmt.Sprint(timeout.Milliseconds())))
+}

@@ -1,0 +1,298 @@
+package acceptance_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
+)
+
+// repertoire is the names that two neighbors have for the recipes of both.
+type repertoire struct {
+	alone       []string // those that one holds alone
+	read, write string
+	semaphore   string // what precedes the limit; empty: none of both
+}
+
+// besideNeighbors runs a scenario with other processes, which are there in ring 3
+// alone, on both kinds of ensemble.
+func besideNeighbors(t *testing.T, scenario func(t *testing.T, ens testutil.Ensemble)) {
+	t.Run("embedded", func(t *testing.T) { scenario(t, embedded(t, 1)) })
+	t.Run("real", func(t *testing.T) { scenario(t, apache.Start(t, 1)) })
+}
+
+// standTogether has processes of two kinds, or two of one kind, contend for every
+// recipe that both have.
+func standTogether(t *testing.T, ens testutil.Ensemble, of repertoire, first, second starter) {
+	watcher := client(t, ens)
+	one, other := first(t, ens), second(t, ens)
+	for _, kind := range of.alone {
+		t.Run(kind+" in turns", func(t *testing.T) { takeTurns(t, watcher, kind, one, other) })
+		t.Run(kind+" contended for", func(t *testing.T) { contend(t, watcher, kind, one, other) })
+	}
+	t.Run("readers and writers", func(t *testing.T) { readAndWrite(t, watcher, of, one, other) })
+	if of.semaphore != "" {
+		t.Run("semaphore", func(t *testing.T) {
+			sharePermits(t, watcher, of, one, other)
+			sharePermits(t, watcher, of, other, one)
+		})
+	}
+	for _, killed := range []struct {
+		name   string
+		doomed starter
+		heir   *neighbor
+	}{{"one killed", first, other}, {"the other killed", second, one}} {
+		t.Run(killed.name, func(t *testing.T) {
+			t.Parallel() // each waits for a session to expire
+			succeed(t, watcher, of, killed.doomed(t, ens), killed.heir)
+		})
+	}
+}
+
+// takeTurns has members of both processes join one after the other while the first
+// holds: they are served in that order, one at a time, and each sees all.
+func takeTurns(t *testing.T, watcher *framework.Client, kind string, one, other *neighbor) {
+	path := "/turns/" + kind
+	members := []*member{one.join(t, kind, path), other.join(t, kind, path), one.join(t, kind, path), other.join(t, kind, path)}
+	served := make(chan int, len(members))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	members[0].acquire(t)
+	served <- 0
+	for i, m := range members[1:] {
+		wg.Go(func() {
+			m.acquire(t)
+			served <- i + 1
+		})
+		inLine(t, watcher, path, i+2)
+	}
+	for i, m := range members {
+		select {
+		case who := <-served:
+			if who != i {
+				t.Fatalf("served %s, want %s", members[who].name, m.name)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s was not served", m.name)
+		}
+		if n, want := m.participants(t), len(members)-i; n != want {
+			t.Errorf("%s sees %d in line, want %d", m.name, n, want)
+		}
+		nobody(t, served, members)
+		m.release(t)
+	}
+	nothingLeft(t, watcher, path)
+}
+
+// nobody fails the test if another member is served, soon.
+func nobody(t *testing.T, served <-chan int, members []*member) {
+	t.Helper()
+	select {
+	case who := <-served:
+		t.Errorf("%s is served as well", members[who].name)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// contend has members of both processes acquire and release as fast as they can:
+// never two at once, and everybody has its rounds.
+func contend(t *testing.T, watcher *framework.Client, kind string, one, other *neighbor) {
+	const rounds = 10
+	path := "/contended/" + kind
+	var mu sync.Mutex // guards holder
+	var holder string
+	var wg sync.WaitGroup
+	for range 2 {
+		for _, n := range []*neighbor{one, other} {
+			m := n.join(t, kind, path)
+			wg.Go(func() {
+				for range rounds {
+					m.acquire(t)
+					if t.Failed() {
+						return // rather than wait for each of the rest
+					}
+					mu.Lock()
+					if holder != "" {
+						t.Errorf("%s holds while %s does", m.name, holder)
+					}
+					holder = m.name
+					mu.Unlock()
+					time.Sleep(time.Millisecond) // holds
+					mu.Lock()
+					holder = ""
+					mu.Unlock()
+					m.release(t)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	nothingLeft(t, watcher, path)
+}
+
+// readAndWrite: readers of both read together, while a writer of each waits; who
+// comes to read later waits behind the writers.
+func readAndWrite(t *testing.T, watcher *framework.Client, of repertoire, one, other *neighbor) {
+	const path = "/shared/readers-and-writers"
+	reading := []*member{one.join(t, of.read, path), other.join(t, of.read, path)}
+	for _, m := range reading {
+		m.acquire(t) // beside the other
+	}
+	waiting := []*member{
+		other.join(t, of.write, path), one.join(t, of.write, path),
+		other.join(t, of.read, path), one.join(t, of.read, path),
+	}
+	served := make(chan int, len(waiting))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i, m := range waiting {
+		wg.Go(func() {
+			m.acquire(t)
+			served <- i
+		})
+		inLine(t, watcher, path, len(reading)+i+1)
+	}
+	expect := func(want int) {
+		t.Helper()
+		select {
+		case who := <-served:
+			if who != want {
+				t.Fatalf("served %s, want %s", waiting[who].name, waiting[want].name)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%s was not served", waiting[want].name)
+		}
+	}
+	nobody(t, served, waiting)
+	reading[0].release(t)
+	nobody(t, served, waiting)
+	reading[1].release(t)
+	for writer := range 2 {
+		expect(writer)
+		nobody(t, served, waiting)
+		waiting[writer].release(t)
+	}
+	for range 2 { // together, in either order
+		select {
+		case <-served:
+		case <-time.After(patience):
+			t.Fatal("who came to read later was not served")
+		}
+	}
+	waiting[2].release(t)
+	waiting[3].release(t)
+	nothingLeft(t, watcher, path)
+}
+
+// sharePermits: of two permits each has one; a third member, of the first's kind,
+// waits, and is let in by the other.
+func sharePermits(t *testing.T, watcher *framework.Client, of repertoire, one, other *neighbor) {
+	kind, path := of.semaphore+":2", fmt.Sprintf("/permits/%s-%s", one.who, other.who)
+	line, leases := semaphoreDirs(of, path)
+	first, second, third := one.join(t, kind, path), other.join(t, kind, path), one.join(t, kind, path)
+	first.acquire(t)
+	second.acquire(t)
+	for _, m := range []*member{first, second} {
+		if n := m.participants(t); n != 2 {
+			t.Errorf("%s sees %d, want 2", m.name, n)
+		}
+	}
+	served := make(chan int, 1)
+	go func() {
+		third.acquire(t)
+		served <- 0
+	}()
+	inLine(t, watcher, line, 1)
+	nobody(t, served, []*member{third})
+	second.release(t)
+	select {
+	case <-served:
+	case <-time.After(patience):
+		t.Fatal("the third was not served")
+	}
+	inLine(t, watcher, leases, 2)
+	first.release(t)
+	third.release(t)
+	nothingLeft(t, watcher, leases)
+	nothingLeft(t, watcher, line)
+}
+
+// semaphoreDirs are where those who wait for a permit stand, and where permits do.
+func semaphoreDirs(of repertoire, path string) (line, leases string) {
+	if of.semaphore == "kazoo-semaphore" {
+		return path + "-__lock__", path
+	}
+	return path + "/locks", path + "/leases"
+}
+
+// succeed has members of one process wait for those of another, which is killed
+// while it holds one of each recipe.
+func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, heir *neighbor) {
+	type succession struct{ held, wanted, path, line string }
+	var all []succession
+	add := func(held, wanted string) {
+		path := fmt.Sprintf("/%s/%d", strings.ReplaceAll(t.Name(), "/", "-"), len(all))
+		all = append(all, succession{held, wanted, path, path})
+	}
+	for _, kind := range of.alone {
+		add(kind, kind)
+	}
+	add(of.read, of.write)
+	add(of.write, of.read)
+	if of.semaphore != "" {
+		add(of.semaphore+":1", of.semaphore+":1")
+		last := &all[len(all)-1]
+		last.line, _ = semaphoreDirs(of, last.path)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	served := make(chan *member, len(all))
+	for _, s := range all {
+		doomed.join(t, s.held, s.path).acquire(t)
+		next := heir.join(t, s.wanted, s.path)
+		wg.Go(func() {
+			next.acquire(t)
+			served <- next
+		})
+		if s.line == s.path {
+			inLine(t, watcher, s.line, 2)
+		} else {
+			inLine(t, watcher, s.line, 1)
+		}
+	}
+	if len(served) != 0 {
+		t.Errorf("%s is served too early", (<-served).name)
+	}
+	doomed.kill(t)
+	for range all {
+		select {
+		case m := <-served:
+			m.release(t)
+		case <-time.After(patience):
+			t.Fatal("nobody succeeds who was killed")
+		}
+	}
+	for _, s := range all {
+		nothingLeft(t, watcher, s.line)
+	}
+}
+
+// inLine waits until n znodes stand at path.
+func inLine(t *testing.T, c *framework.Client, path string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var names []string
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		if names, _, _ = c.Children(ctx, path); len(names) == n {
+			return
+		}
+	}
+	t.Fatalf("in line at %s: %v, want %d", path, names, n)
+}

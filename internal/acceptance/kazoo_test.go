@@ -1,0 +1,100 @@
+package acceptance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// ofKazoo are what Kazoo has of our recipes, in a layout that both can stand in.
+var ofKazoo = repertoire{
+	alone: []string{"kazoo-lock", "kazoo-election", "kazoo-write"},
+	read:  "kazoo-read", write: "kazoo-write",
+}
+
+// A Kazoo process and ours exclude each other on the same znodes, in both
+// directions; they are served in the order in which they came, each sees the other
+// in its participants, and either of them that is killed is succeeded by the other.
+func TestBesideKazoo(t *testing.T) {
+	needsKazoo(t)
+	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) { standTogether(t, ens, ofKazoo, kazoo, ours) })
+}
+
+// Two Kazoo processes do on the embedded ensemble what they do on the real one,
+// with their semaphore too.
+func TestKazooOnTheEmbeddedEnsemble(t *testing.T) {
+	needsKazoo(t)
+	all := ofKazoo
+	all.semaphore = "kazoo-semaphore"
+	standTogether(t, embedded(t, 1), all, kazoo, kazoo)
+}
+
+// What cannot be safe beside Kazoo is refused, by name: the other layouts on a path
+// where it holds, a mutex beside its readers, and a semaphore, whose leases each
+// would look for elsewhere.
+func TestKazooIsRefused(t *testing.T) {
+	needsKazoo(t)
+	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) {
+		theirs, c := kazoo(t, ens), client(t, ens)
+		for _, path := range []struct {
+			held    string
+			refused []string
+		}{
+			{"kazoo-lock", []string{"mutex", "latch", "selector", "read", "write", "plain-read", "semaphore:2"}},
+			{"kazoo-write", []string{"mutex", "latch", "selector", "read", "write", "plain-read", "semaphore:2"}},
+			{"kazoo-election", []string{"mutex", "latch", "selector"}},
+			{"kazoo-read", []string{"mutex", "latch", "selector", "read", "write", "plain-read", "kazoo-lock", "kazoo-election", "semaphore:2"}},
+			{"kazoo-semaphore:2", []string{"mutex", "latch", "selector", "read", "write", "plain-read", "kazoo-lock", "kazoo-election", "kazoo-read", "semaphore:2"}},
+		} {
+			at := "/refused/" + strings.ReplaceAll(path.held, ":", "-")
+			m := theirs.join(t, path.held, at)
+			m.acquire(t)
+			for _, kind := range path.refused {
+				recipe, err := newRecipe(c, kind, at, "ours")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, enter := range []func(context.Context) (*recipes.Lease, error){recipe.Acquire, recipe.TryAcquire} {
+					if _, err := enter(t.Context()); !errors.Is(err, recipes.ErrLayout) {
+						t.Errorf("%s where %s is held: %v", kind, path.held, err)
+					}
+					inLine(t, c, at, 1) // what was refused withdraws
+				}
+			}
+			m.release(t)
+		}
+	})
+}
+
+// pythonVariable names an interpreter that has Kazoo.
+const pythonVariable = "ZKR_PYTHON"
+
+func python() string {
+	if python := os.Getenv(pythonVariable); python != "" {
+		return python
+	}
+	return "/usr/bin/python3" // Debian's, which has Debian's packages
+}
+
+func needsKazoo(t *testing.T) {
+	t.Helper()
+	needsNeighbors(t)
+	if out, err := exec.Command(python(), "-c", "import kazoo.version; print(kazoo.version.__version__)").CombinedOutput(); err != nil {
+		missing(t, "Kazoo (Debian's package python3-kazoo)", fmt.Errorf("%w: %s", err, out))
+	} else {
+		t.Logf("Kazoo %s", strings.TrimSpace(string(out)))
+	}
+}
+
+// kazoo starts a process with Kazoo's recipes.
+func kazoo(t *testing.T, ens testutil.Ensemble) *neighbor {
+	t.Helper()
+	return startNeighbor(t, "kazoo", exec.Command(python(), "testdata/neighbor.py", ens.Servers(), fmt.Sprint(timeout.Seconds())))
+}

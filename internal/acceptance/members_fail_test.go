@@ -1,0 +1,244 @@
+package acceptance_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// storm is an ensemble under load: some processes, and this one, each with several
+// goroutines, use every recipe at once while members are killed, frozen and
+// restarted. What they did is in the ledgers.
+type storm struct {
+	testutil.Ensemble
+	dir  string
+	path string
+}
+
+// Never two at once, tokens in order, and everybody goes on soon: whichever member
+// is killed, frozen past the session time-out or restarted, and after a time without
+// a quorum, in which nobody holds anything.
+func TestMembersFailUnderLoad(t *testing.T) {
+	parallel(t)
+	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
+		const processes = 2
+		s := &storm{ens, t.TempDir(), "/suite/storm"}
+		makeResources(t, client(t, ens), s.path)
+		var all []*process
+		for range processes {
+			all = append(all, start(t, "load", s.Servers(), s.dir, s.path))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := load(ctx, s.Servers(), s.dir, s.path, "0", &figures{}); err != nil {
+				t.Error(err)
+			}
+		})
+		s.goesOn(t)
+		for _, calamity := range []struct {
+			name   string
+			strike func(t *testing.T)
+		}{
+			{"a follower is killed", s.followerKilled},
+			{"the leader is killed", s.leaderKilled},
+			{"the member of a connection is killed", s.memberOfAConnectionKilled},
+			{"the leader stands still", s.leaderStandsStill},
+			{"the leader is cut off from the others", s.leaderCutOff},
+			{"all are restarted, one by one", s.rollingRestart},
+			{"the quorum is lost", s.quorumLost},
+		} {
+			began := time.Now()
+			t.Run(calamity.name, func(t *testing.T) {
+				calamity.strike(t)
+				s.goesOn(t)
+			})
+			t.Logf("%s: over after %v", calamity.name, time.Since(began).Round(time.Millisecond))
+		}
+		cancel()
+		for _, p := range all {
+			p.in.Close()
+		}
+		wg.Wait()
+		for _, p := range all {
+			p.expect(t, "done")
+		}
+		watcher := client(t, ens)
+		for _, name := range ledgers {
+			ledger(filepath.Join(s.dir, name)).acceptable(t, loadPermits, 100)
+			path := s.path + "/" + name
+			if name == "semaphore" {
+				nothingLeft(t, watcher, path+"/leases")
+				path += "/locks"
+			}
+			nothingLeft(t, watcher, path)
+		}
+	})
+}
+
+// goesOn waits until every lock has been granted some times more.
+func (s *storm) goesOn(t *testing.T) {
+	t.Helper()
+	const more = 20
+	for _, name := range ledgers {
+		l := ledger(filepath.Join(s.dir, name))
+		before := l.grants(t)
+		eventually(t, name+" is granted again", func() bool { return l.grants(t) >= before+more })
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in %v: %s", patience, what)
+		}
+	}
+}
+
+// killed kills a member, and has it back when the load has gone on without it.
+func (s *storm) killed(t *testing.T, member int) {
+	t.Helper()
+	if err := s.Stop(member); err != nil {
+		t.Fatal(err)
+	}
+	s.goesOn(t)
+	s.back(t, member)
+}
+
+func (s *storm) back(t *testing.T, members ...int) {
+	t.Helper()
+	for _, m := range members {
+		if err := s.Restart(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.WaitServing(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *storm) followerKilled(t *testing.T) { s.killed(t, (leading(t, s)+1)%s.Members()) }
+func (s *storm) leaderKilled(t *testing.T)   { s.killed(t, leading(t, s)) }
+
+// The member that somebody who holds is connected to is killed: whoever it is, the
+// holder goes on with its lease at another.
+func (s *storm) memberOfAConnectionKilled(t *testing.T) {
+	net := s.ClientNet("one who holds")
+	var member atomic.Int32
+	defer net.Control(func(r testutil.Request) testutil.Action {
+		member.Store(int32(r.Member))
+		return testutil.Pass()
+	})()
+	// Long enough for an election on a busy machine: the lease must not be lost.
+	c, err := framework.New(s.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(20*time.Second),
+		framework.WithRetry(retry.Forever(100*time.Millisecond)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m, err := locks.NewMutex(c, s.path+"/held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := acquire(t, t.Context(), m)
+	at := int(member.Load())
+	if err := s.Stop(at); err != nil {
+		t.Fatal(err)
+	}
+	s.goesOn(t)
+	// A member that is catching up may keep a connect waiting: the holder has the others only, for as long as it takes.
+	if err := c.Sync(t.Context(), m.Path()); err != nil {
+		t.Error(err)
+	}
+	if now := int(member.Load()); now == at {
+		t.Errorf("the holder is at member %d still, which was killed", now)
+	}
+	s.back(t, at)
+	release(t, held) // held all the time
+}
+
+// A leader that is frozen past the session time-out: the others choose another, and
+// those who held at the old one have given up before anybody was let in.
+func (s *storm) leaderStandsStill(t *testing.T) {
+	leader := leading(t, s)
+	if err := s.Pause(leader); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	frozen := time.Now()
+	s.goesOn(t)
+	time.Sleep(time.Until(frozen.Add(loadSession + time.Second)))
+	if err := s.Resume(leader); err != nil {
+		t.Fatal(err)
+	}
+	s.back(t)
+}
+
+// A leader that is cut off from the others goes on answering its clients for a
+// while, though another leads already.
+func (s *storm) leaderCutOff(t *testing.T) {
+	heal, err := testutil.Isolate(s.Ensemble, leading(t, s))
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	s.goesOn(t)
+	time.Sleep(loadSession)
+	heal()
+	s.back(t)
+}
+
+func (s *storm) rollingRestart(t *testing.T) {
+	for member := range s.Members() {
+		if err := s.Stop(member); err != nil {
+			t.Fatal(err)
+		}
+		s.back(t, member)
+	}
+}
+
+// With two of three gone, all leases are over within a session time-out, and
+// nothing is granted before one of them is back.
+func (s *storm) quorumLost(t *testing.T) {
+	for _, member := range []int{0, 1} {
+		if err := s.Stop(member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(loadSession + time.Second) // and a busy machine may take a while to say so
+	grants := func() (n int) {
+		for _, name := range ledgers {
+			n += ledger(filepath.Join(s.dir, name)).grants(t)
+		}
+		return n
+	}
+	before := grants()
+	time.Sleep(500 * time.Millisecond)
+	if n := grants() - before; n != 0 {
+		t.Errorf("%d grants without a quorum", n)
+	}
+	for _, name := range ledgers {
+		text, err := ledger(filepath.Join(s.dir, name)).read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := judge(string(text), loadPermits); err != nil { // nobody is in
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.back(t, 0, 1)
+}

@@ -1,0 +1,229 @@
+package acceptance_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// role is the environment variable that makes the test binary one of the processes
+// that tests start: what they are is in its arguments.
+const role = "ZKR_TEST_ROLE"
+
+// processMain is main for them. Each ends with its input, if not before.
+func processMain() {
+	var err error
+	switch args := os.Args[1:]; os.Getenv(role) {
+	case "load", "soak":
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			cancel()
+		}()
+		fmt.Println("ready")
+		f, opts := &figures{}, []framework.Option(nil)
+		if os.Getenv(role) == "soak" {
+			opts = soakOptions
+		}
+		err = load(ctx, args[0], args[1], args[2], strconv.Itoa(os.Getpid()), f, opts...)
+		if os.Getenv(role) == "soak" && err == nil {
+			text, _ := json.Marshal(f)
+			fmt.Println("figures", string(text))
+		}
+	case "holder":
+		err = holder(args[0], args[1], args[2], args[3], ledger(args[4]))
+	case "neighbor":
+		serve(args[0])
+	default:
+		err = errors.New("no such role")
+	}
+	if err != nil {
+		fmt.Println("failed", err)
+		os.Exit(1)
+	}
+	fmt.Println("done")
+	os.Exit(0)
+}
+
+// holder acquires one lock and holds it. All the time it writes its token to the
+// resource, guarded, and as soon as it cannot any more it says so; then it tries
+// once more what it had prepared while it held, which no knowledge of its own keeps
+// from reaching the ensemble. With a line of input it releases.
+func holder(servers, session, name, path string, file ledger) error {
+	timeout, err := time.ParseDuration(session)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	c, err := framework.New(servers, framework.WithSessionTimeout(timeout))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var lock recipes.Acquirer
+	mode := exclusive
+	for _, k := range kinds {
+		if k.name != name {
+			continue
+		}
+		if lock, err = k.make(c, path); err != nil {
+			return err
+		}
+		if !k.tokens {
+			mode = permit
+		}
+	}
+	fmt.Println("ready")
+	l, err := lock.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	granted := time.Now()
+	who := fmt.Sprintf("%d.1", os.Getpid())
+	if err := file.append("in %s %v %s", mode, l.Token(), who); err != nil {
+		return err
+	}
+	write := &zk.SetDataRequest{Path: resource(path), Data: []byte(l.Token().String()), Version: -1}
+	prepared := l.Guard(write)
+	fmt.Println("held", l.Token(), granted.UnixMilli())
+	leave := make(chan struct{})
+	go func() {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		close(leave)
+	}()
+	for {
+		select {
+		case <-leave:
+			if err := file.append("out %s", who); err != nil {
+				return err
+			}
+			return l.Release(ctx)
+		default:
+		}
+		// It may meet the end of a connection, and then nobody knows.
+		_, err := l.Multi(ctx, write)
+		if err != nil && !errors.Is(err, recipes.ErrNotHeld) && !framework.MaybeApplied(err) {
+			return fmt.Errorf("a guarded write of a holder: %w", err)
+		}
+		if !errors.Is(err, recipes.ErrNotHeld) {
+			time.Sleep(5 * time.Millisecond) // others work, too
+			continue
+		}
+		select {
+		case <-l.Lost():
+		case <-time.After(patience):
+			return errors.New("it does not know that it holds no more")
+		}
+		fmt.Println("lost", l.Err())
+		// It goes out in the next session, once the last one has ended.
+		for began := time.Now(); time.Since(began) < patience; {
+			if _, err = c.Multi(ctx, prepared...); err == nil || errors.Is(err, zk.ErrNoNode) {
+				break
+			}
+		}
+		fmt.Println("late", errors.Is(err, zk.ErrNoNode), err)
+		if err := l.Release(ctx); !errors.Is(err, recipes.ErrNotHeld) {
+			return fmt.Errorf("released what was lost: %w", err)
+		}
+		return nil
+	}
+}
+
+// resource is the znode that the holders of a lock write to.
+func resource(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "-") }
+
+// process is one of those that were started.
+type process struct {
+	*os.Process
+	in    io.Closer
+	say   io.Writer
+	lines chan string   // of its output; closed when it has ended
+	ended chan struct{} // closed when it was waited for
+}
+
+// start starts the test binary in a role, and waits until it is ready. It ends with
+// the test, and on Linux with the test binary, however that does.
+func start(t *testing.T, what string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), role+"="+what)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieWithParent(cmd)
+	p := &process{in: in, say: in, lines: make(chan string, 100), ended: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() { // ends with the process, which the cleanup kills
+		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			p.lines <- scanner.Text()
+		}
+		close(p.lines)
+		_ = cmd.Wait() // killed, most likely
+		close(p.ended)
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	p.Process = cmd.Process
+	t.Cleanup(func() {
+		_ = p.Kill() // it may have ended
+		for range p.lines {
+		}
+		<-p.ended
+	})
+	p.expect(t, "ready")
+	return p
+}
+
+// expect waits for a line that begins so, and returns the rest of it.
+func (p *process) expect(t *testing.T, what string) string {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				t.Fatalf("process %d ended without %q", p.Pid, what)
+			}
+			if rest, found := strings.CutPrefix(line, what); found {
+				return strings.TrimSpace(rest)
+			}
+			t.Fatalf("process %d says %q instead of %q", p.Pid, line, what)
+		case <-timeout:
+			t.Fatalf("process %d does not say %q", p.Pid, what)
+		}
+	}
+}

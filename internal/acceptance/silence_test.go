@@ -1,0 +1,85 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A network that loses everything, one way or both, and tells nobody: the holder
+// gives the lease up before another can have it, whatever the recipe; and it is not
+// kept waiting for much more than a session time-out.
+func TestALongSilence(t *testing.T) {
+	parallel(t)
+	type silence struct {
+		*stage
+		name  string
+		k     kind
+		a     *peer
+		held  *recipes.Lease
+		next  <-chan grant
+		lost  chan time.Time
+		cut   func()
+		began time.Time // it had not been cut by then
+	}
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
+		var all []*silence
+		for _, k := range kinds {
+			for way, cut := range map[string]func(*testutil.ClientNet){
+				"both ways":       (*testutil.ClientNet).Cut,
+				"what it says":    func(n *testutil.ClientNet) { n.CutOneWay(true) },
+				"what it is told": func(n *testutil.ClientNet) { n.CutOneWay(false) },
+			} {
+				s := &silence{name: fmt.Sprint(k.name, ", ", way), k: k, lost: make(chan time.Time, 1)}
+				s.stage = &stage{ens, "/suite/silence/" + strings.ReplaceAll(s.name, " ", "_"), client(t, ens)}
+				// The margin is what the one who notes the loss may be late by, on a machine that stalls.
+				s.a = s.joinFor(t, timeout, framework.WithStopMargin(timeout/5))
+				s.held = acquire(t, t.Context(), k.of(t, s.a.Client, s.path))
+				s.next = acquiring(t.Context(), k.of(t, s.join(t).Client, s.path))
+				k.standing(t, s.stage, 1, 1)
+				go func() {
+					<-s.held.Lost()
+					s.lost <- time.Now()
+				}()
+				s.cut = func() { cut(s.a.net) }
+				all = append(all, s)
+			}
+		}
+		for _, s := range all {
+			s.began = time.Now()
+			s.cut()
+		}
+		for _, s := range all {
+			g := outcome(t, s.next)
+			if g.err != nil {
+				t.Fatalf("%s: %v", s.name, g.err)
+			}
+			select {
+			case at := <-s.lost:
+				if at.After(g.at) {
+					t.Errorf("%s: two at once for %v", s.name, at.Sub(g.at))
+				}
+			case <-time.After(patience):
+				t.Fatalf("%s: the holder is not told of its loss", s.name)
+			}
+			if early := s.held.Deadline().Sub(g.at); early > 0 {
+				t.Errorf("%s: succeeded %v before its deadline", s.name, early)
+			}
+			if took := g.at.Sub(s.began); took < timeout/2 || took > patience/2 {
+				t.Errorf("%s: succeeded after %v", s.name, took)
+			}
+			release(t, g.lease)
+		}
+		for _, s := range all {
+			s.a.net.Heal()
+			lost(t, s.held)
+			release(t, acquire(t, t.Context(), s.k.of(t, s.a.Client, s.path)))
+			s.k.standing(t, s.stage, 0, 0)
+		}
+	})
+}

@@ -1,0 +1,224 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
+import org.apache.curator.framework.recipes.leader.Participant;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/**
+ * A process that stands in lines on request, with the recipes of Apache Curator. A line on standard input is a command to one of
+ * its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants"; a line on standard output is the
+ * answer to one. Each member has a client and a thread of its own. It ends with its input.
+ */
+public class Neighbor {
+    interface Recipe {
+        void acquire() throws Exception;
+
+        void release() throws Exception;
+
+        Collection<String> participants() throws Exception;
+    }
+
+    /** What does one thing after the other. */
+    static class Member {
+        private final ExecutorService thread = Executors.newSingleThreadExecutor();
+        private Recipe recipe;
+
+        void tell(String number, String servers, int session, String[] command) {
+            thread.execute(() -> {
+                String answer;
+                try {
+                    answer = execute(servers, session, command);
+                } catch (Exception e) {
+                    e.printStackTrace();
+                    answer = "failed " + e;
+                }
+                say(number + " " + answer.replace('\n', ' '));
+            });
+        }
+
+        private String execute(String servers, int session, String[] command) throws Exception {
+            switch (command[0]) {
+                case "open":
+                    CuratorFramework client =
+                            CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
+                    client.start();
+                    client.blockUntilConnected();
+                    recipe = make(client, command[1], command[2], command[3]);
+                    return "opened";
+                case "acquire":
+                    recipe.acquire();
+                    return "acquired";
+                case "release":
+                    recipe.release();
+                    return "released";
+                case "participants":
+                    return "participants " + recipe.participants().size();
+                default:
+                    return "failed what is " + command[0] + "?";
+            }
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        String servers = args[0];
+        int session = Integer.parseInt(args[1]);
+        Map<String, Member> members = new HashMap<>();
+        say("ready");
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ");
+            members.computeIfAbsent(words[0], number -> new Member())
+                    .tell(words[0], servers, session, Arrays.copyOfRange(words, 1, words.length));
+        }
+        Runtime.getRuntime().halt(0); // whatever its threads wait for
+    }
+
+    static synchronized void say(String line) {
+        System.out.println(line);
+    }
+
+    static Recipe make(CuratorFramework client, String kind, String path, String id) {
+        switch (kind) {
+            case "mutex":
+                return lock(new InterProcessMutex(client, path));
+            case "read":
+                return lock(new InterProcessReadWriteLock(client, path).readLock());
+            case "write":
+                return lock(new InterProcessReadWriteLock(client, path).writeLock());
+            case "latch":
+                return latch(client, path, id);
+            case "selector":
+                return selector(client, path, id);
+            default:
+                int limit = Integer.parseInt(kind.substring("semaphore:".length()));
+                return semaphore(new InterProcessSemaphoreV2(client, path, limit));
+        }
+    }
+
+    static Recipe lock(InterProcessMutex mutex) {
+        return new Recipe() {
+            public void acquire() throws Exception {
+                mutex.acquire();
+            }
+
+            public void release() throws Exception {
+                mutex.release();
+            }
+
+            public Collection<String> participants() throws Exception {
+                return mutex.getParticipantNodes();
+            }
+        };
+    }
+
+    static Recipe semaphore(InterProcessSemaphoreV2 semaphore) {
+        return new Recipe() {
+            private final List<Lease> leases = new ArrayList<>();
+
+            public void acquire() throws Exception {
+                leases.add(semaphore.acquire());
+            }
+
+            public void release() {
+                semaphore.returnLease(leases.remove(leases.size() - 1));
+            }
+
+            public Collection<String> participants() throws Exception {
+                return semaphore.getParticipantNodes();
+            }
+        };
+    }
+
+    static Recipe latch(CuratorFramework client, String path, String id) {
+        return new Recipe() {
+            private LeaderLatch latch = new LeaderLatch(client, path, id);
+
+            public void acquire() throws Exception {
+                latch.start();
+                latch.await();
+            }
+
+            public void release() throws Exception {
+                latch.close();
+                latch = new LeaderLatch(client, path, id);
+            }
+
+            public Collection<String> participants() throws Exception {
+                return ids(latch.getParticipants());
+            }
+        };
+    }
+
+    static Recipe selector(CuratorFramework client, String path, String id) {
+        return new Recipe() {
+            private final Object turn = new Object();
+            private boolean leads;
+            private boolean done;
+            private LeaderSelector selector;
+
+            public void acquire() throws Exception {
+                selector = new LeaderSelector(client, path, new LeaderSelectorListenerAdapter() {
+                    public void takeLeadership(CuratorFramework c) throws Exception {
+                        synchronized (turn) {
+                            leads = true;
+                            turn.notifyAll();
+                            while (!done) {
+                                turn.wait();
+                            }
+                            leads = false;
+                            turn.notifyAll();
+                        }
+                    }
+                });
+                selector.setId(id);
+                selector.start();
+                synchronized (turn) {
+                    while (!leads) {
+                        turn.wait();
+                    }
+                }
+            }
+
+            public void release() throws Exception {
+                synchronized (turn) {
+                    done = true;
+                    turn.notifyAll();
+                    while (leads) {
+                        turn.wait();
+                    }
+                    done = false;
+                }
+                selector.close();
+            }
+
+            public Collection<String> participants() throws Exception {
+                return ids(selector.getParticipants());
+            }
+        };
+    }
+
+    static Collection<String> ids(Collection<Participant> participants) {
+        List<String> ids = new ArrayList<>();
+        for (Participant p : participants) {
+            ids.add(p.getId());
+        }
+        return ids;
+    }
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package recipes_test
-
-import "os/exec"
-
-// dieWithParent has no counterpart here: a process ends with its input.
-func dieWithParent(*exec.Cmd) {}
