@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -18,20 +18,20 @@ import (
 // Faults while the znode is between two of this process: whoever waits is granted,
 // and nothing is left.
 func TestHandoverUnderFaults(t *testing.T) {
-	for name, fault := range map[string]func(w *World, c *framework.Client){
-		"the connection drops":      func(w *World, _ *framework.Client) { w.ClientNet("a").Drop() },
-		"it is cut for a while":     func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long":    func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*Timeout) },
-		"the session expires":       func(w *World, c *framework.Client) { w.Expire(c) },
+	for name, fault := range map[string]func(w *bubble.World, c *framework.Client){
+		"the connection drops":      func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut for a while":     func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
+		"it is cut for too long":    func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
+		"the session expires":       func(w *bubble.World, c *framework.Client) { w.Expire(c) },
 		"the znode is deleted":      remove,
-		"the look's answer is lost": func(w *World, _ *framework.Client) {},
+		"the look's answer is lost": func(w *bubble.World, _ *framework.Client) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			RunEach(t, func(t *testing.T, w *World) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
 				c := w.Connect("a", patient)
 				m := mutexOf(t, c)
-				l := Acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				if name == "the look's answer is lost" {
 					w.Once(testutil.OpGetChildren2, lockPath, testutil.DropAfter())
 				}
@@ -41,11 +41,11 @@ func TestHandoverUnderFaults(t *testing.T) {
 				fault(w, c)
 				for _, granted := range waiting {
 					// The next is let in by the loss of the one before, too.
-					if err := Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
+					if err := bubble.Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
 						t.Error(err)
 					}
 				}
-				time.Sleep(3 * Timeout)
+				time.Sleep(3 * bubble.Timeout)
 				w.Empty(lockPath)
 			})
 		})
@@ -55,7 +55,7 @@ func TestHandoverUnderFaults(t *testing.T) {
 // patient is for clients that are cut off for longer than they retry by default.
 var patient = framework.WithRetry(retry.Forever(100 * time.Millisecond))
 
-func healLater(w *World, d time.Duration) {
+func healLater(w *bubble.World, d time.Duration) {
 	time.Sleep(d)
 	w.ClientNet("a").Heal()
 }
@@ -63,9 +63,9 @@ func healLater(w *World, d time.Duration) {
 // No watch is believed for ever: where what stands in line is not heard of, the
 // process does not hand over to itself for long.
 func TestHandoverNeedsFreshKnowledge(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 3)
 		l = next(t, l, waiting[0])
 		// A member that answers no more lists.
@@ -76,13 +76,13 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 			}
 			return testutil.Pass()
 		})
-		time.Sleep(Timeout/3 + time.Millisecond)
+		time.Sleep(bubble.Timeout/3 + time.Millisecond)
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
-		Pending(t, waiting[1])
+		bubble.Pending(t, waiting[1])
 		close(answer)
 		for _, granted := range waiting[1:] {
-			Release(t, Granted(t, granted).Lease)
+			bubble.Release(t, bubble.Granted(t, granted).Lease)
 		}
 		w.Empty(lockPath)
 	})
@@ -90,17 +90,17 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 
 // Nor does it take what lingers without a look.
 func TestLingeringNeedsFreshKnowledge(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		synctest.Wait() // it is known that nobody stands behind
 		answer := make(chan struct{})
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
-		time.Sleep(Timeout/3 + time.Millisecond)
+		time.Sleep(bubble.Timeout/3 + time.Millisecond)
 		waiting := queued(m, 1)[0]
-		Pending(t, waiting)
+		bubble.Pending(t, waiting)
 		close(answer)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(time.Minute)
 		w.Empty(lockPath)
 	})
@@ -108,10 +108,10 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 
 // What was known is not, from when the line has changed.
 func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		m, other := mutexOf(t, a, locks.WithHandover(1)), mutexOf(t, w.Connect("b"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 3)
 		sess, err := a.Session()
 		if err != nil {
@@ -125,30 +125,30 @@ func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
 			return testutil.Pass()
 		})
 		elsewhere := queued(other, 1)[0]
-		Release(t, l)
-		Pending(t, waiting...)
+		bubble.Release(t, l)
+		bubble.Pending(t, waiting...)
 		close(answer)
-		l = Granted(t, waiting[0]).Lease
-		Release(t, l)
-		Pending(t, waiting[1:]...)
-		l = next(t, Granted(t, elsewhere).Lease, waiting[1])
-		Release(t, next(t, l, waiting[2]))
+		l = bubble.Granted(t, waiting[0]).Lease
+		bubble.Release(t, l)
+		bubble.Pending(t, waiting[1:]...)
+		l = next(t, bubble.Granted(t, elsewhere).Lease, waiting[1])
+		bubble.Release(t, next(t, l, waiting[2]))
 		w.Empty(lockPath)
 	})
 }
 
 // A look that fails shows nobody, and is no reason to hand over.
 func TestAFailedLookHandsNothingOver(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.Fail(testutil.CodeNoAuth))
 		waiting := queued(m, 1)[0]
 		then := next(t, l, waiting)
 		if then.Path() == l.Path() {
 			t.Error("handed over")
 		}
-		Release(t, then)
+		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
@@ -156,25 +156,25 @@ func TestAFailedLookHandsNothingOver(t *testing.T) {
 // Without a connection nothing is handed over, however fresh what is known: others
 // may be waiting by now.
 func TestHandoverNeedsAConnection(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
 		time.Sleep(time.Millisecond)
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
-		Pending(t, waiting)
+		bubble.Pending(t, waiting)
 		w.ClientNet("a").Heal()
-		then := Granted(t, waiting).Lease
+		then := bubble.Granted(t, waiting).Lease
 		if err := <-released; err != nil {
 			t.Error(err)
 		}
 		if then.Path() == l.Path() {
 			t.Error("handed over")
 		}
-		Release(t, then)
+		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
@@ -183,26 +183,26 @@ func TestHandoverNeedsAConnection(t *testing.T) {
 // about to be handed over, as it ends every lease.
 func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 	for _, waits := range []int{0, 2} {
-		RunEach(t, func(t *testing.T, w *World) {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithObserver(framework.Observer{
 				Lost: func(string, time.Duration, error) { lost++ },
 			}))
 			m := mutexOf(t, c, locks.WithLinger(time.Minute))
-			l := Acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			first := l.Path()
 			waiting := queued(m, waits)
-			Release(t, l) // the look is under way
+			bubble.Release(t, l) // the look is under way
 			w.ClientNet("a").Drop()
 			time.Sleep(time.Second)
 			for _, granted := range waiting {
-				Release(t, Granted(t, granted).Lease)
+				bubble.Release(t, bubble.Granted(t, granted).Lease)
 			}
-			if l = Acquire(t, t.Context(), m); l.Path() == first || lost > 0 {
+			if l = bubble.Acquire(t, t.Context(), m); l.Path() == first || lost > 0 {
 				t.Errorf("%s after %s, %d lost", l.Path(), first, lost)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 			time.Sleep(time.Minute)
 			w.Empty(lockPath)
 		})
@@ -210,7 +210,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 }
 
 // remove is what an operator does.
-func remove(w *World, _ *framework.Client) {
+func remove(w *bubble.World, _ *framework.Client) {
 	c := w.Connect("operator")
 	for _, name := range w.Children(lockPath) {
 		if err := c.Delete(context.Background(), lockPath+"/"+name, -1); err != nil {

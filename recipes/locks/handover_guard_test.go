@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -20,10 +20,10 @@ import (
 // one serves nobody else; and what the guard of a lease that is over gives never
 // passes, whoever has the znode.
 func TestAGuardEndsWithItsLease(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c)
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 2)
 		guarded := l.Guard(set("/app", "late"))
 		second := next(t, l, waiting[0])
@@ -41,11 +41,11 @@ func TestAGuardEndsWithItsLease(t *testing.T) {
 			t.Errorf("write under the guard of a lease that was released: %v", err)
 		}
 		_, err := second.Multi(t.Context(), set("/app", "late"))
-		WantErr(t, err, recipes.ErrNotHeld)
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		if !third.Held() {
 			t.Error("lost by another's guard")
 		}
-		Release(t, third)
+		bubble.Release(t, third)
 	})
 }
 
@@ -60,9 +60,9 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 		{"its answer lost", testutil.DropAfter(), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				m := mutexOf(t, w.Connect("a"))
-				l := Acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				waiting := queued(m, 1)[0]
 				w.Once(testutil.OpMulti, "", test.action)
 				_, err := l.Multi(t.Context(), set("/app", "mine"))
@@ -74,7 +74,7 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 				if handed := then.Path() == l.Path(); handed != test.handed {
 					t.Errorf("handed over: %v", handed)
 				}
-				Release(t, then)
+				bubble.Release(t, then)
 				w.Empty(lockPath)
 			})
 		})
@@ -84,24 +84,24 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 // The guard of a lease that was lost never passes, though its znode stands until it
 // is released.
 func TestTheGuardOfALostLease(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		l := Acquire(t, t.Context(), mutexOf(t, c, locks.WithMaxHold(time.Second)))
-		Lost(t, l)
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, c, locks.WithMaxHold(time.Second)))
+		bubble.Lost(t, l)
 		w.InLine(lockPath, 1)
 		if _, err := c.Multi(t.Context(), l.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("guarded write: %v", err)
 		}
-		WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 		w.Empty(lockPath)
 	})
 }
 
 // A guard that was given out is not taken back by a write whose outcome is known.
 func TestAGuardOutlivesAGuardedWrite(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		l.Guard()
 		if _, err := l.Multi(t.Context(), set("/app", "mine")); err != nil {
 			t.Fatal(err)
@@ -110,15 +110,15 @@ func TestAGuardOutlivesAGuardedWrite(t *testing.T) {
 		if then.Path() == l.Path() {
 			t.Error("handed over")
 		}
-		Release(t, then)
+		bubble.Release(t, then)
 	})
 }
 
 // Nor does it go to anybody while the write is under way.
 func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
 		answer := make(chan struct{})
 		w.Once(testutil.OpMulti, "", testutil.HoldReply(answer))
@@ -135,11 +135,11 @@ func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
 		if err := errors.Join(<-written, <-released); err != nil {
 			t.Error(err)
 		}
-		then := Granted(t, waiting).Lease
+		then := bubble.Granted(t, waiting).Lease
 		if then.Path() == l.Path() {
 			t.Error("handed over")
 		}
-		Release(t, then)
+		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
@@ -151,20 +151,20 @@ func TestWhatIsNotHandedOverNeedsNoLook(t *testing.T) {
 		"by option":     func(*recipes.Lease) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				var opts []locks.Option
 				if name == "by option" {
 					opts = append(opts, locks.WithHandover(0))
 				}
 				m := mutexOf(t, w.Connect("a"), opts...)
-				l := Acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				prepare(l)
 				w.ResetRequests()
 				waiting := queued(m, 1)[0]
 				if cost := w.Cost(); len(cost) > 0 {
 					t.Errorf("requests: %v", cost)
 				}
-				Release(t, next(t, l, waiting))
+				bubble.Release(t, next(t, l, waiting))
 				w.Empty(lockPath)
 			})
 		})

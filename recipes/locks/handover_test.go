@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-func mutexOf(t T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
+func mutexOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
 	t.Helper()
 	m, err := locks.NewMutex(c, lockPath, opts...)
 	if err != nil {
@@ -25,19 +25,19 @@ func mutexOf(t T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
 }
 
 // queued starts n Acquires, in this order.
-func queued(m *locks.Mutex, n int) (all []<-chan Grant) {
+func queued(m *locks.Mutex, n int) (all []<-chan bubble.Grant) {
 	for range n {
-		all = append(all, Acquiring(context.Background(), m))
+		all = append(all, bubble.Acquiring(context.Background(), m))
 		synctest.Wait()
 	}
 	return all
 }
 
 // next releases l and takes what is granted by that.
-func next(t T, l *recipes.Lease, waiting <-chan Grant) *recipes.Lease {
+func next(t bubble.T, l *recipes.Lease, waiting <-chan bubble.Grant) *recipes.Lease {
 	t.Helper()
-	Release(t, l)
-	then := Granted(t, waiting).Lease
+	bubble.Release(t, l)
+	then := bubble.Granted(t, waiting).Lease
 	if then.Token().Compare(l.Token()) <= 0 {
 		t.Errorf("token %v after %v", then.Token(), l.Token())
 	}
@@ -50,9 +50,9 @@ func next(t T, l *recipes.Lease, waiting <-chan Grant) *recipes.Lease {
 // While nobody else stands in line the znode goes from one to the next at home, in
 // the order in which they came, without limit and without a request.
 func TestHandoverAtHomeCostsNothing(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 50)
 		first := l.Path()
 		w.ResetRequests()
@@ -64,7 +64,7 @@ func TestHandoverAtHomeCostsNothing(t *testing.T) {
 		if cost := w.Cost(); len(cost) > 0 {
 			t.Errorf("requests: %v", cost)
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 		w.Empty(lockPath)
 	})
 }
@@ -72,19 +72,19 @@ func TestHandoverAtHomeCostsNothing(t *testing.T) {
 // Before it is known whether anybody stands behind, nothing is handed over, and
 // nothing given up: the answer decides.
 func TestHandoverWaitsToKnow(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(10 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
-		Release(t, l)
+		bubble.Release(t, l)
 		released := time.Now()
-		Pending(t, waiting)
-		then := Granted(t, waiting)
+		bubble.Pending(t, waiting)
+		then := bubble.Granted(t, waiting)
 		if took := then.At.Sub(released); took != 20*time.Millisecond || then.Lease.Path() != l.Path() {
 			t.Errorf("%s after %v, then %s", l.Path(), took, then.Lease.Path())
 		}
-		Release(t, then.Lease)
+		bubble.Release(t, then.Lease)
 		w.Empty(lockPath)
 	})
 }
@@ -103,11 +103,11 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 	} {
 		for _, when := range []string{"before they wait at home", "after"} {
 			t.Run(test.name+", "+when, func(t *testing.T) {
-				Run(t, func(t *testing.T, w *World) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
-					l := Acquire(t, t.Context(), m)
-					var elsewhere <-chan Grant
-					var waiting []<-chan Grant
+					l := bubble.Acquire(t, t.Context(), m)
+					var elsewhere <-chan bubble.Grant
+					var waiting []<-chan bubble.Grant
 					if when == "after" {
 						waiting = queued(m, 40)
 						elsewhere = queued(other, 1)[0]
@@ -117,7 +117,7 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 					}
 					served := 0
 					for {
-						Release(t, l)
+						bubble.Release(t, l)
 						select {
 						case g := <-waiting[served]:
 							served, l = served+1, g.Lease
@@ -135,7 +135,7 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 					for _, granted := range waiting[served:] {
 						l = next(t, l, granted)
 					}
-					Release(t, l)
+					bubble.Release(t, l)
 					w.Empty(lockPath)
 				})
 			})
@@ -146,22 +146,22 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 // Nor is anybody kept waiting by what is handed over for longer than a session
 // time-out.
 func TestHandoverEndsInTime(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 8)
 		elsewhere := queued(other, 1)[0]
 		came := time.Now()
 		for _, granted := range waiting[:4] {
-			time.Sleep(Timeout / 4)
-			if time.Since(came) >= Timeout {
+			time.Sleep(bubble.Timeout / 4)
+			if time.Since(came) >= bubble.Timeout {
 				break
 			}
 			l = next(t, l, granted)
 		}
-		Pending(t, elsewhere)
-		Release(t, l)
-		if took := Granted(t, elsewhere).At.Sub(came); took > Timeout+time.Second {
+		bubble.Pending(t, elsewhere)
+		bubble.Release(t, l)
+		if took := bubble.Granted(t, elsewhere).At.Sub(came); took > bubble.Timeout+time.Second {
 			t.Errorf("it waited for %v", took)
 		}
 	})
@@ -169,9 +169,9 @@ func TestHandoverEndsInTime(t *testing.T) {
 
 // Whoever was asked to leave does not hand over.
 func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
 		revoked := l.Revoked()
 		all, err := m.Participants(t.Context())
@@ -190,9 +190,9 @@ func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
 
 // What is handed over is held no longer than each of its leases may be.
 func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(10*time.Second))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 2)
 		for _, granted := range waiting {
 			time.Sleep(9 * time.Second)
@@ -202,23 +202,23 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 			}
 		}
 		granted := time.Now()
-		if held := Lost(t, l).Sub(granted); held != 10*time.Second {
+		if held := bubble.Lost(t, l).Sub(granted); held != 10*time.Second {
 			t.Errorf("held for %v", held)
 		}
-		WantErr(t, l.Err(), recipes.ErrMaxHold)
+		bubble.WantErr(t, l.Err(), recipes.ErrMaxHold)
 	})
 }
 
 // Those who stand in line elsewhere, however many, cost the process that hands over
 // one look more when the first of them has come.
 func TestACrowdIsLookedAtOnce(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 20)
 		w.ResetRequests()
 		const others = 30
-		var elsewhere []<-chan Grant
+		var elsewhere []<-chan bubble.Grant
 		for i := range others {
 			elsewhere = append(elsewhere, queued(mutexOf(t, w.Connect(fmt.Sprint("other ", i))), 1)...)
 		}
@@ -228,9 +228,9 @@ func TestACrowdIsLookedAtOnce(t *testing.T) {
 		if got := w.Cost()[testutil.OpGetChildren2]; got > others+1 {
 			t.Errorf("%d lists, of which %d are those of the others", got, others)
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 		for _, granted := range append(elsewhere, waiting[16:]...) {
-			Release(t, Granted(t, granted).Lease)
+			bubble.Release(t, bubble.Granted(t, granted).Lease)
 		}
 		w.Empty(lockPath)
 	})
@@ -238,9 +238,9 @@ func TestACrowdIsLookedAtOnce(t *testing.T) {
 
 // Those who are seen behind it in the very list that lets it in need no look at all.
 func TestACrowdThatStandsAlready(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		holder, m, other := mutexOf(t, w.Connect("b")), mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("c"))
-		held := Acquire(t, t.Context(), holder)
+		held := bubble.Acquire(t, t.Context(), holder)
 		waiting := queued(m, 4)
 		elsewhere := queued(other, 1)[0]
 		w.ResetRequests()
@@ -251,14 +251,14 @@ func TestACrowdThatStandsAlready(t *testing.T) {
 		if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
 			t.Errorf("%d lists, want the one that let it in", got)
 		}
-		Release(t, next(t, l, elsewhere))
+		bubble.Release(t, next(t, l, elsewhere))
 		w.Empty(lockPath)
 	})
 }
 
 // What is handed over is in each caller's own view of the client.
 func TestHandoverBetweenViews(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		app, err := c.Namespace("app")
 		if err != nil {
@@ -269,7 +269,7 @@ func TestHandoverBetweenViews(t *testing.T) {
 			t.Fatal(err)
 		}
 		outside := mutexOf(t, c)
-		l := Acquire(t, t.Context(), outside)
+		l := bubble.Acquire(t, t.Context(), outside)
 		znode := l.Path()
 		waiting := append(queued(inside, 1), queued(outside, 1)...)
 		for i, want := range []string{strings.TrimPrefix(znode, "/app"), znode} {
@@ -280,18 +280,18 @@ func TestHandoverBetweenViews(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 		w.Empty(lockPath)
 	})
 }
 
 // What was handed over, or has lingered, for however long, is watched as before.
 func TestWhatWasHandedOverIsWatched(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second) // nobody works under it when the watch begins
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		w.Control(func(r testutil.Request) testutil.Action { // the other way to learn of it
 			if r.Op == testutil.OpGetChildren2 {
 				return testutil.Fail(testutil.CodeNoAuth)
@@ -303,7 +303,7 @@ func TestWhatWasHandedOverIsWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if took := Lost(t, l).Sub(began); took > time.Second {
+		if took := bubble.Lost(t, l).Sub(began); took > time.Second {
 			t.Errorf("lost after %v", took)
 		}
 	})
@@ -311,20 +311,20 @@ func TestWhatWasHandedOverIsWatched(t *testing.T) {
 
 // The observer hears of each lease, however its znode came to it.
 func TestTheObserverHearsOfEachLease(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var granted, released, lost int
 		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
 			Granted:  func(string, time.Duration) { granted++ },
 			Released: func(_ string, held time.Duration) { released++ },
 			Lost:     func(string, time.Duration, error) { lost++ },
 		})), locks.WithLinger(time.Second), locks.WithHandover(1))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
 		waiting := queued(m, 2)
 		l = next(t, l, waiting[0])
-		Release(t, l)
-		l = next(t, Granted(t, other).Lease, waiting[1])
-		Release(t, l)
+		bubble.Release(t, l)
+		l = next(t, bubble.Granted(t, other).Lease, waiting[1])
+		bubble.Release(t, l)
 		time.Sleep(2 * time.Second) // it has lingered, and left
 		if granted != 3 || released != 3 || lost != 0 {
 			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
@@ -335,11 +335,11 @@ func TestTheObserverHearsOfEachLease(t *testing.T) {
 // Whoever waits may not hand over himself, and is handed over to nevertheless; it
 // is known soon whether that may be.
 func TestEachHandsOverByHisOwnOptions(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		c := w.Connect("a")
 		m, never := mutexOf(t, c), mutexOf(t, c, locks.WithHandover(0))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		waiting := append(queued(never, 1), queued(m, 1)...)
 		time.Sleep(time.Second)
 		then := next(t, l, waiting[0])
@@ -350,7 +350,7 @@ func TestEachHandsOverByHisOwnOptions(t *testing.T) {
 		if last.Path() == then.Path() {
 			t.Error("handed over by one who does not")
 		}
-		Release(t, last)
+		bubble.Release(t, last)
 		w.Empty(lockPath)
 	})
 }

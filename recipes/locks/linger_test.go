@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -18,10 +18,10 @@ import (
 
 // While it lingers a lock costs no request, and each lease has a greater token.
 func TestALingeringLockCostsNothing(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
-		l := Acquire(t, t.Context(), m)
-		Release(t, l)
+		l := bubble.Acquire(t, t.Context(), m)
+		bubble.Release(t, l)
 		w.ResetRequests()
 		last := l.Token()
 		for i := range 1000 {
@@ -37,7 +37,7 @@ func TestALingeringLockCostsNothing(t *testing.T) {
 				t.Fatalf("token %v after %v", l.Token(), last)
 			}
 			last = l.Token()
-			Release(t, l)
+			bubble.Release(t, l)
 		}
 		if cost := w.Cost(); len(cost) > 0 {
 			t.Errorf("requests: %v", cost)
@@ -56,20 +56,20 @@ func TestALingeringLockCostsNothing(t *testing.T) {
 
 // A lock that lingers leaves as soon as somebody else comes.
 func TestALingeringLockMakesRoom(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		for range 3 {
-			Release(t, Acquire(t, t.Context(), m))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			time.Sleep(100 * time.Millisecond)
 			w.InLine(lockPath, 1)
 			began := time.Now()
-			l := Acquire(t, t.Context(), other)
+			l := bubble.Acquire(t, t.Context(), other)
 			// Create, and the watch of what lingers; the event and its list; the delete and its event.
 			if took := time.Since(began); took > 70*time.Millisecond {
 				t.Errorf("it took %v", took)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 		}
 		w.Empty(lockPath)
 	})
@@ -78,20 +78,20 @@ func TestALingeringLockMakesRoom(t *testing.T) {
 // Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
 // is left.
 func TestALingeringLockUnderFaults(t *testing.T) {
-	for name, fault := range map[string]func(w *World, c *framework.Client){
-		"nothing":                func(*World, *framework.Client) {},
-		"the connection drops":   func(w *World, _ *framework.Client) { w.ClientNet("a").Drop() },
-		"it is cut for a while":  func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, Timeout/2) },
-		"it is cut for too long": func(w *World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*Timeout) },
-		"the session expires":    func(w *World, c *framework.Client) { w.Expire(c) },
+	for name, fault := range map[string]func(w *bubble.World, c *framework.Client){
+		"nothing":                func(*bubble.World, *framework.Client) {},
+		"the connection drops":   func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut for a while":  func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
+		"it is cut for too long": func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
+		"the session expires":    func(w *bubble.World, c *framework.Client) { w.Expire(c) },
 		"the znode is deleted":   remove,
 	} {
-		for _, wait := range []time.Duration{0, time.Second, Timeout} {
+		for _, wait := range []time.Duration{0, time.Second, bubble.Timeout} {
 			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
-				Run(t, func(t *testing.T, w *World) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					c := w.Connect("a", patient)
 					m := mutexOf(t, c, locks.WithLinger(time.Minute))
-					Release(t, Acquire(t, t.Context(), m))
+					bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 					time.Sleep(time.Second)
 					fault(w, c)
 					time.Sleep(wait)
@@ -104,7 +104,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 						t.Error(err)
 					}
 					other := mutexOf(t, w.Connect("b"))
-					Release(t, Acquire(t, t.Context(), other))
+					bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 					time.Sleep(time.Minute)
 					w.Empty(lockPath)
 				})
@@ -115,22 +115,22 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 
 // Close leaves nothing of what lingers.
 func TestCloseEndsLingering(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		Release(t, Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
 		w.InLine(lockPath, 1)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		w.Empty(lockPath)
 	})
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range []string{"one", "two"} {
-			Release(t, Acquire(t, t.Context(), k.Key(key)))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), k.Key(key)))
 		}
 		w.InLine("/app/keys/one", 1)
 		if err := k.Close(t.Context()); err != nil {
@@ -144,17 +144,17 @@ func TestCloseEndsLingering(t *testing.T) {
 // Handing over that was turned off is not done by what lingers either: it lingers
 // for those who come later.
 func TestLingeringHandsNothingOver(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithHandover(0), locks.WithLinger(time.Second))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(time.Second) // it is known that nobody else is in line
 		waiting := queued(m, 1)[0]
 		then := next(t, l, waiting)
 		if then.Path() == l.Path() {
 			t.Error("handed over")
 		}
-		Release(t, then)
-		if last := Acquire(t, t.Context(), m); last.Path() != then.Path() {
+		bubble.Release(t, then)
+		if last := bubble.Acquire(t, t.Context(), m); last.Path() != then.Path() {
 			t.Error("it did not linger")
 		}
 	})
@@ -163,16 +163,16 @@ func TestLingeringHandsNothingOver(t *testing.T) {
 // While its own znode leaves because nobody has come, a lock is free: a try waits
 // for that, as it does for each of its own requests, and for nobody else.
 func TestATryAsLingeringEnds(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second + time.Millisecond) // the delete is under way
 		l, err := m.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 		time.Sleep(2 * time.Second)
 		w.Empty(lockPath)
 	})
@@ -180,10 +180,10 @@ func TestATryAsLingeringEnds(t *testing.T) {
 
 // Who comes as lingering ends, and gives up, changes nothing: it leaves, once.
 func TestGivingUpAsLingeringEnds(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		w.ResetRequests()
 		time.Sleep(time.Second - 2*time.Millisecond)
 		w.InLine(lockPath, 1)
@@ -191,7 +191,7 @@ func TestGivingUpAsLingeringEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := m.Acquire(ctx)
-		WantErr(t, err, context.DeadlineExceeded)
+		bubble.WantErr(t, err, context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		if got := w.Cost()[testutil.OpDelete]; got != 1 {
 			t.Errorf("%d deletes", got)
@@ -202,15 +202,15 @@ func TestGivingUpAsLingeringEnds(t *testing.T) {
 
 // Whoever has not left yet is somebody to wait for.
 func TestATryBesideARelease(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
 		time.Sleep(time.Millisecond)
 		_, err := m.TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
+		bubble.WantErr(t, err, recipes.ErrBusy)
 		if err := <-released; err != nil {
 			t.Error(err)
 		}
@@ -221,9 +221,9 @@ func TestATryBesideARelease(t *testing.T) {
 // What stands where another layout is used makes room too: who is kept waiting by it
 // cannot be told.
 func TestALingeringLockBesideAnotherLayout(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
 		const strange = "_c_0123abcd-0123-4567-89ab-0123456789ab-latch-0000000009"
 		if _, err := w.Connect("operator").Create(t.Context(), lockPath+"/"+strange, nil, 0); err != nil {
@@ -237,7 +237,7 @@ func TestALingeringLockBesideAnotherLayout(t *testing.T) {
 
 // Close ends what lingers below its own root alone.
 func TestCloseEndsNoOthersLingering(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		var all []*locks.Keyed
 		for _, root := range []string{"/app/keys", "/app/keys-too"} {
@@ -245,7 +245,7 @@ func TestCloseEndsNoOthersLingering(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			Release(t, Acquire(t, t.Context(), k.Key("one")))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), k.Key("one")))
 			all = append(all, k)
 		}
 		if err := all[0].Close(t.Context()); err != nil {
@@ -259,12 +259,12 @@ func TestCloseEndsNoOthersLingering(t *testing.T) {
 // Strangers to the line who come and go all the time cost few looks, and nobody who
 // comes meanwhile waits for more than one.
 func TestALingeringLockAmongStrangers(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		znode := l.Path()
-		Release(t, l)
+		bubble.Release(t, l)
 		operator := w.Connect("operator")
 		change := func() {
 			if _, err := operator.Create(t.Context(), lockPath+"/stranger", nil, 0); err != nil {
@@ -284,11 +284,11 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 		for range 5 {
 			change()
 			began := time.Now()
-			l := Acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			if took := time.Since(began); took > 4*time.Millisecond || l.Path() != znode {
 				t.Errorf("%s after %s, it took %v", l.Path(), znode, took)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 		}
 		other := mutexOf(t, w.Connect("b"))
 		for _, test := range []struct {
@@ -304,11 +304,11 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 		} {
 			test.before()
 			began := time.Now()
-			Release(t, Acquire(t, t.Context(), other))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 			if took := time.Since(began); took > test.most {
 				t.Errorf("another waited for %v", took)
 			}
-			Release(t, Acquire(t, t.Context(), m))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		}
 		time.Sleep(time.Minute)
 		w.Empty(lockPath)
@@ -317,12 +317,12 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 
 // Whoever asks for what lingers has it at once, if anybody here looks for that.
 func TestALingeringLockCanBeRevoked(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		l.Revoked()
 		time.Sleep(time.Second)
-		Release(t, l)
+		bubble.Release(t, l)
 		all, err := m.Participants(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -344,33 +344,33 @@ func TestNothingLingersAfterClose(t *testing.T) {
 	}{
 		{"released at the same time", func(t *testing.T, k *locks.Keyed, closes func()) {
 			for i := range 100 {
-				l := Acquire(t, t.Context(), k.Key(strconv.Itoa(i)))
+				l := bubble.Acquire(t, t.Context(), k.Key(strconv.Itoa(i)))
 				go func() { _ = l.Release(context.Background()) }()
 			}
 			closes()
 		}},
 		{"released, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
 			m := k.Key("one")
-			l := Acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			waiting := queued(m, 1)[0]
-			Release(t, l) // it is not known who else is in line
-			Pending(t, waiting)
+			bubble.Release(t, l) // it is not known who else is in line
+			bubble.Pending(t, waiting)
 			closes()
 			g := <-waiting
-			WantErr(t, g.Err, locks.ErrClosed)
+			bubble.WantErr(t, g.Err, locks.ErrClosed)
 		}},
 		{"lingering, and waited for", func(t *testing.T, k *locks.Keyed, closes func()) {
 			m := k.Key("one")
-			Release(t, Acquire(t, t.Context(), m))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			waiting := queued(m, 1)[0]
-			Pending(t, waiting)
+			bubble.Pending(t, waiting)
 			closes()
 			g := <-waiting
-			WantErr(t, g.Err, locks.ErrClosed)
+			bubble.WantErr(t, g.Err, locks.ErrClosed)
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
 				k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
 				if err != nil {
@@ -395,13 +395,13 @@ func TestNothingLingersAfterClose(t *testing.T) {
 func TestCloseAwaitsAllThatLinger(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e"}
 	for _, last := range keys {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, key := range keys {
-				Release(t, Acquire(t, t.Context(), k.Key(key)))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), k.Key(key)))
 			}
 			answer := make(chan struct{})
 			w.Once(testutil.OpDelete, "/app/keys/"+last, testutil.HoldReply(answer))
@@ -414,7 +414,7 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 			default:
 			}
 			close(answer)
-			if err := Await(t, "Close to return", closed); err != nil {
+			if err := bubble.Await(t, "Close to return", closed); err != nil {
 				t.Error(err)
 			}
 		})
@@ -425,32 +425,32 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 // of the session timeout. So its release finds what is known, and hands it over to
 // a goroutine of this process by no request, at any time between two looks.
 func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
-	for _, held := range []time.Duration{Timeout / 20, Timeout / 5, Timeout * 24 / 100} {
-		Run(t, func(t *testing.T, w *World) {
+	for _, held := range []time.Duration{bubble.Timeout / 20, bubble.Timeout / 5, bubble.Timeout * 24 / 100} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
-			l := Acquire(t, t.Context(), m)
-			next := Acquiring(t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
+			next := bubble.Acquiring(t.Context(), m)
 			time.Sleep(held)
 			w.ResetRequests()
-			Release(t, l)
-			l = Granted(t, next).Lease
+			bubble.Release(t, l)
+			l = bubble.Granted(t, next).Lease
 			if cost := w.Cost(); len(cost) != 0 {
 				t.Errorf("held for %v, and handed over by %v", held, cost)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 		})
-		Run(t, func(t *testing.T, w *World) { // or to one that comes later
+		bubble.Run(t, func(t *testing.T, w *bubble.World) { // or to one that comes later
 			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
-			l := Acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			time.Sleep(held)
 			w.ResetRequests()
-			Release(t, l)
-			l = Acquire(t, t.Context(), m)
+			bubble.Release(t, l)
+			l = bubble.Acquire(t, t.Context(), m)
 			time.Sleep(time.Millisecond)
 			if cost := w.Cost(); cost[testutil.OpGetChildren2] != 0 { // it may say that it has lingered, and read that
 				t.Errorf("held for %v, and taken again by %v", held, cost)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 		})
 	}
 }

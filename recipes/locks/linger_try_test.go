@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -18,7 +18,7 @@ import (
 // A lock was used for 1 ms each second, with a linger of 2 s, and let in none of 8,236
 // tries in an hour: a try only listed the line, so what lingered never saw it come.
 func TestTriesGetInWhereALockLingers(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
 		user := mutexOf(t, w.Connect("a"), locks.WithLinger(2*time.Second))
 		other := mutexOf(t, w.Connect("b"))
@@ -27,9 +27,9 @@ func TestTriesGetInWhereALockLingers(t *testing.T) {
 		go func() {
 			n := 0
 			for ; ctx.Err() == nil; n++ {
-				l := Acquire(t, t.Context(), user)
+				l := bubble.Acquire(t, t.Context(), user)
 				time.Sleep(time.Millisecond)
-				Release(t, l)
+				bubble.Release(t, l)
 				time.Sleep(time.Second)
 			}
 			used <- n
@@ -42,7 +42,7 @@ func TestTriesGetInWhereALockLingers(t *testing.T) {
 			switch {
 			case err == nil:
 				in++
-				Release(t, l)
+				bubble.Release(t, l)
 			case !errors.Is(err, recipes.ErrBusy):
 				t.Fatal(err)
 			}
@@ -70,13 +70,13 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 		{nil, 0},
 		{[]locks.Option{locks.WithLinger(time.Minute)}, 1},
 	} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
-			l := Acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			time.Sleep(time.Second)
 			w.ResetRequests()
 			_, err := other.TryAcquire(t.Context())
-			WantErr(t, err, recipes.ErrBusy)
+			bubble.WantErr(t, err, recipes.ErrBusy)
 			cost := w.Cost()
 			if cost[testutil.OpGetChildren2] != 1 || cost[testutil.OpGetData] != test.gets {
 				t.Errorf("requests: %v", cost)
@@ -87,7 +87,7 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 			if delete(cost, testutil.OpGetChildren2); len(cost) > test.gets {
 				t.Errorf("more requests: %v", cost)
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 			time.Sleep(2 * time.Minute)
 			w.Empty(lockPath)
 		})
@@ -97,17 +97,17 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 // A lock that has lingered and is in use again says so to a try that has joined
 // behind it, which leaves the line at once. The next try need not join for that.
 func TestATryAtALockThatIsInUseAgain(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		for i, most := range []time.Duration{200 * time.Millisecond, 30 * time.Millisecond} {
 			w.ResetRequests()
 			began := time.Now()
 			_, err := other.TryAcquire(t.Context())
-			WantErr(t, err, recipes.ErrBusy)
+			bubble.WantErr(t, err, recipes.ErrBusy)
 			if took := time.Since(began); took > most {
 				t.Errorf("try %d took %v", i, took)
 			}
@@ -119,8 +119,8 @@ func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 		if !l.Held() {
 			t.Error(l.Err())
 		}
-		Release(t, l)
-		Release(t, Acquire(t, t.Context(), other))
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 		w.Empty(lockPath)
 	})
 }
@@ -128,27 +128,27 @@ func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 // The same where the write that says that the lock has lingered was applied, and its
 // answer was lost: the holder looks, and answers the try all the same.
 func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		hits := w.Once(testutil.OpSetData, lockPath, testutil.DropAfter())
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(2 * time.Second)
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		began := time.Now()
 		_, err := other.TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
+		bubble.WantErr(t, err, recipes.ErrBusy)
 		if took := time.Since(began); took > 200*time.Millisecond || hits.Load() != 1 {
 			t.Errorf("the try took %v, after %d lost answers", took, hits.Load())
 		}
-		Release(t, l)
-		Release(t, Acquire(t, t.Context(), other))
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 		w.Empty(lockPath)
 	})
 }
 
 // Of two tries that come at once where a lock lingers, one is let in.
 func TestTwoTriesAtALingeringLock(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
 		others := []*locks.Mutex{
@@ -156,13 +156,13 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 			mutexOf(t, w.Connect("c"), locks.WithLinger(time.Minute)),
 		}
 		for range 20 {
-			Release(t, Acquire(t, t.Context(), m))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			time.Sleep(time.Second)
-			results := make(chan Grant, len(others))
+			results := make(chan bubble.Grant, len(others))
 			for _, other := range others {
 				go func() {
 					l, err := other.TryAcquire(t.Context())
-					results <- Grant{Lease: l, Err: err}
+					results <- bubble.Grant{Lease: l, Err: err}
 				}()
 			}
 			in := 0
@@ -170,10 +170,10 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 				g := <-results
 				if g.Err == nil {
 					in++
-					Release(t, g.Lease)
+					bubble.Release(t, g.Lease)
 					continue
 				}
-				WantErr(t, g.Err, recipes.ErrBusy)
+				bubble.WantErr(t, g.Err, recipes.ErrBusy)
 			}
 			if in == 0 {
 				t.Error("nobody was let in")
@@ -187,31 +187,31 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 // A try waits for one whose process is cut off for a third of the session timeout,
 // and leaves nothing in line. Once that session has expired it is let in.
 func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
-		Release(t, Acquire(t, t.Context(), m))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
 		w.ClientNet("a").Cut()
 		began := time.Now()
 		_, err := other.TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
-		if took := time.Since(began); took > Timeout/3+10*time.Millisecond {
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		if took := time.Since(began); took > bubble.Timeout/3+10*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		w.InLine(lockPath, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = other.TryAcquire(ctx)
-		WantErr(t, err, context.DeadlineExceeded)
+		bubble.WantErr(t, err, context.DeadlineExceeded)
 		w.InLine(lockPath, 1)
 		for {
 			l, err := other.TryAcquire(t.Context())
 			if err == nil {
-				Release(t, l)
+				bubble.Release(t, l)
 				break
 			}
-			WantErr(t, err, recipes.ErrBusy)
-			if took := time.Since(began); took > 2*Timeout {
+			bubble.WantErr(t, err, recipes.ErrBusy)
+			if took := time.Since(began); took > 2*bubble.Timeout {
 				t.Fatalf("not let in after %v", took)
 			}
 			time.Sleep(time.Second)
@@ -231,31 +231,31 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 				for _, inUse := range []bool{false, true} {
 					for skip := range 3 {
 						t.Run(fmt.Sprintf("%v of %s lost, the %s, after %d, in use %t", op, whose, what, skip, inUse), func(t *testing.T) {
-							Run(t, func(t *testing.T, w *World) {
+							bubble.Run(t, func(t *testing.T, w *bubble.World) {
 								w.Latency(2 * time.Millisecond)
 								m, other := mutexOf(t, w.Connect("a", patient), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
 								lost := testutil.NewFault(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
 								below := testutil.NewFault(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
 								defer w.ClientNet(whose).Control(lost.Control)()
 								defer w.ClientNet(whose).Control(below.Control)()
-								Release(t, Acquire(t, t.Context(), m))
+								bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 								time.Sleep(3 * time.Second)
 								var l *recipes.Lease
 								if inUse {
-									l = Acquire(t, t.Context(), m)
+									l = bubble.Acquire(t, t.Context(), m)
 								}
 								for range 3 {
 									began := time.Now()
 									in, err := other.TryAcquire(t.Context())
 									switch took := time.Since(began); {
-									case took > Timeout:
+									case took > bubble.Timeout:
 										t.Errorf("it took %v", took)
 									case err == nil && inUse && l.Held():
 										t.Error("both are in")
 									case err == nil:
-										Release(t, in)
+										bubble.Release(t, in)
 									default:
-										WantErr(t, err, recipes.ErrBusy)
+										bubble.WantErr(t, err, recipes.ErrBusy)
 									}
 									time.Sleep(time.Second)
 									if n := len(w.Children(lockPath)); n > 1 {
@@ -263,13 +263,13 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 									}
 								}
 								if inUse {
-									Release(t, l)
+									bubble.Release(t, l)
 								}
 								in, err := other.TryAcquire(t.Context())
 								if err != nil {
 									t.Fatalf("in the end: %v", err)
 								}
-								Release(t, in)
+								bubble.Release(t, in)
 								w.Empty(lockPath)
 							})
 						})
@@ -285,12 +285,12 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 func TestLingeringUndoesNoRevocation(t *testing.T) {
 	for name, inUse := range map[string]bool{"idle": false, "in use again": true} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				free := make(chan struct{})
 				defer w.ClientNet("a").Control(testutil.NewFault(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
 				m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
-				l := Acquire(t, t.Context(), m)
-				Release(t, l)
+				l := bubble.Acquire(t, t.Context(), m)
+				bubble.Release(t, l)
 				time.Sleep(100 * time.Millisecond)
 				all, err := other.Participants(t.Context())
 				if err != nil {
@@ -302,18 +302,18 @@ func TestLingeringUndoesNoRevocation(t *testing.T) {
 				close(free)
 				synctest.Wait()
 				if inUse {
-					l = Acquire(t, t.Context(), m)
+					l = bubble.Acquire(t, t.Context(), m)
 				}
 				_, err = other.TryAcquire(t.Context())
-				WantErr(t, err, recipes.ErrBusy)
+				bubble.WantErr(t, err, recipes.ErrBusy)
 				if data, _ := w.Data(l.Path()); string(data) != "__REVOKE__" {
 					t.Errorf("data %q", data)
 				}
 				if inUse {
 					<-l.Revoked()
-					Release(t, l)
+					bubble.Release(t, l)
 				} else {
-					Release(t, Acquire(t, t.Context(), other))
+					bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 				}
 				w.Empty(lockPath)
 			})

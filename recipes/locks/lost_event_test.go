@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -14,23 +14,23 @@ import (
 // known bugs of that kind, and from 3.8.4 on they suppress events of what may not be
 // read.
 func TestALostEventDoesNotStrandTheLine(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		first := Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
-		second := Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
 		w.InLine(lockPath, 2)
-		third := Acquiring(t.Context(), mutexOf(t, w.Connect("c")))
+		third := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("c")))
 		w.InLine(lockPath, 3)
 		w.ClientNet("b").LoseEvents(true)
 		released := time.Now()
-		Release(t, first)
-		time.Sleep(Timeout / 2)
-		Pending(t, second, third)
-		g := Granted(t, second)
-		if took := g.At.Sub(released); took > Timeout*5/4+time.Millisecond {
+		bubble.Release(t, first)
+		time.Sleep(bubble.Timeout / 2)
+		bubble.Pending(t, second, third)
+		g := bubble.Granted(t, second)
+		if took := g.At.Sub(released); took > bubble.Timeout*5/4+time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		Release(t, g.Lease)
-		Release(t, Granted(t, third).Lease)
+		bubble.Release(t, g.Lease)
+		bubble.Release(t, bubble.Granted(t, third).Lease)
 		w.Empty(lockPath)
 	})
 }
@@ -38,9 +38,9 @@ func TestALostEventDoesNotStrandTheLine(t *testing.T) {
 // What it costs to wait: beside the heartbeat, a sync and a read of the one znode that
 // it waits for in each session timeout; no list, and never another watch.
 func TestWhatItCostsToWait(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		l := Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
-		waiting := Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
 		w.InLine(lockPath, 2)
 		time.Sleep(time.Second) // the holder watches its own znode by now
 		var syncs, reads atomic.Int64
@@ -57,7 +57,7 @@ func TestWhatItCostsToWait(t *testing.T) {
 		})
 		watches := w.WatchCount()
 		const periods = 100
-		time.Sleep(periods * Timeout)
+		time.Sleep(periods * bubble.Timeout)
 		if s, r := syncs.Load(), reads.Load(); s != r || r < periods*9/10 || r > periods*11/10 {
 			t.Errorf("%d syncs and %d reads in %d session timeouts", s, r, periods)
 		}
@@ -65,8 +65,8 @@ func TestWhatItCostsToWait(t *testing.T) {
 			t.Errorf("%d watches, before %d", n, watches)
 		}
 		stop()
-		Release(t, l)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		w.Empty(lockPath)
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -17,13 +17,13 @@ import (
 // is the last holder's: it must not end the lease of the next, who has the same znode.
 func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 	const hold = time.Second
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(hold), locks.WithHandover(1<<30))
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		kept := 0
 		for i := range 300 {
 			began := time.Now()
-			next := Acquiring(t.Context(), m)
+			next := bubble.Acquiring(t.Context(), m)
 			time.Sleep(hold - time.Since(began))
 			for range i % 8 { // the timer's goroutine begins at the same instant
 				runtime.Gosched()
@@ -31,18 +31,18 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 			if l.Release(t.Context()) == nil {
 				kept++
 			}
-			l = Granted(t, next).Lease
+			l = bubble.Granted(t, next).Lease
 			time.Sleep(hold / 2)
 			if err := l.Err(); err != nil {
 				t.Fatalf("round %d: lost after half of its time: %v", i, err)
 			}
-			Release(t, l)
-			l = Acquire(t, t.Context(), m)
+			bubble.Release(t, l)
+			l = bubble.Acquire(t, t.Context(), m)
 		}
 		if kept == 0 {
 			t.Error("each of them was lost before its release: this test says nothing")
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 		w.Empty(lockPath)
 	})
 }
@@ -51,25 +51,25 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 // its znode has to go at once, or it is in everybody's way for as long as that session
 // lasts.
 func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		m, other := mutexOf(t, a, locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		for range 3 {
-			Release(t, Acquire(t, t.Context(), m))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			s, err := a.Session()
 			if err != nil {
 				t.Fatal(err)
 			}
 			w.ClientNet("a").Drop() // which ends it, by the policy
 			began := time.Now()
-			l := Acquire(t, t.Context(), other)
+			l := bubble.Acquire(t, t.Context(), other)
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("granted to another client after %v", took)
 			}
 			if s.Err() != nil {
 				t.Fatalf("the session has not survived, which this test is about: %v", s.Err())
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 		}
 		w.Empty(lockPath)
 	})
@@ -78,22 +78,22 @@ func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 // What befalls the own znode is seen however often something has befallen it before:
 // its data were changed, or the connection was lost, each of which ends the watch.
 func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
-	befalls := map[string]func(w *World, l *recipes.Lease, operator *framework.Client) error{
-		"its data are changed": func(_ *World, l *recipes.Lease, operator *framework.Client) error {
+	befalls := map[string]func(w *bubble.World, l *recipes.Lease, operator *framework.Client) error{
+		"its data are changed": func(_ *bubble.World, l *recipes.Lease, operator *framework.Client) error {
 			_, err := operator.Set(context.Background(), l.Path(), []byte("a note"), -1)
 			return err
 		},
-		"the connection is lost": func(w *World, _ *recipes.Lease, _ *framework.Client) error {
+		"the connection is lost": func(w *bubble.World, _ *recipes.Lease, _ *framework.Client) error {
 			w.ClientNet("a").Drop()
 			return nil
 		},
 	}
 	for what, befall := range befalls {
 		t.Run(what, func(t *testing.T) {
-			RunEach(t, func(t *testing.T, w *World) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
 				for times := range 4 {
-					l := Acquire(t, t.Context(), m)
+					l := bubble.Acquire(t, t.Context(), m)
 					time.Sleep(time.Minute)
 					for range times {
 						if err := befall(w, l, operator); err != nil {
@@ -105,10 +105,10 @@ func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
 						t.Fatal(err)
 					}
 					deleted := time.Now()
-					if at := Lost(t, l); at.Sub(deleted) > time.Second {
+					if at := bubble.Lost(t, l); at.Sub(deleted) > time.Second {
 						t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
 					}
-					WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+					bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 				}
 				w.Empty(lockPath)
 			})
@@ -119,23 +119,23 @@ func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
 // The same when no server answers, for longer than the retry policy tries, as the
 // znode begins to be watched.
 func TestTheOwnZnodeIsWatchedOnceAServerAnswers(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a", framework.WithRetry(retry.NTimes(1, 10*time.Millisecond))))
 		operator := w.Connect("operator")
-		l := Acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		w.ClientNet("a").Drop()
 		w.ClientNet("a").Cut()
-		time.Sleep(Timeout / 5)
+		time.Sleep(bubble.Timeout / 5)
 		w.ClientNet("a").Heal()
-		time.Sleep(Timeout)
+		time.Sleep(bubble.Timeout)
 		if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
 		deleted := time.Now()
-		if at := Lost(t, l); at.Sub(deleted) > time.Second {
+		if at := bubble.Lost(t, l); at.Sub(deleted) > time.Second {
 			t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
 		}
-		WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		w.Empty(lockPath)
 	})
 }

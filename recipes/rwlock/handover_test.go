@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -15,26 +15,26 @@ import (
 // Readers of one process who come while others of it read share their znode, after
 // one look at the line.
 func TestLateReadersShare(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
-		first, elsewhere := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[1].Reader())
+		first, elsewhere := bubble.Acquire(t, t.Context(), rw[0].Reader()), bubble.Acquire(t, t.Context(), rw[1].Reader())
 		w.ResetRequests()
 		var late []*recipes.Lease
 		for range 20 {
-			late = append(late, Acquire(t, t.Context(), rw[0].Reader()))
+			late = append(late, bubble.Acquire(t, t.Context(), rw[0].Reader()))
 		}
 		if cost := w.Cost(); len(cost) != 1 || cost[testutil.OpGetChildren2] != 1 {
 			t.Errorf("requests: %v, want one list", cost)
 		}
-		Release(t, first)
-		Release(t, late[:10]...)
-		late = append(late[10:], Acquire(t, t.Context(), rw[0].Reader()))
+		bubble.Release(t, first)
+		bubble.Release(t, late[:10]...)
+		late = append(late[10:], bubble.Acquire(t, t.Context(), rw[0].Reader()))
 		for _, l := range late {
 			if !l.Held() || l.Path() != first.Path() {
 				t.Errorf("%s, %v", l.Path(), l.Err())
 			}
 		}
-		Release(t, append(late, elsewhere)...)
+		bubble.Release(t, append(late, elsewhere)...)
 		w.Empty(path)
 	})
 }
@@ -44,26 +44,26 @@ func TestLateReadersShare(t *testing.T) {
 func TestAWaitingWriterEndsTheSharing(t *testing.T) {
 	for _, where := range []string{"at home", "elsewhere", "elsewhere, before anybody looked"} {
 		t.Run(where, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				rw := clients(w, 2)
-				reading := []*recipes.Lease{Acquire(t, t.Context(), rw[0].Reader())}
+				reading := []*recipes.Lease{bubble.Acquire(t, t.Context(), rw[0].Reader())}
 				if where != "elsewhere, before anybody looked" {
-					reading = append(reading, Acquire(t, t.Context(), rw[0].Reader()))
+					reading = append(reading, bubble.Acquire(t, t.Context(), rw[0].Reader()))
 				}
 				of := rw[1]
 				if where == "at home" {
 					of = rw[0]
 				}
-				writer := Acquiring(t.Context(), of.Writer())
+				writer := bubble.Acquiring(t.Context(), of.Writer())
 				w.InLine(path, 2)
-				late := Acquiring(t.Context(), rw[0].Reader())
+				late := bubble.Acquiring(t.Context(), rw[0].Reader())
 				w.InLine(path, 3)
-				Pending(t, writer, late)
-				Release(t, reading...)
-				writing := Granted(t, writer).Lease
-				Pending(t, late)
-				Release(t, writing)
-				Release(t, Granted(t, late).Lease)
+				bubble.Pending(t, writer, late)
+				bubble.Release(t, reading...)
+				writing := bubble.Granted(t, writer).Lease
+				bubble.Pending(t, late)
+				bubble.Release(t, writing)
+				bubble.Release(t, bubble.Granted(t, late).Lease)
 				w.Empty(path)
 			})
 		})
@@ -74,32 +74,32 @@ func TestAWaitingWriterEndsTheSharing(t *testing.T) {
 // writer, not even when the read is being made.
 func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
 	for _, early := range []bool{false, true} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(5 * time.Millisecond)
 			rw := clients(w, 1)[0]
-			writing := Acquire(t, t.Context(), rw.Writer())
-			next := Acquiring(t.Context(), rw.Writer())
+			writing := bubble.Acquire(t, t.Context(), rw.Writer())
+			next := bubble.Acquiring(t.Context(), rw.Writer())
 			time.Sleep(50 * time.Millisecond) // it is known that nobody else is in line
-			down := Acquiring(writing.Context(), rw.Reader())
+			down := bubble.Acquiring(writing.Context(), rw.Reader())
 			if early {
 				synctest.Wait()
 				go writing.Release(context.Background())
 			} else {
 				time.Sleep(50 * time.Millisecond)
-				Release(t, writing)
+				bubble.Release(t, writing)
 			}
 			g := <-down
 			if g.Err == nil {
 				time.Sleep(time.Second)
-				Pending(t, next)
+				bubble.Pending(t, next)
 				if !g.Lease.Held() {
 					t.Error("the read is not held")
 				}
-				Release(t, g.Lease)
+				bubble.Release(t, g.Lease)
 			} else if !early {
 				t.Error(g.Err)
 			}
-			Release(t, Granted(t, next).Lease)
+			bubble.Release(t, bubble.Granted(t, next).Lease)
 			w.Empty(path)
 		})
 	}
@@ -108,20 +108,20 @@ func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
 // Reading again and again costs nothing while the lock lingers, and a writer who
 // comes is let in at once.
 func TestAReadLingers(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2, rwlock.WithLinger(time.Minute))
-		Release(t, Acquire(t, t.Context(), rw[0].Reader()))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw[0].Reader()))
 		w.ResetRequests()
 		for range 100 {
-			one, two := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[0].Reader())
-			Release(t, two, one)
+			one, two := bubble.Acquire(t, t.Context(), rw[0].Reader()), bubble.Acquire(t, t.Context(), rw[0].Reader())
+			bubble.Release(t, two, one)
 		}
 		if cost := w.Cost(); len(cost) > 0 {
 			t.Errorf("requests: %v", cost)
 		}
 		began := time.Now()
 		for _, side := range []recipes.Acquirer{rw[0].Writer(), rw[1].Reader(), rw[0].Writer(), rw[1].Writer()} {
-			Release(t, Acquire(t, t.Context(), side))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), side))
 		}
 		if took := time.Since(began); took > 100*time.Millisecond {
 			t.Errorf("they took %v", took)
@@ -133,15 +133,15 @@ func TestAReadLingers(t *testing.T) {
 
 // Readers whose guard may still be written share with nobody who comes later.
 func TestAGuardedReadIsNotShared(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
-		first := Acquire(t, t.Context(), rw.Reader())
+		first := bubble.Acquire(t, t.Context(), rw.Reader())
 		first.Guard()
-		second := Acquire(t, t.Context(), rw.Reader())
+		second := bubble.Acquire(t, t.Context(), rw.Reader())
 		if first.Path() == second.Path() {
 			t.Error("shared")
 		}
-		Release(t, first, second)
+		bubble.Release(t, first, second)
 		w.Empty(path)
 	})
 }
@@ -150,17 +150,17 @@ func TestAGuardedReadIsNotShared(t *testing.T) {
 func TestLateReadersOfDifferentTimes(t *testing.T) {
 	for _, first := range []string{"reading", "gone meanwhile"} {
 		t.Run(first, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
 				c := w.Connect("a")
 				short, long := newLock(t, c, rwlock.WithMaxHold(time.Second)), newLock(t, c)
-				l := Acquire(t, t.Context(), long.Reader())
-				late := []<-chan Grant{
-					Acquiring(t.Context(), long.Reader()), Acquiring(t.Context(), short.Reader()), Acquiring(t.Context(), long.Reader()),
+				l := bubble.Acquire(t, t.Context(), long.Reader())
+				late := []<-chan bubble.Grant{
+					bubble.Acquiring(t.Context(), long.Reader()), bubble.Acquiring(t.Context(), short.Reader()), bubble.Acquiring(t.Context(), long.Reader()),
 				}
 				synctest.Wait() // it is being looked whether a writer waits
 				if first == "gone meanwhile" {
-					Release(t, l)
+					bubble.Release(t, l)
 				}
 				for _, granted := range late {
 					select {
@@ -168,7 +168,7 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 						if g.Err != nil {
 							t.Fatal(g.Err)
 						}
-						defer Release(t, g.Lease)
+						defer bubble.Release(t, g.Lease)
 					case <-time.After(500 * time.Millisecond):
 						t.Fatal("a reader waits, and nobody else does")
 					}
@@ -182,21 +182,21 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 // share a znode looks at the line when one of its own comes.
 func TestPassingReadersWakeNobody(t *testing.T) {
 	for _, linger := range []time.Duration{0, time.Minute} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(time.Millisecond)
 			rw := clients(w, 5, rwlock.WithLinger(linger))
 			passing := newLock(t, w.Connect("passing"))
 			for _, rw := range rw {
-				held, late := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
+				held, late := bubble.Acquire(t, t.Context(), rw.Reader()), bubble.Acquire(t, t.Context(), rw.Reader())
 				if linger > 0 {
-					Release(t, held, late)
+					bubble.Release(t, held, late)
 				}
 			}
 			time.Sleep(time.Second)
 			w.ResetRequests()
 			began := time.Now()
 			for range 200 {
-				Release(t, Acquire(t, t.Context(), passing.Reader()))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), passing.Reader()))
 			}
 			took := time.Since(began)
 			if got, most := w.Cost()[testutil.OpGetChildren2], 200+5*30; got > most {
@@ -209,21 +209,21 @@ func TestPassingReadersWakeNobody(t *testing.T) {
 // What is shared for a limited time has one limit, so nobody who comes later has a
 // share in it, and it does not linger for any.
 func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		limited := newLock(t, c, rwlock.WithMaxHold(10*time.Second), rwlock.WithLinger(time.Minute))
 		unlimited := newLock(t, c)
-		first := Acquire(t, t.Context(), limited.Reader())
+		first := bubble.Acquire(t, t.Context(), limited.Reader())
 		time.Sleep(9 * time.Second)
-		late := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader()), Acquire(t, t.Context(), limited.Reader())}
-		Lost(t, first)
+		late := []*recipes.Lease{bubble.Acquire(t, t.Context(), unlimited.Reader()), bubble.Acquire(t, t.Context(), limited.Reader())}
+		bubble.Lost(t, first)
 		for _, l := range late {
 			if !l.Held() || l.Path() == first.Path() {
 				t.Errorf("%s, after %s: %v", l.Path(), first.Path(), l.Err())
 			}
 		}
-		Release(t, late...)
-		WantErr(t, first.Release(t.Context()), recipes.ErrMaxHold)
+		bubble.Release(t, late...)
+		bubble.WantErr(t, first.Release(t.Context()), recipes.ErrMaxHold)
 		w.InLine(path, 0)
 		w.Empty(path)
 	})
@@ -231,25 +231,25 @@ func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
 
 // What is being removed is shared with nobody any more.
 func TestAReadThatLeavesIsNotShared(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		rw := clients(w, 1)[0]
-		first, second := Acquire(t, t.Context(), rw.Reader()), Acquire(t, t.Context(), rw.Reader())
-		Release(t, first)
+		first, second := bubble.Acquire(t, t.Context(), rw.Reader()), bubble.Acquire(t, t.Context(), rw.Reader())
+		bubble.Release(t, first)
 		go second.Release(context.Background())
 		time.Sleep(time.Millisecond)
-		late := Acquire(t, t.Context(), rw.Reader())
+		late := bubble.Acquire(t, t.Context(), rw.Reader())
 		if late.Path() == first.Path() {
 			t.Error("shared")
 		}
 		time.Sleep(time.Second)
 		w.InLine(path, 1)
-		later := Acquire(t, t.Context(), rw.Reader())
-		Release(t, late, later)
-		if last := Acquire(t, t.Context(), rw.Reader()); last.Path() == later.Path() {
+		later := bubble.Acquire(t, t.Context(), rw.Reader())
+		bubble.Release(t, late, later)
+		if last := bubble.Acquire(t, t.Context(), rw.Reader()); last.Path() == later.Path() {
 			t.Error("what has left was shared")
 		} else {
-			Release(t, last)
+			bubble.Release(t, last)
 		}
 		w.Empty(path)
 	})
@@ -259,20 +259,20 @@ func TestAReadThatLeavesIsNotShared(t *testing.T) {
 // limit, whether he comes when it is known who is in line or not.
 func TestALimitedReaderIsLimited(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
 			unlimited, limited := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
-			reading := []*recipes.Lease{Acquire(t, t.Context(), unlimited.Reader())}
+			reading := []*recipes.Lease{bubble.Acquire(t, t.Context(), unlimited.Reader())}
 			if known {
-				reading = append(reading, Acquire(t, t.Context(), unlimited.Reader()))
+				reading = append(reading, bubble.Acquire(t, t.Context(), unlimited.Reader()))
 			}
-			l := Acquire(t, t.Context(), limited.Reader())
+			l := bubble.Acquire(t, t.Context(), limited.Reader())
 			granted := time.Now()
-			if held := Lost(t, l).Sub(granted); held != time.Second {
+			if held := bubble.Lost(t, l).Sub(granted); held != time.Second {
 				t.Errorf("held for %v", held)
 			}
-			Release(t, reading...)
-			WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+			bubble.Release(t, reading...)
+			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 			w.Empty(path)
 		})
 	}
@@ -281,18 +281,18 @@ func TestALimitedReaderIsLimited(t *testing.T) {
 // Those who waited together behind a writer and may not share have their turn
 // together all the same.
 func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		limited, unlimited := newLock(t, c, rwlock.WithMaxHold(time.Hour)), newLock(t, c)
-		writing := Acquire(t, t.Context(), newLock(t, w.Connect("b")).Writer())
-		var waiting []<-chan Grant
+		writing := bubble.Acquire(t, t.Context(), newLock(t, w.Connect("b")).Writer())
+		var waiting []<-chan bubble.Grant
 		for _, rw := range []*rwlock.RWLock{limited, unlimited, limited} {
-			waiting = append(waiting, Acquiring(t.Context(), rw.Reader()))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), rw.Reader()))
 			synctest.Wait()
 		}
-		Release(t, writing)
+		bubble.Release(t, writing)
 		for _, granted := range waiting {
-			defer Release(t, Granted(t, granted).Lease)
+			defer bubble.Release(t, bubble.Granted(t, granted).Lease)
 		}
 	})
 }
@@ -300,18 +300,18 @@ func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
 // A downgraded read has the token of the write that it comes from, which may have
 // been handed over before.
 func TestADowngradeOfWhatWasHandedOver(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
-		first := Acquire(t, t.Context(), rw.Writer())
-		waiting := Acquiring(t.Context(), rw.Writer())
-		Pending(t, waiting)
-		Release(t, first)
-		writing := Granted(t, waiting).Lease
-		reading := Acquire(t, writing.Context(), rw.Reader())
+		first := bubble.Acquire(t, t.Context(), rw.Writer())
+		waiting := bubble.Acquiring(t.Context(), rw.Writer())
+		bubble.Pending(t, waiting)
+		bubble.Release(t, first)
+		writing := bubble.Granted(t, waiting).Lease
+		reading := bubble.Acquire(t, writing.Context(), rw.Reader())
 		if writing.Token().Compare(first.Token()) <= 0 || reading.Token() != writing.Token() {
 			t.Errorf("tokens %v, then %v, and of its read %v", first.Token(), writing.Token(), reading.Token())
 		}
-		Release(t, writing, reading)
+		bubble.Release(t, writing, reading)
 		w.Empty(path)
 	})
 }
@@ -339,14 +339,14 @@ func TestTriesBesideALingeringSide(t *testing.T) {
 				continue // others cannot know yet that it lingers
 			}
 			t.Run(name, func(t *testing.T) {
-				Run(t, func(t *testing.T, w *World) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					w.Latency(2 * time.Millisecond)
 					rw := clients(w, 3, rwlock.WithLinger(time.Minute))
 					var used []*recipes.Lease
 					for i, side := range test.lingers {
-						used = append(used, Acquire(t, t.Context(), side(rw[i])))
+						used = append(used, bubble.Acquire(t, t.Context(), side(rw[i])))
 					}
-					Release(t, used...)
+					bubble.Release(t, used...)
 					time.Sleep(wait)
 					w.InLine(path, len(test.lingers))
 					began := time.Now()
@@ -358,7 +358,7 @@ func TestTriesBesideALingeringSide(t *testing.T) {
 						t.Errorf("it took %v", took)
 					}
 					w.InLine(path, 1)
-					Release(t, l)
+					bubble.Release(t, l)
 					time.Sleep(2 * time.Minute)
 					w.Empty(path)
 				})

@@ -6,14 +6,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
 func TestOtherLayoutsAreRefused(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		curator, plain := newLock(t, c, rwlock.WithLayout(rwlock.LayoutCurator)), newLock(t, c)
 		mutex, err := locks.NewMutex(c, path)
@@ -24,17 +24,17 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 		all := []recipes.Acquirer{curator.Reader(), plain.Reader(), mutex, kazoo.Reader(), kazoo.Writer()}
 		names := []string{"-__READ__0000000000", "-web-1-R-0000000000", "-lock-0000000000", "-__rlock__0000000000", "-__lock__0000000000"}
 		for i, a := range all {
-			l := Acquire(t, t.Context(), a)
+			l := bubble.Acquire(t, t.Context(), a)
 			if i == 0 && !strings.HasSuffix(l.Path(), names[0]) || i > 0 && !strings.Contains(l.Path(), names[i][:len(names[i])-10]) {
 				t.Errorf("name %s, want one like %s", l.Path(), names[i])
 			}
 			for j, other := range all {
 				if i != j && min(i, j) < 3 { // the last two are one layout
 					_, err := other.Acquire(t.Context())
-					WantErr(t, err, recipes.ErrLayout)
+					bubble.WantErr(t, err, recipes.ErrLayout)
 				}
 			}
-			Release(t, l)
+			bubble.Release(t, l)
 			w.InLine(path, 0)
 		}
 		w.Empty(path)
@@ -45,7 +45,7 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 // other as they do among themselves, and see each other.
 func TestKazoosReadersAndWritersCount(t *testing.T) {
 	const kazoo = "/0123456789abcdef0123456789abcdef"
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("a"), w.Connect("b")
 		rw := newLock(t, c, rwlock.WithLayout(rwlock.LayoutKazoo))
 		join := func(name string) string {
@@ -60,26 +60,26 @@ func TestKazoosReadersAndWritersCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		Release(t, Acquire(t, t.Context(), rw.Writer())) // makes the directory
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Writer())) // makes the directory
 		theirRead := join("__rlock__")
-		Release(t, Acquire(t, t.Context(), rw.Reader())) // beside it
-		writer := Acquiring(t.Context(), rw.Writer())
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // beside it
+		writer := bubble.Acquiring(t.Context(), rw.Writer())
 		w.InLine(path, 2)
 		theirWrite := join("__lock__")
-		reader := Acquiring(t.Context(), rw.Reader())
+		reader := bubble.Acquiring(t.Context(), rw.Reader())
 		w.InLine(path, 4)
-		Pending(t, writer, reader)
+		bubble.Pending(t, writer, reader)
 		if all, err := rw.Participants(t.Context()); err != nil || len(all) != 4 || !all[0].Holder || all[1].Holder ||
 			all[0].Mode != recipes.Shared || all[2].Mode != recipes.Exclusive {
 			t.Errorf("participants %v, %v", all, err)
 		}
 		leave(theirRead)
-		writing := Granted(t, writer).Lease
-		Pending(t, reader)
-		Release(t, writing)
-		Pending(t, reader)
+		writing := bubble.Granted(t, writer).Lease
+		bubble.Pending(t, reader)
+		bubble.Release(t, writing)
+		bubble.Pending(t, reader)
 		leave(theirWrite)
-		Release(t, Granted(t, reader).Lease)
+		bubble.Release(t, bubble.Granted(t, reader).Lease)
 		w.Empty(path)
 	})
 }

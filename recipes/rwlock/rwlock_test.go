@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -22,7 +22,7 @@ import (
 
 const path = "/app/rw"
 
-func newLock(t T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
+func newLock(t bubble.T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
 	t.Helper()
 	rw, err := rwlock.New(c, path, append([]rwlock.Option{rwlock.WithHost("web-1")}, opts...)...)
 	if err != nil {
@@ -32,7 +32,7 @@ func newLock(t T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWLock {
 }
 
 // clients makes the lock of n clients.
-func clients(w *World, n int, opts ...rwlock.Option) []*rwlock.RWLock {
+func clients(w *bubble.World, n int, opts ...rwlock.Option) []*rwlock.RWLock {
 	all := make([]*rwlock.RWLock, n)
 	for i := range all {
 		all[i] = newLock(w.T, w.Connect(fmt.Sprint("client ", i)), opts...)
@@ -41,25 +41,25 @@ func clients(w *World, n int, opts ...rwlock.Option) []*rwlock.RWLock {
 }
 
 func TestReadersShareAndWritersExclude(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 4)
-		one, two := Acquire(t, t.Context(), rw[0].Reader()), Acquire(t, t.Context(), rw[1].Reader())
-		writer := Acquiring(t.Context(), rw[2].Writer())
+		one, two := bubble.Acquire(t, t.Context(), rw[0].Reader()), bubble.Acquire(t, t.Context(), rw[1].Reader())
+		writer := bubble.Acquiring(t.Context(), rw[2].Writer())
 		w.InLine(path, 3)
-		Release(t, one)
-		Pending(t, writer)
-		Release(t, two)
-		writing := Granted(t, writer).Lease
-		reader := Acquiring(t.Context(), rw[0].Reader())
+		bubble.Release(t, one)
+		bubble.Pending(t, writer)
+		bubble.Release(t, two)
+		writing := bubble.Granted(t, writer).Lease
+		reader := bubble.Acquiring(t.Context(), rw[0].Reader())
 		w.InLine(path, 2)
-		other := Acquiring(t.Context(), rw[3].Writer())
+		other := bubble.Acquiring(t.Context(), rw[3].Writer())
 		w.InLine(path, 3)
-		Pending(t, reader, other)
-		Release(t, writing)
-		reading := Granted(t, reader).Lease
-		Pending(t, other)
-		Release(t, reading)
-		Release(t, Granted(t, other).Lease)
+		bubble.Pending(t, reader, other)
+		bubble.Release(t, writing)
+		reading := bubble.Granted(t, reader).Lease
+		bubble.Pending(t, other)
+		bubble.Release(t, reading)
+		bubble.Release(t, bubble.Granted(t, other).Lease)
 		w.Empty(path)
 	})
 }
@@ -68,25 +68,25 @@ func TestReadersShareAndWritersExclude(t *testing.T) {
 func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
 	for _, where := range []string{"of another process", "of the same process"} {
 		t.Run(where, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				rw := clients(w, 2)
 				if where == "of the same process" {
 					rw[1] = rw[0]
 				}
-				first := Acquire(t, t.Context(), rw[0].Reader())
-				writer := Acquiring(t.Context(), rw[1].Writer())
+				first := bubble.Acquire(t, t.Context(), rw[0].Reader())
+				writer := bubble.Acquiring(t.Context(), rw[1].Writer())
 				w.InLine(path, 2)
-				later := Acquiring(t.Context(), rw[0].Reader())
+				later := bubble.Acquiring(t.Context(), rw[0].Reader())
 				w.InLine(path, 3)
-				Pending(t, writer, later)
+				bubble.Pending(t, writer, later)
 				if _, err := rw[0].Reader().TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
 					t.Errorf("TryAcquire behind a waiting writer: %v", err)
 				}
-				Release(t, first)
-				writing := Granted(t, writer).Lease
-				Pending(t, later)
-				Release(t, writing)
-				Release(t, Granted(t, later).Lease)
+				bubble.Release(t, first)
+				writing := bubble.Granted(t, writer).Lease
+				bubble.Pending(t, later)
+				bubble.Release(t, writing)
+				bubble.Release(t, bubble.Granted(t, later).Lease)
 				w.Empty(path)
 			})
 		})
@@ -97,7 +97,7 @@ func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
 // it waits.
 func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 	for _, home := range []bool{true, false} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			rw := clients(w, 2)
 			if home {
 				rw[1] = rw[0]
@@ -108,21 +108,21 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 					for ctx.Err() == nil {
-						l := Acquire(t, t.Context(), rw[0].Reader())
+						l := bubble.Acquire(t, t.Context(), rw[0].Reader())
 						time.Sleep(100 * time.Millisecond)
-						Release(t, l)
+						bubble.Release(t, l)
 					}
 				})
 			}
 			time.Sleep(time.Second)
 			for range 5 {
 				start := time.Now()
-				l := Acquire(t, t.Context(), rw[1].Writer())
+				l := bubble.Acquire(t, t.Context(), rw[1].Writer())
 				if took := time.Since(start); took > 100*time.Millisecond {
 					t.Errorf("home %v: the writer waited for %v, longer than the readers that were there", home, took)
 				}
 				time.Sleep(50 * time.Millisecond)
-				Release(t, l)
+				bubble.Release(t, l)
 			}
 			stop()
 			wg.Wait()
@@ -134,34 +134,34 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 // Readers of one process that wait when their turn comes share a znode, and one
 // that leaves does not end it for the others.
 func TestReadersAtHomeShareOneZnode(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
-		writing := Acquire(t, t.Context(), rw[1].Writer())
-		var waiting []<-chan Grant
+		writing := bubble.Acquire(t, t.Context(), rw[1].Writer())
+		var waiting []<-chan bubble.Grant
 		for range 5 {
-			waiting = append(waiting, Acquiring(t.Context(), rw[0].Reader()))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), rw[0].Reader()))
 		}
 		w.InLine(path, 2)
-		Pending(t, waiting...)
+		bubble.Pending(t, waiting...)
 		w.ResetRequests()
-		Release(t, writing)
+		bubble.Release(t, writing)
 		var reading []*recipes.Lease
 		for _, granted := range waiting {
-			reading = append(reading, Granted(t, granted).Lease)
+			reading = append(reading, bubble.Granted(t, granted).Lease)
 		}
 		if want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}; !maps.Equal(w.Cost(), want) {
 			t.Errorf("requests: %v, want %v", w.Cost(), want)
 		}
 		w.InLine(path, 1)
 		w.ResetRequests()
-		Release(t, reading[1:]...)
+		bubble.Release(t, reading[1:]...)
 		if got := w.Cost(); len(got) != 0 {
 			t.Errorf("requests of all releases but the last: %v", got)
 		}
 		if !reading[0].Held() || reading[1].Held() {
 			t.Error("held is wrong")
 		}
-		Release(t, reading[0])
+		bubble.Release(t, reading[0])
 		if got := w.Cost()[testutil.OpDelete]; got != 1 {
 			t.Errorf("%d deletes", got)
 		}
@@ -171,21 +171,21 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 
 // Readers who may hold for different times do not share what ends.
 func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		long, short := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
-		writing := Acquire(t, t.Context(), long.Writer())
-		a, b := Acquiring(t.Context(), long.Reader()), Acquiring(t.Context(), short.Reader())
-		Pending(t, a, b)
-		Release(t, writing)
-		forLong, forShort := Granted(t, a).Lease, Granted(t, b).Lease
-		Lost(t, forShort)
-		WantErr(t, forShort.Err(), recipes.ErrMaxHold)
+		writing := bubble.Acquire(t, t.Context(), long.Writer())
+		a, b := bubble.Acquiring(t.Context(), long.Reader()), bubble.Acquiring(t.Context(), short.Reader())
+		bubble.Pending(t, a, b)
+		bubble.Release(t, writing)
+		forLong, forShort := bubble.Granted(t, a).Lease, bubble.Granted(t, b).Lease
+		bubble.Lost(t, forShort)
+		bubble.WantErr(t, forShort.Err(), recipes.ErrMaxHold)
 		if !forLong.Held() {
 			t.Error("lost with the other's longest hold")
 		}
-		WantErr(t, forShort.Release(t.Context()), recipes.ErrNotHeld)
-		Release(t, forLong)
+		bubble.WantErr(t, forShort.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.Release(t, forLong)
 		w.Empty(path)
 	})
 }
@@ -193,10 +193,10 @@ func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
 // A release wakes exactly those who may go on. Each wake-up is a list; there are 50
 // readers and 10 writers, a client each, five readers before each writer.
 func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const rounds, readers = 10, 5
-		first := Acquire(t, t.Context(), newLock(t, w.Connect("first")).Writer())
-		var waiting [rounds][readers + 1]<-chan Grant
+		first := bubble.Acquire(t, t.Context(), newLock(t, w.Connect("first")).Writer())
+		var waiting [rounds][readers + 1]<-chan bubble.Grant
 		n := 1
 		for i := range rounds {
 			for j := range readers + 1 {
@@ -205,7 +205,7 @@ func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
 				if j == readers {
 					who = rw.Writer()
 				}
-				waiting[i][j] = Acquiring(t.Context(), who)
+				waiting[i][j] = bubble.Acquiring(t.Context(), who)
 				n++
 				w.InLine(path, n)
 			}
@@ -217,37 +217,37 @@ func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
 		writing := first
 		for i := range rounds {
 			w.ResetRequests()
-			Release(t, writing)
+			bubble.Release(t, writing)
 			synctest.Wait()
 			if got := w.Cost()[testutil.OpGetChildren2]; got != readers {
 				t.Errorf("a writer's release woke %d, want %d", got, readers)
 			}
 			var reading []*recipes.Lease
 			for j := range readers {
-				reading = append(reading, Granted(t, waiting[i][j]).Lease)
+				reading = append(reading, bubble.Granted(t, waiting[i][j]).Lease)
 			}
-			Pending(t, waiting[i][readers])
+			bubble.Pending(t, waiting[i][readers])
 			w.ResetRequests()
-			Release(t, reading...) // the one that the writer watches is the last
+			bubble.Release(t, reading...) // the one that the writer watches is the last
 			synctest.Wait()
 			if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
 				t.Errorf("the releases of %d readers woke %d, want one", readers, got)
 			}
-			writing = Granted(t, waiting[i][readers]).Lease
+			writing = bubble.Granted(t, waiting[i][readers]).Lease
 		}
-		Release(t, writing)
+		bubble.Release(t, writing)
 		w.Empty(path)
 	})
 }
 
 func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
-		Release(t, Acquire(t, t.Context(), rw.Reader())) // makes the path
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // makes the path
 		time.Sleep(time.Second)
 		for _, side := range []recipes.Acquirer{rw.Reader(), rw.Writer()} {
 			w.ResetRequests()
-			Release(t, Acquire(t, t.Context(), side))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), side))
 			time.Sleep(time.Second)
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
 			if got := w.Cost(); !maps.Equal(got, want) {
@@ -259,14 +259,14 @@ func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
 }
 
 func TestParticipantsAreListedInOrder(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 4, rwlock.WithData([]byte("me")))
-		writing := Acquire(t, t.Context(), rw[0].Writer())
-		reading := Acquire(t, writing.Context(), rw[0].Reader())
+		writing := bubble.Acquire(t, t.Context(), rw[0].Writer())
+		reading := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 		ctx, cancel := context.WithCancel(t.Context())
-		var waiting []<-chan Grant
+		var waiting []<-chan bubble.Grant
 		for i, side := range []recipes.Acquirer{rw[1].Reader(), rw[2].Writer(), rw[3].Reader()} {
-			waiting = append(waiting, Acquiring(ctx, side))
+			waiting = append(waiting, bubble.Acquiring(ctx, side))
 			w.InLine(path, 3+i)
 		}
 		look := func(want ...string) []recipes.Participant {
@@ -292,8 +292,8 @@ func TestParticipantsAreListedInOrder(t *testing.T) {
 			return all
 		}
 		look("exclusive holds", "shared holds", "shared waits", "exclusive waits", "shared waits")
-		Release(t, writing)
-		granted := Granted(t, waiting[0]).Lease
+		bubble.Release(t, writing)
+		granted := bubble.Granted(t, waiting[0]).Lease
 		all := look("shared holds", "shared holds", "exclusive waits", "shared waits")
 
 		// Any of them can be asked to leave.
@@ -307,21 +307,21 @@ func TestParticipantsAreListedInOrder(t *testing.T) {
 		default:
 			t.Error("the reader was not told")
 		}
-		Release(t, granted)
-		WantErr(t, rw[3].Revoke(t.Context(), all[1]), zk.ErrNoNode)
+		bubble.Release(t, granted)
+		bubble.WantErr(t, rw[3].Revoke(t.Context(), all[1]), zk.ErrNoNode)
 		if err := rw[3].Revoke(t.Context(), recipes.Participant{Path: "/app/other/x"}); err == nil {
 			t.Error("revoked what stands in no line of this lock")
 		}
 		cancel()
-		WantErr(t, (<-waiting[1]).Err, context.Canceled)
-		WantErr(t, (<-waiting[2]).Err, context.Canceled)
-		Release(t, reading)
+		bubble.WantErr(t, (<-waiting[1]).Err, context.Canceled)
+		bubble.WantErr(t, (<-waiting[2]).Err, context.Canceled)
+		bubble.Release(t, reading)
 		w.Empty(path)
 	})
 }
 
 func TestTryAcquire(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
 		try := func(a recipes.Acquirer, want error) {
 			t.Helper()
@@ -330,22 +330,22 @@ func TestTryAcquire(t *testing.T) {
 				t.Errorf("TryAcquire: %v, want %v", err, want)
 			}
 			if err == nil {
-				Release(t, l)
+				bubble.Release(t, l)
 			}
 		}
 		for _, other := range rw { // of another process, and of the same
-			reading := Acquire(t, t.Context(), other.Reader())
+			reading := bubble.Acquire(t, t.Context(), other.Reader())
 			try(rw[0].Reader(), nil)
 			try(rw[0].Writer(), recipes.ErrBusy)
-			Release(t, reading)
-			writing := Acquire(t, t.Context(), other.Writer())
+			bubble.Release(t, reading)
+			writing := bubble.Acquire(t, t.Context(), other.Writer())
 			try(rw[0].Reader(), recipes.ErrBusy)
 			try(rw[0].Writer(), recipes.ErrBusy)
-			waiting := Acquiring(t.Context(), rw[0].Reader())
+			waiting := bubble.Acquiring(t.Context(), rw[0].Reader())
 			w.InLine(path, 2)
 			try(rw[0].Reader(), recipes.ErrBusy) // behind one who waits at home
-			Release(t, writing)
-			Release(t, Granted(t, waiting).Lease)
+			bubble.Release(t, writing)
+			bubble.Release(t, bubble.Granted(t, waiting).Lease)
 			try(rw[0].Reader(), nil)
 			try(rw[0].Writer(), nil)
 		}
@@ -354,21 +354,21 @@ func TestTryAcquire(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
 		var last recipes.Token
 		for range 3 {
-			writing := Acquire(t, t.Context(), rw[0].Writer())
+			writing := bubble.Acquire(t, t.Context(), rw[0].Writer())
 			if writing.Token().Compare(last) <= 0 {
 				t.Errorf("write token %v after %v", writing.Token(), last)
 			}
-			down := Acquire(t, writing.Context(), rw[0].Reader())
+			down := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 			if down.Token() != writing.Token() {
 				t.Errorf("a downgraded read has token %v, its write %v", down.Token(), writing.Token())
 			}
-			Release(t, writing, down)
-			one := Acquire(t, t.Context(), rw[0].Reader())
-			two := Acquire(t, t.Context(), rw[1].Reader())
+			bubble.Release(t, writing, down)
+			one := bubble.Acquire(t, t.Context(), rw[0].Reader())
+			two := bubble.Acquire(t, t.Context(), rw[1].Reader())
 			for _, reading := range []*recipes.Lease{one, two} {
 				if reading.Token().Compare(writing.Token()) <= 0 {
 					t.Errorf("read token %v after write token %v", reading.Token(), writing.Token())
@@ -377,14 +377,14 @@ func TestTokens(t *testing.T) {
 					last = reading.Token()
 				}
 			}
-			Release(t, one, two)
+			bubble.Release(t, one, two)
 		}
 		w.Empty(path)
 	})
 }
 
 func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		tests := []struct {
 			c    *framework.Client
@@ -411,14 +411,14 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 // The data was the caller's own slice, so that a znode could get what the caller wrote
 // there later.
 func TestDataIsCopied(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")
 		a := newLock(t, w.Connect("a"), rwlock.WithData(data)).Writer()
 		copy(data, "else")
-		l := Acquire(t, t.Context(), a)
+		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "ours" {
 			t.Errorf("data %q", got)
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -29,12 +29,12 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 		for what, action := range actions {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint(op, " ", what, " for ", n), func(t *testing.T) {
-					RunEach(t, func(t *testing.T, w *World) {
+					bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 						s := clients(w, 2, 3)
-						Release(t, Acquire(t, t.Context(), s[0]))
+						bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
 						hits := w.Once(op, path, action)
 						w.ResetRequests()
-						l := Acquire(t, t.Context(), s[0].Permits(n))
+						l := bubble.Acquire(t, t.Context(), s[0].Permits(n))
 						if got := w.Cost()[testutil.OpMulti]; what == "answer lost" && got != 1 {
 							t.Errorf("%d takings: what was taken was not found again", got)
 						}
@@ -49,11 +49,11 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 						if !l.Held() {
 							t.Error("not held")
 						}
-						Release(t, l)
+						bubble.Release(t, l)
 						if hits.Load() == 0 {
 							t.Error("the fault was not met")
 						}
-						Release(t, Acquire(t, t.Context(), s[1].Permits(3)))
+						bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
 						empty(w)
 					})
 				})
@@ -71,26 +71,26 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 		"late, on a dead connection": testutil.Delay(2 * time.Second),
 	} {
 		t.Run(what, func(t *testing.T) {
-			RunEach(t, func(t *testing.T, w *World) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 2, 3)
-				Release(t, Acquire(t, t.Context(), s[0]))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
 				hits := w.Once(testutil.OpMulti, path, action)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if l, err := s[0].Permits(3).Acquire(ctx); err == nil {
-					Release(t, l)
+					bubble.Release(t, l)
 				} else {
-					WantErr(t, err, context.DeadlineExceeded)
+					bubble.WantErr(t, err, context.DeadlineExceeded)
 				}
 				if strings.Contains(what, "dead") {
 					w.ClientNet("client 0").Drop()
 				}
-				Release(t, Acquire(t, t.Context(), s[1].Permits(3)))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
 				time.Sleep(10 * time.Second)
 				if hits.Load() == 0 {
 					t.Error("the fault was not met")
 				}
-				Release(t, Acquire(t, t.Context(), s[0].Permits(3)))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s[0].Permits(3)))
 				empty(w)
 			})
 		})
@@ -99,28 +99,28 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 
 // The head sees room, loses its place, and must not take.
 func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		operator := w.Connect("operator")
-		Release(t, Acquire(t, t.Context(), s[0]))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
 		pass := make(chan struct{})
 		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
-		loses := Acquiring(t.Context(), s[0])
+		loses := bubble.Acquiring(t.Context(), s[0])
 		head := w.InLine(lockDir, 1)[0]
-		other := Acquiring(t.Context(), s[1])
+		other := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(lockDir, 2)
 		if err := operator.Delete(t.Context(), lockDir+"/"+head, -1); err != nil {
 			t.Fatal(err)
 		}
-		held := Granted(t, other).Lease
+		held := bubble.Granted(t, other).Lease
 		close(pass)
-		Pending(t, loses)
+		bubble.Pending(t, loses)
 		w.InLine(leases, 1)
 		if !held.Held() || hits.Load() != 1 {
 			t.Error("not held")
 		}
-		Release(t, held)
-		Release(t, Granted(t, loses).Lease)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, loses).Lease)
 		empty(w)
 	})
 }
@@ -131,29 +131,29 @@ func TestACancelRacesTheGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for _, home := range []bool{false, true} {
 		for at := time.Duration(0); at <= 10*latency; at += latency / 4 {
-			RunEach(t, func(t *testing.T, w *World) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 2)
-				held := Acquire(t, t.Context(), s[0].Permits(2))
+				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
 				ctx, cancel := context.WithCancel(t.Context())
-				waiting := Acquiring(ctx, s[1].Permits(2))
+				waiting := bubble.Acquiring(ctx, s[1].Permits(2))
 				w.InLine(lockDir, 1)
 				next := s[2]
 				if home {
 					next = s[1]
 				}
-				behind := Acquiring(t.Context(), next.Permits(2))
-				Pending(t, waiting, behind)
+				behind := bubble.Acquiring(t.Context(), next.Permits(2))
+				bubble.Pending(t, waiting, behind)
 				w.Latency(latency)
 				time.AfterFunc(at, cancel)
-				go Release(t, held)
+				go bubble.Release(t, held)
 				g := <-waiting
 				if g.Err == nil {
-					Release(t, g.Lease)
+					bubble.Release(t, g.Lease)
 				} else {
-					WantErr(t, g.Err, context.Canceled)
+					bubble.WantErr(t, g.Err, context.Canceled)
 				}
 				start := time.Now()
-				Release(t, Granted(t, behind).Lease)
+				bubble.Release(t, bubble.Granted(t, behind).Lease)
 				if took := time.Since(start); took > 20*latency {
 					t.Errorf("cancel after %v: the next was done after %v", at, took)
 				}
@@ -166,56 +166,56 @@ func TestACancelRacesTheGrant(t *testing.T) {
 // A waiter that leaves at home does not cost the others their place, nor does the
 // head that waits and leaves.
 func TestTheFirstAtHomeGivesUp(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
-		held := Acquire(t, t.Context(), s[1].Permits(2))
+		held := bubble.Acquire(t, t.Context(), s[1].Permits(2))
 		ctx, cancel := context.WithCancel(t.Context())
-		two := Acquiring(ctx, s[0].Permits(2))
+		two := bubble.Acquiring(ctx, s[0].Permits(2))
 		names := w.InLine(lockDir, 1)
-		one := Acquiring(t.Context(), s[0])
-		Pending(t, two, one)
+		one := bubble.Acquiring(t.Context(), s[0])
+		bubble.Pending(t, two, one)
 		pass := make(chan struct{})
 		w.Once(testutil.OpMulti, path, testutil.Hold(pass))
 		cancel()
-		WantErr(t, (<-two).Err, context.Canceled)
+		bubble.WantErr(t, (<-two).Err, context.Canceled)
 		if after := w.InLine(lockDir, 1); after[0] != names[0] { // there is room for one
 			t.Errorf("in line: %v, before %v", after, names)
 		}
 		close(pass)
-		Release(t, Granted(t, one).Lease, held)
+		bubble.Release(t, bubble.Granted(t, one).Lease, held)
 		empty(w)
 	})
 }
 
 func TestExpiry(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		one, two := newSemaphore(t, a, 2), newSemaphore(t, b, 2)
-		held := Acquire(t, t.Context(), one.Permits(2))
-		waiting := Acquiring(t.Context(), two.Permits(2))
+		held := bubble.Acquire(t, t.Context(), one.Permits(2))
+		waiting := bubble.Acquiring(t.Context(), two.Permits(2))
 		w.InLine(lockDir, 1)
 		w.Expire(b) // costs the waiter its place, not its call
 		time.Sleep(5 * time.Second)
 		w.InLine(lockDir, 1)
-		Pending(t, waiting)
+		bubble.Pending(t, waiting)
 		w.Expire(a)
-		Lost(t, held)
-		next := Granted(t, waiting).Lease
-		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.Lost(t, held)
+		next := bubble.Granted(t, waiting).Lease
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 
 		// A holder that is cut off is told in time, before anybody else is let in.
-		third := Acquiring(t.Context(), one)
+		third := bubble.Acquiring(t.Context(), one)
 		w.InLine(lockDir, 1)
 		w.ClientNet("b").Cut()
 		start := time.Now()
-		told := Lost(t, next)
-		got := Granted(t, third)
-		if told.Sub(start) > Timeout-Margin || got.At.Before(next.Deadline()) {
+		told := bubble.Lost(t, next)
+		got := bubble.Granted(t, third)
+		if told.Sub(start) > bubble.Timeout-bubble.Margin || got.At.Before(next.Deadline()) {
 			t.Errorf("told after %v, the next was let in %v before the deadline", told.Sub(start), next.Deadline().Sub(got.At))
 		}
 		w.ClientNet("b").Heal()
-		WantErr(t, next.Release(t.Context()), recipes.ErrNotHeld)
-		Release(t, got.Lease)
+		bubble.WantErr(t, next.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.Release(t, got.Lease)
 		empty(w)
 	})
 }
@@ -223,51 +223,51 @@ func TestExpiry(t *testing.T) {
 // An operator deletes a permit: the lease is lost, the rest of it goes with its
 // release, and others get in, but never too many.
 func TestAPermitIsDeleted(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
 		operator := w.Connect("operator")
-		held := Acquire(t, t.Context(), s[0].Permits(3))
+		held := bubble.Acquire(t, t.Context(), s[0].Permits(3))
 		time.Sleep(time.Second) // it is watched by now
 		all := w.Children(leases)
 		if err := operator.Delete(t.Context(), leases+"/"+all[1], -1); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if took := Lost(t, held).Sub(start); took > 100*time.Millisecond {
+		if took := bubble.Lost(t, held).Sub(start); took > 100*time.Millisecond {
 			t.Errorf("told after %v", took)
 		}
-		WantErr(t, held.Err(), zk.ErrNoNode)
-		one := Acquire(t, t.Context(), s[1])
+		bubble.WantErr(t, held.Err(), zk.ErrNoNode)
+		one := bubble.Acquire(t, t.Context(), s[1])
 		_, err := s[1].TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
-		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 		time.Sleep(time.Second)
 		w.InLine(leases, 1)
-		Release(t, one)
+		bubble.Release(t, one)
 		empty(w)
 	})
 }
 
 func TestTheLongestHold(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 2, semaphore.WithMaxHold(3*time.Second))[0]
 		start := time.Now()
-		held := Acquire(t, t.Context(), s.Permits(2))
-		if took := Lost(t, held).Sub(start); took != 3*time.Second {
+		held := bubble.Acquire(t, t.Context(), s.Permits(2))
+		if took := bubble.Lost(t, held).Sub(start); took != 3*time.Second {
 			t.Errorf("lost after %v", took)
 		}
-		WantErr(t, held.Err(), recipes.ErrMaxHold)
-		WantErr(t, held.Release(t.Context()), recipes.ErrMaxHold)
-		Release(t, Acquire(t, t.Context(), s.Permits(2)))
+		bubble.WantErr(t, held.Err(), recipes.ErrMaxHold)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrMaxHold)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s.Permits(2)))
 		empty(w)
 	})
 }
 
 func TestGuard(t *testing.T) {
-	RunEach(t, func(t *testing.T, w *World) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		s := newSemaphore(t, c, 3)
-		held := Acquire(t, t.Context(), s.Permits(2))
+		held := bubble.Acquire(t, t.Context(), s.Permits(2))
 		responses, err := held.Multi(t.Context(), &zk.CreateRequest{Path: "/app/out", Acl: zk.WorldACL(zk.PermAll)})
 		if err != nil || len(responses) != 1 {
 			t.Errorf("guarded: %v, %v", responses, err)
@@ -276,11 +276,11 @@ func TestGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = held.Multi(t.Context(), &zk.DeleteRequest{Path: "/app/out", Version: -1})
-		WantErr(t, err, recipes.ErrNotHeld)
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		if !w.Exists("/app/out") {
 			t.Error("a guarded write has passed without one of its permits")
 		}
-		WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 		empty(w)
 	})
 }
@@ -289,27 +289,27 @@ func TestGuard(t *testing.T) {
 // and everybody behind it did.
 func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, held *recipes.Lease, s *semaphore.Semaphore){
-		"a permit is released": func(t *testing.T, held *recipes.Lease, _ *semaphore.Semaphore) { Release(t, held) },
+		"a permit is released": func(t *testing.T, held *recipes.Lease, _ *semaphore.Semaphore) { bubble.Release(t, held) },
 		"the limit is raised":  func(t *testing.T, _ *recipes.Lease, s *semaphore.Semaphore) { setMax(t, s, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 2, 1)
-				held := Acquire(t, t.Context(), s[0])
-				waiting := Acquiring(t.Context(), s[1])
+				held := bubble.Acquire(t, t.Context(), s[0])
+				waiting := bubble.Acquiring(t.Context(), s[1])
 				w.InLine(path+"/locks", 1)
 				time.Sleep(time.Second)
 				w.ClientNet("client 1").LoseEvents(true)
 				began := time.Now()
 				leave(t, held, s[0])
-				g := Granted(t, waiting)
-				if took := g.At.Sub(began); took > Timeout*5/4+time.Millisecond {
+				g := bubble.Granted(t, waiting)
+				if took := g.At.Sub(began); took > bubble.Timeout*5/4+time.Millisecond {
 					t.Errorf("it took %v", took)
 				}
 				w.ClientNet("client 1").LoseEvents(false)
-				Release(t, g.Lease)
+				bubble.Release(t, g.Lease)
 				if held.Held() {
-					Release(t, held)
+					bubble.Release(t, held)
 				}
 			})
 		})
@@ -319,9 +319,9 @@ func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 // A taking that the ensemble refuses is refused once and for all: it is no missing
 // directory, which would be made, and the taking tried again.
 func TestATakingThatIsRefused(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 3)[0]
-		Release(t, Acquire(t, t.Context(), s))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		takings := 0
 		stop := w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpMulti && strings.HasPrefix(r.Path, path) {
@@ -331,12 +331,12 @@ func TestATakingThatIsRefused(t *testing.T) {
 			return testutil.Pass()
 		})
 		_, err := s.Acquire(t.Context())
-		WantErr(t, err, zk.ErrNoAuth)
+		bubble.WantErr(t, err, zk.ErrNoAuth)
 		if takings != 1 {
 			t.Errorf("%d takings, want 1", takings)
 		}
 		stop()
-		Release(t, Acquire(t, t.Context(), s))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		empty(w)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
@@ -14,7 +14,7 @@ import (
 // dropped the shared connection of the client ten times, and the error was "could
 // not connect to a server".
 func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		s, err := semaphore.New(c, path, 3, semaphore.WithData(make([]byte, 600<<10)))
 		if err != nil {
@@ -24,7 +24,7 @@ func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Release(t, Acquire(t, t.Context(), s))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		suspended := 0
 		defer c.Listen(func(change framework.StateChange) {
 			if change.To != framework.Connected {
@@ -37,7 +37,7 @@ func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 			func() error { _, err := s.Permits(2).TryAcquire(t.Context()); return err },
 		} {
 			err := take()
-			WantErr(t, err, framework.ErrTooLarge)
+			bubble.WantErr(t, err, framework.ErrTooLarge)
 			if !strings.Contains(err.Error(), "takes 1048575") {
 				t.Errorf("error %v", err)
 			}
@@ -46,7 +46,7 @@ func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 		if took := time.Since(began); took > 2*time.Second || suspended != 0 || session.Err() != nil {
 			t.Errorf("it took %v, and the connection %d times", took, suspended)
 		}
-		Release(t, Acquire(t, t.Context(), s))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		empty(w)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
@@ -27,24 +27,24 @@ func setMax(t *testing.T, s *semaphore.Semaphore, n int) {
 }
 
 func TestProcessesThatDisagree(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
-		held := Acquire(t, t.Context(), newSemaphore(t, w.Connect("a"), 2))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		held := bubble.Acquire(t, t.Context(), newSemaphore(t, w.Connect("a"), 2))
 		b := w.Connect("b")
 		_, err := newSemaphore(t, b, 3).Acquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
 		if want := "semaphore: acquire /app/sem: not within the limit: 2 is recorded, this process was made with 3"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		_, err = newSemaphore(t, b, 3).TryAcquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
 
 		adopts := newSemaphore(t, b, 3, semaphore.WithRecordedLimit())
-		other := Acquire(t, t.Context(), adopts)
+		other := bubble.Acquire(t, t.Context(), adopts)
 		_, err = adopts.TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
+		bubble.WantErr(t, err, recipes.ErrBusy)
 		_, err = adopts.Permits(3).Acquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
-		Release(t, held, other)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
+		bubble.Release(t, held, other)
 		empty(w)
 	})
 }
@@ -61,13 +61,13 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 				"try":     func(s *semaphore.Semaphore) (*recipes.Lease, error) { return s.TryAcquire(context.Background()) },
 			} {
 				t.Run(fmt.Sprintf("%s, %v of %s is late", name, op, first), func(t *testing.T) {
-					Run(t, func(t *testing.T, w *World) {
+					bubble.Run(t, func(t *testing.T, w *bubble.World) {
 						s := map[string]*semaphore.Semaphore{
 							"a": newSemaphore(t, w.Connect("a"), 2),
 							"b": newSemaphore(t, w.Connect("b"), 3),
 						}
 						defer w.ClientNet(first).Control(testutil.NewFault(testutil.Match{Op: op}, testutil.Delay(time.Second)).Control)()
-						taking := Acquiring(t.Context(), s["a"])
+						taking := bubble.Acquiring(t.Context(), s["a"])
 						time.Sleep(100 * time.Millisecond)
 						l, err := enter(s["b"])
 						g := <-taking
@@ -76,10 +76,10 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 						}
 						for lease, err := range map[*recipes.Lease]error{l: err, g.Lease: g.Err} {
 							if lease == nil {
-								WantErr(t, err, semaphore.ErrLimit)
+								bubble.WantErr(t, err, semaphore.ErrLimit)
 								continue
 							}
-							Release(t, lease)
+							bubble.Release(t, lease)
 						}
 						empty(w)
 					})
@@ -91,35 +91,35 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 
 // One that disagrees costs the others of its process nothing.
 func TestDisagreementAtHome(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		good, bad := newSemaphore(t, c, 1), newSemaphore(t, c, 2)
-		held := Acquire(t, t.Context(), good)
-		wrong := Acquiring(t.Context(), bad)
+		held := bubble.Acquire(t, t.Context(), good)
+		wrong := bubble.Acquiring(t.Context(), bad)
 		synctest.Wait()
-		right := Acquiring(t.Context(), good)
-		WantErr(t, (<-wrong).Err, semaphore.ErrLimit)
-		Pending(t, right)
-		Release(t, held)
-		Release(t, Granted(t, right).Lease)
+		right := bubble.Acquiring(t.Context(), good)
+		bubble.WantErr(t, (<-wrong).Err, semaphore.ErrLimit)
+		bubble.Pending(t, right)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, right).Lease)
 		empty(w)
 	})
 }
 
 func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
-		held := Acquire(t, t.Context(), s[1].Permits(3))
-		waiting := Acquiring(t.Context(), s[1])
+		held := bubble.Acquire(t, t.Context(), s[1].Permits(3))
+		waiting := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(path+"/locks", 1)
 		start := time.Now()
 		_, err := s[0].Permits(4).Acquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
 		if took := time.Since(start); took != 0 || !strings.Contains(err.Error(), "4 permits of 3") {
 			t.Errorf("after %v: %v", took, err)
 		}
-		Release(t, held)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		empty(w)
 	})
 }
@@ -127,81 +127,81 @@ func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
 // Raising wakes those who wait, lowering revokes nothing, and both are
 // seen by all who have agreed before.
 func TestSetMax(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 4, 1)
-		held := []*recipes.Lease{Acquire(t, t.Context(), s[0])}
-		var waiting []<-chan Grant
+		held := []*recipes.Lease{bubble.Acquire(t, t.Context(), s[0])}
+		var waiting []<-chan bubble.Grant
 		for i := range 3 {
-			waiting = append(waiting, Acquiring(t.Context(), s[i+1]))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), s[i+1]))
 			w.InLine(path+"/locks", i+1)
 		}
-		Pending(t, waiting...)
+		bubble.Pending(t, waiting...)
 		setMax(t, s[3], 3)
-		held = append(held, Granted(t, waiting[0]).Lease, Granted(t, waiting[1]).Lease)
-		Pending(t, waiting[2])
+		held = append(held, bubble.Granted(t, waiting[0]).Lease, bubble.Granted(t, waiting[1]).Lease)
+		bubble.Pending(t, waiting[2])
 		setMax(t, s[0], 1)
 		for _, l := range held {
 			if !l.Held() {
 				t.Error("a lease was revoked")
 			}
 		}
-		Release(t, held[0])
-		Pending(t, waiting[2])
-		Release(t, held[1])
-		Pending(t, waiting[2])
+		bubble.Release(t, held[0])
+		bubble.Pending(t, waiting[2])
+		bubble.Release(t, held[1])
+		bubble.Pending(t, waiting[2])
 		if n, err := s[1].Available(t.Context()); n != 0 || err != nil {
 			t.Errorf("available: %d, %v", n, err)
 		}
-		Release(t, held[2])
-		last := Granted(t, waiting[2]).Lease
+		bubble.Release(t, held[2])
+		last := bubble.Granted(t, waiting[2]).Lease
 		_, err := s[0].TryAcquire(t.Context())
-		WantErr(t, err, recipes.ErrBusy)
-		Release(t, last)
-		WantErr(t, s[0].SetMax(t.Context(), 0), semaphore.ErrLimit)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		bubble.Release(t, last)
+		bubble.WantErr(t, s[0].SetMax(t.Context(), 0), semaphore.ErrLimit)
 		empty(w)
 	})
 }
 
 // Who waits for more than a lowered limit need not wait on, and lets others in.
 func TestAWaiterThatNoLongerFits(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 3, 3)
-		held := Acquire(t, t.Context(), s[0])
-		three := Acquiring(t.Context(), s[1].Permits(3))
+		held := bubble.Acquire(t, t.Context(), s[0])
+		three := bubble.Acquiring(t.Context(), s[1].Permits(3))
 		w.InLine(path+"/locks", 1)
-		one := Acquiring(t.Context(), s[2])
+		one := bubble.Acquiring(t.Context(), s[2])
 		w.InLine(path+"/locks", 2)
-		Pending(t, three, one)
+		bubble.Pending(t, three, one)
 		setMax(t, s[0], 2)
-		WantErr(t, (<-three).Err, semaphore.ErrLimit)
-		Release(t, Granted(t, one).Lease, held)
+		bubble.WantErr(t, (<-three).Err, semaphore.ErrLimit)
+		bubble.Release(t, bubble.Granted(t, one).Lease, held)
 		empty(w)
 	})
 }
 
 // The limit changes between the look and the taking: nothing is taken by the old one.
 func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
-		held := Acquire(t, t.Context(), s[0])
+		held := bubble.Acquire(t, t.Context(), s[0])
 		pass := make(chan struct{})
 		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
-		waiting := Acquiring(t.Context(), s[1])
+		waiting := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(path+"/locks", 1)
 		setMax(t, s[0], 1)
 		close(pass)
-		Pending(t, waiting)
+		bubble.Pending(t, waiting)
 		if hits.Load() != 1 {
 			t.Error("the taking was not held back")
 		}
-		Release(t, held)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		empty(w)
 	})
 }
 
 // settingThree begins to set a limit of 3, and returns when the action has met the write.
-func settingThree(t *testing.T, w *World, s *semaphore.Semaphore, a testutil.Action) (set <-chan error, hits *atomic.Int32) {
+func settingThree(t *testing.T, w *bubble.World, s *semaphore.Semaphore, a testutil.Action) (set <-chan error, hits *atomic.Int32) {
 	hits = w.Once(testutil.OpSetData, path, a)
 	result := make(chan error, 1)
 	go func() { result <- s.SetMax(t.Context(), 3) }()
@@ -212,7 +212,7 @@ func settingThree(t *testing.T, w *World, s *semaphore.Semaphore, a testutil.Act
 // A try whose connection was lost arrives when its limit has been set by another try,
 // and a lower one after that: it must not let more in again.
 func TestALimitThatArrivesLate(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
 		pass := make(chan struct{})
@@ -234,7 +234,7 @@ func TestALimitThatArrivesLate(t *testing.T) {
 // tells whose it found, or that nobody knows.
 func TestALimitWhoseAnswerIsLost(t *testing.T) {
 	for _, another := range []bool{false, true} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 2, 2)
 			setMax(t, s[1], 1)
 			set, hits := settingThree(t, w, s[0], testutil.DelayReply(time.Minute))
@@ -256,7 +256,7 @@ func TestALimitWhoseAnswerIsLost(t *testing.T) {
 
 // Who sets a limit at the same time as another does sets it all the same.
 func TestLimitsThatAreSetAtOnce(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
 		pass := make(chan struct{})
@@ -275,25 +275,25 @@ func TestLimitsThatAreSetAtOnce(t *testing.T) {
 // What was set stays; what was only recorded goes with the path.
 func TestALimitThatWasSetStays(t *testing.T) {
 	for _, set := range []bool{false, true} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
 			s := newSemaphore(t, c, 2)
 			if set {
 				setMax(t, s, 5)
 			}
-			Release(t, Acquire(t, t.Context(), s))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 			time.Sleep(10 * time.Minute)
 			if w.Exists(path) != set {
 				t.Fatalf("set %v: the path exists: %v\n%s", set, w.Exists(path), w.Tree())
 			}
 			l, err := newSemaphore(t, c, 7).Acquire(t.Context())
 			if !set {
-				Release(t, l)
+				bubble.Release(t, l)
 				_, err = s.Acquire(t.Context()) // agreed with the former path only
 			}
-			WantErr(t, err, semaphore.ErrLimit)
+			bubble.WantErr(t, err, semaphore.ErrLimit)
 			if set {
-				Release(t, Acquire(t, t.Context(), s.Permits(5)))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s.Permits(5)))
 			}
 			empty(w)
 		})
@@ -301,25 +301,25 @@ func TestALimitThatWasSetStays(t *testing.T) {
 }
 
 func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		mutex, err := locks.NewMutex(c, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := Acquire(t, t.Context(), mutex)
+		l := bubble.Acquire(t, t.Context(), mutex)
 		s := newSemaphore(t, c, 2)
 		_, err = s.Acquire(t.Context())
-		WantErr(t, err, recipes.ErrLayout)
-		Release(t, l)
+		bubble.WantErr(t, err, recipes.ErrLayout)
+		bubble.Release(t, l)
 		w.Empty(path + "/locks")
 		if _, err := c.Set(t.Context(), path, []byte("10.0.0.7"), -1); err != nil {
 			t.Fatal(err)
 		}
 		_, err = s.Acquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
 		setMax(t, s, 2)
-		Release(t, Acquire(t, t.Context(), s))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		empty(w)
 	})
 }
@@ -327,11 +327,11 @@ func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
 // Kazoo's semaphore records the same limit at the same path, and keeps its leases
 // elsewhere: each would overlook the other's. Whoever comes later is refused, here.
 func TestKazoosSemaphoreOnThePath(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, kazoo := w.Connect("a"), w.Connect("kazoo")
 		s := newSemaphore(t, c, 5)
-		held := Acquire(t, t.Context(), s)
-		Release(t, Acquire(t, t.Context(), s))
+		held := bubble.Acquire(t, t.Context(), s)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		lease := path + "/0123456789abcdef0123456789abcdef"
 		if err := kazoo.MakeContainerPath(t.Context(), path+"-__lock__"); err != nil {
 			t.Fatal(err)
@@ -341,15 +341,15 @@ func TestKazoosSemaphoreOnThePath(t *testing.T) {
 		}
 		for _, s := range []*semaphore.Semaphore{s, newSemaphore(t, w.Connect("b"), 5)} {
 			_, err := s.Acquire(t.Context())
-			WantErr(t, err, recipes.ErrLayout)
+			bubble.WantErr(t, err, recipes.ErrLayout)
 			_, err = s.TryAcquire(t.Context())
-			WantErr(t, err, recipes.ErrLayout)
+			bubble.WantErr(t, err, recipes.ErrLayout)
 		}
 		if err := kazoo.Delete(t.Context(), lease, -1); err != nil {
 			t.Fatal(err)
 		}
-		Release(t, Acquire(t, t.Context(), s))
-		Release(t, held)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
+		bubble.Release(t, held)
 		empty(w)
 	})
 }
@@ -358,24 +358,24 @@ func TestKazoosSemaphoreOnThePath(t *testing.T) {
 // They go with their last use, the recorded limit with them; a limit that was set
 // stays, and so does its path.
 func TestTheDirectoriesVanish(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
-		held := Acquire(t, t.Context(), s[0])
-		waiting := Acquiring(t.Context(), s[1])
+		held := bubble.Acquire(t, t.Context(), s[0])
+		waiting := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(lockDir, 1)
 		time.Sleep(time.Hour)
-		Pending(t, waiting)
+		bubble.Pending(t, waiting)
 		if !w.Exists(lockDir) || !w.Exists(leases) {
 			t.Errorf("gone while they are in use:\n%s", w.Tree())
 		}
-		Release(t, held)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(10 * time.Minute)
 		if w.Exists("/app") {
 			t.Errorf("left:\n%s", w.Tree())
 		}
 		setMax(t, s[0], 2)
-		Release(t, Acquire(t, t.Context(), s[0].Permits(2)))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0].Permits(2)))
 		time.Sleep(10 * time.Minute)
 		if w.Exists(lockDir) || w.Exists(leases) || !w.Exists(path) {
 			t.Errorf("left after a limit was set:\n%s", w.Tree())
@@ -385,11 +385,11 @@ func TestTheDirectoriesVanish(t *testing.T) {
 
 // A wiped tree is made anew.
 func TestAWipedTree(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		operator := w.Connect("operator")
-		held := Acquire(t, t.Context(), s[0])
-		waiting := Acquiring(t.Context(), s[1])
+		held := bubble.Acquire(t, t.Context(), s[0])
+		waiting := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(path+"/locks", 1)
 		for _, dir := range []string{path + "/locks", path + "/leases"} {
 			for _, name := range w.Children(dir) {
@@ -400,9 +400,9 @@ func TestAWipedTree(t *testing.T) {
 			_ = operator.Delete(t.Context(), dir, -1) // it may be in use again
 		}
 		_ = operator.Delete(t.Context(), path, -1)
-		next := Granted(t, waiting).Lease
-		WantErr(t, held.Release(context.Background()), recipes.ErrNotHeld)
-		Release(t, next)
+		next := bubble.Granted(t, waiting).Lease
+		bubble.WantErr(t, held.Release(context.Background()), recipes.ErrNotHeld)
+		bubble.Release(t, next)
 		empty(w)
 	})
 }

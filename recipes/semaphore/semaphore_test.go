@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -25,7 +25,7 @@ const (
 	leases  = path + "/leases"
 )
 
-func newSemaphore(t T, c *framework.Client, n int, opts ...semaphore.Option) *semaphore.Semaphore {
+func newSemaphore(t bubble.T, c *framework.Client, n int, opts ...semaphore.Option) *semaphore.Semaphore {
 	t.Helper()
 	s, err := semaphore.New(c, path, n, opts...)
 	if err != nil {
@@ -35,7 +35,7 @@ func newSemaphore(t T, c *framework.Client, n int, opts ...semaphore.Option) *se
 }
 
 // clients makes the semaphore of n clients.
-func clients(w *World, n, limit int, opts ...semaphore.Option) []*semaphore.Semaphore {
+func clients(w *bubble.World, n, limit int, opts ...semaphore.Option) []*semaphore.Semaphore {
 	all := make([]*semaphore.Semaphore, n)
 	for i := range all {
 		all[i] = newSemaphore(w.T, w.Connect(fmt.Sprint("client ", i)), limit, opts...)
@@ -43,13 +43,13 @@ func clients(w *World, n, limit int, opts ...semaphore.Option) []*semaphore.Sema
 	return all
 }
 
-func empty(w *World) {
+func empty(w *bubble.World) {
 	w.T.Helper()
 	w.Empty(lockDir, leases)
 }
 
 func TestNeverMoreThanTheLimit(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const limit, goroutines, rounds = 3, 5, 10
 		var inside, most atomic.Int32
 		var wg sync.WaitGroup
@@ -84,10 +84,10 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 }
 
 func TestNamesAreCurators(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2, semaphore.WithData([]byte("me")))
-		one, two := Acquire(t, t.Context(), s[0]), Acquire(t, t.Context(), s[1])
-		waiting := Acquiring(t.Context(), s[0])
+		one, two := bubble.Acquire(t, t.Context(), s[0]), bubble.Acquire(t, t.Context(), s[1])
+		waiting := bubble.Acquiring(t.Context(), s[0])
 		const id = `_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-`
 		waits := regexp.MustCompile("^" + id + `lock-\d{10}$`)
 		holds := regexp.MustCompile("^" + leases + "/" + id + `lease-\d{10}$`)
@@ -103,24 +103,24 @@ func TestNamesAreCurators(t *testing.T) {
 		if data, _ := w.Data(path); string(data) != "2" {
 			t.Errorf("the limit is recorded as %q", data)
 		}
-		Release(t, one, two)
-		Release(t, Granted(t, waiting).Lease)
+		bubble.Release(t, one, two)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		empty(w)
 	})
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
 	for _, home := range []bool{true, false} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 6, 2)
-			held := []*recipes.Lease{Acquire(t, t.Context(), s[0]), Acquire(t, t.Context(), s[1])}
-			var waiting []<-chan Grant
+			held := []*recipes.Lease{bubble.Acquire(t, t.Context(), s[0]), bubble.Acquire(t, t.Context(), s[1])}
+			var waiting []<-chan bubble.Grant
 			for i := range 5 {
 				who := s[i+1]
 				if home {
 					who = s[0]
 				}
-				waiting = append(waiting, Acquiring(t.Context(), who))
+				waiting = append(waiting, bubble.Acquiring(t.Context(), who))
 				synctest.Wait()
 				if !home {
 					w.InLine(lockDir, i+1)
@@ -130,12 +130,12 @@ func TestFirstComeFirstServed(t *testing.T) {
 				t.Errorf("%d stand in line for one process", n)
 			}
 			for _, next := range waiting {
-				Pending(t, waiting...)
-				Release(t, held[0])
-				held = append(held[1:], Granted(t, next).Lease)
+				bubble.Pending(t, waiting...)
+				bubble.Release(t, held[0])
+				held = append(held[1:], bubble.Granted(t, next).Lease)
 				waiting = waiting[1:]
 			}
-			Release(t, held...)
+			bubble.Release(t, held...)
 			empty(w)
 		})
 	}
@@ -144,23 +144,23 @@ func TestFirstComeFirstServed(t *testing.T) {
 // Holders leave in another order than they came.
 func TestHoldersLeaveInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 6, 3)
 			var held []*recipes.Lease
 			for i := range 3 {
-				held = append(held, Acquire(t, t.Context(), s[i]))
+				held = append(held, bubble.Acquire(t, t.Context(), s[i]))
 			}
-			var waiting []<-chan Grant
+			var waiting []<-chan bubble.Grant
 			for i := range 3 {
-				waiting = append(waiting, Acquiring(t.Context(), s[i+3]))
+				waiting = append(waiting, bubble.Acquiring(t.Context(), s[i+3]))
 				w.InLine(lockDir, i+1)
 			}
 			for i, leaves := range order {
-				Pending(t, waiting[i:]...)
-				Release(t, held[leaves])
-				held = append(held, Granted(t, waiting[i]).Lease)
+				bubble.Pending(t, waiting[i:]...)
+				bubble.Release(t, held[leaves])
+				held = append(held, bubble.Granted(t, waiting[i]).Lease)
 			}
-			Release(t, held[3:]...)
+			bubble.Release(t, held[3:]...)
 			empty(w)
 		})
 	}
@@ -169,18 +169,18 @@ func TestHoldersLeaveInAnyOrder(t *testing.T) {
 // A departure wakes the first in line, and that wakes the next: nobody else makes a
 // request.
 func TestAReleaseWakesOneWaiter(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
-		held := Acquire(t, t.Context(), newSemaphore(t, w.Connect("first"), 1))
-		var waiting []<-chan Grant
+		held := bubble.Acquire(t, t.Context(), newSemaphore(t, w.Connect("first"), 1))
+		var waiting []<-chan bubble.Grant
 		for i := range waiters {
-			waiting = append(waiting, Acquiring(t.Context(), newSemaphore(t, w.Connect(fmt.Sprint("client ", i)), 1)))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), newSemaphore(t, w.Connect(fmt.Sprint("client ", i)), 1)))
 			w.InLine(lockDir, i+1)
 		}
 		for i, next := range waiting {
 			w.ResetRequests()
-			Release(t, held)
-			held = Granted(t, next).Lease
+			bubble.Release(t, held)
+			held = bubble.Granted(t, next).Lease
 			synctest.Wait()
 			want := map[testutil.Op]int{
 				testutil.OpDelete: 1, testutil.OpMulti: 1,
@@ -194,19 +194,19 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 				t.Errorf("requests of release %d: %v, want %v", i, got, want)
 			}
 		}
-		Release(t, held)
+		bubble.Release(t, held)
 		empty(w)
 	})
 }
 
 func TestTheCostOfAGrant(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 5)[0]
-		Release(t, Acquire(t, t.Context(), s)) // makes the path
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s)) // makes the path
 		time.Sleep(time.Second)
 		for _, n := range []int{1, 3} {
 			w.ResetRequests()
-			Release(t, Acquire(t, t.Context(), s.Permits(n)))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), s.Permits(n)))
 			time.Sleep(time.Second)
 			want := map[testutil.Op]int{
 				testutil.OpCreate: 1, testutil.OpGetChildren2: 2, testutil.OpGetData: 1, testutil.OpMulti: 1, testutil.OpDelete: n,
@@ -217,12 +217,12 @@ func TestTheCostOfAGrant(t *testing.T) {
 		}
 		w.Latency(50 * time.Millisecond)
 		start := time.Now()
-		l := Acquire(t, t.Context(), s.Permits(5))
+		l := bubble.Acquire(t, t.Context(), s.Permits(5))
 		if took := time.Since(start); took != 300*time.Millisecond {
 			t.Errorf("Acquire took %v, want three round trips", took)
 		}
 		start = time.Now()
-		Release(t, l)
+		bubble.Release(t, l)
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("Release of five took %v, want one round trip", took)
 		}
@@ -233,24 +233,24 @@ func TestTheCostOfAGrant(t *testing.T) {
 // Several at once, all or none: who wants many is not starved by who want few, and
 // two who want many do not wait for each other.
 func TestPermitsAreTakenAllOrNone(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 3, 3)
-		one := Acquire(t, t.Context(), s[0])
-		three := Acquiring(t.Context(), s[1].Permits(3))
+		one := bubble.Acquire(t, t.Context(), s[0])
+		three := bubble.Acquiring(t.Context(), s[1].Permits(3))
 		w.InLine(lockDir, 1)
-		two := Acquiring(t.Context(), s[2].Permits(2))
+		two := bubble.Acquiring(t.Context(), s[2].Permits(2))
 		w.InLine(lockDir, 2)
-		Pending(t, three, two)
+		bubble.Pending(t, three, two)
 		w.InLine(leases, 1) // nothing was taken in part
 		if n, err := s[0].Available(t.Context()); n != 2 || err != nil {
 			t.Errorf("available: %d, %v", n, err)
 		}
-		Release(t, one)
-		all := Granted(t, three).Lease
+		bubble.Release(t, one)
+		all := bubble.Granted(t, three).Lease
 		w.InLine(leases, 3)
-		Pending(t, two)
-		Release(t, all)
-		Release(t, Granted(t, two).Lease)
+		bubble.Pending(t, two)
+		bubble.Release(t, all)
+		bubble.Release(t, bubble.Granted(t, two).Lease)
 		if n, err := s[0].Available(t.Context()); n != 3 || err != nil {
 			t.Errorf("available: %d, %v", n, err)
 		}
@@ -259,31 +259,31 @@ func TestPermitsAreTakenAllOrNone(t *testing.T) {
 }
 
 func TestItIsNotReentered(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 2)[0]
-		outer := Acquire(t, t.Context(), s)
-		inner := Acquire(t, outer.Context(), s)
+		outer := bubble.Acquire(t, t.Context(), s)
+		inner := bubble.Acquire(t, outer.Context(), s)
 		if inner.Path() == outer.Path() {
 			t.Error("re-entered")
 		}
 		_, err := s.TryAcquire(inner.Context())
-		WantErr(t, err, recipes.ErrBusy)
-		third := Acquiring(context.WithoutCancel(inner.Context()), s)
-		Pending(t, third)
-		Release(t, inner)
-		Release(t, outer, Granted(t, third).Lease)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		third := bubble.Acquiring(context.WithoutCancel(inner.Context()), s)
+		bubble.Pending(t, third)
+		bubble.Release(t, inner)
+		bubble.Release(t, outer, bubble.Granted(t, third).Lease)
 		empty(w)
 	})
 }
 
 func TestParticipants(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 3, 3, semaphore.WithData([]byte("me")))
-		held := Acquire(t, t.Context(), s[0].Permits(2))
+		held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
 		ctx, cancel := context.WithCancel(t.Context())
-		first := Acquiring(ctx, s[1].Permits(2))
+		first := bubble.Acquiring(ctx, s[1].Permits(2))
 		w.InLine(lockDir, 1)
-		second := Acquiring(ctx, s[2])
+		second := bubble.Acquiring(ctx, s[2])
 		w.InLine(lockDir, 2)
 		all, err := s[2].Participants(t.Context())
 		if err != nil {
@@ -300,15 +300,15 @@ func TestParticipants(t *testing.T) {
 			t.Errorf("participants %q, want %q", got, want)
 		}
 		cancel()
-		WantErr(t, (<-first).Err, context.Canceled)
-		WantErr(t, (<-second).Err, context.Canceled)
-		Release(t, held)
+		bubble.WantErr(t, (<-first).Err, context.Canceled)
+		bubble.WantErr(t, (<-second).Err, context.Canceled)
+		bubble.Release(t, held)
 		empty(w)
 	})
 }
 
 func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		tests := []struct {
 			c    *framework.Client
@@ -332,21 +332,21 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			}
 		}
 		_, err := newSemaphore(t, c, 2).Permits(0).Acquire(t.Context())
-		WantErr(t, err, semaphore.ErrLimit)
+		bubble.WantErr(t, err, semaphore.ErrLimit)
 	})
 }
 
 // The data was the caller's own slice, so that a znode could get what the caller wrote
 // there later.
 func TestDataIsCopied(t *testing.T) {
-	Run(t, func(t *testing.T, w *World) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")
 		a := newSemaphore(t, w.Connect("a"), 1, semaphore.WithData(data))
 		copy(data, "else")
-		l := Acquire(t, t.Context(), a)
+		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "ours" {
 			t.Errorf("data %q", got)
 		}
-		Release(t, l)
+		bubble.Release(t, l)
 	})
 }

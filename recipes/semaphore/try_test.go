@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	. "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -21,21 +21,21 @@ func TestTryAcquire(t *testing.T) {
 			t.Errorf("TryAcquire: %v, want %v", err, want)
 		}
 		if err == nil {
-			Release(t, l)
+			bubble.Release(t, l)
 		}
 	}
 	t.Run("without room", func(t *testing.T) {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 2, 3)
 			try(t, s[0], nil)
-			held := Acquire(t, t.Context(), s[1].Permits(2))
+			held := bubble.Acquire(t, t.Context(), s[1].Permits(2))
 			try(t, s[0], nil)
 			w.ResetRequests()
 			try(t, s[0].Permits(2), recipes.ErrBusy)
 			if got := w.Cost(); got[testutil.OpCreate] != 0 || got[testutil.OpDelete] != 0 {
 				t.Errorf("it did not look before it joined: %v", got)
 			}
-			Release(t, held)
+			bubble.Release(t, held)
 			try(t, s[0].Permits(3), nil)
 			empty(w)
 		})
@@ -44,66 +44,66 @@ func TestTryAcquire(t *testing.T) {
 	// pass it.
 	for _, home := range []bool{true, false} {
 		t.Run(fmt.Sprint("behind one who waits itself, at home ", home), func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 3)
 				if home {
 					s[1] = s[2]
 				}
-				held := Acquire(t, t.Context(), s[0].Permits(2))
-				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := bubble.Acquiring(t.Context(), s[1].Permits(2))
 				w.InLine(lockDir, 1)
 				try(t, s[2], recipes.ErrBusy)
-				Pending(t, waiting)
+				bubble.Pending(t, waiting)
 				w.InLine(lockDir, 1)
-				Release(t, held)
-				Release(t, Granted(t, waiting).Lease)
+				bubble.Release(t, held)
+				bubble.Release(t, bubble.Granted(t, waiting).Lease)
 				try(t, s[2], nil)
 				empty(w)
 			})
 		})
 		t.Run(fmt.Sprint("at home, behind another, behind one who waits itself, at home ", home), func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 3)
-				held := Acquire(t, t.Context(), s[0].Permits(2))
-				waiting := Acquiring(t.Context(), s[1].Permits(2))
+				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
+				waiting := bubble.Acquiring(t.Context(), s[1].Permits(2))
 				w.InLine(lockDir, 1)
 				if home {
 					s[2] = s[1]
 				}
-				second := Acquiring(t.Context(), s[2])
+				second := bubble.Acquiring(t.Context(), s[2])
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := s[2].TryAcquire(ctx)
-				WantErr(t, err, recipes.ErrBusy)
-				Pending(t, waiting, second)
-				Release(t, held)
-				Release(t, Granted(t, waiting).Lease, Granted(t, second).Lease)
+				bubble.WantErr(t, err, recipes.ErrBusy)
+				bubble.Pending(t, waiting, second)
+				bubble.Release(t, held)
+				bubble.Release(t, bubble.Granted(t, waiting).Lease, bubble.Granted(t, second).Lease)
 				empty(w)
 			})
 		})
 		// The first in line has room, and is about to take it.
 		t.Run(fmt.Sprint("behind one who is merely passing, at home ", home), func(t *testing.T) {
-			Run(t, func(t *testing.T, w *World) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 4, 2)
 				if home {
 					s[2] = s[3]
 				}
-				Release(t, Acquire(t, t.Context(), s[0]))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
 				pass := make(chan struct{})
 				hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
-				first := Acquiring(t.Context(), s[1])
+				first := bubble.Acquiring(t.Context(), s[1])
 				w.InLine(lockDir, 1)
-				passing := []<-chan Grant{first}
+				passing := []<-chan bubble.Grant{first}
 				if home { // one of the same process waits in between
-					passing = append(passing, Acquiring(t.Context(), s[2]))
+					passing = append(passing, bubble.Acquiring(t.Context(), s[2]))
 					w.InLine(lockDir, 2)
 				}
 				tried := make(chan error, 1)
 				go func() {
 					l, err := s[3].TryAcquire(t.Context())
 					if err == nil {
-						Release(t, l)
+						bubble.Release(t, l)
 					}
 					tried <- err
 				}()
@@ -114,26 +114,26 @@ func TestTryAcquire(t *testing.T) {
 				close(pass)
 				var held []*recipes.Lease
 				for _, g := range passing {
-					held = append(held, Granted(t, g).Lease)
+					held = append(held, bubble.Granted(t, g).Lease)
 				}
 				if err := <-tried; home && !errors.Is(err, recipes.ErrBusy) || !home && err != nil {
 					t.Errorf("at home %v: TryAcquire: %v", home, err)
 				}
-				Release(t, held...)
+				bubble.Release(t, held...)
 				empty(w)
 			})
 		})
 	}
 	// The one in front was passing, and then begins to wait.
 	t.Run("behind one who begins to wait", func(t *testing.T) {
-		Run(t, func(t *testing.T, w *World) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 4, 4)
-			held := Acquire(t, t.Context(), s[0].Permits(2))
+			held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
 			pass := make(chan struct{})
 			w.Once(testutil.OpMulti, path, testutil.Hold(pass))
-			first := Acquiring(t.Context(), s[1])
+			first := bubble.Acquiring(t.Context(), s[1])
 			w.InLine(lockDir, 1)
-			second := Acquiring(t.Context(), s[2].Permits(3)) // will have to wait
+			second := bubble.Acquiring(t.Context(), s[2].Permits(3)) // will have to wait
 			w.InLine(lockDir, 2)
 			tried := make(chan error, 1)
 			go func() {
@@ -142,11 +142,11 @@ func TestTryAcquire(t *testing.T) {
 			}()
 			w.InLine(lockDir, 3)
 			close(pass)
-			WantErr(t, <-tried, recipes.ErrBusy)
-			Pending(t, second)
-			one := Granted(t, first).Lease
-			Release(t, held)
-			Release(t, Granted(t, second).Lease, one)
+			bubble.WantErr(t, <-tried, recipes.ErrBusy)
+			bubble.Pending(t, second)
+			one := bubble.Granted(t, first).Lease
+			bubble.Release(t, held)
+			bubble.Release(t, bubble.Granted(t, second).Lease, one)
 			empty(w)
 		})
 	})
