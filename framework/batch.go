@@ -40,7 +40,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
-		m := many{session: s.core, dir: w.root.fix(b.Dir)}
+		m := many{session: s.session(), dir: w.root.fix(b.Dir)}
 		ops, err := m.ops(w, b)
 		if err != nil {
 			return err

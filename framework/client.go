@@ -11,11 +11,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// Client is a view of a managed connection to an ensemble: all its paths stand
-// below its chroot and namespace. It is safe for concurrent use.
+// Client is a managed connection to an ensemble. All its paths are below its chroot
+// and namespace. It is safe for concurrent use. Make one with New: a Client that was
+// made otherwise behaves as one that was closed.
 type Client struct {
-	core *core
-	root prefix
+	shared *core // nil in a zero Client: see core
+	root   prefix
+}
+
+// core returns what c shares with all namespaces of the same client.
+func (c *Client) core() *core {
+	if c.shared == nil {
+		return neverMade
+	}
+	return c.shared
 }
 
 // core is what all views of one client share. One goroutine, run, owns the
@@ -46,12 +55,13 @@ type core struct {
 	closeErr  error               // of Close
 }
 
-// New makes a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
-// validates its arguments, starts to connect, and returns without waiting: no
-// server needs to be up. A chroot must exist before it is used, as with any
-// client, except that the recipes make it with their own parents.
+// New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
+// validates its arguments and starts to connect, but does not wait: no server needs
+// to be up. The port is 2181 where none is given. The chroot is optional. It must
+// exist before it is used, as with any client; the recipes and the MakePath methods
+// create it.
 //
-// The client belongs to the caller, who must Close it.
+// The caller must Close the client.
 func New(servers string, opts ...Option) (*Client, error) {
 	addrs, chroot, err := parseServers(servers)
 	if err != nil {
@@ -67,14 +77,20 @@ func New(servers string, opts ...Option) (*Client, error) {
 			cfg.resolver = net.DefaultResolver
 		}
 	}
+	c := newCore(cfg, addrs, prefix(chroot))
+	go c.run()
+	return &Client{shared: c, root: c.chroot}, nil
+}
+
+func newCore(cfg config, addrs []string, chroot prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
 	observer, events := cfg.observer.guarded(logger)
 	cfg.log, cfg.observer = logger, observer
-	c := &core{
+	return &core{
 		cfg:       cfg,
 		lines:     lines,
 		events:    events,
-		chroot:    prefix(chroot),
+		chroot:    chroot,
 		roster:    roster{names: shuffled(addrs), resolver: cfg.resolver},
 		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),
@@ -83,8 +99,6 @@ func New(servers string, opts ...Option) (*Client, error) {
 		listeners: make(map[*listener]struct{}),
 		attached:  make(map[any]any),
 	}
-	go c.run()
-	return &Client{core: c, root: prefix(chroot)}, nil
 }
 
 // run opens one session after the other until the client is closed.
@@ -185,28 +199,30 @@ func (c *core) abandoned(s *session, why string) {
 	}
 }
 
-// State is the present state.
+// State returns the current state.
 func (c *Client) State() State {
-	c.core.mu.Lock()
-	defer c.core.mu.Unlock()
-	return c.core.state
+	k := c.core()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.state
 }
 
-// WaitConnected waits until the state is Connected. It is bounded by ctx alone.
+// WaitConnected waits until the state is Connected, for as long as ctx allows. It
+// fails earlier if the client is closed or the ensemble rejects the credentials.
 func (c *Client) WaitConnected(ctx context.Context) error {
-	_, err := c.core.await(ctx, nil, nil)
+	_, err := c.core().await(ctx, nil, nil)
 	if err != nil {
 		return fmt.Errorf("wait for the connection: %w", err)
 	}
 	return nil
 }
 
-// Listen calls fn with the present state, then with every change, in order and
-// none left out, on a goroutine of its own, until stop is called or Closed was
-// delivered. A slow fn delays only itself; one that panics is logged and goes
-// on. stop does not wait for a call that is under way.
+// Listen calls fn with the current state, and then with every change of it, in order,
+// until stop is called or the state is Closed. The calls are made on a goroutine of
+// this listener: a slow fn delays only itself. If fn panics, the panic is logged and
+// the next change is delivered. stop does not wait for a call that is under way.
 func (c *Client) Listen(fn func(StateChange)) (stop func()) {
-	k := c.core
+	k := c.core()
 	l := &listener{changes: newMailbox[StateChange](), stopped: make(chan struct{}), fn: fn, log: k.cfg.log}
 	k.mu.Lock()
 	present := StateChange{From: k.state, To: k.state, At: time.Now()}
@@ -227,87 +243,68 @@ func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 	return sync.OnceFunc(func() { close(l.stopped) })
 }
 
-// Session is the live session, while Connected or Suspended. Otherwise the
-// error is ErrNoSession, or ErrClosed.
+// Session returns the live session, while the state is Connected or Suspended.
+// Otherwise the error is ErrNoSession, or ErrClosed.
 func (c *Client) Session() (*Session, error) {
-	if c.core.isClosing() {
+	k := c.core()
+	if k.isClosing() {
 		return nil, ErrClosed
 	}
-	c.core.mu.Lock()
-	defer c.core.mu.Unlock()
-	if c.core.session == nil {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.session == nil {
 		return nil, ErrNoSession
 	}
-	return &Session{core: c.core.session, client: c}, nil
+	return &Session{live: k.session, root: c.root}, nil
 }
 
-// AwaitSession waits until the state is Connected and gives the session. It is
-// bounded by ctx and, while no server answers, by one budget of the retry
-// policy.
+// AwaitSession waits until the state is Connected and returns the session. ctx bounds
+// the wait, and so does one budget of the retry policy while no server answers.
 func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
-	s, err := c.core.await(ctx, nil, c.core.cfg.retry())
+	k := c.core()
+	s, err := k.await(ctx, nil, k.cfg.retry())
 	if err != nil {
 		return nil, fmt.Errorf("wait for a session: %w", err)
 	}
-	return &Session{core: s, client: c}, nil
+	return &Session{live: s, root: c.root}, nil
 }
 
-// Namespace is a view of the same client whose paths all stand below name, a
-// relative path such as "app" or "app/locks", in this view. Closing any view
-// closes the client.
+// Namespace returns a view of the same client, with all paths below name, a relative
+// path such as "app" or "app/locks". Namespaces nest. They share the connection and
+// the session: closing any of them closes the client. The znodes of the namespace
+// are not created by this call; see MakePersistentPath.
 func (c *Client) Namespace(name string) (*Client, error) {
 	if err := ValidatePath("/" + name); err != nil || name == "" {
 		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)
 	}
-	return &Client{core: c.core, root: c.root + prefix("/"+name)}, nil
+	return &Client{shared: c.shared, root: c.root + prefix("/"+name)}, nil
 }
 
-// Resolve is the path of the ensemble that path is in this view.
+// Resolve returns the absolute path at the ensemble of a path in this namespace.
 func (c *Client) Resolve(path string) string { return c.root.fix(path) }
 
-// Attach returns what is attached to the client under key. If there is nothing
-// it attaches what make returns; where two goroutines do so at once both get the
-// same value, and what the other made is forgotten. An attached value lives as
-// long as the client, and all views of the client share it.
-func (c *Client) Attach(key any, make func() any) any {
-	k := c.core
-	k.mu.Lock()
-	value, ok := k.attached[key]
-	k.mu.Unlock()
-	if ok {
-		return value
-	}
-	made := make() // without the lock: it is the user's, and may take its time
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if value, ok = k.attached[key]; !ok {
-		k.attached[key], value = made, made
-	}
-	return value
-}
+// Logger returns the client's logger, for what a recipe has to say. It never blocks:
+// another goroutine writes the lines, in order, to the logger that WithLogger set.
+func (c *Client) Logger() *zap.Logger { return c.core().cfg.log }
 
-// Logger returns the client's logger. It never waits for the sink of the logger
-// that WithLogger set: it hands each line to it from elsewhere, in order.
-func (c *Client) Logger() *zap.Logger { return c.core.cfg.log }
+// Observer returns the functions that a recipe calls at events. Only those that
+// WithObserver set are not nil. They may be called anywhere: none of them panics, and
+// none but Granted, Released and Overran waits for the user's function. The caller
+// must not change the Observer.
+func (c *Client) Observer() *Observer { return &c.core().cfg.observer }
 
-// Observer returns the functions to be called at events. Only those that
-// WithObserver set are not nil. They can be called anywhere: each neither panics
-// nor, except for Granted, Released and Overran, waits for the user's function.
-// The Observer must not be changed.
-func (c *Client) Observer() *Observer { return &c.core.cfg.observer }
+// Done returns a channel that is closed when Close is called.
+func (c *Client) Done() <-chan struct{} { return c.core().closing }
 
-// Done is closed when Close is called.
-func (c *Client) Done() <-chan struct{} { return c.core.closing }
-
-// Close ends the client: leases are lost first, everything that waits fails
-// with ErrClosed, and the session is closed, which removes its ephemeral znodes
-// at once. It returns when the observer and the logger have heard of all that,
-// unless they block. It takes at most a few seconds, also while no server
-// answers; then the error says that the session could not be closed and is left
-// to expire.
-// Calling it again waits for the first call and gives the same result.
+// Close ends the client. Leases are lost first. Whatever waits fails with ErrClosed.
+// Then the session is closed, which removes its ephemeral znodes at once. Close
+// returns after the observer and the logger were told, unless they block.
+//
+// It takes at most a few seconds. If no server answers in that time, it returns an
+// error, and the session is left to expire. Another call waits for the first one and
+// returns the same result.
 func (c *Client) Close() error {
-	k := c.core
+	k := c.core()
 	k.closeOnce.Do(func() { close(k.closing) })
 	<-k.done
 	idle := make(chan struct{})

@@ -103,7 +103,7 @@ func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, err
 // containers the znodes are persistent. It costs one request if only path is
 // missing or nothing is, and two more for each missing znode above it.
 func (c *Client) MakeContainerPath(ctx context.Context, path string) error {
-	return c.scope().makePath(ctx, path, c.core.createContainer)
+	return c.scope().makePath(ctx, path, c.core().createContainer)
 }
 
 // MakePersistentPath creates path, and every missing znode above it, as persistent

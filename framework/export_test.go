@@ -7,30 +7,30 @@ import (
 )
 
 // Wire is the wire client that serves a session, for tests that go past ours.
-func Wire(s *Session) *zk.Conn { return s.core.conn }
+func Wire(s *Session) *zk.Conn { return s.live.conn }
 
 // Listeners is how many listeners the client still has.
 func Listeners(c *Client) int {
-	c.core.mu.Lock()
-	defer c.core.mu.Unlock()
-	return len(c.core.listeners)
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	return len(c.shared.listeners)
 }
 
 // Condemned is how many ids of creates that were given up a session remembers, and
 // in how many directories.
 func Condemned(s *Session) (ids, directories int) {
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
-	for _, h := range s.core.condemned {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	for _, h := range s.live.condemned {
 		ids += len(h.ids)
 	}
-	return ids, len(s.core.condemned)
+	return ids, len(s.live.condemned)
 }
 
 // Channels is how many channels for watches the wire client of a session has.
 func Channels(s *Session) int {
 	n := 0
-	for all := reflect.ValueOf(s.core.conn).Elem().FieldByName("watchers").MapRange(); all.Next(); {
+	for all := reflect.ValueOf(s.live.conn).Elem().FieldByName("watchers").MapRange(); all.Next(); {
 		n += all.Value().Len()
 	}
 	return n

@@ -18,7 +18,7 @@ type scope struct {
 	budget backoff.BackOff // of the operation that this one is a part of; nil: its own
 }
 
-func (c *Client) scope() scope { return scope{core: c.core, root: c.root} }
+func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
 
 // request makes one kind of request, in a form that can be repeated. size is that of
 // its body but for the path.

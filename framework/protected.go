@@ -70,7 +70,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protected{session: s.core, dir: w.root.fix(dir), id: newID(s.custom)}
+		p := protected{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs)}
 		path := join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)

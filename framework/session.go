@@ -7,74 +7,80 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Session is one session of a client, with operations that are made in it or
-// not at all. It is a view, with the namespace of the client that it came from;
-// several values may stand for one session: compare their IDs.
+// Session is one ZooKeeper session of a client, with operations that are executed in
+// that session or not at all. Its paths are in the namespace of the Client that
+// returned it. Several values may stand for one session: compare their IDs.
 //
-// Its operations are those of Client, tried again within the session; once it is
-// over they fail with ErrSessionLost, or ErrClosed if the client was closed.
+// Its operations are those of Client. They are retried while the session lives; once
+// it is over they fail with ErrSessionLost, or with ErrClosed if the client was
+// closed. A Session that did not come from a Client behaves as one of a closed client.
 type Session struct {
-	core   *session
-	client *Client
-	custom bool // the ids of protected creates are of version 8
+	live      *session // nil in a zero Session: see session
+	root      prefix
+	customIDs bool // protected creates use UUIDs of version 8
+}
+
+// session returns the session that s is a view of.
+func (s *Session) session() *session {
+	if s.live == nil {
+		return neverOpened
+	}
+	return s.live
 }
 
 func (s *Session) scope() scope {
-	return scope{core: s.core.core, root: s.client.root, in: s.core}
+	return scope{core: s.session().core, root: s.root, in: s.session()}
 }
 
-// CustomIDs returns a view of the session in which CreateProtected protects names by
-// UUIDs of version 8, "custom", instead of version 4, "random". Both are as random
-// as the other, and other clients accept both. A list of the directory tells which of
-// the two a znode has.
-func (s *Session) CustomIDs() *Session {
-	return &Session{core: s.core, client: s.client, custom: true}
-}
+// ID returns the session's id.
+func (s *Session) ID() int64 { return s.session().sessionID() }
 
-// ID is the session's id.
-func (s *Session) ID() int64 { return s.core.sessionID() }
-
-// Timeout is the session time-out as negotiated with the ensemble.
+// Timeout returns the session timeout that the ensemble has granted.
 func (s *Session) Timeout() time.Duration {
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
-	return s.core.timeout
+	live := s.session()
+	live.mu.Lock()
+	defer live.mu.Unlock()
+	return live.timeout
 }
 
-// Done is closed when the session is over.
-func (s *Session) Done() <-chan struct{} { return s.core.over }
+// Done returns a channel that is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.session().over }
 
-// Err is nil until the session is over; then it wraps ErrSessionLost, or is
-// ErrClosed.
-func (s *Session) Err() error { return s.core.Err() }
+// Err returns nil until the session is over, and then the reason: an error that wraps
+// ErrSessionLost, or ErrClosed.
+func (s *Session) Err() error { return s.session().Err() }
 
-// Deadline is the instant before which the ensemble cannot have expired the
-// session, as far as is proven. It moves on while heartbeats are answered. Once
-// the session is over it is not after the instant at which that became known.
+// Connected reports whether the session has a connection, as far as is known.
+func (s *Session) Connected() bool {
+	live := s.session()
+	live.mu.Lock()
+	defer live.mu.Unlock()
+	return live.up
+}
+
+// Deadline returns the instant before which the ensemble cannot have expired the
+// session, as far as is proven. Each answered heartbeat moves it on. Once the
+// session is over the deadline is no later than the instant at which that was known.
 func (s *Session) Deadline() time.Time {
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
-	deadline := s.core.proven.Add(s.core.timeout)
-	if s.core.err != nil && s.core.endedAt.Before(deadline) {
-		return s.core.endedAt
+	live := s.session()
+	live.mu.Lock()
+	defer live.mu.Unlock()
+	deadline := live.proven.Add(live.timeout)
+	if live.err != nil && live.endedAt.Before(deadline) {
+		return live.endedAt
 	}
 	return deadline
 }
 
-// Proven reports whether what is held in the session may be assumed held: it is
-// not over, and its deadline is further away than the stop margin, by the wall
-// clock and by the monotonic one.
-func (s *Session) Proven() bool { return s.core.doubt() == nil }
+// Proven reports whether the session's ephemeral znodes may be assumed to exist: the
+// session is not over, and its deadline is further away than the stop margin, by the
+// wall clock and by the monotonic clock. It costs no request.
+func (s *Session) Proven() bool { return s.session().doubt() == nil }
 
-// Connected reports whether the session has a connection, as far as is known.
-func (s *Session) Connected() bool {
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
-	return s.core.up
-}
-
-// Prove returns nil once the session is Proven, making round trips to the leader
-// until it is, an error when ctx ends or the session does.
+// Prove waits until the session is Proven, and makes round trips to the leader until
+// it is. It fails when ctx ends or the session is over. Call it after a create and
+// before relying on what was created. It costs nothing while the session is Proven,
+// which is nearly always.
 func (s *Session) Prove(ctx context.Context) error {
 	for {
 		if s.Proven() {
@@ -86,8 +92,8 @@ func (s *Session) Prove(ctx context.Context) error {
 		if s.Proven() {
 			return nil
 		}
-		// The round trip has shown that the leader is there; now earlier contact
-		// must grow old enough to be proven by the next.
+		// The round trip has shown that the leader is there. Now earlier contact
+		// must grow old enough to be proven by the next round trip.
 		timer := time.NewTimer(s.Timeout() / 6)
 		select {
 		case <-timer.C:
@@ -98,17 +104,21 @@ func (s *Session) Prove(ctx context.Context) error {
 	}
 }
 
-// Keep makes the heartbeat quick enough for a lease, until release is called:
-// for those who wait in line.
-func (s *Session) Keep() (release func()) { return s.core.keep() }
+// Keep makes the client send heartbeats often enough for a lock, every sixth of the
+// session timeout instead of every third, until release is called. Use it while
+// waiting for a lock. Hold includes it.
+func (s *Session) Keep() (release func()) { return s.session().keep() }
 
-// Hold registers lost to be called when what is held in the session may no
-// longer be assumed held: at the stop margin before the deadline, when the
-// session is over, when the client closes, or at a disconnect under
-// ErrorPolicyConnection. It is called at most once, must not block, and is not called
-// after release has returned, unless it was under way. The session is kept (see
-// Keep) until then. If it is so already, Hold fails with the reason.
-func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.core.hold(lost) }
+// Hold registers lost, to be called when the session's ephemeral znodes may no longer
+// be assumed to exist: a stop margin before the deadline, when the session is over,
+// when the client closes, or, under ErrorPolicyConnection, at a disconnect. The
+// argument says why.
+//
+// lost is called at most once, on a goroutine that must not be blocked. It is not
+// called after release has returned, unless the call was already under way. Until
+// release is called the heartbeat is as quick as under Keep. If lost would have to be
+// called at once, Hold fails with the reason instead.
+func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.session().hold(lost) }
 
 // Create is Client.Create in this session.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
@@ -135,6 +145,19 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) e
 	return s.scope().deleteCreated(ctx, path, czxid)
 }
 
+// Discard deletes the znode at path in the background. It returns at once, with a
+// channel that is closed when the znode is gone or the session is over. The caller may
+// ignore the channel: it costs no goroutine of its own.
+//
+// The delete is retried until the session is over, which removes an ephemeral znode
+// by itself. An error that a retry is not expected to mend, such as zk.ErrNoAuth or
+// zk.ErrNotEmpty, is logged once and retried about every minute. Calls for one path
+// share one removal while it is under way. In a session that is over Discard does
+// nothing, and the channel is already closed.
+func (s *Session) Discard(path string) (done <-chan struct{}) {
+	return s.session().discard(s.root.fix(path))
+}
+
 // Exists is Client.Exists in this session.
 func (s *Session) Exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
 	return s.scope().exists(ctx, path)
@@ -148,30 +171,17 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, *zk.Stat
 // Sync is Client.Sync in this session.
 func (s *Session) Sync(ctx context.Context, path string) error { return s.scope().sync(ctx, path) }
 
-// Multi is Client.Multi in this session: a create without an ACL gets the client's.
+// Multi is Client.Multi in this session.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return s.scope().multi(ctx, ops)
 }
 
 // MakeContainerPath is Client.MakeContainerPath in this session.
 func (s *Session) MakeContainerPath(ctx context.Context, path string) error {
-	return s.scope().makePath(ctx, path, s.core.core.createContainer)
+	return s.scope().makePath(ctx, path, s.session().core.createContainer)
 }
 
 // MakePersistentPath is Client.MakePersistentPath in this session.
 func (s *Session) MakePersistentPath(ctx context.Context, path string) error {
 	return s.scope().makePath(ctx, path, createPersistent)
-}
-
-// Discard removes the znode at path in the background. It returns at once, with a
-// channel that is closed when the znode is gone or the session is over, whichever
-// is first. The channel may be ignored: it costs no goroutine of its own.
-//
-// The removal is tried again until the session is over, which removes an ephemeral
-// znode by itself. An error that no retry is expected to mend, such as zk.ErrNoAuth
-// or zk.ErrNotEmpty, is logged once and retried about every minute. Calls for one
-// path share one removal while it is under way. In a session that is over Discard
-// does nothing, and the channel is closed already.
-func (s *Session) Discard(path string) (done <-chan struct{}) {
-	return s.core.discard(s.client.root.fix(path))
 }

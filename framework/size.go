@@ -71,4 +71,4 @@ func (cfg *config) fits(size int) error {
 
 // MaxRequest returns the size of the largest request that is sent, in bytes: what
 // WithMaxRequest has set.
-func (c *Client) MaxRequest() int { return c.core.cfg.maxRequest }
+func (c *Client) MaxRequest() int { return c.core().cfg.maxRequest }

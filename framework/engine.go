@@ -1,0 +1,35 @@
+package framework
+
+// What follows is for the engine of this module's recipes. A recipe of your own is
+// written on the package recipes, or on the rest of this package, and needs none of
+// it.
+
+// Attach returns the value that is attached to the client under key. If there is none
+// it attaches what newValue returns: this is how all locks of one client find each
+// other. If two goroutines do so at the same time, both get the same value and the
+// other one is dropped. The value lives as long as the client, and all namespaces of
+// the client share it.
+func (c *Client) Attach(key any, newValue func() any) any {
+	k := c.core()
+	k.mu.Lock()
+	value, ok := k.attached[key]
+	k.mu.Unlock()
+	if ok || newValue == nil {
+		return value
+	}
+	made := newValue() // without the mutex: the function is the caller's, and may take its time
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if value, ok = k.attached[key]; !ok {
+		k.attached[key], value = made, made
+	}
+	return value
+}
+
+// CustomIDs returns a view of the session in which CreateProtected uses UUIDs of
+// version 8, "custom", instead of version 4, "random". Both are equally random, and
+// other clients accept both. The engine marks some of its znodes that way: a list of
+// the directory shows which of the two a znode has.
+func (s *Session) CustomIDs() *Session {
+	return &Session{live: s.live, root: s.root, customIDs: true}
+}

@@ -1,0 +1,24 @@
+package framework
+
+// neverMade and neverOpened are behind zero values of Client and Session: a client
+// that is closed, and its session.
+var (
+	neverMade   = newClosedCore()
+	neverOpened = newEndedSession(neverMade)
+)
+
+func newClosedCore() *core {
+	cfg, _ := newConfig(nil)
+	c := newCore(cfg, nil, "")
+	c.closeOnce.Do(func() { close(c.closing) })
+	close(c.done)
+	c.state = Closed
+	return c
+}
+
+func newEndedSession(c *core) *session {
+	s := &session{core: c, over: make(chan struct{}), cut: make(chan struct{})}
+	s.sever()
+	s.end(ErrClosed)
+	return s
+}
