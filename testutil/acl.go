@@ -1,7 +1,7 @@
 package testutil
 
 import (
-	"crypto/sha1" // the digest scheme is defined by it
+	"crypto/sha1" // the digest scheme is defined with SHA-1
 	"encoding/base64"
 	"net/netip"
 	"slices"
@@ -10,11 +10,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// superUser is the identity that no list keeps out. The server gives it to those who
-// prove the super digest, beside the identity of that digest.
+// superUser is the identity to which no access control list applies. A client
+// that proves the super digest gets it in addition to the identity of that
+// digest.
 var superUser = wire.ID{Scheme: "super"}
 
-// permitted reports whether somebody with these identities may do what perm says. A nil list is the open one.
+// permitted reports whether a client with these identities has the permission.
 func permitted(acl []wire.ACL, perm int32, who []wire.ID) bool {
 	if len(acl) == 0 || slices.Contains(who, superUser) {
 		return true
@@ -50,7 +51,8 @@ func matches(scheme, id, pattern string) bool {
 	return err == nil && want == addr
 }
 
-// fixACL checks the list of a create or setACL and puts the caller's own identities in for the scheme auth.
+// fixACL checks the list of a create or setACL, and replaces the scheme auth by
+// the client's own identities.
 func fixACL(acl []wire.ACL, who []wire.ID) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == openACL[0] {
 		return nil, wire.OK
@@ -66,7 +68,7 @@ func fixACL(acl []wire.ACL, who []wire.ID) ([]wire.ACL, wire.Code) {
 		case a.Scheme == "auth":
 			found := false
 			for _, id := range who {
-				if id.Scheme == "digest" { // an address authenticates nobody
+				if id.Scheme == "digest" { // an address does not count as authenticated
 					found = true
 					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: id})
 				}
@@ -96,8 +98,7 @@ func validAddress(s string) bool {
 	return err == nil
 }
 
-// authenticate is the auth request: it returns the identities that the credentials
-// prove, none if they prove nothing.
+// authenticate returns the identities that the credentials prove, nil for none.
 func authenticate(m *wire.AuthRequest, remote, super string) []wire.ID {
 	switch m.Scheme {
 	case "digest":
@@ -112,7 +113,7 @@ func authenticate(m *wire.AuthRequest, remote, super string) []wire.ID {
 	return nil
 }
 
-// digest is the identity of credentials, user:password: the user and a hash of both.
+// digest returns the identity of "user:password": the user and a hash of both.
 func digest(credentials []byte) string {
 	user, _, _ := strings.Cut(string(credentials), ":")
 	sum := sha1.Sum(credentials)
@@ -125,7 +126,8 @@ func validDigest(id string) bool {
 	return err == nil && len(sum) == sha1.Size
 }
 
-// maskDigests hides the password hashes in a list from somebody who may not change it.
+// maskDigests hides the password hashes from a client that may not change the
+// list.
 func maskDigests(acl []wire.ACL) []wire.ACL {
 	masked := slices.Clone(acl)
 	for i, a := range masked {

@@ -2,7 +2,6 @@ package testutil
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -43,7 +42,7 @@ func (e *Embedded) dialMemory(network, address string) (*pipeEnd, error) {
 		m.welcome(far)
 		return near, nil
 	}
-	return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: fmt.Errorf("no member has this address")}
+	return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: errors.New("no member has this address")}
 }
 
 type memAddr string
@@ -180,7 +179,7 @@ func (n *ClientNet) set(toServer, toClient bool) {
 	n.changed = make(chan struct{})
 }
 
-// Cut loses everything in both directions, as a broken network does:
+// Cut stops everything in both directions, as a broken network does:
 // connections hang, new ones time out, and neither side is told.
 func (n *ClientNet) Cut() { n.set(true, true) }
 
@@ -266,7 +265,7 @@ func (n *ClientNet) Close() error {
 	case <-ended:
 		return nil
 	case <-timer.C:
-		return errors.New("testutil: goroutines of a client's network have not ended ten seconds after Close")
+		return errors.New("testutil: goroutines of a ClientNet have not ended ten seconds after Close")
 	}
 }
 

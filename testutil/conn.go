@@ -12,41 +12,42 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// conn is one client connection at one member. Two goroutines serve it: one reads requests and executes them under the
-// ensemble's lock, or leaves them in the queue for whoever makes it possible to execute them; the other writes what is in the
-// outbound queue. Everything for the client goes through that one queue, which is filled under the ensemble's lock: so the
-// order of events and replies is the order in which things happened.
+// conn is one client connection at one member. Two goroutines serve it. The
+// reader takes requests and executes them under the ensemble's lock, or queues
+// those that have to wait. The writer sends what is in the outbound queue. All
+// replies and events go through that one queue, which is filled under the
+// ensemble's lock, so they are sent in the order in which things happened.
 type conn struct {
 	m      *member
 	nc     net.Conn
 	remote string
 	since  time.Time
-	done   chan struct{} // closed when the connection is over
+	done   chan struct{} // closed when the connection has ended
 
 	// Guarded by the ensemble's lock.
 	session  int64
-	claimed  int64 // the session that the client asked for, once it has
+	claimed  int64 // the session that the client asked for, once it has asked
 	timeout  int32 // milliseconds
 	auth     []wire.ID
-	readOnly bool       // the client's connect request has the last byte, so the answer must
+	readOnly bool       // the connect request has the read-only byte, so the reply must have it
 	opening  bool       // the connect request has arrived
 	open     bool       // the session is established
-	inbox    []arrival  // read and not arrived: held back by a fault
-	queue    []*request // arrived and not executed, in order
-	busy     bool       // a request is on its way through the ensemble: the next one waits
+	inbox    []arrival  // read, but not yet arrived: held back by a fault or by latency
+	queue    []*request // arrived and not yet executed, in order
+	busy     bool       // a request is at the leader: the next one waits
 	pumping  bool
-	closed   bool      // nothing is sent any more, but what has arrived is executed still
-	dead     bool      // the member gave up its clients: nothing more is executed
-	heard    time.Time // when a packet came last
+	closed   bool      // nothing more is sent, but requests that have arrived are still executed
+	dead     bool      // the member dropped its clients: nothing more is executed
+	heard    time.Time // when the last packet arrived
 	traffic  traffic
 	last     answered
 
 	outMu sync.Mutex
 	out   []outbound
-	wake  chan struct{} // receives when there is something in out
+	wake  chan struct{} // receives when out is not empty
 }
 
-// arrival is a request that has been read; a nil one is the end of the stream.
+// arrival is a request that was read. A nil request is the end of the stream.
 type arrival struct {
 	due     time.Time
 	request *request
@@ -56,11 +57,11 @@ type arrival struct {
 type outbound struct {
 	data []byte
 	due  time.Time
-	gate <-chan struct{} // not nil: wait until it is closed
-	last bool            // close the connection behind it
+	gate <-chan struct{} // if not nil, wait until it is closed
+	last bool            // close the connection after it
 }
 
-// read is the goroutine that takes what the client sends.
+// read is the goroutine that reads requests.
 func (c *conn) read() {
 	defer c.m.e.wg.Done()
 	err := c.readAll(bufio.NewReaderSize(c.nc, 16<<10))
@@ -95,7 +96,7 @@ func (c *conn) readAll(r *bufio.Reader) error {
 	return err
 }
 
-// arrive hands a request over to the member, or the end of the stream.
+// arrive queues a request, or the end of the stream, on its way to the member.
 func (c *conn) arrive(r *request, err error) {
 	e := c.m.e
 	e.mu.Lock()
@@ -116,8 +117,9 @@ func (c *conn) arrive(r *request, err error) {
 	c.arrivalsLocked()
 }
 
-// arrivalsLocked takes what has been read, unless a fault keeps it from the member. Behind a connect request the server reads
-// nothing before it has been answered, not even the end of the stream.
+// arrivalsLocked delivers what was read, unless a fault keeps it from the
+// member. After a connect request the server reads nothing, not even the end of
+// the stream, until it has answered.
 func (c *conn) arrivalsLocked() {
 	for len(c.inbox) > 0 && !c.deafLocked() && !c.closed && c.opening == c.open {
 		a := c.inbox[0]
@@ -133,25 +135,27 @@ func (c *conn) arrivalsLocked() {
 	}
 }
 
-// endedLocked closes the connection after the stream has ended, well or not.
+// endedLocked closes the connection after the stream has ended.
 func (c *conn) endedLocked(err error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x from %s: %v", c.m.index, c.session, c.remote, err)
 	}
 	if errors.Is(err, wire.ErrMalformed) {
-		c.finishLocked() // the answer, if there was one to give, still goes out
+		c.finishLocked() // an answer that is already queued is still sent
 		return
 	}
 	c.closeLocked()
 }
 
-// deafLocked reports whether a fault keeps the connection's bytes from flowing, in both directions.
+// deafLocked reports whether a fault stops all bytes of the connection, in both
+// directions.
 func (c *conn) deafLocked() bool {
 	cutOff := c.m.e.cutOff
 	return c.m.paused || c.m.mute || len(cutOff) > 0 && (cutOff[c.session] || cutOff[c.claimed])
 }
 
-// arrivedLocked is the moment at which the member sees a request: the session is touched now, whatever the request waits for.
+// arrivedLocked delivers a request to the member. The session is touched now,
+// even if the request has to wait.
 func (c *conn) arrivedLocked(r *request) {
 	c.heard = time.Now()
 	r.arrived = c.heard
@@ -170,14 +174,14 @@ func (c *conn) arrivedLocked(r *request) {
 		return
 	}
 	if !c.touchLocked() {
-		return // the session is being closed; its connection will be
+		return // the session is being closed, and its connection with it
 	}
 	if c.m.wedged && r.op == wire.OpPing {
 		c.executeLocked(r)
 		return
 	}
 	if (r.op == wire.OpAuth || r.op == wire.OpSASL) && r.action.kind == pass {
-		c.authLocked(r) // the server answers it ahead of what is in its pipeline
+		c.authLocked(r) // the server answers it before the requests in its queue
 		return
 	}
 	c.queue = append(c.queue, r)
@@ -194,7 +198,8 @@ func (c *conn) touchLocked() bool {
 	return true
 }
 
-// pumpLocked executes what is in the queue, up to the first request that has to wait for something.
+// pumpLocked executes the queued requests, up to the first one that has to
+// wait.
 func (c *conn) pumpLocked() {
 	if c.pumping {
 		return
@@ -211,7 +216,7 @@ func (c *conn) pumpLocked() {
 	c.pumping = false
 }
 
-// finishedLocked lets the requests behind one that was on its way go on.
+// finishedLocked executes the requests that waited for one at the leader.
 func (c *conn) finishedLocked() {
 	c.busy = false
 	c.pumpLocked()
@@ -242,7 +247,7 @@ func (c *conn) enqueue(o outbound) {
 	}
 }
 
-// finishLocked closes the connection behind what is queued for the client.
+// finishLocked closes the connection after everything queued has been sent.
 func (c *conn) finishLocked() {
 	if c.closed {
 		return
@@ -273,7 +278,8 @@ func (c *conn) forgetLocked() {
 	}
 }
 
-// write is the goroutine that sends what is queued, and closes the connection in the end.
+// write is the goroutine that sends what is queued, and finally closes the
+// connection.
 func (c *conn) write() {
 	defer c.m.e.wg.Done()
 	defer c.over()
@@ -319,7 +325,8 @@ func (c *conn) write() {
 
 func (o *outbound) waits() bool { return o.gate != nil || !o.due.IsZero() }
 
-// flush writes, once no fault forbids it.
+// flush writes b, after the last fault that stops the connection has ended. It
+// returns false if the connection has ended.
 func (c *conn) flush(b []byte) bool {
 	e := c.m.e
 	for {
@@ -347,7 +354,7 @@ func (c *conn) flush(b []byte) bool {
 	return err == nil
 }
 
-// over ends the connection for good.
+// over cleans up when the writer has ended.
 func (c *conn) over() {
 	c.nc.Close()
 	e := c.m.e

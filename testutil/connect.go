@@ -15,7 +15,8 @@ func (c *conn) decodeConnect(frame []byte) (*request, error) {
 	return &request{c: c, member: c.m, connect: m, op: wire.OpCreateSession, session: m.SessionID}, nil
 }
 
-// connectLocked opens the connection: with a new session, or with one from before after the leader was asked.
+// connectLocked opens a connection: for a new session at once, for an existing
+// session after the leader has confirmed it.
 func (c *conn) connectLocked(r *request) {
 	m, ask := c.m, r.connect
 	if !m.serving() {
@@ -23,7 +24,7 @@ func (c *conn) connectLocked(r *request) {
 		return
 	}
 	if ask.LastZxidSeen > m.tree.zxid {
-		m.e.cfg.logf("testutil: member %d closes a connection: its client has seen transaction %#x, the member %#x",
+		m.e.cfg.logf("testutil: member %d closes a connection: the client has seen transaction %#x, the member only %#x",
 			m.index, ask.LastZxidSeen, m.tree.zxid)
 		c.closeLocked()
 		return
@@ -49,7 +50,7 @@ func (c *conn) connectLocked(r *request) {
 	c.forwardLocked(r)
 }
 
-// attachedLocked is the leader's answer about an old session.
+// attachedLocked takes the leader's answer about an existing session.
 func (c *conn) attachedLocked(r *request, valid bool) {
 	if !valid {
 		c.refuseLocked(r)
@@ -72,7 +73,8 @@ func (c *conn) establishedLocked(r *request) {
 	c.arrivalsLocked()
 }
 
-// refuseLocked tells the client that its session is gone, and closes the connection.
+// refuseLocked tells the client that its session has expired and closes the
+// connection.
 func (c *conn) refuseLocked(r *request) {
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
 		Password: make([]byte, 16), HasReadOnly: r.connect.HasReadOnly,
@@ -80,8 +82,9 @@ func (c *conn) refuseLocked(r *request) {
 	c.finishLocked()
 }
 
-// password derives a session's password from its id, as the server does: the first 16 bytes of java.util.Random. So a session
-// can be taken over, or closed, by who knows its id.
+// password derives a session's password from its id, as the server does: the
+// first 16 bytes of a java.util.Random. So anyone who knows the id can take
+// over or close the session.
 func password(session int64) []byte {
 	const secret, multiplier, mask = 0xB3415C00, 0x5DEECE66D, 1<<48 - 1
 	seed := (uint64(session^secret) ^ multiplier) & mask

@@ -7,10 +7,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// noTTL is the time to live of a create that has none.
+// noTTL stands for "no time to live".
 const noTTL = -1
 
-// ofSession reports whether an ephemeral owner is a session, and not the mark of a container or of a time to live.
+// ofSession reports whether an ephemeral owner is a session, rather than the
+// mark of a container or of a time to live.
 func ofSession(owner int64) bool {
 	if _, ok := wire.TTLOf(owner); ok {
 		return false
@@ -68,7 +69,8 @@ func (p *prep) create(kind wire.Op, m *wire.CreateRequest, ttl int64) (txnOp, wi
 	return op, wire.OK
 }
 
-// mode checks that the mode of a create is one, and has a time to live if and only if it needs it.
+// mode checks that the mode of a create is valid, and that there is a time to
+// live exactly if the mode needs one.
 func (p *prep) mode(kind wire.Op, mode int32, ttl int64) wire.Code {
 	if mode < wire.ModePersistent || mode > wire.ModePersistentSequentialTTL {
 		return wire.BadArguments
@@ -83,8 +85,9 @@ func (p *prep) mode(kind wire.Op, mode int32, ttl int64) wire.Code {
 	return wire.OK
 }
 
-// createKind turns an operation of a multi into the kind that it is. For a create its mode decides that, and so what the result
-// looks like; OpError is for one that has to have a time to live and has none.
+// createKind returns the kind of an operation in a multi. For a create the mode
+// determines the kind, and with it the form of the result. OpError is returned
+// for a mode that needs a time to live and has none.
 func createKind(o wire.MultiOp) (wire.Op, wire.Message) {
 	m, ok := o.Request.(*wire.CreateRequest)
 	if t, mortal := o.Request.(*wire.CreateTTLRequest); mortal {

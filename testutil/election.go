@@ -11,9 +11,9 @@ func sortedSessions(m map[int64]*tracked) []int64 { return slices.Sorted(maps.Ke
 
 func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Keys(m)) }
 
-// tick is the members' clock: every half tick they talk to their leader, every tick
-// sessions expire, and every container interval the leader sweeps. What falls
-// together happens in this order.
+// tick is the members' clock. Every half tick they talk to their leader, every
+// tick sessions expire, and every container interval the leader sweeps. Events
+// at the same time happen in this order.
 func (e *Embedded) tick() {
 	defer e.wg.Done()
 	half, sweep := e.cfg.tick/2, e.cfg.reap
@@ -75,8 +75,9 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 	e.chooseLocked()
 }
 
-// partLocked is how members notice silence: those who have not heard of each other for the sync limit part, and a leader who is
-// left by too many gives up at the next whole tick.
+// partLocked makes members notice silence. A member and its leader that have
+// not heard from each other for the sync limit give each other up. A leader
+// without a majority gives up at the next whole tick.
 func (e *Embedded) partLocked(now time.Time, whole bool) {
 	limit := time.Duration(e.cfg.syncLimit) * e.cfg.tick
 	for _, m := range e.members {
@@ -98,12 +99,13 @@ func (e *Embedded) partLocked(now time.Time, whole bool) {
 	}
 }
 
-// talkLocked reports whether a message from one member to another arrives and is heard.
+// talkLocked reports whether one member receives and processes the messages of
+// another.
 func (e *Embedded) talkLocked(a, b *member) bool {
 	return a.up && b.up && !a.paused && !b.paused && !e.cutLocked(a, b)
 }
 
-// cutLocked reports whether messages between two members get lost.
+// cutLocked reports whether the messages between two members are lost.
 func (e *Embedded) cutLocked(a, b *member) bool {
 	if a.through == nil || a.through == b {
 		a, b = b, a
@@ -114,14 +116,15 @@ func (e *Embedded) cutLocked(a, b *member) bool {
 	return e.cut[[2]int{min(a.index, b.index), max(a.index, b.index)}]
 }
 
-// settleLocked lets everything flow between members that can talk to each other. It is called when a fault is ordered or ends, and
-// at every half tick.
+// settleLocked delivers everything between members that can talk to each other.
+// It is called when a fault starts or ends, and at every half tick.
 func (e *Embedded) settleLocked() {
 	for _, m := range e.members {
 		if !m.up || m.paused {
 			continue
 		}
-		// The end of a connection is noticed at once, unless the network hides it.
+		// The end of a connection is noticed at once, unless the
+		// network is cut.
 		if l := m.leader; l != nil && !e.cutLocked(m, l) && !l.paused {
 			if l.lead == nil {
 				m.lookLocked("its leader is gone")
@@ -152,7 +155,8 @@ func (e *Embedded) settleLocked() {
 	e.changedLocked()
 }
 
-// chooseLocked sets an election going if there is a member without a leader that could have one.
+// chooseLocked schedules an election if some member without a leader could have
+// one.
 func (e *Embedded) chooseLocked() {
 	if e.electing || e.closed || !e.ballotLocked(false) {
 		return
@@ -174,8 +178,10 @@ func (e *Embedded) electLocked() {
 	}
 }
 
-// ballotLocked finds a leader for every member that looks for one: the leader that is there, or else the one among them who
-// knows most, if a quorum of members without a leader can reach it. It reports whether it found any; act says to make it so.
+// ballotLocked finds a leader for every member that looks for one: the present
+// leader, or else the member with the longest log among those that a majority
+// of the members without a leader can reach. It reports whether it found any.
+// If act is set, the members follow it.
 func (e *Embedded) ballotLocked(act bool) bool {
 	found := false
 	var looking []*member

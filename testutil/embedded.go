@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-var errClosed = errors.New("testutil: the ensemble is closed")
+var errClosed = errors.New("testutil: ensemble is closed")
 
 // Embedded is an ensemble inside the process. [Start] and [New] make one. All
 // its methods may be called from any goroutine.
@@ -242,7 +242,7 @@ func (e *Embedded) WaitServing(ctx context.Context) error {
 		case <-e.done:
 			return errClosed
 		case <-ctx.Done():
-			return fmt.Errorf("testutil: the ensemble does not serve: %w", ctx.Err())
+			return fmt.Errorf("testutil: wait for the ensemble to serve: %w", ctx.Err())
 		}
 	}
 }

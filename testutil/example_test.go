@@ -1,75 +1,149 @@
 package testutil_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// An ensemble outside of a test: a lost reply, and what it leaves behind.
-func Example() {
-	ens, err := testutil.New(testutil.WithMembers(3))
-	if err != nil {
-		panic(err)
-	}
-	defer ens.Close()
-	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(ens.Dial), zk.WithLogger(quiet{}))
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		conn.Close()
-		for range events {
-		}
-	}()
+// t stands for the test that an example is part of.
+var t *testing.T
 
-	stop := ens.Control(func(r testutil.Request) testutil.Action {
-		if r.Op == testutil.OpCreate && r.Path == "/job" {
-			return testutil.DropAfter() // executed, and not answered
-		}
-		return testutil.Pass()
-	})
-	_, err = conn.Create("/job", []byte("mine"), 0, zk.WorldACL(zk.PermAll))
-	stop()
-	fmt.Println(err)
-	fmt.Print(ens.Tree())
+// The session that holds a lock expires, and the holder learns that the lock is
+// lost.
+func Example() {
+	ctx := context.Background()
+	ens, err := testutil.New(testutil.WithMembers(3))
+	check(err)
+	defer ens.Close()
+	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	check(err)
+	defer client.Close()
+
+	mutex, err := locks.NewMutex(client, "/locks/report")
+	check(err)
+	lease, err := mutex.Acquire(ctx)
+	check(err)
+	fmt.Println("held:", lease.Held(), "znodes:", len(ens.Children("/locks/report")))
+
+	session, err := client.Session()
+	check(err)
+	check(ens.ExpireSession(session.ID()))
+	<-lease.Lost()
+	fmt.Println("held:", lease.Held(), "session lost:", errors.Is(lease.Err(), framework.ErrSessionLost))
 	// Output:
-	// zk: connection closed
-	// /job "mine"
+	// held: true znodes: 1
+	// held: false session lost: true
 }
 
-// The network of one client loses the second answer that it waits for; any server would do, and nobody else notices.
+// A test in virtual time. The minute of sleep takes no time, and the session
+// expires in it, since its client is cut off from all members.
+func ExampleInMemory() {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3))
+		net := ens.ClientNet("worker")
+		client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if _, err := client.Create(t.Context(), "/worker", nil, zk.FlagEphemeral); err != nil {
+			t.Fatal(err)
+		}
+		net.Cut()
+		time.Sleep(time.Minute)
+		if ens.Exists("/worker") {
+			t.Error("the znode has outlived its session")
+		}
+	})
+}
+
+// A member crashes, and the client goes on at another one.
+func ExampleEmbedded_Stop() {
+	ctx := context.Background()
+	ens, err := testutil.New(testutil.WithMembers(3))
+	check(err)
+	defer ens.Close()
+	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	check(err)
+	defer client.Close()
+	_, err = client.Create(ctx, "/before", nil, 0)
+	check(err)
+
+	check(ens.Stop(ens.Leader()))
+	_, err = client.Create(ctx, "/after", nil, 0)
+	check(err)
+	fmt.Print(ens.Tree())
+	// Output:
+	// /after
+	// /before
+}
+
+// The network of one client loses the answer to its second create. The create
+// was executed, and the client cannot know.
 func ExampleNewFault() {
+	ctx := context.Background()
 	ens, err := testutil.New()
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	defer ens.Close()
 	net := ens.ClientNet("worker")
-	conn, events, err := zk.Connect(strings.Split(ens.Servers(), ","), 10*time.Second, zk.WithDialer(net.Dial), zk.WithLogger(quiet{}))
-	if err != nil {
-		panic(err)
-	}
-	defer func() {
-		conn.Close()
-		for range events {
-		}
-	}()
+	client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
+	check(err)
+	defer client.Close()
 
 	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Skip: 1}, testutil.DropAfter())
 	defer net.Control(lost.Control)()
 	for _, path := range []string{"/first", "/second"} {
-		_, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
-		fmt.Println(path, err)
+		_, err := client.Create(ctx, path, nil, 0)
+		fmt.Println(path, "maybe applied:", framework.MaybeApplied(err))
 	}
 	fmt.Print(ens.Tree())
 	// Output:
-	// /first <nil>
-	// /second zk: connection closed
+	// /first maybe applied: false
+	// /second maybe applied: true
 	// /first
 	// /second
+}
+
+// A function decides about every request of the client. This one refuses to
+// create /config.
+func ExampleClientNet_Control() {
+	ctx := context.Background()
+	ens, err := testutil.New()
+	check(err)
+	defer ens.Close()
+	net := ens.ClientNet("worker")
+	client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial))
+	check(err)
+	defer client.Close()
+
+	stop := net.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == testutil.OpCreate && r.Path == "/config" {
+			return testutil.Fail(testutil.CodeNoAuth)
+		}
+		return testutil.Pass()
+	})
+	_, err = client.Create(ctx, "/config", nil, 0)
+	fmt.Println(errors.Is(err, zk.ErrNoAuth))
+	stop()
+	_, err = client.Create(ctx, "/config", nil, 0)
+	fmt.Println(err)
+	// Output:
+	// true
+	// <nil>
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

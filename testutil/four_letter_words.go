@@ -12,17 +12,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// version is what a member says of itself. The date has the form of servers before 3.6:
-// what parses these answers, the wire client too, is made after them.
+// version is what a member reports. The date has the form of servers before
+// 3.6, which is what programs that parse these answers expect, the wire client
+// included.
 const version = "3.8.0-embedded, built on 12/29/2024 17:54 UTC"
 
-// isWord reports whether the first four bytes of a connection are a four-letter word rather than the length of a frame.
+// isWord reports whether the first four bytes of a connection are a four-letter
+// word rather than the length of a frame.
 func isWord(head [4]byte) bool {
 	_, ok := words[string(head[:])]
 	return ok
 }
 
-// words are the four-letter words and who answers them while the member serves.
+// words maps each four-letter word to its answer while the member serves.
 var words = map[string]func(m *member, b *strings.Builder){
 	"ruok": func(_ *member, b *strings.Builder) { b.WriteString("imok") },
 	"isro": func(_ *member, b *strings.Builder) { b.WriteString("rw") },
@@ -95,7 +97,8 @@ func (m *member) countsLocked(b *strings.Builder) {
 	}
 }
 
-// count counts the znodes as the server does: the root, which it has under two names, twice.
+// count returns the number of znodes as the server counts them: the root twice,
+// since the server stores it under two names.
 func (t *tree) count() int { return len(t.nodes) + 1 }
 
 func (m *member) outstandingLocked() int {
@@ -114,7 +117,7 @@ type metric struct {
 	value any
 }
 
-// monitorLocked names what monitoring looks at; the real server has some three hundred more.
+// monitorLocked prints the common metrics. The real server has about 300 more.
 func (m *member) monitorLocked(b *strings.Builder) {
 	t, ephemerals, size := &m.traffic, 0, 0
 	for _, paths := range m.tree.ephemerals {
@@ -151,7 +154,8 @@ func (m *member) monitorLocked(b *strings.Builder) {
 	}
 }
 
-// environmentLocked has the lines of the real server, as far as they make sense without Java.
+// environmentLocked prints the lines of the real server that make sense without
+// Java.
 func (m *member) environmentLocked(b *strings.Builder) {
 	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\nhost.name=localhost\n", version)
 	for _, key := range []string{"version", "vendor", "home", "class.path", "library.path", "io.tmpdir", "compiler"} {
@@ -187,7 +191,8 @@ func (m *member) settingsLocked(b *strings.Builder) {
 	}
 }
 
-// connectionsLocked names the connections, one a line: the one that asks is among them.
+// connectionsLocked prints the connections, one a line, including the one that
+// asks.
 func (m *member) connectionsLocked(b *strings.Builder, all bool) {
 	lines := make([]string, 0, len(m.conns))
 	for c := range m.conns {
@@ -214,7 +219,7 @@ func (c *conn) describeLocked(all bool) string {
 	return b.String() + ")\n"
 }
 
-// operationWord is the server's short name of an operation, NA for none.
+// operationWord returns the server's short name of an operation, NA for none.
 func operationWord(op wire.Op) string {
 	if word, ok := operationWords[op]; ok {
 		return word
@@ -233,7 +238,7 @@ var operationWords = map[wire.Op]string{
 	wire.OpCheckWatches: "CHKW", wire.OpRemoveWatches: "REMW", wire.OpWhoAmI: "HOMI",
 }
 
-// watchesSumLocked counts the watches for data, as the other words about watches do.
+// watchesSumLocked counts the watches for data only, as the real server does.
 func (m *member) watchesSumLocked(b *strings.Builder) {
 	w := m.dataWatches
 	fmt.Fprintf(b, "%d connections watching %d paths\nTotal watches:%d\n", len(w.byConn), len(w.byPath), w.size())
@@ -247,7 +252,7 @@ func (w *watchTable) size() int {
 	return n
 }
 
-// watchesByLocked names the watches for data, by session or by path.
+// watchesByLocked prints the watches for data, by session or by path.
 func (m *member) watchesByLocked(b *strings.Builder, bySession bool) {
 	groups := map[string][]string{}
 	for path, conns := range m.dataWatches.byPath {
@@ -280,7 +285,8 @@ func (m *member) dumpLocked(b *strings.Builder) {
 	for _, id := range slices.Sorted(maps.Keys(m.tree.ephemerals)) {
 		fmt.Fprintf(b, "%#x:\n\t%s\n", id, strings.Join(m.tree.ephemeralsOf(id), "\n\t"))
 	}
-	// A connection is closed some time after its session could have expired.
+	// The server closes a connection some time after its session could have
+	// expired.
 	const grain = 10 * time.Second
 	sets := map[int64][]string{}
 	for c := range m.conns {
@@ -299,7 +305,7 @@ func (l *leadership) dumpLocked(b *strings.Builder) {
 	dumpSets(b, "Session", len(l.sessions), sets, l.m.e.start, l.m.e.cfg.tick)
 }
 
-// dumpSets names what expires, by the time at which it does.
+// dumpSets prints what expires, grouped by time.
 func dumpSets(b *strings.Builder, what string, n int, sets map[int64][]string, start time.Time, grain time.Duration) {
 	fmt.Fprintf(b, "%s Sets (%d)/(%d):\n", what, len(sets), n)
 	for _, at := range slices.Sorted(maps.Keys(sets)) {

@@ -6,27 +6,28 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// leadership is what a member has and knows while it leads, and nobody else: where each session was last seen, and who follows.
-// It is lost with the office; a new leader gives every session a full time-out.
+// leadership is the state that only a leading member has: when each session was
+// last heard from, and which members follow. A new leader starts without it and
+// gives every session a full timeout.
 type leadership struct {
 	m         *member
 	epoch     int64
 	sessions  map[int64]*tracked
-	followers map[*member]time.Time // and when each was last heard of
-	pending   []*request            // waiting for their turn, or for a quorum
+	followers map[*member]time.Time // and when each was last heard from
+	pending   []*request            // waiting to be executed in order, or for a quorum
 	draining  bool
 }
 
-// tracked is the leader's knowledge of a session.
+// tracked is what the leader knows about a session.
 type tracked struct {
 	timeout time.Duration
 	touched time.Time
-	expires int64   // the tick at which it expires unless it is touched again
-	owner   *member // where its client is connected; nil if nobody knows
+	expires int64   // the tick at which it expires unless it is touched before
+	owner   *member // the member its client is connected to; nil if unknown
 	closing bool
 }
 
-// leadLocked makes the member the leader of the voters (itself among them).
+// leadLocked makes the member the leader of voters, which include it.
 func (m *member) leadLocked(voters []*member) {
 	e := m.e
 	m.leader = nil
@@ -53,7 +54,8 @@ func (m *member) leadLocked(voters []*member) {
 	}
 }
 
-// followLocked makes the member a follower of a leader that it can talk to: it learns everything that was committed.
+// followLocked makes the member follow a leader it can talk to. It receives
+// everything that was committed.
 func (m *member) followLocked(l *member) {
 	if m.applied < m.e.base {
 		m.tree = l.tree.clone()
@@ -66,7 +68,8 @@ func (m *member) followLocked(l *member) {
 	l.lead.drainLocked()
 }
 
-// appendLocked adds an entry to the log and brings it to every member that the leader can talk to.
+// appendLocked appends an entry to the log and sends it to every follower that
+// the leader can talk to.
 func (m *member) appendLocked(t *txn) {
 	e := m.e
 	e.log = append(e.log, t)
@@ -81,8 +84,9 @@ func (m *member) appendLocked(t *txn) {
 	e.forgetLocked()
 }
 
-// forgetLocked drops the part of the log that every running member has applied. One that is away for longer than the log is
-// kept gets a copy of the leader's state when it comes back.
+// forgetLocked drops the part of the log that every running member has applied.
+// A member that misses more than is kept receives a copy of the leader's data
+// when it comes back.
 func (e *Embedded) forgetLocked() {
 	const kept = 1024
 	if len(e.log) < 2*kept {
@@ -100,7 +104,8 @@ func (e *Embedded) forgetLocked() {
 	}
 }
 
-// quorumLocked reports whether enough members acknowledge what the leader proposes.
+// quorumLocked reports whether a majority acknowledges what the leader
+// proposes.
 func (l *leadership) quorumLocked() bool {
 	if l.m.paused {
 		return false
@@ -114,7 +119,7 @@ func (l *leadership) quorumLocked() bool {
 	return acks > len(l.m.e.members)/2
 }
 
-// submitLocked takes a request that needs the leader, in the order in which they come.
+// submitLocked queues a request for the leader. They are executed in order.
 func (l *leadership) submitLocked(r *request) {
 	if r.attach {
 		r.c.attachedLocked(r, l.revalidateLocked(r))
@@ -124,8 +129,9 @@ func (l *leadership) submitLocked(r *request) {
 	l.drainLocked()
 }
 
-// drainLocked does what is pending. A write needs a quorum. A sync does not, unless it stands behind a write: so a leader that
-// was cut off and does not know it answers a sync, as the real one does.
+// drainLocked executes the pending requests. A write needs a quorum. A sync
+// needs none unless a write is ahead of it: so a leader that was cut off
+// without knowing it answers a sync, as the real one does.
 func (l *leadership) drainLocked() {
 	if l.draining {
 		return
@@ -146,8 +152,10 @@ func (l *leadership) drainLocked() {
 	l.draining = false
 }
 
-// syncLocked answers a sync once its member has applied what was committed by now. For the clients of another member the leader
-// does not look at the session, so that a sync through a follower succeeds even for one that has moved on: seen on the real one.
+// syncLocked answers a sync once its member has applied everything committed by
+// now. For the clients of another member the leader does not check the session,
+// so a sync through a follower succeeds even for a session that has moved to
+// another member. The real server does the same.
 func (l *leadership) syncLocked(r *request) {
 	if r.member == l.m {
 		if code := l.checkLocked(r); code != wire.OK {
@@ -160,7 +168,8 @@ func (l *leadership) syncLocked(r *request) {
 	r.member.advanceLocked()
 }
 
-// checkLocked reports whether the session is alive and this member the one that its client is connected to.
+// checkLocked checks that the session is alive and that its client is connected
+// to the member which has sent the request.
 func (l *leadership) checkLocked(r *request) wire.Code {
 	t := l.sessions[r.session]
 	switch {
@@ -174,7 +183,8 @@ func (l *leadership) checkLocked(r *request) wire.Code {
 	return wire.OK
 }
 
-// prepareLocked makes a write's entry for the log. It takes the next transaction number whether the write is valid or not.
+// prepareLocked makes the log entry of a write. It consumes the next
+// transaction number whether or not the write is valid.
 func (l *leadership) prepareLocked(r *request) *txn {
 	now := time.Now()
 	tree := l.m.tree
@@ -204,7 +214,7 @@ func (l *leadership) prepareLocked(r *request) *txn {
 		t.code = wire.MarshallingError
 		return t
 	case r.op == wire.OpDeleteContainer && r.c != nil:
-		t.code = wire.BadArguments // for the server takes the header to be part of the path
+		t.code = wire.BadArguments // the real server reads the header as part of the path
 		return t
 	}
 	if m, ok := r.body.(*wire.MultiRequest); ok {
@@ -216,7 +226,8 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	return t
 }
 
-// revalidateLocked is the leader's answer to a member at which an old session wants to go on.
+// revalidateLocked decides whether an existing session may go on at the member
+// that asks.
 func (l *leadership) revalidateLocked(r *request) bool {
 	if !l.touchLocked(r.session, r.timeout) {
 		return false
@@ -225,7 +236,7 @@ func (l *leadership) revalidateLocked(r *request) bool {
 	return true
 }
 
-// touchLocked notes that a session was heard of.
+// touchLocked records that a session was heard from.
 func (l *leadership) touchLocked(session int64, timeout int32) bool {
 	t := l.sessions[session]
 	if t == nil || t.closing {
@@ -235,7 +246,8 @@ func (l *leadership) touchLocked(session int64, timeout int32) bool {
 	return true
 }
 
-// touch moves the expiry to the first whole tick after the time-out, measured from now by the members' clocks.
+// touch moves the expiry to the first whole tick after the timeout, which
+// starts now and is measured by the members' clocks.
 func (t *tracked) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
 	t.touched = now
 	if rate := e.cfg.rate(session); rate > 0 {
@@ -244,11 +256,11 @@ func (t *tracked) touch(e *Embedded, session int64, now time.Time, timeout time.
 	t.expires = int64((now.Sub(e.start)+timeout)/e.cfg.tick) + 1
 }
 
-// expireLocked closes the sessions that have not been heard of for too long.
+// expireLocked closes the sessions that have timed out.
 func (l *leadership) expireLocked(tick int64) {
 	for _, id := range sortedSessions(l.sessions) {
 		if t := l.sessions[id]; t.expires <= tick && !t.closing {
-			l.m.e.cfg.logf("testutil: session %#x expires, its time-out is %v", id, t.timeout)
+			l.m.e.cfg.logf("testutil: session %#x expires, its timeout is %v", id, t.timeout)
 			l.closeLocked(id)
 		}
 	}

@@ -9,31 +9,32 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// member is one server. Everything below the first block is guarded by the ensemble's lock.
+// member is one server. The ensemble's lock guards all fields after the first
+// block.
 type member struct {
 	e     *Embedded
 	index int
-	addr  string // host and port, the same for ever once the member has been started
-	named bool   // addr is that
+	addr  string // host and port; they stay the same once the member has been started
+	named bool   // addr has its final value
 
 	listener net.Listener // nil in memory, and while the member is stopped
-	up       bool         // it runs
-	paused   bool         // it runs, but nothing in it moves
-	mute     bool         // it accepts connections and hears nothing
-	wedged   bool         // it answers pings and nothing else
+	up       bool         // it is running
+	paused   bool         // it is running, but frozen
+	mute     bool         // it accepts connections, but hears and sends nothing
+	wedged   bool         // it answers pings only
 	lagging  bool         // it does not apply what is committed
 
 	tree    *tree
-	logged  int // log entries it has acknowledged; all of them are committed
-	applied int // log entries it has applied
+	logged  int // number of log entries it has acknowledged; all of them are committed
+	applied int // number of log entries it has applied
 
-	lead    *leadership     // not nil: it leads
-	leader  *member         // not nil: it follows
-	heard   time.Time       // when it last heard of its leader
+	lead    *leadership     // not nil while it leads
+	leader  *member         // not nil while it follows
+	heard   time.Time       // when it last heard from its leader
 	outbox  []*request      // on their way to the leader
-	touched map[int64]int32 // sessions heard of since the last report to the leader, and their time-outs
-	through *member         // not nil: the only member that it talks to
-	syncs   []syncWait      // answered once it has applied enough
+	touched map[int64]int32 // sessions heard from since the last report to the leader, and their timeouts
+	through *member         // if not nil, the only member it can talk to
+	syncs   []syncWait      // answered once it has applied enough of the log
 
 	conns        map[*conn]struct{}
 	bySession    map[int64]*conn
@@ -49,14 +50,17 @@ type syncWait struct {
 	request  *request
 }
 
-// serving reports whether the member has a leader or is one: only then does it take clients.
+// serving reports whether the member takes clients: it does while it leads or
+// follows.
 func (m *member) serving() bool { return m.lead != nil || m.leader != nil }
 
-// number is the id that the member has in sessions and in its configuration: they count from 1.
+// number is the member's id in session ids and in the configuration. It counts
+// from 1.
 func (m *member) number() int64 { return int64(m.index) + 1 }
 
-// listen binds the member's port. After the first time it is the one it had before, which somebody else may have taken
-// meanwhile: it insists for as long as patience says.
+// listen opens the member's port. After the first time it is the same port
+// again, which another process may have taken meanwhile, so listen retries
+// until patience is over.
 func (m *member) listen(patience time.Duration) error {
 	if m.e.cfg.memory {
 		return nil
@@ -90,7 +94,7 @@ func (m *member) accept(listener net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of file descriptors, most likely: somebody will close one
+		if err != nil { // out of file descriptors, most likely: some will be closed soon
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
@@ -98,7 +102,8 @@ func (m *member) accept(listener net.Listener) {
 	}
 }
 
-// bootLocked starts the member with the state it has on its disk: as one that looks for a leader.
+// bootLocked starts the member with the data it has on disk. It has no leader
+// yet.
 func (m *member) bootLocked() {
 	m.up, m.paused = true, false
 	m.conns, m.bySession = map[*conn]struct{}{}, map[int64]*conn{}
@@ -107,7 +112,8 @@ func (m *member) bootLocked() {
 	m.booted, m.traffic = time.Now(), traffic{}
 }
 
-// lookLocked makes the member give up its place in the ensemble: it drops its clients and looks for a leader.
+// lookLocked makes the member leave its leader, or its leadership: it drops its
+// clients and looks for a leader.
 func (m *member) lookLocked(why string) {
 	if m.serving() {
 		m.e.cfg.logf("testutil: member %d stops serving: %s", m.index, why)
@@ -120,14 +126,14 @@ func (m *member) lookLocked(why string) {
 	clear(m.touched)
 }
 
-// haltLocked ends the member's process.
+// haltLocked stops the member's process.
 func (m *member) haltLocked() {
 	if !m.up {
 		return
 	}
 	m.lookLocked("stopped")
 	m.paused = false
-	m.catchUpLocked() // what it has acknowledged is on its disk, and read from there when it starts again
+	m.catchUpLocked() // everything it has acknowledged is on its disk and is read when it restarts
 	m.up = false
 	if m.listener != nil {
 		m.listener.Close()
@@ -135,14 +141,16 @@ func (m *member) haltLocked() {
 	}
 }
 
-// newSessionLocked makes a session id: they count up from the time of the first, below the number of the member.
+// newSessionLocked returns a new session id. As on the real server, the top
+// byte is the member's number, and the rest counts up from the time of the
+// first one.
 func (m *member) newSessionLocked() int64 {
 	now := uint64(time.Now().UnixMilli()) << 24 >> 8
 	m.lastSession = max(m.lastSession+1, int64(now)|m.number()<<56)
 	return m.lastSession
 }
 
-// advanceLocked applies what was committed, as far as the member has heard of it.
+// advanceLocked applies the committed entries that the member has received.
 func (m *member) advanceLocked() {
 	if m.paused || m.lagging && m.lead == nil {
 		return
@@ -168,14 +176,15 @@ func (m *member) catchUpLocked() {
 	}
 }
 
-// applyLocked changes the tree, fires the watches and then answers, if the request came through this member: so an event is
-// on its way before any answer that reflects its change.
+// applyLocked applies one entry: it changes the tree, sends the events of the
+// watches, and then answers if the request came through this member. So a
+// client receives an event before any answer that reflects the change.
 func (m *member) applyLocked(t *txn) {
 	r := t.request
 	mine := r != nil && r.c != nil && r.member == m && !r.c.dead
 	var results []wire.MultiResult
 	if t.kind == epochEntry && m.lead == nil {
-		return // a follower counts on from what it has, until the first write of the epoch
+		return // a follower keeps its own number until the first write of the epoch
 	}
 	m.tree.zxid = t.zxid
 	switch {
@@ -227,7 +236,7 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 	return result
 }
 
-// welcome takes a new connection.
+// welcome starts a new connection.
 func (m *member) welcome(nc net.Conn) {
 	c := &conn{
 		m: m, nc: nc, done: make(chan struct{}), wake: make(chan struct{}, 1), since: time.Now(),

@@ -15,7 +15,7 @@ func (e *Embedded) Stop(member int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !m.up {
-		return fmt.Errorf("testutil: member %d is stopped already", member)
+		return fmt.Errorf("testutil: member %d is already stopped", member)
 	}
 	m.haltLocked()
 	e.settleLocked()
@@ -34,7 +34,7 @@ func (e *Embedded) Restart(member int) error {
 	up := m.up
 	e.mu.Unlock()
 	if up {
-		return fmt.Errorf("testutil: member %d is running already", member)
+		return fmt.Errorf("testutil: member %d is already running", member)
 	}
 	if err := m.listen(5 * time.Second); err != nil {
 		return fmt.Errorf("testutil: member %d: %w", member, err)
@@ -72,7 +72,7 @@ func (e *Embedded) freeze(member int, frozen bool) error {
 	case !m.up:
 		return fmt.Errorf("testutil: member %d is stopped", member)
 	case m.paused == frozen:
-		return fmt.Errorf("testutil: member %d is paused: %t already", member, frozen)
+		return fmt.Errorf("testutil: member %d is already %s", member, map[bool]string{true: "paused", false: "running"}[frozen])
 	}
 	m.paused = frozen
 	if !frozen {
@@ -155,8 +155,8 @@ func (e *Embedded) set(index int, change func(*member)) {
 // now on, in each direction.
 func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) }
 
-// CutClient cuts a session off: what is sent on its connections is lost in both
-// directions, and neither side is told. A new connection for the session gets
+// CutClient cuts a session off: nothing arrives on its connections any longer, in
+// either direction, and neither side is told. A new connection for the session gets
 // no answer. To cut a client off whatever its session is, use the Cut of its
 // ClientNet.
 func (e *Embedded) CutClient(session int64) {
@@ -195,7 +195,7 @@ func (e *Embedded) ExpireSession(id int64) error {
 	defer e.mu.Unlock()
 	l := e.leaderLocked()
 	if l == nil || !l.lead.quorumLocked() {
-		return fmt.Errorf("testutil: session %#x cannot be expired: nobody can commit", id)
+		return fmt.Errorf("testutil: cannot expire session %#x: no leader with a majority", id)
 	}
 	if s := l.lead.sessions[id]; s == nil || s.closing {
 		return fmt.Errorf("testutil: no session %#x", id)

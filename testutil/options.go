@@ -156,36 +156,36 @@ func newConfig(opts []Option) (config, error) {
 	}
 	switch {
 	case c.members < 1 || c.members > 127:
-		return c, fmt.Errorf("testutil: an ensemble of %d members", c.members)
+		return c, fmt.Errorf("testutil: WithMembers(%d): want 1 to 127 members", c.members)
 	case c.tick < 2*time.Millisecond:
-		return c, fmt.Errorf("testutil: a tick of %v, the least is 2ms", c.tick)
+		return c, fmt.Errorf("testutil: WithTick(%v): want at least 2ms", c.tick)
 	case c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout:
-		return c, fmt.Errorf("testutil: session time-outs from %v to %v", c.minTimeout, c.maxTimeout)
+		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): want at least 1ms, and the lower bound first", c.minTimeout, c.maxTimeout)
 	case c.minTimeout.Milliseconds() > math.MaxInt32:
-		return c, fmt.Errorf("testutil: session time-outs from %v: the protocol has 32 bits for the milliseconds", c.minTimeout)
+		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): the lower bound in milliseconds does not fit into 32 bits", c.minTimeout, c.maxTimeout)
 	case c.syncLimit < 1:
-		return c, fmt.Errorf("testutil: a sync limit of %d ticks", c.syncLimit)
+		return c, fmt.Errorf("testutil: WithSyncLimit(%d): want at least 1 tick", c.syncLimit)
 	case c.election < 0:
-		return c, errors.New("testutil: an election time below zero")
+		return c, fmt.Errorf("testutil: WithElectionTime(%v): want 0 or more", c.election)
 	case c.reap < time.Millisecond:
-		return c, fmt.Errorf("testutil: a container interval of %v, the least is 1ms", c.reap)
+		return c, fmt.Errorf("testutil: WithContainerInterval(%v): want at least 1ms", c.reap)
 	case c.super != "" && !validDigest(c.super):
-		return c, fmt.Errorf("testutil: super digest %q: want user:base64(sha1(user:password))", c.super)
+		return c, fmt.Errorf("testutil: WithSuperDigest(%q): want user:base64(sha1(user:password))", c.super)
 	case c.memory && c.listen != nil:
-		return c, errors.New("testutil: InMemory and WithListen exclude each other")
+		return c, errors.New("testutil: InMemory and WithListen cannot be combined")
 	case c.listen != nil && len(c.listen) != c.members:
-		return c, fmt.Errorf("testutil: %d addresses for %d members", len(c.listen), c.members)
+		return c, fmt.Errorf("testutil: WithListen: %d addresses for %d members", len(c.listen), c.members)
 	case c.rate == nil:
-		return c, errors.New("testutil: no clock rates")
+		return c, errors.New("testutil: WithClockRates: function is nil")
 	case c.touches == nil:
-		return c, errors.New("testutil: no touch delays")
+		return c, errors.New("testutil: WithTouchDelays: function is nil")
 	case c.logf == nil:
-		return c, errors.New("testutil: no logger")
+		return c, errors.New("testutil: WithLogger: function is nil")
 	}
 	for member, through := range c.hops {
 		_, chained := c.hops[through]
 		if min(member, through) < 0 || max(member, through) >= c.members || member == through || chained || c.members < 3 {
-			return c, fmt.Errorf("testutil: member %d behind member %d in an ensemble of %d", member, through, c.members)
+			return c, fmt.Errorf("testutil: WithSecondHop(%d, %d): not possible in an ensemble of %d members", member, through, c.members)
 		}
 	}
 	return c, nil

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// pipeEnd is one end of a connection in memory that behaves like one over TCP: writes return before anybody reads, up to a window; what was
-// written before a close is still read; a direction can be held, as by a network that loses every packet and delivers once it is
-// healed. A pipe is two streams, and each end reads one and writes the other.
+// pipeEnd is one end of a connection in memory that behaves like TCP. Writes
+// return before the data is read, up to a window. What was written before a
+// close can still be read. Each direction can be held, as by a network that
+// loses all packets, and delivers them when it is healed. A pipe has two
+// streams: each end reads one and writes the other.
 type pipeEnd struct {
 	in, out       *stream
 	local, remote net.Addr
@@ -19,19 +21,19 @@ type pipeEnd struct {
 	writeBy       deadline
 }
 
-// window is how much is taken from a writer before somebody reads.
+// window is how many bytes a writer can be ahead of the reader.
 const window = 256 << 10
 
 // stream is one direction of a pipe.
 type stream struct {
 	mu      sync.Mutex
-	buf     []byte        // written and not read
+	buf     []byte        // written and not yet read
 	held    bool          // what is written does not arrive
-	arrived int           // how much of buf has arrived
-	ended   bool          // the writer has closed: the end comes behind buf
-	reset   bool          // broken: both sides get an error at once
+	arrived int           // how many bytes of buf can be read
+	ended   bool          // the writer has closed: the stream ends after buf
+	reset   bool          // broken: both sides fail at once
 	deaf    bool          // the reader has closed: what is written is lost
-	changed chan struct{} // closed, and replaced, when any of this changes
+	changed chan struct{} // closed and replaced when any of this changes
 }
 
 func newPipe(client, server net.Addr) (near, far *pipeEnd) {
@@ -44,7 +46,7 @@ func (s *stream) changeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// update changes the stream's state and wakes whoever waits for that.
+// update changes the stream's state and wakes its waiters.
 func (s *stream) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +57,8 @@ func (s *stream) update(change func()) {
 	s.changeLocked()
 }
 
-// read copies what has arrived. If nothing has, changed says when to look again.
+// read copies what has arrived. If nothing has, changed is closed when it is
+// time to retry.
 func (s *stream) read(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +81,8 @@ func (s *stream) read(p []byte) (n int, changed <-chan struct{}, err error) {
 	return 0, s.changed, nil
 }
 
-// write takes what fits into the window. If nothing does, changed says when to try again.
+// write takes what fits into the window. If nothing does, changed is closed
+// when it is time to retry.
 func (s *stream) write(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,13 +150,15 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// CloseWrite ends this direction: the other end reads what was written, and then the end.
+// CloseWrite ends this direction: the other end reads what was written, and
+// then the end of the stream.
 func (p *pipeEnd) CloseWrite() error {
 	p.out.update(func() { p.out.ended = true })
 	return nil
 }
 
-// Close implements net.Conn. The other end reads what was written, and then the end; what it writes itself fails.
+// Close implements net.Conn. The other end reads what was written, and then the
+// end of the stream. Its writes fail.
 func (p *pipeEnd) Close() error {
 	_ = p.CloseWrite()
 	p.in.update(func() { p.in.deaf = true })
@@ -167,7 +173,7 @@ func (p *pipeEnd) breakOff() {
 	p.out.update(func() { p.out.reset = true })
 }
 
-// hold stops or releases what flows out of this end.
+// hold stops or releases what this end sends.
 func (p *pipeEnd) hold(held bool) { p.out.update(func() { p.out.held = held }) }
 
 // LocalAddr implements net.Conn.
@@ -195,8 +201,9 @@ func (p *pipeEnd) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// deadline is a point in time that can be moved while somebody waits for it. The channel in use is only replaced once it has been
-// closed, so that a waiter sees the deadline it began with, or a later setting of it.
+// deadline is a deadline that can be moved while somebody waits for it. The
+// channel is replaced only after it was closed, so a waiter sees either the
+// deadline it started with or a later setting.
 type deadline struct {
 	mu      sync.Mutex
 	timer   *time.Timer

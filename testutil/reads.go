@@ -7,7 +7,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// readLocked answers from the member's own state.
+// readLocked answers from the member's own data.
 func (c *conn) readLocked(r *request) {
 	var answer wire.Appender
 	code := wire.OK
@@ -72,7 +72,7 @@ func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, who []wire.ID
 	return answer, wire.OK
 }
 
-// readPathLocked answers what is asked of a path alone.
+// readPathLocked answers a request that has only a path.
 func (c *conn) readPathLocked(r *request, path string) (wire.Appender, wire.Code) {
 	tree := c.m.tree
 	if r.op == wire.OpGetEphemerals {
@@ -101,7 +101,7 @@ func (c *conn) readPathLocked(r *request, path string) (wire.Appender, wire.Code
 	return answer, wire.OK
 }
 
-// multiReadLocked answers each of several reads for itself.
+// multiReadLocked answers several reads, each by itself.
 func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Appender, wire.Code) {
 	answer := &wire.MultiResponse{}
 	for _, o := range body.Ops {
@@ -110,7 +110,7 @@ func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Append
 			return nil, wire.MarshallingError
 		}
 		if !ok {
-			return answer, wire.MarshallingError // with a body, other than any error else
+			return answer, wire.MarshallingError // the only error that has a body
 		}
 		result := wire.MultiResult{Op: o.Op}
 		one, code := c.readNodeLocked(o.Op, &wire.WatchRequest{Path: read.Path}, r.auth)
@@ -127,7 +127,7 @@ func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Append
 	return answer, wire.OK
 }
 
-// whoAmI names a client's identities without what proves them.
+// whoAmI returns the client's identities without passwords.
 func whoAmI(who []wire.ID) *wire.WhoAmIResponse {
 	answer := &wire.WhoAmIResponse{}
 	for _, id := range who {
@@ -139,7 +139,8 @@ func whoAmI(who []wire.ID) *wire.WhoAmIResponse {
 	return answer
 }
 
-// ephemeralsBelow returns the paths that die with a session and begin with prefix, sorted.
+// ephemeralsBelow returns the paths of a session's ephemeral znodes that begin
+// with prefix, sorted.
 func (t *tree) ephemeralsBelow(session int64, prefix string) []string {
 	var below []string
 	all := strings.TrimSpace(prefix) == ""
@@ -156,7 +157,7 @@ func (t *tree) countBelow(path string) int32 {
 	n := t.get(path)
 	count := int32(len(n.children))
 	if path == "" {
-		count++ // the server counts the root under its other name
+		count++ // the server counts the root under its other name too
 	}
 	for _, name := range n.children {
 		count += t.countBelow(joinPath(path, name))

@@ -13,37 +13,41 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// relay is the connection in which faults on the network sit. It stands between the far end of a client's pipe and the connection to
-// a member, whether that is a goroutine or a JVM, reads whole frames on both sides, and does to each what the control functions have
-// decided: forward it, hold it, answer it itself, or hang up. Cuts need no frames and are the pipe's own.
+// relay is one connection of a ClientNet. It forwards between the far end of
+// the client's pipe and the connection to a member, which may be a goroutine or
+// a JVM. It reads whole frames in both directions and does to each what the
+// control functions have decided: forward it, hold it, answer it, or close the
+// connection. Cuts need no frames: the pipe does them.
 //
-// Four goroutines serve it, two for each direction: one reads and decides, the other writes what is due.
+// Four goroutines serve it, two in each direction: one reads and decides, the
+// other writes what is due.
 type relay struct {
 	n        *ClientNet
 	member   int
-	client   *pipeEnd // where the client's requests come out
+	client   *pipeEnd // where the client's requests arrive
 	server   net.Conn
 	toServer *lane
 	toClient *lane
-	broken   chan struct{} // closed once nothing is forwarded any more
+	broken   chan struct{} // closed when nothing more is forwarded
 	breaking sync.Once
-	raw      atomic.Bool // four-letter words: there are no frames
+	raw      atomic.Bool // a four-letter word: there are no frames
 
-	mu      sync.Mutex // guards what follows, and the order in which answers are put into toClient
+	mu      sync.Mutex // guards what follows, and the order of answers in toClient
 	session int64
 	zxid    int64      // of the last answer
-	pending []exchange // the requests without an answer as yet, in order
+	pending []exchange // requests without an answer yet, in order
 }
 
-// exchange is a request that an answer is due to.
+// exchange is a request that still needs an answer.
 type exchange struct {
 	xid     int32
-	connect bool // it opens the connection and has no xid
-	last    bool // the connect request has the last byte, so the answer must
+	connect bool // it opens the connection, and has no xid
+	last    bool // the connect request has the read-only byte, so the reply must have it
 	action  Action
 }
 
-// largest is the largest answer that is relayed; servers limit what they are asked, not what they say.
+// largest is the size of the largest answer that is relayed. Servers limit the
+// size of requests, not of answers.
 const largest = 64 << 20
 
 func newRelay(n *ClientNet, member int, client *pipeEnd, server net.Conn) *relay {
@@ -71,7 +75,7 @@ func (r *relay) run() {
 		r.client.Close()
 	})
 	ended := make(chan struct{})
-	r.n.wg.Go(func() { // a member that is frozen never ends its side
+	r.n.wg.Go(func() { // a frozen member never closes its side
 		select {
 		case <-r.n.done:
 			r.breakOff()
@@ -83,7 +87,7 @@ func (r *relay) run() {
 	r.server.Close()
 }
 
-// breakOff ends the connection at both ends, at once.
+// breakOff breaks the connection at both ends, at once.
 func (r *relay) breakOff() {
 	r.breaking.Do(func() {
 		close(r.broken)
@@ -92,7 +96,7 @@ func (r *relay) breakOff() {
 	})
 }
 
-// requests takes what the client sends.
+// requests reads what the client sends.
 func (r *relay) requests() {
 	err := r.readRequests(bufio.NewReaderSize(r.client, 16<<10))
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wire.ErrMalformed) {
@@ -122,7 +126,8 @@ func (r *relay) readRequests(in *bufio.Reader) error {
 	return err
 }
 
-// request forwards a request, or does with it what the control functions say. It reports whether the client is to be hung up on.
+// request forwards a request, or does what the control functions decide. It
+// reports whether to close the client's connection.
 func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 	seen := Request{Member: r.member}
 	x := exchange{connect: first}
@@ -162,7 +167,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 	return false
 }
 
-// inspectRequest reads as much of a request as a control function wants to know.
+// inspectRequest decodes what a control function needs to know about a request.
 func inspectRequest(frame []byte) (op Op, xid int32, path string) {
 	d := wire.NewDecoder(frame)
 	var head wire.RequestHeader
@@ -179,7 +184,8 @@ func reframe(payload []byte) []byte {
 	return append(wire.AppendInt32(make([]byte, 0, 4+len(payload)), int32(len(payload))), payload...)
 }
 
-// answerFailedLocked answers the requests that are not to reach the server, once everything ahead of them has been answered.
+// answerFailedLocked answers the requests that do not reach the server, once
+// everything before them has been answered.
 func (r *relay) answerFailedLocked() {
 	for len(r.pending) > 0 && r.pending[0].action.kind == fail {
 		x := r.pending[0]
@@ -193,7 +199,7 @@ func (r *relay) answerFailedLocked() {
 	}
 }
 
-// answers takes what the server sends.
+// answers reads what the server sends.
 func (r *relay) answers() {
 	err := r.readAnswers(bufio.NewReaderSize(r.server, 16<<10))
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -224,7 +230,7 @@ func (r *relay) readAnswers(in *bufio.Reader) error {
 	}
 }
 
-// answer forwards an answer, or does with it what was decided when its request came by.
+// answer forwards an answer, or does what was decided for its request.
 func (r *relay) answer(frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +250,9 @@ func (r *relay) answer(frame []byte) {
 	r.answerFailedLocked()
 }
 
-// matchLocked finds the request to an answer. Answers come in the order of the requests, but for those to credentials, which
-// overtake; a notification is no answer.
+// matchLocked returns the action of the request that frame answers. Answers
+// have the order of their requests, except for those to auth, which overtake. A
+// notification answers no request.
 func (r *relay) matchLocked(frame []byte) Action {
 	if len(r.pending) > 0 && r.pending[0].connect {
 		var opened wire.ConnectResponse
@@ -278,10 +285,10 @@ func (r *relay) matchLocked(frame []byte) Action {
 	return Pass()
 }
 
-// lane is what is on its way in one direction.
+// lane holds what is on its way in one direction.
 type lane struct {
 	latency *atomic.Int64
-	wake    chan struct{} // receives when there is something in queue
+	wake    chan struct{} // receives when queue is not empty
 
 	mu    sync.Mutex // guards queue
 	queue []outbound
@@ -291,7 +298,7 @@ func newLane(latency *atomic.Int64) *lane {
 	return &lane{latency: latency, wake: make(chan struct{}, 1)}
 }
 
-// Write puts bytes on their way.
+// Write queues bytes.
 func (l *lane) Write(b []byte) (int, error) {
 	l.put(outbound{data: append([]byte(nil), b...)})
 	return len(b), nil
@@ -312,7 +319,8 @@ func (l *lane) put(o outbound) {
 	}
 }
 
-// run writes what is due, in order, until the last of it or until broken is closed. What nobody takes any more is thrown away.
+// run writes what is due, in order, until the last item or until broken is
+// closed. What can no longer be written is dropped.
 func (l *lane) run(broken <-chan struct{}, w io.Writer) {
 	for {
 		l.mu.Lock()
@@ -331,12 +339,13 @@ func (l *lane) run(broken <-chan struct{}, w io.Writer) {
 			if !o.await(broken) || o.last {
 				return
 			}
-			_, _ = w.Write(o.data) // its reader has gone, and the other direction learns of that by itself
+			_, _ = w.Write(o.data) // the reader has gone: the other direction notices that itself
 		}
 	}
 }
 
-// await waits until it is time to send, and reports whether it is; it is not once over is closed.
+// await waits until it is time to send, and returns false if over was closed
+// before that.
 func (o *outbound) await(over <-chan struct{}) bool {
 	if o.gate != nil {
 		select {

@@ -8,28 +8,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// request is one request of a client, or of the leader itself (then c is nil).
+// request is a request of a client, or of the leader itself: then c is nil.
 type request struct {
 	c       *conn
 	member  *member
 	session int64
-	auth    []wire.ID // the client's identities when it arrived
+	auth    []wire.ID // the client's identities when the request arrived
 	xid     int32
 	op      wire.Op
-	path    string // of the first operation, for a multi
+	path    string // of a multi, the path of the first operation
 	body    wire.Message
-	word    string // not empty: a four-letter word, and nothing else
+	word    string // if not empty, this is a four-letter word and nothing else
 	connect *wire.ConnectRequest
-	timeout int32     // of the session to be created or attached, in milliseconds
-	attach  bool      // it asks the leader whether an old session may go on
-	arrived time.Time // at the member
+	timeout int32     // of the session to create or attach, in milliseconds
+	attach  bool      // it asks the leader whether an existing session may go on
+	arrived time.Time // when it arrived at the member
 	action  Action
-	held    bool // its action keeps it from being executed as yet
+	held    bool // its action still keeps it from being executed
 
 	malformed bool // the body cannot be read
 }
 
-// decode reads a request. One whose body does not fit is a request still: it is answered with an error in its turn.
+// decode reads a request. A request with an unreadable body is queued like any
+// other, and answered with an error.
 func (c *conn) decode(frame []byte) (*request, error) {
 	d := wire.NewDecoder(frame)
 	var head wire.RequestHeader
@@ -117,7 +118,7 @@ func pathOf(body wire.Message) string {
 	return ""
 }
 
-// executeLocked does what a request asks for, or sends it on its way to the leader.
+// executeLocked executes a request, or forwards it to the leader.
 func (c *conn) executeLocked(r *request) {
 	switch r.action.kind {
 	case dropBefore:
@@ -149,7 +150,7 @@ func (c *conn) executeLocked(r *request) {
 	case wire.OpPing, wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2, wire.OpGetACL, wire.OpMultiRead,
 		wire.OpGetEphemerals, wire.OpGetChildrenCount, wire.OpWhoAmI,
 		wire.OpSetWatches, wire.OpSetWatches2, wire.OpAddWatch, wire.OpCheckWatches, wire.OpRemoveWatches:
-		if m.lead != nil { // a follower does not ask
+		if m.lead != nil { // a follower does not check the session
 			if code := m.lead.checkLocked(r); code != wire.OK {
 				c.replyLocked(r, code, nil)
 				return
@@ -158,14 +159,14 @@ func (c *conn) executeLocked(r *request) {
 		c.readLocked(r)
 		return
 	}
-	m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it asks for %v", m.index, c.session, r.op)
+	m.e.cfg.logf("testutil: member %d closes the connection of session %#x: unknown operation %v", m.index, c.session, r.op)
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: -1, Err: wire.Unimplemented}))
 	c.finishLocked()
 }
 
-// replyLocked answers with the member's last transaction.
+// replyLocked answers with the number of the member's last transaction.
 func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
-	if code == wire.SessionMoved { // the client has gone elsewhere: the server tells it nothing
+	if code == wire.SessionMoved { // the client has moved to another member: the server tells it nothing here
 		c.closeLocked()
 		return
 	}
@@ -177,7 +178,7 @@ func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: zxid, Err: code}, body))
 }
 
-// answerLocked sends an answer as the request's action says.
+// answerLocked sends an answer, or does with it what the request's action says.
 func (c *conn) answerLocked(r *request, frame []byte) {
 	switch r.action.kind {
 	case dropAfter:
@@ -191,7 +192,8 @@ func (c *conn) answerLocked(r *request, frame []byte) {
 	}
 }
 
-// forwardLocked sends a request to the leader. Until it comes back, the requests behind it wait.
+// forwardLocked sends a request to the leader. Requests behind it wait until it
+// comes back.
 func (c *conn) forwardLocked(r *request) {
 	c.busy = true
 	c.m.forwardLocked(r)
@@ -214,7 +216,7 @@ func (m *member) sendOutboxLocked() {
 	}
 }
 
-// committedLocked answers a request whose entry in the log has been applied.
+// committedLocked answers a request whose log entry has been applied.
 func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 	switch {
 	case r.op == wire.OpCreateSession:
@@ -238,8 +240,9 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 	case r.op == wire.OpSetData, r.op == wire.OpSetACL:
 		c.replyLocked(r, wire.OK, &results[0].Stat)
 	case r.op == wire.OpCheck:
-		// The real server never answers a check that stands alone and holds: its client would learn nothing.
-		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: a check that holds, outside of a multi", c.m.index, c.session)
+		// The real server never answers a check outside a multi that
+		// holds. Closing the connection tells the client sooner.
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: successful check outside a multi", c.m.index, c.session)
 		c.closeLocked()
 	case r.op == wire.OpCloseSession:
 		c.replyLocked(r, wire.OK, nil)
@@ -250,14 +253,14 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 
 func (c *conn) authLocked(r *request) {
 	c.m.e.countLocked(r.op)
-	if r.op == wire.OpSASL { // it has no mechanism: the server says yes, with a null token
+	if r.op == wire.OpSASL { // the server has no mechanism, and answers yes with a null token
 		c.replyLocked(r, wire.OK, &wire.Token{})
 		return
 	}
 	m := r.body.(*wire.AuthRequest)
 	proven := authenticate(m, c.remote, c.m.e.cfg.super)
 	if proven == nil {
-		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: it cannot authenticate by %q",
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: cannot authenticate with scheme %q",
 			c.m.index, c.session, m.Scheme)
 		c.replyLocked(r, wire.AuthFailed, nil)
 		c.finishLocked()

@@ -9,11 +9,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// traffic is what a member, or one of its connections, has taken and sent.
+// traffic counts what a member or one of its connections has received and sent.
 type traffic struct {
-	received, sent   int // packets, four-letter words and events too
+	received, sent   int // packets, including four-letter words and events
 	answers          int
-	least, most, sum time.Duration // how long requests took to be answered
+	least, most, sum time.Duration // the latency of requests
 }
 
 func (t *traffic) add(took time.Duration) {
@@ -25,12 +25,13 @@ func (t *traffic) add(took time.Duration) {
 	t.answers++
 }
 
-// average is in milliseconds.
+// average returns the average latency in milliseconds.
 func (t *traffic) average() float64 {
 	return float64(t.sum.Microseconds()) / 1000 / float64(max(t.answers, 1))
 }
 
-// averageText is the average as the server writes it: to four places, one at least.
+// averageText returns the average as the server prints it, with one to four
+// decimals.
 func (t *traffic) averageText() string {
 	s := strconv.FormatFloat(math.Round(t.average()*1e4)/1e4, 'f', -1, 64)
 	if !strings.Contains(s, ".") {
@@ -39,19 +40,19 @@ func (t *traffic) averageText() string {
 	return s
 }
 
-// answered is the request that a connection had answered last.
+// answered describes the request that a connection has answered last.
 type answered struct {
 	op   wire.Op
-	xid  int32 // of the last one that has a number of its own
+	xid  int32 // of the last request that had its own number
 	zxid int64
 	at   time.Time
 	took time.Duration
 }
 
-// answeredLocked notes that a request is answered.
+// answeredLocked records that a request is answered.
 func (c *conn) answeredLocked(r *request) {
 	if _, ok := operationWords[r.op]; !ok {
-		return // the server answers it on the way
+		return // the server answers it without counting it
 	}
 	now := time.Now()
 	took := now.Sub(r.arrived)

@@ -6,10 +6,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// reapLocked removes the containers that have had children and have none, and the
-// znodes without children whose data has not changed for longer than their time to
-// live. What becomes such by a removal goes in the same pass, so that nested
-// containers go all at once. Without a quorum nothing is removed.
+// reapLocked removes containers that have had children and have none now, and
+// childless znodes whose time to live has passed since the last change of their
+// data. A parent that becomes an empty container is removed in the same pass.
+// Nothing is removed without a quorum.
 func (l *leadership) reapLocked(now time.Time) {
 	if !l.quorumLocked() {
 		return
@@ -29,7 +29,7 @@ func (l *leadership) reapLocked(now time.Time) {
 	}
 }
 
-// unused reports whether the sweep removes a znode.
+// unused reports whether the sweep removes the znode.
 func (t *tree) unused(path string, now time.Time) bool {
 	n := t.nodes[path]
 	if n == nil || len(n.children) > 0 {

@@ -35,10 +35,9 @@
 //
 //   - Stop ends a member and keeps its data; Restart starts it again.
 //   - Pause freezes a member like SIGSTOP; Resume lets it go on.
-//   - Isolate and Partition cut members off from each other; Heal ends
-//     that.
-//   - Lag stops a follower from applying what was committed, so that it
-//     serves old data; Unlag ends that.
+//   - Isolate and Partition cut members off from each other; Heal ends that.
+//   - Lag stops a follower from applying what was committed, so that it serves
+//     old data; Unlag ends that.
 //   - Mute stops a member from hearing and sending anything on its client
 //     connections; Unmute ends that.
 //   - Wedge stops a member from answering anything but pings; Unwedge ends
@@ -47,10 +46,8 @@
 // Faults of sessions, by id:
 //
 //   - ExpireSession ends a session as its timeout would.
-//   - DropConnections closes the connections of a session, or of all
-//     sessions.
-//   - CutClient loses everything on the connections of a session;
-//     RestoreClient ends that.
+//   - DropConnections closes the connections of a session, or of all sessions.
+//   - CutClient stops the traffic of a session; RestoreClient ends that.
 //
 // Faults of the network between one client and the members. They are methods of
 // a [ClientNet], which ens.ClientNet("worker") returns. Connect the client
@@ -59,7 +56,7 @@
 // of Apache ZooKeeper (package apache) and, by [NewClientNet], in front of any
 // other server.
 //
-//   - Cut and CutOneWay lose what is sent; Heal delivers it.
+//   - Cut and CutOneWay stop the traffic; Heal delivers what was sent since.
 //   - Drop breaks all connections.
 //   - Latency delays messages.
 //   - LoseEvents loses the events of watches.
@@ -91,22 +88,22 @@
 //
 // The model in short:
 //
-//   - There is one log of committed writes. Each member has its own copy of
-//     the data, the position up to which it has applied the log, and its own
+//   - There is one log of committed writes. Each member has its own copy of the
+//     data, the position up to which it has applied the log, and its own
 //     watches and connections.
-//   - The leader validates a write. It is committed when a majority of
-//     members has acknowledged it, and answered by the member that received it,
-//     once that member has applied it. Any member answers reads and pings by
-//     itself. A sync makes a round trip to the leader.
-//   - The leader keeps the sessions. Each half tick members report to it
-//     which sessions they have heard from. A session expires at the first whole
-//     tick after its timeout. Ticks count from the start of the ensemble. The
-//     leader also validates every new connection.
-//   - A member that was cut off from its leader answers pings and reads
-//     until the sync limit has passed. Then it drops its clients and refuses
-//     new ones: it accepts a connection and closes it without an answer. A
-//     leader without a majority does the same. A remaining majority elects a
-//     new leader, with the next epoch and a full timeout for every session.
+//   - The leader validates a write. It is committed when a majority of members
+//     has acknowledged it, and answered by the member that received it, once
+//     that member has applied it. Any member answers reads and pings by itself.
+//     A sync makes a round trip to the leader.
+//   - The leader keeps the sessions. Each half tick members report to it which
+//     sessions they have heard from. A session expires at the first whole tick
+//     after its timeout. Ticks count from the start of the ensemble. The leader
+//     also validates every new connection.
+//   - A member that was cut off from its leader answers pings and reads until
+//     the sync limit has passed. Then it drops its clients and refuses new
+//     ones: it accepts a connection and closes it without an answer. A leader
+//     without a majority does the same. A remaining majority elects a new
+//     leader, with the next epoch and a full timeout for every session.
 //
 // Some of what the real server does is surprising, and imitated too. A follower
 // keeps its transaction number when a new epoch begins, until the first write

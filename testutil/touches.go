@@ -2,9 +2,9 @@ package testutil
 
 import "time"
 
-// touchesLocked has every follower hand on which sessions it has heard of. Those that
-// reach the leader through another member do so last: what they hand on waits there
-// for half a tick.
+// touchesLocked makes every follower report the sessions it has heard from.
+// Followers behind another member report last: their report waits there for
+// half a tick.
 func (e *Embedded) touchesLocked() {
 	var last []*member
 	for _, m := range e.members {
@@ -35,8 +35,8 @@ func (e *Embedded) touchLocked(m *member) {
 	})
 }
 
-// reportLocked hands the sessions that a follower has heard of to its leader, or to the
-// member between them.
+// reportLocked sends the sessions a follower has heard from to its leader, or
+// to the member between them.
 func (m *member) reportLocked() {
 	l := m.leader
 	if l == nil || l.lead == nil || !m.e.talkLocked(m, l) {

@@ -12,32 +12,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// openACL is world:anyone with every permission; a znode with a nil list has this one.
+// openACL is world:anyone with all permissions. A nil list means the same.
 var openACL = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "world", ID: "anyone"}}}
 
-// znode is one znode of one member's replica. Data and access control lists are never changed in place, so replicas share them.
+// znode is a znode in one member's copy of the data. Data and access control
+// lists are never changed in place, so the copies share them.
 type znode struct {
 	data     []byte
 	acl      []wire.ACL
-	stat     wire.Stat // Cversion is the count of creates below; DataLength and NumChildren stay 0 (see clientStat)
+	stat     wire.Stat // Cversion is the number of creates below; DataLength and NumChildren stay 0: see clientStat
 	children []string
-	at       int // its position among its parent's children
+	at       int // its index in its parent's children
 }
 
-// clientStat is the stat as clients see it. The server counts creates only and derives what it shows: twice the creates less
-// the children that are left, which is creates plus deletes.
+// clientStat returns the stat that clients see. The server counts only creates,
+// and shows twice the creates less the present children, which is creates plus
+// deletes.
 func (n *znode) clientStat() wire.Stat {
 	s := n.stat
 	s.Cversion = 2*s.Cversion - int32(len(n.children))
 	if !ofSession(s.EphemeralOwner) {
-		s.EphemeralOwner = 0 // clients are not shown what makes a container, nor a time to live
+		s.EphemeralOwner = 0 // the marks of containers and of times to live are not shown to clients
 	}
 	s.DataLength, s.NumChildren = int32(len(n.data)), int32(len(n.children))
 	return s
 }
 
-// list returns the names of the children in an order that is fixed for one state of the znode, and is neither sorted nor the
-// order of creation: the server promises none, and a client that counts on one should learn it here.
+// list returns the names of the children in an order that is fixed for one
+// state of the znode, but neither sorted nor that of creation. The server
+// promises no order, and a client that relies on one should fail in a test.
 func (n *znode) list() []string {
 	count := len(n.children)
 	if count == 0 {
@@ -63,17 +66,17 @@ func gcd(a, b int) int {
 	return a
 }
 
-// tree is one member's replica of the state: the znodes and the sessions that were made and not closed.
+// tree is one member's copy of the data: the znodes and the open sessions.
 type tree struct {
 	nodes      map[string]*znode
 	ephemerals map[int64]map[string]struct{}
 	containers map[string]struct{}
-	mortals    map[string]struct{} // have a time to live
-	sessions   map[int64]int32     // their time-outs in milliseconds
+	mortals    map[string]struct{} // znodes with a time to live
+	sessions   map[int64]int32     // their timeouts in milliseconds
 	zxid       int64               // of the last transaction applied
 }
 
-// newTree returns the state of a server that has just been installed.
+// newTree returns the data of a new server.
 func newTree(config string) *tree {
 	t := &tree{
 		nodes:      map[string]*znode{},
@@ -96,7 +99,7 @@ func newTree(config string) *tree {
 	return t
 }
 
-// clone copies the state, as a member does that was away for too long.
+// clone copies the tree, for a member that has missed too much of the log.
 func (t *tree) clone() *tree {
 	c := &tree{
 		nodes:      make(map[string]*znode, len(t.nodes)),
@@ -123,7 +126,7 @@ func (t *tree) clone() *tree {
 	return c
 }
 
-// parentOf splits a path that has a slash in it.
+// parentOf splits a path. The path contains a slash.
 func parentOf(path string) (parent, name string) {
 	at := strings.LastIndexByte(path, '/')
 	if at <= 0 {
@@ -134,7 +137,7 @@ func parentOf(path string) (parent, name string) {
 
 func (t *tree) get(path string) *znode {
 	if path == "" {
-		path = "/" // the server keeps the root under both names
+		path = "/" // the server stores the root under both names
 	}
 	return t.nodes[path]
 }
@@ -176,7 +179,8 @@ func (t *tree) remove(path string, zxid int64) {
 	}
 }
 
-// kept is the set in which the paths of znodes with this owner are kept, nil for none.
+// kept returns the set that holds the paths of znodes with this owner, or nil
+// if there is none.
 func (t *tree) kept(owner int64, make bool) map[string]struct{} {
 	switch {
 	case owner == 0:
@@ -199,7 +203,7 @@ func joinPath(parent, name string) string {
 	return parent + "/" + name
 }
 
-// ephemeralsOf returns the paths that die with a session, sorted.
+// ephemeralsOf returns the paths of a session's ephemeral znodes, sorted.
 func (t *tree) ephemeralsOf(session int64) []string {
 	paths := make([]string, 0, len(t.ephemerals[session]))
 	for path := range t.ephemerals[session] {
@@ -209,7 +213,7 @@ func (t *tree) ephemeralsOf(session int64) []string {
 	return paths
 }
 
-// dump is the tree in words, one line a znode, the server's own system znodes left out.
+// dump prints the tree, one znode a line, without the server's own znodes.
 func (t *tree) dump() string {
 	paths := make([]string, 0, len(t.nodes))
 	for path := range t.nodes {

@@ -7,16 +7,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// txn is one entry of the ensemble's log. Every write is one, a failed write too: it takes a zxid and changes nothing.
+// txn is one entry of the ensemble's log. Every write has one. The entry of a
+// failed write consumes a transaction number and changes nothing.
 type txn struct {
 	zxid    int64
 	time    int64 // milliseconds since 1970
 	kind    wire.Op
 	session int64
 	timeout int32     // of a created session, in milliseconds
-	code    wire.Code // why it changes nothing; for a multi, of the operation that failed
-	ops     []txnOp   // one, or those of a multi, or the deletions of a closed session
-	request *request  // what asked for it; its own member answers when it applies the entry
+	code    wire.Code // why it changes nothing; for a multi, the code of the operation that failed
+	ops     []txnOp   // one operation, those of a multi, or the deletions of a closed session
+	request *request  // that caused it; the member that received it answers when it applies the entry
 }
 
 // txnOp is one change of the tree.
@@ -26,15 +27,16 @@ type txnOp struct {
 	data    []byte
 	acl     []wire.ACL
 	owner   int64
-	version int32 // the new version; for a create, the parent's new count of creates
+	version int32 // the new version; for a create, the parent's new number of creates
 	code    wire.Code
 }
 
-// epochEntry is the kind of the log entry with which a new leader begins its epoch.
+// epochEntry is the kind of the entry with which a new leader starts its epoch.
 const epochEntry wire.Op = -100
 
-// prep turns requests into transactions against the leader's tree, as the server's first processor does. Within a multi, later
-// operations must see the earlier ones: records holds what they have changed.
+// prep turns requests into log entries, validated against the leader's tree,
+// like the server's first request processor. Operations of a multi must see the
+// changes of those before them, which records holds.
 type prep struct {
 	tree     *tree
 	zxid     int64
@@ -44,7 +46,7 @@ type prep struct {
 	records  map[string]*record
 }
 
-// record is what validation needs to know of a znode.
+// record holds what validation needs to know about a znode.
 type record struct {
 	gone              bool
 	acl               []wire.ACL
@@ -136,8 +138,8 @@ func (p *prep) delete(m *wire.VersionRequest) (txnOp, wire.Code) {
 	return op, wire.OK
 }
 
-// deleteContainer is the server's own request: it fails quietly when the container, or the znode whose time is over, has come to
-// be used again.
+// deleteContainer is the server's own request. It fails without an effect if
+// the container, or the znode whose time to live is over, is in use again.
 func (p *prep) deleteContainer(m *wire.PathRequest) (txnOp, wire.Code) {
 	op := txnOp{kind: wire.OpDelete, path: m.Path}
 	n, code := p.find(m.Path)
@@ -197,7 +199,8 @@ func (p *prep) check(m *wire.VersionRequest) (txnOp, wire.Code) {
 	return op, code
 }
 
-// existing finds the znode of a change that needs it and a permission on it.
+// existing returns the znode that a change needs, if the client has the
+// permission for it.
 func (p *prep) existing(path string, perm int32) (*record, wire.Code) {
 	if !validPath(path) {
 		return nil, wire.BadArguments
@@ -209,8 +212,9 @@ func (p *prep) existing(path string, perm int32) (*record, wire.Code) {
 	return n, code
 }
 
-// multi validates the operations in order. If one fails none of them happens, and every one gets a code. What the server cannot
-// make sense of, reads and a time to live that is not given, fails as a whole, without codes.
+// multi validates the operations in order. If one fails, none is executed, and
+// each gets a code. A multi that the server cannot read, with reads in it or
+// without a required time to live, fails as a whole and without codes.
 func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 	if slices.ContainsFunc(m.Ops, isRead) {
 		return nil, wire.MarshallingError
@@ -246,8 +250,8 @@ func systemPath(path string) bool {
 	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
 }
 
-// validPath is the server's own rule for a path: absolute, no empty or relative elements, none of the characters that cannot
-// be shown.
+// validPath is the server's rule for paths: absolute, no empty or relative
+// elements, no unprintable characters.
 func validPath(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
@@ -262,7 +266,7 @@ func validPath(path string) bool {
 	}
 	for _, r := range path {
 		switch {
-		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0: // beyond 0xffff it sees two surrogates
+		case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0: // beyond 0xffff Java sees two surrogates
 			return false
 		}
 	}

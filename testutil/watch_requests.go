@@ -2,7 +2,7 @@ package testutil
 
 import "github.com/zkrecipes/zkrecipes/internal/wire"
 
-// watchLocked does what is asked about watches themselves.
+// watchLocked executes a request about watches.
 func (c *conn) watchLocked(r *request) (wire.Appender, wire.Code) {
 	m := c.m
 	switch body := r.body.(type) {
@@ -25,7 +25,7 @@ func (c *conn) watchLocked(r *request) (wire.Appender, wire.Code) {
 		default:
 			return nil, wire.MarshallingError
 		}
-		return &wire.CountResponse{}, wire.OK // Java's caches count on these four bytes
+		return &wire.CountResponse{}, wire.OK // Java's caches rely on these four bytes
 	case *wire.WatchesRequest:
 		return nil, m.watchesLocked(c, r.op, body)
 	}
@@ -40,8 +40,9 @@ func (m *member) addWatchLocked(c *conn, path string, kind watchKind) {
 	m.childWatches.add(path, c, kind)
 }
 
-// watchesLocked is checkWatches and removeWatches. The removal makes no event: the types that there are for it are told by a
-// client's library to its caller. The check does not ask whose watch it is, as if the server had forgotten to.
+// watchesLocked executes checkWatches and removeWatches. A removal sends no
+// event: the client library tells its caller. As on the real server,
+// checkWatches also finds the watches of other clients.
 func (m *member) watchesLocked(c *conn, op wire.Op, body *wire.WatchesRequest) wire.Code {
 	var tables []*watchTable
 	switch body.Type {
@@ -68,7 +69,8 @@ func (m *member) watchesLocked(c *conn, op wire.Op, body *wire.WatchesRequest) w
 	return wire.OK
 }
 
-// setWatchesLocked sets the watches of a client that has come back; what it missed fires now, ahead of the reply.
+// setWatchesLocked sets the watches of a client that has reconnected. The
+// events that it has missed are sent now, before the reply.
 func (m *member) setWatchesLocked(c *conn, r *wire.SetWatchesRequest) {
 	if c.closed {
 		return

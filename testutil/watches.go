@@ -6,22 +6,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// watchKind is how long a watch lasts and what it covers.
+// watchKind says how long a watch lasts and what it covers.
 type watchKind int
 
 const (
-	oneShot    watchKind = iota // gone with the first event
+	oneShot    watchKind = iota // ends with its first event
 	persistent                  // stays
-	recursive                   // stays, and covers all that is below, except for lists of children
+	recursive                   // stays, and covers everything below, except for lists of children
 )
 
-// watchTable is one of a member's two tables of watches. A connection has one watch on a path in it, of the kind that it asked
-// for last: so a one-shot watch takes the place of one that would have stayed, as on the real server (ZOOKEEPER-4466).
-// Connections stand in the order in which they came.
+// watchTable is one of a member's two tables of watches. A connection has at
+// most one watch per path in a table, of the kind that it has set last. So a
+// one-shot watch replaces a persistent one, as on the real server
+// (ZOOKEEPER-4466). Connections are ordered by when they set their watch.
 type watchTable struct {
 	byPath    map[string][]*conn
 	byConn    map[*conn]map[string]watchKind
-	lasting   int // watches that are not one-shot
+	lasting   int // number of watches that are not one-shot
 	recursive int
 }
 
@@ -53,7 +54,8 @@ func (w *watchTable) count(kind watchKind, n int) {
 	}
 }
 
-// trigger returns those who are to hear of an event, and ends their one-shot watches.
+// trigger returns the connections to notify of an event, and removes their
+// one-shot watches.
 func (w *watchTable) trigger(event wire.EventType, path string) []*conn {
 	if w.lasting == 0 {
 		return w.take(path)
@@ -85,7 +87,7 @@ func (w *watchTable) trigger(event wire.EventType, path string) []*conn {
 	return told
 }
 
-// take removes and returns those who watch the path.
+// take removes and returns all watches of a path. All of them are one-shot.
 func (w *watchTable) take(path string) []*conn {
 	conns := w.byPath[path]
 	delete(w.byPath, path)
@@ -95,7 +97,8 @@ func (w *watchTable) take(path string) []*conn {
 	return conns
 }
 
-// remove ends the watch of one connection on a path, and reports whether there was one.
+// remove removes the watch of a connection on a path, and reports whether there
+// was one.
 func (w *watchTable) remove(path string, c *conn) bool {
 	kind, ok := w.byConn[c][path]
 	if !ok {
@@ -107,7 +110,7 @@ func (w *watchTable) remove(path string, c *conn) bool {
 	return true
 }
 
-// drop ends all watches of a connection.
+// drop removes all watches of a connection.
 func (w *watchTable) drop(c *conn) {
 	for path := range w.byConn[c] {
 		w.remove(path, c)
@@ -129,8 +132,9 @@ func (w *watchTable) leave(path string, conns []*conn) {
 	}
 }
 
-// fireLocked sends the events of one change to those who watch and may read the znode: acl is its list, above that of its
-// parent. A connection that watches both the data and the children of a deleted znode hears of it once.
+// fireLocked sends the events of one change to the connections that watch the
+// znode and may read it by acl. A connection that watches both the data and the
+// children of a deleted znode receives one event.
 func (m *member) fireLocked(op *txnOp, acl []wire.ACL) {
 	parent, _ := parentOf(op.path)
 	switch op.kind {
@@ -152,7 +156,8 @@ func (m *member) fireLocked(op *txnOp, acl []wire.ACL) {
 	notify(m.childWatches.trigger(wire.EventChildrenChanged, parent), wire.EventChildrenChanged, parent, above)
 }
 
-// notify tells of an event those who may read the znode. The watch of one who may not is spent all the same.
+// notify sends an event to the connections that may read the znode. The
+// one-shot watches of the others are used up all the same.
 func notify(conns []*conn, event wire.EventType, path string, acl []wire.ACL) {
 	for _, c := range conns {
 		if permitted(acl, wire.PermRead, c.auth) {

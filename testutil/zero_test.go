@@ -21,10 +21,11 @@ import (
 func TestZeroValues(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, zero := range []any{
+	zeros := []any{
 		&testutil.Embedded{}, &testutil.ClientNet{}, &testutil.Fault{}, testutil.Action{}, testutil.Match{}, testutil.Request{},
 		testutil.SessionInfo{}, testutil.Stat{}, testutil.Op(0), testutil.Code(0),
-	} {
+	}
+	for _, zero := range zeros {
 		v := reflect.ValueOf(zero)
 		for i := range v.NumMethod() {
 			name, method := fmt.Sprintf("%T.%s", zero, v.Type().Method(i).Name), v.Method(i)

@@ -101,7 +101,7 @@ func TestServerIsControlled(t *testing.T) {
 			}
 		}
 		post("/stop?member=0", http.StatusOK)
-		if text := post("/stop?member=0", http.StatusConflict); !strings.Contains(text, "stopped already") {
+		if text := post("/stop?member=0", http.StatusConflict); !strings.Contains(text, "already stopped") {
 			t.Errorf("stopped twice: %q", text)
 		}
 		if text := post("/restart?member=0", http.StatusOK); strings.Contains(text, "is stopped") {

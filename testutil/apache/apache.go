@@ -1,14 +1,26 @@
-// Package apache runs real Apache ZooKeeper servers for tests: the same [testutil.Ensemble] as the embedded one, over JVM
-// processes on loopback. It is ring 3 of our tests.
+// Package apache runs real Apache ZooKeeper servers for tests. It has the same
+// interface, [testutil.Ensemble], as the embedded ensemble of package testutil,
+// over JVM processes on loopback:
 //
-// It needs Java (JAVA_HOME or PATH) and the server: ZOOKEEPER_HOME, an unpacked release, or else Debian's package zookeeper.
-// Tests that use it, by [Start], run only where ZKR_REAL=1 is set, and are skipped with that reason otherwise; once it is set, anything
-// missing is a failure, so that a machine that is meant to run them cannot pass without.
+//	ens := apache.Start(t, 3)
+//	client, err := framework.New(ens.Servers())
+//	defer client.Close()
 //
-// Faults on the network between a client and the members are those of [testutil.ClientNet], by Client. What the members have between
-// each other is theirs: [testutil.Isolate] is errors.ErrUnsupported.
+// It needs Java (from JAVA_HOME or PATH) and the server: an unpacked release in
+// ZOOKEEPER_HOME, or else Debian's package zookeeper.
 //
-// Members live in the test's temporary directory. They die with the test, and on Linux with its process, however it ends.
+// [Start] skips the test unless ZKR_REAL=1 is set in the environment. With it,
+// a missing Java or server fails the test, so that a machine meant to run these
+// tests cannot pass without them. [New] is for programs.
+//
+// Members are stopped, paused and expired by the methods of [Ensemble]. The
+// network between a client and the members has the faults of
+// [testutil.ClientNet]: connect through the Dial of ens.ClientNet("worker").
+// The network between the members has no faults: [testutil.Isolate] returns
+// errors.ErrUnsupported.
+//
+// Members keep their data in the test's temporary directory. They end with the
+// test, and on Linux with the test's process, even if that is killed.
 package apache
 
 import (
@@ -29,8 +41,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Ensemble is a running ensemble. Members count from 0. Its methods may be used by several goroutines as long as no two of
-// them stop, restart, pause or resume the same member.
+// Ensemble is a running ensemble. [Start] and [New] make one. Members are
+// counted from 0. Its methods may be called from several goroutines, as long as
+// no two of them stop, restart, pause or resume the same member. The zero
+// Ensemble has no members.
 type Ensemble struct {
 	members []*process
 
@@ -44,42 +58,48 @@ type config struct {
 	tick       time.Duration
 	minSession time.Duration
 	maxSession time.Duration
-	properties []string // as the JVM takes them
+	properties []string // as the JVM expects them
 	java       string
 	classPath  string
 }
 
-// Option changes how [Start] sets its members up.
+// Option configures an ensemble.
 type Option func(*config)
 
-// WithTick sets tickTime, 200ms by default: the grain of session expiry.
+// WithTick sets tickTime, 200 ms by default. Sessions expire at multiples of
+// it.
 func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 
-// WithSessionTimeouts sets the bounds of the session time-outs that clients get, 400ms and one minute by default.
+// WithSessionTimeouts sets the bounds of session timeouts, by default 400 ms
+// and one minute.
 func WithSessionTimeouts(min, max time.Duration) Option {
 	return func(c *config) { c.minSession, c.maxSession = min, max }
 }
 
-// WithProperty sets a system property of the members' JVMs, such as zookeeper.extendedTypesEnabled, which is "true" by default
-// here, other than on a plain server.
+// WithProperty sets a system property of the members' JVMs. The property
+// zookeeper.extendedTypesEnabled is "true" by default, unlike on a plain
+// server.
 func WithProperty(name, value string) Option {
 	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
 
-// WithForceSync has each member write to its disk before it answers, as a plain server does. Without it, the operating system
-// writes when it likes.
+// WithForceSync makes each member write to its disk before it answers, as a
+// plain server does. By default the operating system decides when to write.
 func WithForceSync() Option { return WithProperty("zookeeper.forceSync", "yes") }
 
-// attempts is how often New tries anew, with other ports, when a member dies before it serves: between our choice of a port
-// and the JVM's use of it somebody else may have taken it.
+// attempts is how often New tries, each time with other ports, if a member ends
+// before it serves. Another process may take a port between our choice and the
+// JVM's use of it.
 const attempts = 3
 
-// warmUp bounds one attempt. A member serves after half a second; a busy machine takes its time.
+// warmUp bounds one attempt. It is much longer than a member needs, for busy
+// machines.
 const warmUp = time.Minute
 
-// Start starts an ensemble of the given number of members, one standalone server or a replicated ensemble, and returns once
-// all of them serve. It skips the test unless ZKR_REAL=1, and fails it when the ensemble cannot be had. Everything ends with
-// the test; what the members logged is shown if it failed.
+// Start starts an ensemble for a test and returns once all members serve. One
+// member is a standalone server. Start skips the test unless ZKR_REAL=1, and
+// fails it if the ensemble cannot be started. The ensemble is closed when the
+// test ends; if the test has failed, the end of each member's log is shown.
 func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 	t.Helper()
 	if os.Getenv("ZKR_REAL") != "1" {
@@ -93,8 +113,9 @@ func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 	return e
 }
 
-// New is Start for programs that are no tests: it asks no environment whether it may. The members live below dir, and end with
-// Close, and on Linux with the process, however that ends.
+// New starts an ensemble for a program and returns once all members serve. It
+// does not look at ZKR_REAL. Members keep their data below dir. End the
+// ensemble with Close; on Linux the members also end with the process.
 func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensemble, error) {
 	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute}
 	for i, opt := range opts {
@@ -104,7 +125,7 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 		opt(&cfg)
 	}
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
-		return nil, fmt.Errorf("apache: start %d members with tick %v, sessions of %v to %v: impossible", members, cfg.tick, cfg.minSession, cfg.maxSession)
+		return nil, fmt.Errorf("apache: cannot start %d members with tick %v and session timeouts from %v to %v", members, cfg.tick, cfg.minSession, cfg.maxSession)
 	}
 	var err error
 	if cfg.java, err = findJava(); err != nil {
@@ -127,7 +148,8 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 	return nil, errors.Join(failures...)
 }
 
-// start makes one attempt. The ensemble it returns is to be closed on an error, too.
+// start makes one attempt. Close the ensemble that it returns, also on an
+// error.
 func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
 	e := &Ensemble{}
 	ports, err := choosePorts(3 * members)
@@ -157,7 +179,8 @@ func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble,
 	return e, e.WaitServing(ctx)
 }
 
-// Close kills the members. It returns when they have ended.
+// Close kills the members and returns when they have ended. Closing twice is
+// fine.
 func (e *Ensemble) Close() error {
 	var errs []error
 	e.mu.Lock()
@@ -186,7 +209,7 @@ func (e *Ensemble) close(t testing.TB) {
 	}
 }
 
-// Servers returns the connect string of all members.
+// Servers returns the addresses of all members, separated by commas.
 func (e *Ensemble) Servers() string {
 	addresses := make([]string, len(e.members))
 	for i, m := range e.members {
@@ -200,7 +223,8 @@ func (e *Ensemble) Dial(network, address string, timeout time.Duration) (net.Con
 	return net.DialTimeout(network, address, timeout)
 }
 
-// Client returns the network of the client with this name; the same name gives the same network. It ends with the ensemble.
+// ClientNet returns the network between the members and the client with this
+// name. The same name returns the same network. Close ends it.
 func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -215,23 +239,26 @@ func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
 	return n
 }
 
-// Members returns how many members there are, running or not.
+// Members returns the number of members, running or not.
 func (e *Ensemble) Members() int { return len(e.members) }
 
-// DataDir returns the directory in which a member keeps its snapshots and its log.
+// DataDir returns the directory of a member's snapshots and log. It panics if
+// there is no such member.
 func (e *Ensemble) DataDir(member int) string { return e.members[member].dataDir() }
 
-// Stop kills a member (SIGKILL).
+// Stop kills a member (SIGKILL). Its data stays.
 func (e *Ensemble) Stop(member int) error {
 	return e.do("stop", member, (*process).stop)
 }
 
-// Restart starts a stopped member again, with the same addresses and data. It does not wait until it serves.
+// Restart starts a stopped member again, with the same address and data. It
+// does not wait until the member serves: see WaitServing.
 func (e *Ensemble) Restart(member int) error {
 	return e.do("restart", member, (*process).start)
 }
 
-// Pause freezes a member (SIGSTOP): its connections stay, and nothing is answered.
+// Pause freezes a member (SIGSTOP): its connections stay open and it answers
+// nothing.
 func (e *Ensemble) Pause(member int) error {
 	return e.do("pause", member, (*process).pause)
 }
@@ -251,7 +278,8 @@ func (e *Ensemble) do(what string, index int, verb func(*process) error) error {
 	return nil
 }
 
-// Leader returns the member that leads, or -1 while none does. A standalone server leads itself.
+// Leader returns the index of the member that leads, or -1 if none does. A
+// standalone server leads.
 func (e *Ensemble) Leader() int {
 	for i, m := range e.members {
 		if mode := m.mode(); mode == "leader" || mode == "standalone" {
@@ -261,7 +289,9 @@ func (e *Ensemble) Leader() int {
 	return -1
 }
 
-// WaitServing waits until every member that runs and is not paused serves. It fails at once when one dies meanwhile.
+// WaitServing returns once every running member that is not paused serves. It
+// returns an error when ctx ends, and at once when a member's process ends by
+// itself.
 func (e *Ensemble) WaitServing(ctx context.Context) error {
 	for _, m := range e.members {
 		if err := m.waitServing(ctx); err != nil {
@@ -271,12 +301,13 @@ func (e *Ensemble) WaitServing(ctx context.Context) error {
 	return nil
 }
 
-// ExpireSession ends a session as its expiry would: its ephemeral znodes go, and its client is told that it has expired.
+// ExpireSession ends a session as its timeout would: its ephemeral znodes are
+// deleted, and its client is told that the session has expired.
 func (e *Ensemble) ExpireSession(id int64) error {
 	var failed error
-	unsure := false // whether an earlier try has ended it, and only its answer was lost
+	unsure := false // an earlier attempt may have ended it and lost only the answer
 	for range attempts {
-		for _, m := range e.members { // any of them will do that serves
+		for _, m := range e.members { // any serving member can do it
 			if !m.serves() {
 				continue
 			}
@@ -284,7 +315,8 @@ func (e *Ensemble) ExpireSession(id int64) error {
 			if err == nil || unsure && errors.Is(err, errNoSession) {
 				return nil
 			}
-			// The client may come back and take the session from us before we could end it.
+			// The client may have reconnected and taken the session
+			// back before we could close it.
 			unsure = unsure || errors.Is(err, errUnanswered)
 			failed = errors.Join(failed, err)
 		}
@@ -298,19 +330,22 @@ func (e *Ensemble) ExpireSession(id int64) error {
 	return fmt.Errorf("apache: expire session %#x: %w", id, failed)
 }
 
-// DropConnections closes the connection of a session, or of all sessions if id is 0. The sessions live on.
+// DropConnections closes the connection of a session, or with 0 of all
+// sessions. The sessions live on. It returns an error if the session has no
+// connection.
 func (e *Ensemble) DropConnections(id int64) error {
 	dropped := false
 	for _, m := range e.members {
 		sessions, err := m.sessions()
 		if err != nil {
-			continue // not running, or not serving: it has no connections
+			continue // not running or not serving, so it has no connections
 		}
 		for _, s := range sessions {
 			if id != 0 && s.id != id {
 				continue
 			}
-			// A member keeps one connection for a session. A second one takes its place, and is closed then.
+			// A member keeps one connection per session. A second
+			// one replaces the first, and is then closed.
 			if err := attach(m.address, s.id, s.timeout, false); err != nil {
 				return fmt.Errorf("apache: drop connection of session %#x at member %d: %w", s.id, m.index, err)
 			}
@@ -318,13 +353,14 @@ func (e *Ensemble) DropConnections(id int64) error {
 		}
 	}
 	if id != 0 && !dropped {
-		return fmt.Errorf("apache: drop connections of session %#x: no member has one", id)
+		return fmt.Errorf("apache: drop connections of session %#x: no member has a connection for it", id)
 	}
 	return nil
 }
 
-// choosePorts finds n free ports on loopback below the range from which systems take the ports of outgoing connections: a
-// member that is down must find its port free when it comes back, whatever its clients connected to meanwhile.
+// choosePorts returns n free ports on loopback. They are below the range that
+// systems use for outgoing connections, so that no connection takes the port of
+// a member that is stopped.
 func choosePorts(n int) ([]int, error) {
 	var ports []int
 	for range 100 * n {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// process is one member: a JVM, or the place of one that is down.
+// process is one member: a JVM, running or not.
 type process struct {
 	index   int
 	address string // of its client port
@@ -26,20 +26,20 @@ type process struct {
 	args    []string
 
 	mu     sync.Mutex // guards what follows
-	run    *run       // nil while it is down
+	run    *run       // nil while it is not running
 	paused bool
 }
 
-// run is one life of a member.
+// run is one run of a member's process.
 type run struct {
 	process *os.Process
-	ended   chan struct{} // closed once the process has ended and was waited for
-	how     string        // it ended: "exit status 1"; read after ended
+	ended   chan struct{} // closed when the process has ended and was waited for
+	how     string        // how it ended, such as "exit status 1"; read after ended
 }
 
 var (
-	errStopped = errors.New("it is not running")
-	errRunning = errors.New("it is running")
+	errStopped = errors.New("not running")
+	errRunning = errors.New("already running")
 )
 
 func newProcess(cfg config, dir string, index, clientPort int, voters string) (*process, error) {
@@ -72,7 +72,7 @@ admin.enableServer=false
 		dir:     dir,
 		java:    cfg.java,
 		args: slices.Concat([]string{
-			"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // small, and quick to start
+			"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // small, and fast to start
 			"-Dzookeeper.forceSync=no", // a test's data need not survive a power cut
 			"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -104,7 +104,8 @@ func (p *process) start() error {
 	r := &run{ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the process, which stop kills
-		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		// Linux treats the end of the thread that started a child as
+		// the parent's death, so keep the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := cmd.Start(); err != nil {
@@ -156,7 +157,7 @@ func (p *process) freeze(frozen bool) error {
 	return nil
 }
 
-// answering returns the present run, or nil if the member is down or frozen.
+// answering returns the current run, or nil if the member is stopped or paused.
 func (p *process) answering() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +167,8 @@ func (p *process) answering() *run {
 	return p.run
 }
 
-// mode returns "standalone", "leader" or "follower", and nothing while the member does not serve.
+// mode returns "standalone", "leader" or "follower", and "" while the member
+// does not serve.
 func (p *process) mode() string {
 	if p.answering() == nil {
 		return ""
@@ -197,16 +199,17 @@ func (p *process) waitServing(ctx context.Context) error {
 		case <-poll.C:
 		case <-r.ended:
 			if p.answering() != r {
-				continue // we have stopped it
+				continue // stop has ended it
 			}
-			return fmt.Errorf("it ended by itself: %s\n%s", r.how, p.logged())
+			return fmt.Errorf("its process ended: %s\n%s", r.how, p.logged())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// ask sends a four-letter word. A member that is down or paused is not waited for, only one that is slow.
+// ask sends a four-letter word and returns the answer. It does not wait for a
+// member that is stopped or paused.
 func (p *process) ask(word string) (string, error) {
 	const patience = 10 * time.Second
 	conn, err := net.DialTimeout("tcp", p.address, patience)
@@ -226,8 +229,8 @@ func (p *process) ask(word string) (string, error) {
 
 func (p *process) logFile() string { return filepath.Join(p.dir, "log") }
 
-// logged returns the end of what the member wrote, short enough for what failed to be found beside it: without where in its
-// sources an error came from, which ZooKeeper adds to each connection that ends.
+// logged returns the last lines of the member's log, without the stack traces
+// that ZooKeeper logs for every connection that ends.
 func (p *process) logged() string {
 	const enough = 30 // lines
 	log, err := os.ReadFile(p.logFile())
@@ -240,7 +243,7 @@ func (p *process) logged() string {
 	return strings.Join(lines[max(0, len(lines)-enough):], "\n")
 }
 
-// findJava returns the java to run.
+// findJava returns the path of java.
 func findJava() (string, error) {
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		return exec.LookPath(filepath.Join(home, "bin", "java"))

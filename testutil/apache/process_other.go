@@ -4,5 +4,6 @@ package apache
 
 import "os/exec"
 
-// dieWithParent has no counterpart here: a test process that is killed leaves its servers behind.
+// dieWithParent does nothing here: a test process that is killed leaves its
+// servers running.
 func dieWithParent(*exec.Cmd) {}

@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// session is one that is connected to a member.
+// session is a session connected to a member.
 type session struct {
 	id      int64
 	timeout time.Duration
 }
 
-var errNoSession = errors.New("the ensemble knows no such session")
+var errNoSession = errors.New("no such session")
 
-// connection is a line of the answer to `cons`: ...,sid=0x100000a1b2c0000,...,to=4000,...
+// connection matches a line of the answer to `cons`:
+// ...,sid=0x100000a1b2c0000,...,to=4000,...
 var connection = regexp.MustCompile(`sid=0x([0-9a-f]+),.*\bto=([0-9]+)`)
 
 func (p *process) sessions() ([]session, error) {
@@ -40,19 +41,21 @@ func (p *process) sessions() ([]session, error) {
 		if err != nil {
 			return nil, err
 		}
-		if id != 0 { // one that has not connected yet, such as our own
+		if id != 0 { // not yet connected, such as our own connection
 			sessions = append(sessions, session{int64(id), time.Duration(timeout) * time.Millisecond})
 		}
 	}
 	return sessions, nil
 }
 
-// errUnanswered says that the end of a session was asked for and not confirmed.
+// errUnanswered is returned if closing a session was requested and not
+// confirmed.
 var errUnanswered = errors.New("no answer")
 
-// attach connects to a session in its owner's place, which closes the owner's connection, and leaves again: with a
-// closeSession if the session shall end, without a word otherwise. Both requests leave at once, for the owner may come back
-// and take its session as we did.
+// attach takes a session over, which makes the server close the client's
+// connection, and disconnects. If end is set it closes the session first. It
+// sends both requests in one write, since the client may reconnect and take the
+// session back.
 func attach(address string, id int64, timeout time.Duration, end bool) error {
 	const patience = 5 * time.Second
 	conn, err := net.DialTimeout("tcp", address, patience)
@@ -87,7 +90,7 @@ func attach(address string, id int64, timeout time.Duration, end bool) error {
 		return fmt.Errorf("connect: %w: %w", errUnanswered, err)
 	}
 	if len(answer) < 16 {
-		return fmt.Errorf("connect: an answer of %d bytes", len(answer))
+		return fmt.Errorf("connect: answer of %d bytes is too short", len(answer))
 	}
 	if binary.BigEndian.Uint64(answer[8:]) == 0 {
 		return errNoSession
@@ -112,16 +115,16 @@ func readFrame(conn net.Conn) ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > 1<<20 {
-		return nil, fmt.Errorf("a frame of %d bytes", n)
+		return nil, fmt.Errorf("frame of %d bytes is too long", n)
 	}
 	payload := make([]byte, n)
 	_, err := io.ReadFull(conn, payload)
 	return payload, err
 }
 
-// sessionPassword derives a session's password from its id as the server does, which draws 16 bytes from a java.util.Random
-// (a linear congruential generator of 48 bits) whose seed is the id and a well-known "secret". A test's way in, and nothing
-// that a production ensemble's owner should be surprised by.
+// sessionPassword derives a session's password from its id, as the server does:
+// 16 bytes of a java.util.Random, a linear congruential generator of 48 bits,
+// seeded with the id and a well-known "secret".
 func sessionPassword(id int64) (password [16]byte) {
 	const (
 		secret     = 0xB3415C00
