@@ -319,6 +319,11 @@ func TestUnderAChrootAndANamespace(t *testing.T) {
 			t.Errorf("at the root stand %v", names)
 		}
 		w.Empty(full+k.line, full+k.hold)
+		for _, c := range []*framework.Client{chrooted, plain} { // ends the watch on the semaphore's limit
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 

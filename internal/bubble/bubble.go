@@ -5,6 +5,7 @@ package bubble
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,7 +86,13 @@ func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testut
 // Connect connects a client over a network of its own, w.ClientNet(name).
 func (w *World) Connect(name string, opts ...framework.Option) *framework.Client {
 	w.T.Helper()
-	c, err := w.Open(name, opts...)
+	return w.ConnectTo(name, w.Servers(), opts...)
+}
+
+// ConnectTo is Connect for a client that knows only the given servers.
+func (w *World) ConnectTo(name, servers string, opts ...framework.Option) *framework.Client {
+	w.T.Helper()
+	c, err := w.OpenTo(name, servers, opts...)
 	if err != nil {
 		w.T.Fatal(err)
 	}
@@ -98,20 +105,42 @@ func (w *World) Connect(name string, opts ...framework.Option) *framework.Client
 	return c
 }
 
-// Expire ends the session of a client.
-func (w *World) Expire(c *framework.Client) {
+// SessionID returns the id of a client's session.
+func (w *World) SessionID(c *framework.Client) int64 {
 	w.T.Helper()
 	s, err := c.Session()
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	if err := w.ExpireSession(s.ID()); err != nil {
+	return s.ID()
+}
+
+// Expire ends the session of a client.
+func (w *World) Expire(c *framework.Client) {
+	w.T.Helper()
+	if err := w.ExpireSession(w.SessionID(c)); err != nil {
 		w.T.Fatal(err)
 	}
 }
 
-// Empty fails the test unless, after a while, the directories have no children and
-// nothing but them is watched, and unless all znodes are where the view leads.
+// MemberOf returns the member that a session's client is connected to.
+func (w *World) MemberOf(session int64) int {
+	w.T.Helper()
+	for _, info := range w.Sessions() {
+		if info.ID == session {
+			return info.Owner
+		}
+	}
+	w.T.Fatalf("no session %x", session)
+	return -1
+}
+
+// Address returns the address of a member.
+func (w *World) Address(member int) string { return strings.Split(w.Servers(), ",")[member] }
+
+// Empty fails the test unless, after two seconds, the directories have no children
+// and nothing is watched, except a parent of one of them: a semaphore watches its
+// limit there. It also fails if a znode stands outside of what the clients see.
 func (w *World) Empty(dirs ...string) {
 	w.T.Helper()
 	time.Sleep(2 * time.Second)
@@ -122,12 +151,24 @@ func (w *World) Empty(dirs ...string) {
 		}
 	}
 	for path, n := range w.Watches() {
-		if strings.Contains(path, "_c_") {
+		if !slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(dir, path+"/") }) {
 			w.T.Errorf("%d watches left on %s", n, path)
 		}
 	}
 	if path := w.View.Outside(w.Embedded); path != "" {
 		w.T.Errorf("%s stands outside of what the clients see", path)
+	}
+}
+
+// Clean fails the test unless, after two seconds, no session has an ephemeral znode,
+// nothing is watched, and no znode stands outside of what the clients see.
+func (w *World) Clean() {
+	w.T.Helper()
+	w.Empty()
+	for _, s := range w.Sessions() {
+		if len(s.Ephemerals) > 0 {
+			w.T.Errorf("left: %v", s.Ephemerals)
+		}
 	}
 }
 
@@ -145,19 +186,30 @@ func (w *World) InLine(dir string, n int) []string {
 	return nil
 }
 
-// ResetRequests begins to count anew, once what nobody waits for has been executed:
-// the list behind a create that failed is one.
+// ResetRequests starts to count requests from zero. It first waits until requests
+// that nobody waits for have been executed: the list behind a failed create is one.
 func (w *World) ResetRequests() {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 	w.Embedded.ResetRequests()
 }
 
-// Cost is the requests executed since the last ResetRequests, heartbeats left out.
+// Cost returns the requests executed since the last ResetRequests, without
+// heartbeats.
 func (w *World) Cost() map[testutil.Op]int {
 	counts := w.Requests()
 	delete(counts, testutil.OpSync)
 	return counts
+}
+
+// Total returns how many requests were executed since the last ResetRequests,
+// heartbeats included.
+func (w *World) Total() int {
+	sum := 0
+	for _, n := range w.Requests() {
+		sum += n
+	}
+	return sum
 }
 
 // Once gives an action to the first request for an operation below dir, and counts

@@ -158,5 +158,10 @@ func (s *Seen) Control(decide func(testutil.Request) testutil.Action) (stop func
 
 // Open is framework.New for a client of the view, over a network of its own.
 func (s *Seen) Open(name string, opts ...framework.Option) (*framework.Client, error) {
-	return s.View.New(s.Servers(), append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, opts...)...)
+	return s.OpenTo(name, s.Servers(), opts...)
+}
+
+// OpenTo is Open for a client that knows only the given servers.
+func (s *Seen) OpenTo(name, servers string, opts ...framework.Option) (*framework.Client, error) {
+	return s.View.New(servers, append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, opts...)...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -21,56 +22,56 @@ func TestAllIsRolledBack(t *testing.T) {
 	errEnough := errors.New("waited for long enough")
 	tests := []struct {
 		story string
-		spoil func(t *testing.T, w *world, second *recipes.Lease) // while the All waits for the second
+		spoil func(t *testing.T, w *bubble.World, second *recipes.Lease) // while the All waits for the second
 		want  []error
 	}{
 		{
 			story: "its wait is cancelled",
-			spoil: func(*testing.T, *world, *recipes.Lease) {},
+			spoil: func(*testing.T, *bubble.World, *recipes.Lease) {},
 			want:  []error{context.DeadlineExceeded, errEnough},
 		},
 		{
 			story: "another recipe stands there",
-			spoil: func(t *testing.T, w *world, second *recipes.Lease) {
+			spoil: func(t *testing.T, w *bubble.World, second *recipes.Lease) {
 				path := "/app/b/_c_00000000-0000-4000-8000-000000000000-latch-"
-				if _, err := w.client("c").Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
+				if _, err := w.Connect("c").Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
 					t.Fatal(err)
 				}
-				release(t, second)
+				bubble.Release(t, second)
 			},
 			want: []error{recipes.ErrLayout},
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.story, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				a, b := w.client("a"), w.client("b")
-				second := acquire(t, t.Context(), w.at(b, "/app/b"))
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				a, b := w.Connect("a"), w.Connect("b")
+				second := bubble.Acquire(t, t.Context(), mutexAt(t, b, "/app/b"))
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errEnough)
 				defer cancel()
 				start := time.Now()
-				waiting := acquiring(ctx, all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+				waiting := bubble.Acquiring(ctx, all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c")))
 				time.Sleep(time.Second)
-				pending(t, waiting)
-				first := acquiring(t.Context(), w.at(b, "/app/a"))
-				pending(t, first)
+				bubble.Pending(t, waiting)
+				first := bubble.Acquiring(t.Context(), mutexAt(t, b, "/app/a"))
+				bubble.Pending(t, first)
 				test.spoil(t, w, second)
 				g := <-waiting
-				if g.lease != nil || g.err == nil {
-					t.Fatalf("Acquire: %v, %v", g.lease, g.err)
+				if g.Lease != nil || g.Err == nil {
+					t.Fatalf("Acquire: %v, %v", g.Lease, g.Err)
 				}
-				wantErr(t, g.err, test.want...)
-				if !strings.HasPrefix(g.err.Error(), "locks: acquire /app/b: ") {
-					t.Errorf("error %q does not say where", g.err)
+				bubble.WantErr(t, g.Err, test.want...)
+				if !strings.HasPrefix(g.Err.Error(), "locks: acquire /app/b: ") {
+					t.Errorf("error %q does not say where", g.Err)
 				}
-				if errors.Is(g.err, context.DeadlineExceeded) && g.at.Sub(start) != 5*time.Second {
-					t.Errorf("it returned after %v", g.at.Sub(start))
+				if errors.Is(g.Err, context.DeadlineExceeded) && g.At.Sub(start) != 5*time.Second {
+					t.Errorf("it returned after %v", g.At.Sub(start))
 				}
-				release(t, granted(t, first).lease)
+				bubble.Release(t, bubble.Granted(t, first).Lease)
 				if w.Exists("/app/c") {
 					t.Error("the third was begun")
 				}
-				release(t, second)
+				bubble.Release(t, second)
 				synctest.Wait()
 				for _, name := range w.Children("/app/b") {
 					if !strings.Contains(name, "latch") {
@@ -91,20 +92,20 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 	tests := []struct {
 		story string
 		opts  []locks.Option
-		lose  func(t *testing.T, w *world, c *framework.Client)
+		lose  func(t *testing.T, w *bubble.World, c *framework.Client)
 		want  error // nil: it is granted all the same
 	}{
 		{
 			story: "its session expires",
-			lose: func(t *testing.T, w *world, c *framework.Client) {
-				if err := w.ExpireSession(w.session(c)); err != nil {
+			lose: func(t *testing.T, w *bubble.World, c *framework.Client) {
+				if err := w.ExpireSession(w.SessionID(c)); err != nil {
 					t.Fatal(err)
 				}
 			},
 		},
 		{
 			story: "its client is cut off, and comes again",
-			lose: func(_ *testing.T, w *world, _ *framework.Client) {
+			lose: func(_ *testing.T, w *bubble.World, _ *framework.Client) {
 				w.ClientNet("a").Cut()
 				time.Sleep(12 * time.Second)
 				w.ClientNet("a").Heal()
@@ -112,8 +113,8 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 		},
 		{
 			story: "its znode is deleted",
-			lose: func(t *testing.T, w *world, _ *framework.Client) {
-				if err := w.client("c").Delete(t.Context(), "/app/a/"+w.Children("/app/a")[0], -1); err != nil {
+			lose: func(t *testing.T, w *bubble.World, _ *framework.Client) {
+				if err := w.Connect("c").Delete(t.Context(), "/app/a/"+w.Children("/app/a")[0], -1); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -121,12 +122,12 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 		{
 			story: "it is held for as long as it may be",
 			opts:  []locks.Option{locks.WithMaxHold(3 * time.Second)},
-			lose:  func(*testing.T, *world, *framework.Client) {},
+			lose:  func(*testing.T, *bubble.World, *framework.Client) {},
 			want:  recipes.ErrMaxHold,
 		},
 		{
 			story: "its client closes",
-			lose: func(_ *testing.T, _ *world, c *framework.Client) {
+			lose: func(_ *testing.T, _ *bubble.World, c *framework.Client) {
 				if err := c.Close(); err != nil {
 					panic(err)
 				}
@@ -136,33 +137,33 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.story, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				a, b := w.client("a"), w.client("b")
-				second := acquire(t, t.Context(), w.at(b, "/app/b"))
-				waiting := acquiring(t.Context(), all(t, w.at(a, "/app/a", test.opts...), w.at(a, "/app/b", test.opts...)))
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				a, b := w.Connect("a"), w.Connect("b")
+				second := bubble.Acquire(t, t.Context(), mutexAt(t, b, "/app/b"))
+				waiting := bubble.Acquiring(t.Context(), all(t, mutexAt(t, a, "/app/a", test.opts...), mutexAt(t, a, "/app/b", test.opts...)))
 				time.Sleep(time.Second)
-				pending(t, waiting)
+				bubble.Pending(t, waiting)
 				test.lose(t, w, a)
 				time.Sleep(15 * time.Second)
 				if test.want != nil {
 					g := <-waiting
-					wantErr(t, g.err, test.want)
-					release(t, second)
-					w.clean()
+					bubble.WantErr(t, g.Err, test.want)
+					bubble.Release(t, second)
+					w.Clean()
 					return
 				}
-				pending(t, waiting)
-				first := acquiring(t.Context(), w.at(b, "/app/a"))
-				pending(t, first) // it has the first part again
-				release(t, second)
-				g := granted(t, waiting)
-				if !g.lease.Held() {
+				bubble.Pending(t, waiting)
+				first := bubble.Acquiring(t.Context(), mutexAt(t, b, "/app/a"))
+				bubble.Pending(t, first) // it has the first part again
+				bubble.Release(t, second)
+				g := bubble.Granted(t, waiting)
+				if !g.Lease.Held() {
 					t.Error("granted, and not held")
 				}
-				pending(t, first)
-				release(t, g.lease)
-				release(t, granted(t, first).lease)
-				w.clean()
+				bubble.Pending(t, first)
+				bubble.Release(t, g.Lease)
+				bubble.Release(t, bubble.Granted(t, first).Lease)
+				w.Clean()
 			})
 		})
 	}
@@ -171,68 +172,68 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 // The whole is lost with any part of it, for that part's reason; the others are
 // kept until it is released, for the work may still be stopping.
 func TestAWholeIsLostWithAPart(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c")))
 		time.Sleep(time.Second) // its znodes are being watched
 		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, l)
+		bubble.Lost(t, l)
 		if l.Held() || !l.Parts()[0].Held() || l.Parts()[1].Held() || !l.Parts()[2].Held() {
 			t.Errorf("held: %v, parts %v %v %v", l.Held(), l.Parts()[0].Held(), l.Parts()[1].Held(), l.Parts()[2].Held())
 		}
-		wantErr(t, l.Err(), zk.ErrNoNode)
-		wantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, l.Err(), zk.ErrNoNode)
+		bubble.WantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		if want := "part /app/b: "; !strings.HasPrefix(l.Err().Error(), want) {
 			t.Errorf("error %q, want it to begin with %q", l.Err(), want)
 		}
-		_, err := w.at(b, "/app/a").TryAcquire(t.Context())
-		wantErr(t, err, recipes.ErrBusy)
+		_, err := mutexAt(t, b, "/app/a").TryAcquire(t.Context())
+		bubble.WantErr(t, err, recipes.ErrBusy)
 		err = l.Release(t.Context())
-		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if !strings.HasPrefix(err.Error(), "recipes: release /app/a, /app/b, /app/c: not held: part /app/b: znode") {
 			t.Errorf("error %q", err)
 		}
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // for good
-		release(t, acquire(t, t.Context(), w.at(b, "/app/a")))
-		w.clean()
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // for good
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, b, "/app/a")))
+		w.Clean()
 	})
 }
 
 func TestAWholeIsLostInTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
-		next := acquiring(t.Context(), all(t, w.at(b, "/app/b"), w.at(b, "/app/a")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
+		next := bubble.Acquiring(t.Context(), all(t, mutexAt(t, b, "/app/b"), mutexAt(t, b, "/app/a")))
 		time.Sleep(time.Minute)
 		w.ClientNet("a").Cut()
 		deadline := l.Deadline()
-		if at := lost(t, l); !at.Equal(deadline.Add(-margin)) {
-			t.Errorf("lost %v before the deadline, want %v", deadline.Sub(at), margin)
+		if at := bubble.Lost(t, l); !at.Equal(deadline.Add(-bubble.Margin)) {
+			t.Errorf("lost %v before the deadline, want %v", deadline.Sub(at), bubble.Margin)
 		}
 		if !l.Deadline().Equal(deadline) {
 			t.Errorf("the deadline has moved by %v", l.Deadline().Sub(deadline))
 		}
-		then := granted(t, next)
-		if then.at.Before(deadline) {
-			t.Errorf("the next was granted %v before the deadline", deadline.Sub(then.at))
+		then := bubble.Granted(t, next)
+		if then.At.Before(deadline) {
+			t.Errorf("the next was granted %v before the deadline", deadline.Sub(then.At))
 		}
-		if then.lease.Token().Compare(l.Token()) <= 0 {
-			t.Errorf("token %v after %v", then.lease.Token(), l.Token())
+		if then.Lease.Token().Compare(l.Token()) <= 0 {
+			t.Errorf("token %v after %v", then.Lease.Token(), l.Token())
 		}
 		w.ClientNet("a").Heal()
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
-		release(t, then.lease)
-		w.clean()
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.Release(t, then.Lease)
+		w.Clean()
 	})
 }
 
 func TestAWholeIsRevokedByAPart(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		for _, part := range []int{0, 1} {
-			l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+			l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
 			revoked := l.Revoked()
 			synctest.Wait()
 			select {
@@ -241,40 +242,40 @@ func TestAWholeIsRevokedByAPart(t *testing.T) {
 			default:
 			}
 			p := recipes.Participant{Path: l.Parts()[part].Path()}
-			if err := w.at(b, []string{"/app/a", "/app/b"}[part]).Revoke(t.Context(), p); err != nil {
+			if err := mutexAt(t, b, []string{"/app/a", "/app/b"}[part]).Revoke(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			<-revoked
 			if !l.Held() || l.Revoked() != revoked {
 				t.Error("a request is only that")
 			}
-			release(t, l)
+			bubble.Release(t, l)
 		}
-		release(t, acquireRevocable(t, all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))) // nobody asks: nothing is left
-		w.clean()
+		bubble.Release(t, acquireRevocable(t, all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))) // nobody asks: nothing is left
+		w.Clean()
 	})
 }
 
 func acquireRevocable(t *testing.T, a recipes.Acquirer) *recipes.Lease {
-	l := acquire(t, t.Context(), a)
+	l := bubble.Acquire(t, t.Context(), a)
 	l.Revoked()
 	return l
 }
 
 func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c")))
 		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
+		bubble.WantErr(t, l.Release(ctx), context.DeadlineExceeded)
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
 		w.ClientNet("a").Heal()
-		release(t, l)
-		w.clean()
+		bubble.Release(t, l)
+		w.Clean()
 	})
 }

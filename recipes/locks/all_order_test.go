@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -17,15 +18,15 @@ import (
 // for each other; also where one of them sees them in a namespace, where the order
 // of their paths is another one.
 func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		b1, err := b.Namespace("ns")
 		if err != nil {
 			t.Fatal(err)
 		}
 		// By their paths alone the second would take /m before /ns/z, as "/z".
-		one := all(t, w.at(a, "/ns/b"), w.at(a, "/m"))
-		two := all(t, w.at(b, "/m"), w.at(b1, "/b"))
+		one := all(t, mutexAt(t, a, "/ns/b"), mutexAt(t, a, "/m"))
+		two := all(t, mutexAt(t, b, "/m"), mutexAt(t, b1, "/b"))
 		in := exclusion{t: t}
 		var wg sync.WaitGroup
 		for _, whole := range []recipes.Acquirer{one, two, one, two} {
@@ -41,7 +42,7 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 					in.enter()
 					time.Sleep(time.Millisecond)
 					in.leave()
-					release(t, l)
+					bubble.Release(t, l)
 				}
 			})
 		}
@@ -49,31 +50,31 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		if n := in.entered.Load(); n != 100 {
 			t.Errorf("%d of 100", n)
 		}
-		w.clean("/m", "/ns/b")
+		w.Clean()
 	})
 }
 
 // The test above is able to fail: without an order they do wait for each other.
 func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		one, two := acquire(t, ctx, w.at(a, "/app/a")), acquire(t, ctx, w.at(b, "/app/b"))
-		waiting := acquiring(ctx, w.at(a, "/app/b"))
-		_, err := w.at(b, "/app/a").Acquire(ctx)
-		wantErr(t, err, context.DeadlineExceeded)
-		wantErr(t, (<-waiting).err, context.DeadlineExceeded)
-		release(t, one)
-		release(t, two)
-		w.clean()
+		one, two := bubble.Acquire(t, ctx, mutexAt(t, a, "/app/a")), bubble.Acquire(t, ctx, mutexAt(t, b, "/app/b"))
+		waiting := bubble.Acquiring(ctx, mutexAt(t, a, "/app/b"))
+		_, err := mutexAt(t, b, "/app/a").Acquire(ctx)
+		bubble.WantErr(t, err, context.DeadlineExceeded)
+		bubble.WantErr(t, (<-waiting).Err, context.DeadlineExceeded)
+		bubble.Release(t, one)
+		bubble.Release(t, two)
+		w.Clean()
 	})
 }
 
 // Nobody is let into any of the locks of another, whatever is cancelled, lost and
 // cut off, and nothing is left behind.
 func TestAllUnderRandomFaults(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rng := random(t)
 		w.Latency(2 * time.Millisecond)
 		paths := []string{"/app/a", "/app/b", "/app/c", "/app/d"}
@@ -85,7 +86,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 		var wg sync.WaitGroup
 		var total atomic.Int32
 		for _, name := range names {
-			c := w.client(name)
+			c := w.Connect(name)
 			for range 2 {
 				rng := rand.New(rand.NewPCG(rng.Uint64(), 2))
 				wg.Go(func() {
@@ -93,7 +94,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 						some := rng.Perm(len(paths))[:1+rng.IntN(len(paths))]
 						var parts []recipes.Acquirer
 						for _, i := range some {
-							parts = append(parts, w.at(c, paths[i]))
+							parts = append(parts, mutexAt(t, c, paths[i]))
 						}
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(20_000))*time.Millisecond)
 						l, err := all(t, parts...).Acquire(ctx)
@@ -134,7 +135,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 				}
 				t.Logf("%d grants of a lock, %d faults", total.Load(), faults)
 				time.Sleep(time.Minute)
-				w.clean()
+				w.Clean()
 				return
 			case <-time.After(time.Duration(rng.IntN(10_000)) * time.Millisecond):
 			}

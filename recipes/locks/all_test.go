@@ -7,12 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -24,18 +24,18 @@ import (
 // Several locks as one: acquired in the order of their paths, released in reverse,
 // at the cost of each and no more.
 func TestAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		for _, path := range []string{"/app/a", "/app/b", "/app/c"} { // the directories are there already
-			release(t, acquire(t, t.Context(), w.at(c, path)))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, c, path)))
 		}
-		whole := all(t, w.at(c, "/app/c"), w.at(c, "/app/a"), w.at(c, "/app/b"))
+		whole := all(t, mutexAt(t, c, "/app/c"), mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
 		if whole.Path() != "/app/a" {
 			t.Errorf("path %s", whole.Path())
 		}
-		seen := w.trace(testutil.OpCreate, testutil.OpDelete)
-		w.recount()
-		l := acquire(t, t.Context(), whole)
+		seen := trace(w, testutil.OpCreate, testutil.OpDelete)
+		w.ResetRequests()
+		l := bubble.Acquire(t, t.Context(), whole)
 		if got, want := seen(), "create /app/a, create /app/b, create /app/c"; got != want {
 			t.Errorf("acquired %s, want %s", got, want)
 		}
@@ -54,7 +54,7 @@ func TestAll(t *testing.T) {
 		if len(l.Parts()) != 3 || !l.Held() || l.Token() != greatest || l.Path() != l.Parts()[0].Path() || l.Err() != nil {
 			t.Errorf("%d parts, held %v, token %v (greatest %v), path %s, error %v", len(l.Parts()), l.Held(), l.Token(), greatest, l.Path(), l.Err())
 		}
-		release(t, l)
+		bubble.Release(t, l)
 		if got, want := seen(), "delete /app/c, delete /app/b, delete /app/a"; got != want {
 			t.Errorf("released %s, want %s", got, want)
 		}
@@ -65,27 +65,27 @@ func TestAll(t *testing.T) {
 		if l.Held() || l.Parts()[1].Held() {
 			t.Error("held after its release")
 		}
-		wantErr(t, l.Err(), recipes.ErrReleased)
-		wantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
-		wantErr(t, context.Cause(l.Context()), recipes.ErrReleased)
+		bubble.WantErr(t, l.Err(), recipes.ErrReleased)
+		bubble.WantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
+		bubble.WantErr(t, context.Cause(l.Context()), recipes.ErrReleased)
 		select {
 		case <-l.Lost():
 			t.Error("a release is no loss")
 		default:
 		}
-		release(t, l) // again: nothing
-		w.clean()
+		bubble.Release(t, l) // again: nothing
+		w.Clean()
 	})
 }
 
 func TestAllOfWhatCannotBe(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c, other := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("a"), w.Connect("b")
 		app, err := c.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := w.at(c, "/app/a")
+		m := mutexAt(t, c, "/app/a")
 		tests := []struct {
 			story string
 			parts []recipes.Acquirer
@@ -95,11 +95,11 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 			{"a nil", []recipes.Acquirer{m, nil}, "acquirer 1: nil"},
 			{"one", []recipes.Acquirer{m}, ""},
 			{"one twice", []recipes.Acquirer{m, m}, "/app/a: more than once"},
-			{"two values of one lock", []recipes.Acquirer{m, w.at(c, "/app/b"), w.at(c, "/app/a")}, "/app/a: more than once"},
-			{"one by two names", []recipes.Acquirer{m, w.at(app, "/a")}, "/app/a: more than once"},
-			{"one by two clients", []recipes.Acquirer{m, w.at(other, "/app/a")}, "/app/a: more than once"},
-			{"one, and an all that has it", []recipes.Acquirer{m, all(t, w.at(c, "/app/b"), m)}, "/app/a: more than once"},
-			{"two of one name in two places", []recipes.Acquirer{w.at(c, "/a"), w.at(app, "/a")}, ""},
+			{"two values of one lock", []recipes.Acquirer{m, mutexAt(t, c, "/app/b"), mutexAt(t, c, "/app/a")}, "/app/a: more than once"},
+			{"one by two names", []recipes.Acquirer{m, mutexAt(t, app, "/a")}, "/app/a: more than once"},
+			{"one by two clients", []recipes.Acquirer{m, mutexAt(t, other, "/app/a")}, "/app/a: more than once"},
+			{"one, and an all that has it", []recipes.Acquirer{m, all(t, mutexAt(t, c, "/app/b"), m)}, "/app/a: more than once"},
+			{"two of one name in two places", []recipes.Acquirer{mutexAt(t, c, "/a"), mutexAt(t, app, "/a")}, ""},
 		}
 		for _, test := range tests {
 			a, err := locks.All(test.parts...)
@@ -109,18 +109,18 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), "locks: all: ") || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("%s: error %v, want %s", test.story, err, test.want)
 			case test.want == "":
-				release(t, acquire(t, t.Context(), a))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 			}
 		}
-		w.clean()
+		w.Clean()
 	})
 }
 
 // An All in an All is taken apart, so that the order is one for all; and any kind
 // of acquirer will do.
 func TestAllOfDifferentKinds(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		app, err := c.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
@@ -143,8 +143,8 @@ func TestAllOfDifferentKinds(t *testing.T) {
 		if _, err := locks.All(sem, sem.Permits(2)); err == nil {
 			t.Error("two shares of one semaphore are taken as one")
 		}
-		whole := all(t, sem.Permits(2), rw.Reader(), all(t, w.at(c, "/app/z"), w.at(c, "/app/a")), e, wrapped{w.at(c, "/app/m")})
-		l := acquire(t, t.Context(), whole)
+		whole := all(t, sem.Permits(2), rw.Reader(), all(t, mutexAt(t, c, "/app/z"), mutexAt(t, c, "/app/a")), e, wrapped{mutexAt(t, c, "/app/m")})
+		l := bubble.Acquire(t, t.Context(), whole)
 		var paths []string
 		for _, part := range l.Parts() {
 			dir := part.Path()[:strings.LastIndexByte(part.Path(), '/')]
@@ -154,19 +154,19 @@ func TestAllOfDifferentKinds(t *testing.T) {
 			t.Errorf("parts: %s", got)
 		}
 		_, err = e.TryAcquire(t.Context())
-		wantErr(t, err, recipes.ErrBusy)
+		bubble.WantErr(t, err, recipes.ErrBusy)
 		_, err = rw.Writer().Acquire(l.Context()) // as a part it is what it is alone
-		wantErr(t, err, rwlock.ErrUpgrade)
+		bubble.WantErr(t, err, rwlock.ErrUpgrade)
 		beside, err := rw.Reader().TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, beside)
+		bubble.Release(t, beside)
 		if n, err := sem.Available(t.Context()); err != nil || n != 1 {
 			t.Errorf("%d permits are left, %v", n, err)
 		}
-		release(t, l)
-		w.clean()
+		bubble.Release(t, l)
+		w.Clean()
 	})
 }
 
@@ -174,111 +174,111 @@ func TestAllOfDifferentKinds(t *testing.T) {
 type wrapped struct{ recipes.Acquirer }
 
 func TestTryAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		whole := all(t, w.at(a, "/app/a"), w.at(a, "/app/b"), w.at(a, "/app/c"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		whole := all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c"))
 		for _, taken := range []string{"/app/a", "/app/b", "/app/c"} {
-			l := acquire(t, t.Context(), w.at(b, taken))
+			l := bubble.Acquire(t, t.Context(), mutexAt(t, b, taken))
 			start := time.Now()
 			_, err := whole.TryAcquire(t.Context())
-			wantErr(t, err, recipes.ErrBusy)
+			bubble.WantErr(t, err, recipes.ErrBusy)
 			if want := "locks: acquire " + taken + ": it would have to wait"; err == nil || err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
 			}
 			if took := time.Since(start); took != 0 {
 				t.Errorf("it took %v", took)
 			}
-			release(t, l)
-			w.clean() // what it had is given up
+			bubble.Release(t, l)
+			w.Clean() // what it had is given up
 		}
 		l, err := whole.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, l)
-		w.clean()
+		bubble.Release(t, l)
+		w.Clean()
 	})
 }
 
 // A part that is released by itself ends the whole: who holds that must hear of it.
 func TestAPartIsReleasedByItself(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
-		release(t, l.Parts()[0])
-		lost(t, l)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
+		bubble.Release(t, l.Parts()[0])
+		bubble.Lost(t, l)
 		if l.Held() {
 			t.Error("held without a part")
 		}
-		wantErr(t, l.Err(), recipes.ErrReleased)
-		wantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Err(), recipes.ErrReleased)
+		bubble.WantErr(t, context.Cause(l.Context()), recipes.ErrNotHeld)
 		if !l.Parts()[1].Held() {
 			t.Error("the other part is not held")
 		}
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-		wantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
-		w.clean()
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
+		w.Clean()
 	})
 }
 
 // What is acquired under a whole re-enters its parts, and the other way round.
 func TestAllReenters(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		whole := all(t, w.at(c, "/app/a"), w.at(c, "/app/b"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		whole := all(t, mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
 		for _, ctx := range []context.Context{t.Context(), recipes.WithOwner(t.Context(), recipes.NewOwner())} {
-			outer := acquire(t, ctx, whole)
+			outer := bubble.Acquire(t, ctx, whole)
 			inside := outer.Context()
-			w.recount()
-			if held, ok := w.at(c, "/app/b").Held(inside); !ok || held != outer.Parts()[1] {
+			w.ResetRequests()
+			if held, ok := mutexAt(t, c, "/app/b").Held(inside); !ok || held != outer.Parts()[1] {
 				t.Errorf("Held: %v, %v, want the part", held, ok)
 			}
-			again := acquire(t, inside, whole)
-			part := acquire(t, inside, w.at(c, "/app/b"))
+			again := bubble.Acquire(t, inside, whole)
+			part := bubble.Acquire(t, inside, mutexAt(t, c, "/app/b"))
 			if part.Token() != outer.Parts()[1].Token() || part.Path() != outer.Parts()[1].Path() {
 				t.Errorf("a part re-entered: %s %v, want %s %v", part.Path(), part.Token(), outer.Parts()[1].Path(), outer.Parts()[1].Token())
 			}
 			if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
 				t.Errorf("requests: %v", got)
 			}
-			release(t, outer)
+			bubble.Release(t, outer)
 			if !again.Held() || !part.Held() {
 				t.Error("what re-entered went with the outer lease")
 			}
-			release(t, again)
+			bubble.Release(t, again)
 			if w.Exists(again.Path()) || !w.Exists(part.Path()) {
 				t.Errorf("the znodes: %v %v, want the second", w.Exists(again.Path()), w.Exists(part.Path()))
 			}
-			release(t, part)
+			bubble.Release(t, part)
 		}
 
 		// A whole that re-enters one of its parts, and leaves it to whom it belongs.
-		b := acquire(t, t.Context(), w.at(c, "/app/b"))
-		l := acquire(t, b.Context(), whole)
-		release(t, l)
+		b := bubble.Acquire(t, t.Context(), mutexAt(t, c, "/app/b"))
+		l := bubble.Acquire(t, b.Context(), whole)
+		bubble.Release(t, l)
 		if !b.Held() {
 			t.Error("the outer lease is gone")
 		}
 		// What it had was lost: it must not go on as if nothing had happened.
-		if err := w.ExpireSession(w.session(c)); err != nil {
+		if err := w.ExpireSession(w.SessionID(c)); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, b)
+		bubble.Lost(t, b)
 		_, err := whole.Acquire(context.WithoutCancel(b.Context()))
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
-		wantErr(t, b.Release(t.Context()), recipes.ErrNotHeld)
-		w.clean()
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, b.Release(t.Context()), recipes.ErrNotHeld)
+		w.Clean()
 	})
 }
 
 // A write under a whole is applied only while each part's znode is there.
 func TestMultiUnderAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		if _, err := b.Create(t.Context(), "/config", []byte("old"), zk.FlagPersistent); err != nil {
 			t.Fatal(err)
 		}
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(a, "/app/b")))
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
 		results, err := l.Multi(t.Context(), set("/config", "new"))
 		if err != nil || len(results) != 1 || results[0].Stat == nil {
 			t.Fatalf("Multi: %v, %v", results, err)
@@ -291,27 +291,27 @@ func TestMultiUnderAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
-		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if data, _ := w.Data("/config"); string(data) != "new" {
 			t.Errorf("/config is %q", data)
 		}
-		lost(t, l)
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-		w.clean()
+		bubble.Lost(t, l)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.Clean()
 	})
 }
 
 // Parts of different clients are one lease, that ends with either; but no request
 // can be guarded by both.
 func TestAllOfDifferentClients(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
 		elsewhere, err := framework.New(other.Servers(), framework.WithDialer(other.Dial))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer elsewhere.Close()
-		a := w.client("a")
+		a := w.Connect("a")
 		app, err := a.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
@@ -319,8 +319,8 @@ func TestAllOfDifferentClients(t *testing.T) {
 		if _, err := a.Create(t.Context(), "/config", nil, zk.FlagPersistent); err != nil {
 			t.Fatal(err)
 		}
-		for _, second := range []*framework.Client{elsewhere, w.client("b"), app} {
-			l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(second, "/app/b")))
+		for _, second := range []*framework.Client{elsewhere, w.Connect("b"), app} {
+			l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, second, "/app/b")))
 			want := "its parts belong to different clients, or namespaces of one"
 			if _, err := l.Multi(t.Context(), set("/config", "new")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Multi: %v, want %s", err, want)
@@ -333,35 +333,35 @@ func TestAllOfDifferentClients(t *testing.T) {
 			if !l.Held() {
 				t.Error("lost by what could not be guarded")
 			}
-			release(t, l)
+			bubble.Release(t, l)
 		}
-		l := acquire(t, t.Context(), all(t, w.at(a, "/app/a"), w.at(elsewhere, "/app/b")))
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, elsewhere, "/app/b")))
 		w.ClientNet("a").Cut()
 		early := l.Parts()[0].Deadline()
 		time.Sleep(6 * time.Second) // the other's moves on
 		if !l.Deadline().Equal(early) || !l.Parts()[1].Deadline().After(early) {
 			t.Errorf("deadline %v, want the earliest, %v", l.Deadline(), early)
 		}
-		lost(t, l)
+		bubble.Lost(t, l)
 		w.ClientNet("a").Heal()
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		if left := other.Children("/app/b"); len(left) > 0 {
 			t.Errorf("left elsewhere: %v", left)
 		}
-		w.clean()
+		w.Clean()
 	})
 }
 
 // Do takes a whole as it takes any lease, and counts late work for each lock.
 func TestDoWithAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var overran []string
-		a := w.client("a", framework.WithObserver(framework.Observer{
+		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Overran: func(path string, by time.Duration) { overran = append(overran, fmt.Sprint(path, " ", by)) },
 		}))
-		whole := all(t, w.at(a, "/app/b"), w.at(a, "/app/a"))
+		whole := all(t, mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/a"))
 		err := recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
-			return recipes.Do(ctx, w.at(a, "/app/b"), func(context.Context, *recipes.Lease) error { return nil })
+			return recipes.Do(ctx, mutexAt(t, a, "/app/b"), func(context.Context, *recipes.Lease) error { return nil })
 		})
 		if err != nil {
 			t.Error(err)
@@ -369,54 +369,21 @@ func TestDoWithAll(t *testing.T) {
 		err = recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
 			w.ClientNet("a").Cut()
 			<-ctx.Done()
-			time.Sleep(margin + 2*time.Second)
+			time.Sleep(bubble.Margin + 2*time.Second)
 			return nil
 		})
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		w.ClientNet("a").Heal()
 		if want := []string{"/app/a 2s", "/app/b 2s"}; !slices.Equal(overran, want) {
 			t.Errorf("overran: %v, want %v", overran, want)
 		}
-		w.clean()
+		w.Clean()
 	})
-}
-
-// at is a mutex at path.
-func (w *world) at(c *framework.Client, path string, opts ...locks.Option) *locks.Mutex {
-	w.t.Helper()
-	m, err := locks.NewMutex(c, path, opts...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return m
-}
-
-func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
-	t.Helper()
-	a, err := locks.All(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// clean fails the test unless, after a while, no znode of a session is left
-// anywhere, nor anything watched but the given paths.
-func (w *world) clean(paths ...string) {
-	w.t.Helper()
-	time.Sleep(2 * time.Second)
-	synctest.Wait()
-	for _, s := range w.Sessions() {
-		if len(s.Ephemerals) > 0 {
-			w.t.Errorf("left: %v", s.Ephemerals)
-		}
-	}
-	w.unwatched()
 }
 
 // trace notes the requests of some kinds by the directory of what they are about,
 // from now on; seen gives those since it was called last.
-func (w *world) trace(ops ...testutil.Op) (seen func() string) {
+func trace(w *bubble.World, ops ...testutil.Op) (seen func() string) {
 	var mu sync.Mutex
 	var list []string
 	w.Control(func(r testutil.Request) testutil.Action {
@@ -438,10 +405,10 @@ func (w *world) trace(ops ...testutil.Op) (seen func() string) {
 // What keeps the participants from being read is an error, and not that there are
 // none.
 func TestParticipantsThatMayNotBeRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		m := w.mutex(c)
-		release(t, acquire(t, t.Context(), m))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		m := mutexOf(t, c)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		rw, err := rwlock.New(c, "/app/rw")
 		if err != nil {
 			t.Fatal(err)
@@ -464,7 +431,7 @@ func TestParticipantsThatMayNotBeRead(t *testing.T) {
 			m.Path(): m.Participants, "/app/rw": rw.Participants, "/app/leader": e.Participants, "/app/sem": sem.Participants,
 		} {
 			all, err := participants(t.Context())
-			wantErr(t, err, zk.ErrNoAuth)
+			bubble.WantErr(t, err, zk.ErrNoAuth)
 			if err == nil || !strings.Contains(err.Error(), path) || len(all) != 0 {
 				t.Errorf("%s: %v, %v", path, all, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -23,12 +24,12 @@ import (
 func TestDirectoriesMadeAnewAtRandom(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) { madeAnewAtRandom(t, w, seed) }, testutil.WithMembers(3))
+			bubble.Run(t, func(t *testing.T, w *bubble.World) { madeAnewAtRandom(t, w, seed) }, testutil.WithMembers(3))
 		})
 	}
 }
 
-func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
+func madeAnewAtRandom(t *testing.T, w *bubble.World, seed uint64) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	var mu sync.Mutex // guards what follows
@@ -66,7 +67,7 @@ func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
 	var working sync.WaitGroup
 	for i := range 3 {
 		name := fmt.Sprint("c", i)
-		a := w.mutex(w.client(name, framework.WithSessionTimeout(3*time.Second)))
+		a := mutexOf(t, w.Connect(name, framework.WithSessionTimeout(3*time.Second)))
 		network, draw := w.ClientNet(name), rand.New(rand.NewPCG(seed, uint64(i)))
 		network.Latency(time.Duration(draw.IntN(5000))*time.Microsecond, time.Duration(draw.IntN(5000))*time.Microsecond)
 		working.Go(func() {
@@ -90,7 +91,7 @@ func madeAnewAtRandom(t *testing.T, w *world, seed uint64) {
 			}
 		})
 	}
-	operator, draw := w.client("operator"), rand.New(rand.NewPCG(seed, 99))
+	operator, draw := w.Connect("operator"), rand.New(rand.NewPCG(seed, 99))
 	anew := 0
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(draw.IntN(200)) * time.Millisecond)
@@ -120,16 +121,16 @@ func anewOps(numbers int) []any {
 // client's last one, as if nobody had been there meanwhile, and yet it stands behind
 // another holder.
 func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m, operator := w.mutex(w.client("a")), w.client("operator")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
 		var last *recipes.Lease
 		for range 10 {
-			last = acquire(t, t.Context(), m)
-			release(t, last)
+			last = bubble.Acquire(t, t.Context(), m)
+			bubble.Release(t, last)
 		}
 		held := lockPath + "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009"
 		requests := append(anewOps(9), &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
-		w.recount()
+		w.ResetRequests()
 		w.ClientNet("a").Latency(time.Second, 0)
 		granted := make(chan *recipes.Lease, 1)
 		go func() {
@@ -158,7 +159,7 @@ func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 			if !strings.HasSuffix(l.Path(), "-0000000010") {
 				t.Errorf("%s: the test has no bite", l.Path())
 			}
-			release(t, l)
+			bubble.Release(t, l)
 		}
 	})
 }

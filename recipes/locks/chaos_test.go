@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -54,7 +55,7 @@ func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
 	r := random(t)
 	grants, losses := 0, 0
 	for range 3 {
-		inBubble(t, func(t *testing.T, w *world) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			history := &ledger{t: t}
 			chaos(t, w, rand.New(rand.NewPCG(r.Uint64(), 0)), history)
 			grants, losses = grants+history.grants, losses+history.losses
@@ -65,14 +66,14 @@ func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
 	}
 }
 
-func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
+func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 	const clients, span = 4, 20 * time.Minute
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var wg sync.WaitGroup
 	for i := range clients {
 		name := fmt.Sprint("client ", i)
-		m := w.mutex(w.client(name))
+		m := mutexOf(t, w.Connect(name))
 		for g := range 2 {
 			who := fmt.Sprint(name, ", goroutine ", g)
 			pace := rand.New(rand.NewPCG(r.Uint64(), 0))
@@ -96,7 +97,7 @@ func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
 					case <-time.After(work):
 						history.end(false)
 					case <-l.Lost():
-						time.Sleep(margin - time.Nanosecond) // it stops at the last moment
+						time.Sleep(bubble.Margin - time.Nanosecond) // it stops at the last moment
 						history.end(true)
 					}
 					release, cancel := context.WithTimeout(context.Background(), time.Duration(pace.Int64N(int64(20*time.Second))))
@@ -107,7 +108,7 @@ func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
 		}
 	}
 	for end := time.Now().Add(span); time.Now().Before(end); {
-		heal := w.fault(r, clients)
+		heal := oneFault(w, r, clients)
 		time.Sleep(time.Duration(r.Int64N(int64(25 * time.Second))))
 		heal()
 		time.Sleep(time.Duration(r.Int64N(int64(15 * time.Second))))
@@ -115,10 +116,10 @@ func chaos(t *testing.T, w *world, r *rand.Rand, history *ledger) {
 	stop()
 	wg.Wait()
 	time.Sleep(time.Minute)
-	w.empty()
+	w.Empty(lockPath)
 	for i := range clients {
-		m := w.mutex(w.client(fmt.Sprint("another ", i)))
-		release(t, acquire(t, t.Context(), m))
+		m := mutexOf(t, w.Connect(fmt.Sprint("another ", i)))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 	}
 }
 
@@ -133,8 +134,8 @@ func expected(err error) bool {
 	return false
 }
 
-// fault makes one thing go wrong, until heal is called.
-func (w *world) fault(r *rand.Rand, clients int) (heal func()) {
+// oneFault makes one thing go wrong, until heal is called.
+func oneFault(w *bubble.World, r *rand.Rand, clients int) (heal func()) {
 	client := w.ClientNet(fmt.Sprint("client ", r.IntN(clients)))
 	member := r.IntN(w.Members())
 	w.Latency(time.Duration(r.Int64N(int64(50 * time.Millisecond))))
@@ -150,11 +151,11 @@ func (w *world) fault(r *rand.Rand, clients int) (heal func()) {
 		return func() {}
 	case 4:
 		if err := w.Stop(member); err != nil {
-			w.t.Error(err)
+			w.T.Error(err)
 		}
 		return func() {
 			if err := w.Restart(member); err != nil {
-				w.t.Error(err)
+				w.T.Error(err)
 			}
 		}
 	case 5:
@@ -162,11 +163,11 @@ func (w *world) fault(r *rand.Rand, clients int) (heal func()) {
 		return w.Heal
 	case 6:
 		if err := w.Pause(member); err != nil {
-			w.t.Error(err)
+			w.T.Error(err)
 		}
 		return func() {
 			if err := w.Resume(member); err != nil {
-				w.t.Error(err)
+				w.T.Error(err)
 			}
 		}
 	case 7:

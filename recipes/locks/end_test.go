@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -18,103 +19,103 @@ import (
 // that was known at the loss, and no longer, if the session survives.
 func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 	for _, released := range []bool{true, false} {
-		inEachView(t, func(t *testing.T, w *world) {
-			a, b := w.client("a"), w.client("b")
-			l := acquire(t, t.Context(), w.mutex(a, locks.WithMaxHold(30*time.Second)))
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			a, b := w.Connect("a"), w.Connect("b")
+			l := bubble.Acquire(t, t.Context(), mutexOf(t, a, locks.WithMaxHold(30*time.Second)))
 			start := time.Now()
-			waiting := acquiring(t.Context(), w.mutex(b))
-			w.line(2)
-			at := lost(t, l)
+			waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+			w.InLine(lockPath, 2)
+			at := bubble.Lost(t, l)
 			if got := at.Sub(start); got != 30*time.Second {
 				t.Errorf("lost after %v", got)
 			}
-			wantErr(t, l.Err(), recipes.ErrMaxHold)
+			bubble.WantErr(t, l.Err(), recipes.ErrMaxHold)
 			deadline := l.Deadline()
 			time.Sleep(deadline.Sub(at) / 2)
-			pending(t, waiting)
+			bubble.Pending(t, waiting)
 			want := deadline
 			if released {
 				want = time.Now()
-				wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, recipes.ErrMaxHold)
+				bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, recipes.ErrMaxHold)
 			}
-			next := granted(t, waiting)
-			if !next.at.Equal(want) {
-				t.Errorf("released %v: the next was granted %v after the loss, want %v", released, next.at.Sub(at), want.Sub(at))
+			next := bubble.Granted(t, waiting)
+			if !next.At.Equal(want) {
+				t.Errorf("released %v: the next was granted %v after the loss, want %v", released, next.At.Sub(at), want.Sub(at))
 			}
-			wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-			release(t, next.lease)
-			w.empty()
+			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+			bubble.Release(t, next.Lease)
+			w.Empty(lockPath)
 		})
 	}
 }
 
 func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Minute))
-		outer := acquire(t, t.Context(), m)
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Minute))
+		outer := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(40 * time.Second)
-		inner := acquire(t, outer.Context(), m)
-		release(t, outer)
+		inner := bubble.Acquire(t, outer.Context(), m)
+		bubble.Release(t, outer)
 		start := time.Now()
-		if got := lost(t, inner).Sub(start); got != 20*time.Second {
+		if got := bubble.Lost(t, inner).Sub(start); got != 20*time.Second {
 			t.Errorf("lost after %v more", got)
 		}
-		wantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
+		bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
 		// A hold that ended in time leaves nothing that could end the next.
-		l := acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(50 * time.Second)
-		release(t, l)
-		l = acquire(t, t.Context(), m)
+		bubble.Release(t, l)
+		l = bubble.Acquire(t, t.Context(), m)
 		time.Sleep(50 * time.Second)
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 // An operator deletes the znode.
 func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		l := acquire(t, t.Context(), w.mutex(a))
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		time.Sleep(time.Second)
 		if err := b.Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if got := lost(t, l).Sub(start); got != 0 {
+		if got := bubble.Lost(t, l).Sub(start); got != 0 {
 			t.Errorf("lost after %v", got)
 		}
-		wantErr(t, l.Err(), zk.ErrNoNode)
-		next := acquire(t, t.Context(), w.mutex(b))
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, l.Err(), zk.ErrNoNode)
+		next := bubble.Acquire(t, t.Context(), mutexOf(t, b))
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		if !w.Exists(next.Path()) {
 			t.Error("the release removed another's znode")
 		}
-		release(t, next)
-		w.empty()
+		bubble.Release(t, next)
+		w.Empty(lockPath)
 	})
 }
 
 // Before it is watched, the release finds out.
 func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		l := acquire(t, t.Context(), w.mutex(w.client("a")))
-		if err := w.client("b").Delete(t.Context(), l.Path(), -1); err != nil {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		if err := w.Connect("b").Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
-		wantErr(t, l.Err(), zk.ErrNoNode)
-		w.empty()
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, l.Err(), zk.ErrNoNode)
+		w.Empty(lockPath)
 	})
 }
 
 // Who waits and is deleted joins again, when it looks the next time.
 func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := acquire(t, t.Context(), w.mutex(a))
-		waiting := acquiring(t.Context(), w.mutex(b))
-		names := w.line(2)
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		names := w.InLine(lockPath, 2)
 		for _, name := range names {
 			if path := lockPath + "/" + name; path != held.Path() {
 				if err := a.Delete(t.Context(), path, -1); err != nil {
@@ -122,40 +123,40 @@ func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
 				}
 			}
 		}
-		release(t, held)
-		release(t, granted(t, waiting).lease)
-		w.empty()
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		w.Empty(lockPath)
 	})
 }
 
 func TestCloseEndsLeasesAndWaits(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := acquire(t, t.Context(), w.mutex(a))
-		home := acquiring(t.Context(), w.mutex(a)) // at home, behind its own holder
-		away := acquiring(t.Context(), w.mutex(b)) // in line
-		w.line(2)
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		home := bubble.Acquiring(t.Context(), mutexOf(t, a)) // at home, behind its own holder
+		away := bubble.Acquiring(t.Context(), mutexOf(t, b)) // in line
+		w.InLine(lockPath, 2)
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		wantErr(t, (<-away).err, framework.ErrClosed)
+		bubble.WantErr(t, (<-away).Err, framework.ErrClosed)
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		wantErr(t, (<-home).err, framework.ErrClosed)
-		lost(t, held)
-		wantErr(t, held.Err(), framework.ErrClosed)
-		wantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
-		_, err := w.mutex(a).Acquire(t.Context())
-		wantErr(t, err, framework.ErrClosed)
-		w.empty()
+		bubble.WantErr(t, (<-home).Err, framework.ErrClosed)
+		bubble.Lost(t, held)
+		bubble.WantErr(t, held.Err(), framework.ErrClosed)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
+		_, err := mutexOf(t, a).Acquire(t.Context())
+		bubble.WantErr(t, err, framework.ErrClosed)
+		w.Empty(lockPath)
 	})
 }
 
 // The observer hears of each lease, a nested one too, and of its end once. Work
 // after an expiry overruns from the expiry on: others may be let in by then.
 func TestTheObserverFollowsLeases(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		var mu sync.Mutex
 		var heard []string
 		note := func(what, path string) {
@@ -163,27 +164,27 @@ func TestTheObserverFollowsLeases(t *testing.T) {
 			defer mu.Unlock()
 			heard = append(heard, what+" "+path)
 		}
-		a := w.client("a", framework.WithObserver(framework.Observer{
+		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Granted:  func(path string, _ time.Duration) { note("granted", path) },
 			Released: func(path string, held time.Duration) { note("released after "+held.String(), path) },
 			Lost:     func(path string, held time.Duration, _ error) { note("lost after "+held.String(), path) },
 			Overran:  func(path string, by time.Duration) { note("overran by "+by.String(), path) },
 		}))
-		m := w.mutex(a)
-		l := acquire(t, t.Context(), m)
-		release(t, acquire(t, l.Context(), m))
+		m := mutexOf(t, a)
+		l := bubble.Acquire(t, t.Context(), m)
+		bubble.Release(t, bubble.Acquire(t, l.Context(), m))
 		time.Sleep(3 * time.Second)
-		release(t, l)
+		bubble.Release(t, l)
 		err := recipes.Do(t.Context(), m, func(ctx context.Context, l *recipes.Lease) error {
 			time.Sleep(2 * time.Second)
-			if err := w.ExpireSession(w.session(a)); err != nil {
+			if err := w.ExpireSession(w.SessionID(a)); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			return nil
 		})
-		wantErr(t, err, recipes.ErrNotHeld)
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		want := []string{
 			"granted /app/lock", "granted /app/lock", "released after 0s /app/lock", "released after 3s /app/lock",
 			"granted /app/lock", "lost after 2s /app/lock", "overran by 1s /app/lock",

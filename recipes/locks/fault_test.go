@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,23 +15,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
-
-// once gives an action to the first request for an operation in the line's
-// directory, and counts how often that was.
-func (w *world) once(op testutil.Op, action testutil.Action) *atomic.Int32 {
-	var hits atomic.Int32
-	w.Control(func(r testutil.Request) testutil.Action {
-		if r.Op == op && strings.HasPrefix(r.Path, lockPath) && hits.CompareAndSwap(0, 1) {
-			return action
-		}
-		return testutil.Pass()
-	})
-	return &hits
-}
 
 // Whatever request is lost, or its answer, exactly one znode of
 // ours stands in line, and none after the release.
@@ -47,20 +34,20 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete} {
 		for what, action := range actions {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
-				inEachView(t, func(t *testing.T, w *world) {
-					m := w.mutex(w.client("a"))
-					release(t, acquire(t, t.Context(), m))
-					hits := w.once(op, action)
-					l := acquire(t, t.Context(), m)
-					w.line(1)
+				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+					m := mutexOf(t, w.Connect("a"))
+					bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+					hits := w.Once(op, lockPath, action)
+					l := bubble.Acquire(t, t.Context(), m)
+					w.InLine(lockPath, 1)
 					if stat, ok := w.Stat(l.Path()); !ok || stat.EphemeralOwner == 0 {
 						t.Errorf("the holder's znode: %v, %v", stat, ok)
 					}
-					release(t, l)
+					bubble.Release(t, l)
 					if hits.Load() == 0 {
 						t.Error("the fault was not met")
 					}
-					w.empty()
+					w.Empty(lockPath)
 				})
 			})
 		}
@@ -72,20 +59,20 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData} {
 		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "answer lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
-				inEachView(t, func(t *testing.T, w *world) {
-					a, b := w.client("a"), w.client("b")
-					held := acquire(t, t.Context(), w.mutex(a))
-					hits := w.once(op, action)
-					waiting := acquiring(t.Context(), w.mutex(b))
+				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+					a, b := w.Connect("a"), w.Connect("b")
+					held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+					hits := w.Once(op, lockPath, action)
+					waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
 					time.Sleep(10 * time.Second)
-					w.line(2)
-					pending(t, waiting)
-					release(t, held)
-					release(t, granted(t, waiting).lease)
+					w.InLine(lockPath, 2)
+					bubble.Pending(t, waiting)
+					bubble.Release(t, held)
+					bubble.Release(t, bubble.Granted(t, waiting).Lease)
 					if hits.Load() == 0 {
 						t.Error("the fault was not met")
 					}
-					w.empty()
+					w.Empty(lockPath)
 				})
 			})
 		}
@@ -94,78 +81,78 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 
 // A create that was given up arrives late, on a member that is slow.
 func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		m := w.mutex(a)
-		release(t, acquire(t, t.Context(), m))
-		w.once(testutil.OpCreate, testutil.Delay(4*time.Second))
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		m := mutexOf(t, a)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+		w.Once(testutil.OpCreate, lockPath, testutil.Delay(4*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := m.Acquire(ctx)
-		wantErr(t, err, context.DeadlineExceeded)
+		bubble.WantErr(t, err, context.DeadlineExceeded)
 		w.ClientNet("a").Drop()
 		time.Sleep(time.Second)
-		l := acquire(t, t.Context(), m)
-		release(t, l)
+		l := bubble.Acquire(t, t.Context(), m)
+		bubble.Release(t, l)
 		time.Sleep(10 * time.Second)
-		release(t, acquire(t, t.Context(), w.mutex(b)))
-		w.empty()
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, b)))
+		w.Empty(lockPath)
 	})
 }
 
 // The predecessor leaves after the list that showed it, before the watch.
 func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := acquire(t, t.Context(), w.mutex(a))
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		free := make(chan struct{})
-		hits := w.once(testutil.OpGetData, testutil.Hold(free))
-		waiting := acquiring(t.Context(), w.mutex(b))
-		w.line(2)
-		pending(t, waiting)
+		hits := w.Once(testutil.OpGetData, lockPath, testutil.Hold(free))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		w.InLine(lockPath, 2)
+		bubble.Pending(t, waiting)
 		if hits.Load() != 1 {
 			t.Fatal("the watch was not held back")
 		}
-		release(t, held)
-		pending(t, waiting)
+		bubble.Release(t, held)
+		bubble.Pending(t, waiting)
 		close(free)
 		start := time.Now()
-		g := granted(t, waiting)
-		if took := g.at.Sub(start); took != 0 {
+		g := bubble.Granted(t, waiting)
+		if took := g.At.Sub(start); took != 0 {
 			t.Errorf("granted %v after the watch was answered", took)
 		}
-		release(t, g.lease)
-		w.empty()
+		bubble.Release(t, g.Lease)
+		w.Empty(lockPath)
 	})
 }
 
 // Each of those ahead leaves in another order than it came.
 func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		held := acquire(t, t.Context(), w.mutex(w.client("a")))
-		var waiting []<-chan grant
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		var waiting []<-chan bubble.Grant
 		var cancels []context.CancelFunc
 		for i := range 4 {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancels = append(cancels, cancel)
-			waiting = append(waiting, acquiring(ctx, w.mutex(w.client(fmt.Sprint("client ", i)))))
-			w.line(i + 2)
+			waiting = append(waiting, bubble.Acquiring(ctx, mutexOf(t, w.Connect(fmt.Sprint("client ", i)))))
+			w.InLine(lockPath, i+2)
 		}
 		defer cancels[3]()
 		cancels[1]()
-		wantErr(t, (<-waiting[1]).err, context.Canceled)
-		w.line(4)
+		bubble.WantErr(t, (<-waiting[1]).Err, context.Canceled)
+		w.InLine(lockPath, 4)
 		cancels[2]()
-		wantErr(t, (<-waiting[2]).err, context.Canceled)
-		w.line(3)
-		pending(t, waiting[3])
+		bubble.WantErr(t, (<-waiting[2]).Err, context.Canceled)
+		w.InLine(lockPath, 3)
+		bubble.Pending(t, waiting[3])
 		cancels[0]()
-		wantErr(t, (<-waiting[0]).err, context.Canceled)
-		w.line(2)
-		pending(t, waiting[3])
-		release(t, held)
-		release(t, granted(t, waiting[3]).lease)
-		w.empty()
+		bubble.WantErr(t, (<-waiting[0]).Err, context.Canceled)
+		w.InLine(lockPath, 2)
+		bubble.Pending(t, waiting[3])
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, waiting[3]).Lease)
+		w.Empty(lockPath)
 	})
 }
 
@@ -174,51 +161,51 @@ func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
 func TestACancelRacesTheGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 6*latency; at += latency / 4 {
-		inEachView(t, func(t *testing.T, w *world) {
-			a, b := w.client("a"), w.client("b")
-			held := acquire(t, t.Context(), w.mutex(a))
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			a, b := w.Connect("a"), w.Connect("b")
+			held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 			ctx, cancel := context.WithCancelCause(t.Context())
-			waiting := acquiring(ctx, w.mutex(b))
-			w.line(2)
+			waiting := bubble.Acquiring(ctx, mutexOf(t, b))
+			w.InLine(lockPath, 2)
 			w.Latency(latency)
 			why := errors.New("changed my mind")
 			time.AfterFunc(at, func() { cancel(why) })
-			release(t, held)
+			bubble.Release(t, held)
 			g := <-waiting
-			if g.err == nil {
-				release(t, g.lease)
+			if g.Err == nil {
+				bubble.Release(t, g.Lease)
 			} else {
-				wantErr(t, g.err, context.Canceled, why)
+				bubble.WantErr(t, g.Err, context.Canceled, why)
 			}
 			start := time.Now()
-			release(t, acquire(t, t.Context(), w.mutex(a)))
+			bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, a)))
 			if took := time.Since(start); took > 10*latency {
 				t.Errorf("cancel after %v: the lock was free after %v", at, took)
 			}
-			w.empty()
+			w.Empty(lockPath)
 		})
 	}
 }
 
 // A waiter that leaves does not take the place in line with it: that is the gate's.
 func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := acquire(t, t.Context(), w.mutex(a))
-		m := w.mutex(b)
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		m := mutexOf(t, b)
 		ctx, cancel := context.WithCancel(t.Context())
-		first := acquiring(ctx, m)
-		names := w.line(2)
-		second := acquiring(t.Context(), m)
+		first := bubble.Acquiring(ctx, m)
+		names := w.InLine(lockPath, 2)
+		second := bubble.Acquiring(t.Context(), m)
 		synctest.Wait()
 		cancel()
-		wantErr(t, (<-first).err, context.Canceled)
+		bubble.WantErr(t, (<-first).Err, context.Canceled)
 		time.Sleep(time.Second)
-		if after := w.line(2); after[0] != names[0] || after[1] != names[1] {
+		if after := w.InLine(lockPath, 2); after[0] != names[0] || after[1] != names[1] {
 			t.Errorf("in line: %v, before the cancel %v", after, names)
 		}
-		release(t, held)
-		release(t, granted(t, second).lease)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, second).Lease)
 
 		// A stream of short-timed Acquires gets in, where others are always
 		// in line, and none of the stream lasts as long as the line is.
@@ -226,22 +213,22 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		var in atomic.Int32
 		others, stop := context.WithCancel(t.Context())
 		for i := range 5 {
-			other := w.mutex(w.client(fmt.Sprint("other ", i)))
+			other := mutexOf(t, w.Connect(fmt.Sprint("other ", i)))
 			wg.Go(func() {
 				for others.Err() == nil {
-					l := acquire(t, t.Context(), other)
+					l := bubble.Acquire(t, t.Context(), other)
 					time.Sleep(100 * time.Millisecond)
-					release(t, l)
+					bubble.Release(t, l)
 				}
 			})
 		}
-		w.line(5)
+		w.InLine(lockPath, 5)
 		stream := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			if l, err := m.Acquire(ctx); err == nil {
 				in.Add(1)
-				release(t, l)
+				bubble.Release(t, l)
 			}
 		}
 		for range 100 {
@@ -253,25 +240,25 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 func TestAnEndedContextMakesNoRequest(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
 		why := errors.New("no need")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		w.recount()
+		w.ResetRequests()
 		_, err := m.Acquire(ctx)
-		wantErr(t, err, context.Canceled, why)
+		bubble.WantErr(t, err, context.Canceled, why)
 		if want := "locks: acquire /app/lock: context canceled: no need"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		_, err = m.TryAcquire(ctx)
-		wantErr(t, err, context.Canceled, why)
-		if n := w.total(); n != 0 {
+		bubble.WantErr(t, err, context.Canceled, why)
+		if n := w.Total(); n != 0 {
 			t.Errorf("requests: %v", w.Requests())
 		}
 	})
@@ -295,16 +282,16 @@ func random(t *testing.T) *rand.Rand {
 func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 	r := random(t)
 	for _, faults := range []bool{false, true} {
-		inEachView(t, func(t *testing.T, w *world) {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			const clients, goroutines, rounds = 4, 5, 50
 			const latency = 2 * time.Millisecond
 			inside := &exclusion{t: t}
 			var muts []recipes.Acquirer
 			for i := range clients {
-				muts = append(muts, w.mutex(w.client(fmt.Sprint("client ", i))))
+				muts = append(muts, mutexOf(t, w.Connect(fmt.Sprint("client ", i))))
 			}
 			for _, m := range muts {
-				release(t, acquire(t, t.Context(), m))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			}
 			time.Sleep(time.Minute)
 			before := settled()
@@ -327,7 +314,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 							l, err := m.Acquire(ctx)
 							cancel()
 							if err != nil {
-								wantErr(t, err, context.DeadlineExceeded)
+								bubble.WantErr(t, err, context.DeadlineExceeded)
 								cancelled.Add(1)
 								continue
 							}
@@ -335,7 +322,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 							inside.enter()
 							time.Sleep(latency)
 							inside.leave()
-							release(t, l)
+							bubble.Release(t, l)
 						}
 					})
 				}
@@ -367,17 +354,17 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 			if cancelled.Load() < 100 || got.Load() < 10 {
 				t.Errorf("faults %v: %d cancelled, %d granted: not much of a test", faults, cancelled.Load(), got.Load())
 			}
-			w.empty()
+			w.Empty(lockPath)
 			w.Latency(0)          // so that no heartbeat is under way when the goroutines are counted
 			time.Sleep(time.Hour) // until the hunt for creates without an answer has ended
-			w.empty()
+			w.Empty(lockPath)
 			for stack, n := range settled() {
 				if n > before[stack] {
 					t.Errorf("goroutines: %d, %d before: %s", n, before[stack], stack)
 				}
 			}
 			for _, m := range muts {
-				release(t, acquire(t, t.Context(), m))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			}
 		}, testutil.WithMembers(3))
 	}
@@ -386,18 +373,18 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 // Without a server each Acquire is tried for as often as the policy says, whoever
 // else has waited at home before.
 func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
-	inEachView(t, func(t *testing.T, w *world) {
-		c := w.client("a", framework.WithRetry(retry.NTimes(3, time.Second)))
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a", framework.WithRetry(retry.NTimes(3, time.Second)))
 		w.ClientNet("a").Cut()
-		time.Sleep(2 * timeout) // the session is over
-		m := w.mutex(c)
+		time.Sleep(2 * bubble.Timeout) // the session is over
+		m := mutexOf(t, c)
 		var wg sync.WaitGroup
 		for _, after := range []time.Duration{0, 1500 * time.Millisecond, 2900 * time.Millisecond} {
 			wg.Go(func() {
 				time.Sleep(after)
 				began := time.Now()
 				_, err := m.Acquire(t.Context())
-				wantErr(t, err, zk.ErrNoServer)
+				bubble.WantErr(t, err, zk.ErrNoServer)
 				if took := time.Since(began); took < 3*time.Second || took > 6*time.Second {
 					t.Errorf("the one that came after %v was tried for %v", after, took)
 				}
@@ -417,11 +404,11 @@ func TestAListFindsNoDirectory(t *testing.T) {
 		lists int // that fail
 	}{{"now and then", 4}, {"for long", -1}} {
 		t.Run(test.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				m := w.mutex(w.client("a"))
-				release(t, acquire(t, t.Context(), m))
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				m := mutexOf(t, w.Connect("a"))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 				w.Latency(time.Millisecond)
-				w.recount()
+				w.ResetRequests()
 				fault := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: test.lists}, testutil.Fail(testutil.CodeNoNode))
 				stop := w.ClientNet("a").Control(fault.Control)
 				defer stop()
@@ -443,12 +430,12 @@ func TestAListFindsNoDirectory(t *testing.T) {
 				stop()
 				select {
 				case l := <-granted:
-					w.line(1)
-					release(t, l)
+					w.InLine(lockPath, 1)
+					bubble.Release(t, l)
 				case <-time.After(3 * time.Second):
 					t.Error("it waits for itself")
 				}
-				w.empty()
+				w.Empty(lockPath)
 			})
 		})
 	}

@@ -15,15 +15,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-func mutexOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
-	t.Helper()
-	m, err := locks.NewMutex(c, lockPath, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // queued starts n Acquires, in this order.
 func queued(m *locks.Mutex, n int) (all []<-chan bubble.Grant) {
 	for range n {

@@ -15,17 +15,18 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
 const root = "/app/orders"
 
-func (w *world) keyed(c *framework.Client, opts ...locks.Option) *locks.Keyed {
-	w.t.Helper()
+func keyedOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Keyed {
+	t.Helper()
 	k, err := locks.NewKeyed(c, root, opts...)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return k
 }
@@ -33,16 +34,16 @@ func (w *world) keyed(c *framework.Client, opts ...locks.Option) *locks.Keyed {
 // One key excludes itself, by whatever value, and no other; it is an ordinary
 // mutex at its path.
 func TestKeyed(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		mine, theirs := w.keyed(a, locks.WithData([]byte("host a"))), w.keyed(b)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		mine, theirs := keyedOf(t, a, locks.WithData([]byte("host a"))), keyedOf(t, b)
 		if mine.Path() != root || mine.Key("a/b").Path() != root+"/a%2Fb" {
 			t.Errorf("paths %s and %s", mine.Path(), mine.Key("a/b").Path())
 		}
 		keys := []string{"", ".", "..", "/", "a", "a/b", "%", "%2F", "line\nbreak", "ключ", "🔑", "\xff", strings.Repeat("k", 1024)}
 		var leases []*recipes.Lease
 		for _, key := range keys {
-			leases = append(leases, acquire(t, t.Context(), mine.Key(key)))
+			leases = append(leases, bubble.Acquire(t, t.Context(), mine.Key(key)))
 		}
 		listed, err := theirs.Keys(t.Context())
 		slices.Sort(keys)
@@ -51,44 +52,44 @@ func TestKeyed(t *testing.T) {
 		}
 		for _, key := range keys {
 			_, err := theirs.Key(key).TryAcquire(t.Context())
-			wantErr(t, err, recipes.ErrBusy)
+			bubble.WantErr(t, err, recipes.ErrBusy)
 			if all, err := theirs.Key(key).Participants(t.Context()); err != nil || len(all) != 1 || string(all[0].Data) != "host a" {
 				t.Errorf("Participants of %q: %v, %v", key, all, err)
 			}
 		}
 		for _, l := range leases {
-			release(t, l)
+			bubble.Release(t, l)
 		}
 
-		l := acquire(t, t.Context(), mine.Key("a"))
-		inner := acquire(t, l.Context(), mine.Key("a")) // re-entered, by another value of it
+		l := bubble.Acquire(t, t.Context(), mine.Key("a"))
+		inner := bubble.Acquire(t, l.Context(), mine.Key("a")) // re-entered, by another value of it
 		if inner.Path() != l.Path() {
 			t.Errorf("re-entered %s at %s", l.Path(), inner.Path())
 		}
-		plain := acquiring(t.Context(), w.at(b, root+"/a"))
-		pending(t, plain)
-		release(t, l)
-		pending(t, plain)
-		release(t, inner)
-		release(t, granted(t, plain).lease)
+		plain := bubble.Acquiring(t.Context(), mutexAt(t, b, root+"/a"))
+		bubble.Pending(t, plain)
+		bubble.Release(t, l)
+		bubble.Pending(t, plain)
+		bubble.Release(t, inner)
+		bubble.Release(t, bubble.Granted(t, plain).Lease)
 
-		both := acquire(t, t.Context(), all(t, mine.Key("x"), mine.Key("a")))
+		both := bubble.Acquire(t, t.Context(), all(t, mine.Key("x"), mine.Key("a")))
 		_, err = theirs.Key("x").TryAcquire(t.Context())
-		wantErr(t, err, recipes.ErrBusy)
-		release(t, both)
-		w.clean()
-		w.vanished("/app")
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		bubble.Release(t, both)
+		w.Clean()
+		vanished(w, "/app")
 	})
 }
 
 func TestKeysThatCannotBe(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		k := w.keyed(c)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		k := keyedOf(t, c)
 		if keys, err := k.Keys(t.Context()); err != nil || len(keys) != 0 {
 			t.Errorf("Keys of nothing: %v, %v", keys, err)
 		}
-		w.recount()
+		w.ResetRequests()
 		for _, key := range []string{strings.Repeat("k", 1025), strings.Repeat("/", 342), strings.Repeat("é", 513), strings.Repeat("x", 2<<20)} {
 			m := k.Key(key)
 			for _, verb := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
@@ -97,11 +98,11 @@ func TestKeysThatCannotBe(t *testing.T) {
 					t.Errorf("Acquire: %v", err)
 				}
 			}
-			if l := acquire(t, t.Context(), k.Key(strings.Repeat("k", 1024))); true {
+			if l := bubble.Acquire(t, t.Context(), k.Key(strings.Repeat("k", 1024))); true {
 				if _, ok := m.Held(l.Context()); ok {
 					t.Error("a key that cannot be is held")
 				}
-				release(t, l)
+				bubble.Release(t, l)
 			}
 			if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
 				t.Errorf("Participants: %v, %v", all, err)
@@ -119,7 +120,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 				t.Errorf("%s: error %v", story, err)
 			}
 		}
-		w.clean()
+		w.Clean()
 	})
 }
 
@@ -127,8 +128,8 @@ func TestKeysThatCannotBe(t *testing.T) {
 // afterwards nothing is there any more.
 func TestThousandsOfKeys(t *testing.T) {
 	const count = 2000
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.keyed(w.client("a")), w.keyed(w.client("b"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := keyedOf(t, w.Connect("a")), keyedOf(t, w.Connect("b"))
 		var in [count]exclusion
 		var wg sync.WaitGroup
 		for i := range count {
@@ -157,8 +158,8 @@ func TestThousandsOfKeys(t *testing.T) {
 				t.Errorf("key %d was held %d times", i, n)
 			}
 		}
-		w.clean()
-		w.vanished("/app")
+		w.Clean()
+		vanished(w, "/app")
 	})
 }
 
@@ -166,21 +167,21 @@ func TestThousandsOfKeys(t *testing.T) {
 // long.
 func TestUnusedKeysTakeNoMemory(t *testing.T) {
 	const count, long = 2000, 1000
-	inBubble(t, func(t *testing.T, w *world) {
-		k := w.keyed(w.client("a"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		k := keyedOf(t, w.Connect("a"))
 		use := func(from int) {
 			var wg sync.WaitGroup
 			for i := range 20 {
 				wg.Go(func() {
 					for n := from + i; n < from+count; n += 20 {
 						m := k.Key(strings.Repeat("k", long) + fmt.Sprint(n))
-						release(t, acquire(t, t.Context(), m))
+						bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 					}
 				})
 			}
 			wg.Wait()
-			w.clean()
-			w.vanished(root)
+			w.Clean()
+			vanished(w, root)
 		}
 		use(0) // whatever grows once has grown
 		before := heap()
@@ -205,24 +206,24 @@ func heap() int {
 // Close releases what is held and ends what waits; the keys are free for others,
 // and closed for this value.
 func TestCloseOfKeyed(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		k, theirs := w.keyed(a), w.keyed(b)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		k, theirs := keyedOf(t, a), keyedOf(t, b)
 		held := make(map[string]*recipes.Lease)
 		for i := range 100 {
 			key := fmt.Sprint(i)
-			held[key] = acquire(t, t.Context(), k.Key(key))
+			held[key] = bubble.Acquire(t, t.Context(), k.Key(key))
 		}
-		nested := acquire(t, held["0"].Context(), k.Key("0"))
-		gone := acquire(t, t.Context(), k.Key("gone"))
-		release(t, gone)
-		taken := acquire(t, t.Context(), theirs.Key("taken"))
-		waiting := acquiring(t.Context(), k.Key("taken"))
-		home := acquiring(t.Context(), k.Key("1"))
+		nested := bubble.Acquire(t, held["0"].Context(), k.Key("0"))
+		gone := bubble.Acquire(t, t.Context(), k.Key("gone"))
+		bubble.Release(t, gone)
+		taken := bubble.Acquire(t, t.Context(), theirs.Key("taken"))
+		waiting := bubble.Acquiring(t.Context(), k.Key("taken"))
+		home := bubble.Acquiring(t.Context(), k.Key("1"))
 		synctest.Wait()
-		pending(t, waiting)
-		pending(t, home)
-		independent := acquire(t, t.Context(), w.keyed(a).Key("independent"))
+		bubble.Pending(t, waiting)
+		bubble.Pending(t, home)
+		independent := bubble.Acquire(t, t.Context(), keyedOf(t, a).Key("independent"))
 
 		start := time.Now()
 		if err := k.Close(t.Context()); err != nil {
@@ -235,25 +236,25 @@ func TestCloseOfKeyed(t *testing.T) {
 			if l.Held() || w.Exists(l.Path()) {
 				t.Errorf("%s is held", key)
 			}
-			wantErr(t, l.Err(), recipes.ErrReleased)
-			release(t, l)
+			bubble.WantErr(t, l.Err(), recipes.ErrReleased)
+			bubble.Release(t, l)
 		}
 		if nested.Held() {
 			t.Error("a nested lease is held")
 		}
-		for _, from := range []<-chan grant{waiting, home} {
+		for _, from := range []<-chan bubble.Grant{waiting, home} {
 			g := <-from
-			wantErr(t, g.err, locks.ErrClosed)
-			if errors.Is(g.err, context.Canceled) {
-				t.Errorf("error %v: nobody has cancelled", g.err)
+			bubble.WantErr(t, g.Err, locks.ErrClosed)
+			if errors.Is(g.Err, context.Canceled) {
+				t.Errorf("error %v: nobody has cancelled", g.Err)
 			}
 		}
 		_, err := k.Key("2").Acquire(t.Context())
-		wantErr(t, err, locks.ErrClosed)
+		bubble.WantErr(t, err, locks.ErrClosed)
 		_, err = k.Key("2").TryAcquire(t.Context())
-		wantErr(t, err, locks.ErrClosed)
+		bubble.WantErr(t, err, locks.ErrClosed)
 		_, err = k.Key("independent").Acquire(independent.Context()) // not even by re-entry
-		wantErr(t, err, locks.ErrClosed)
+		bubble.WantErr(t, err, locks.ErrClosed)
 		if want := "locks: acquire /app/orders/independent: keyed locks closed"; err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
@@ -263,43 +264,43 @@ func TestCloseOfKeyed(t *testing.T) {
 		if !independent.Held() {
 			t.Error("another value's lease was released")
 		}
-		release(t, independent)
-		release(t, taken)
-		w.clean()
+		bubble.Release(t, independent)
+		bubble.Release(t, taken)
+		w.Clean()
 	})
 }
 
 // A lock that is granted as Close comes is released again, and its caller told.
 func TestAGrantThatCloseOvertakes(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var k *locks.Keyed
 		var closed error
-		a := w.client("a", framework.WithObserver(framework.Observer{
+		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Granted: func(string, time.Duration) { closed = k.Close(t.Context()) },
 		}))
-		k = w.keyed(a)
+		k = keyedOf(t, a)
 		l, err := k.Key("late").Acquire(t.Context())
-		wantErr(t, err, locks.ErrClosed)
+		bubble.WantErr(t, err, locks.ErrClosed)
 		if l != nil || closed != nil {
 			t.Errorf("lease %v; Close: %v", l, closed)
 		}
-		w.clean()
+		w.Clean()
 	})
 }
 
 // Close while nothing can be sent is bounded, and goes on; a loss is told.
 func TestCloseOfKeyedWithoutAServer(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		k := w.keyed(a)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		k := keyedOf(t, a)
 		for i := range 10 {
-			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
+			bubble.Acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
 		}
 		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		wantErr(t, k.Close(ctx), context.DeadlineExceeded)
+		bubble.WantErr(t, k.Close(ctx), context.DeadlineExceeded)
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -307,45 +308,45 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		if err := k.Close(t.Context()); err != nil { // held until their release
 			t.Error(err)
 		}
-		w.clean()
+		w.Clean()
 
-		k = w.keyed(a)
-		lostBefore := acquire(t, t.Context(), k.Key("before"))
+		k = keyedOf(t, a)
+		lostBefore := bubble.Acquire(t, t.Context(), k.Key("before"))
 		time.Sleep(time.Second)
-		if err := w.client("b").Delete(t.Context(), lostBefore.Path(), -1); err != nil {
+		if err := w.Connect("b").Delete(t.Context(), lostBefore.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, lostBefore)
+		bubble.Lost(t, lostBefore)
 		synctest.Wait()
 		for i := range 10 {
-			acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
+			bubble.Acquire(t, t.Context(), k.Key(fmt.Sprint(i)))
 		}
 		w.ClientNet("a").Cut()
 		err := k.Close(t.Context())
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if errors.Is(err, zk.ErrNoNode) || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("error %v, want one loss, of those that were held", err)
 		}
 		w.ClientNet("a").Heal()
-		wantErr(t, lostBefore.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, lostBefore.Release(t.Context()), recipes.ErrNotHeld)
 		time.Sleep(time.Minute)
-		w.clean()
+		w.Clean()
 	})
 }
 
 // Whoever acquires while the value is being closed either has a lease that Close
 // releases, or none.
 func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		w.Latency(10 * time.Millisecond)
 		for after := time.Duration(0); after < 100*time.Millisecond; after += 5 * time.Millisecond {
-			k := w.keyed(a)
+			k := keyedOf(t, a)
 			for _, key := range []string{"1", "2"} {
 				go func() {
 					for {
 						if _, err := k.Key(key).Acquire(t.Context()); err != nil {
-							wantErr(t, err, locks.ErrClosed)
+							bubble.WantErr(t, err, locks.ErrClosed)
 							return
 						}
 					}
@@ -357,20 +358,20 @@ func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
 			}
 			for _, key := range []string{"1", "2"} {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				release(t, acquire(t, ctx, w.keyed(b).Key(key)))
+				bubble.Release(t, bubble.Acquire(t, ctx, keyedOf(t, b).Key(key)))
 				cancel()
 			}
 		}
-		w.clean()
+		w.Clean()
 	})
 }
 
 // vanished fails the test unless a directory is gone some time after its use.
-func (w *world) vanished(path string) {
-	w.t.Helper()
+func vanished(w *bubble.World, path string) {
+	w.T.Helper()
 	time.Sleep(5 * time.Minute)
 	synctest.Wait()
 	if w.Exists(path) {
-		w.t.Errorf("%s is still there, with %d below it", path, len(w.Children(path)))
+		w.T.Errorf("%s is still there, with %d below it", path, len(w.Children(path)))
 	}
 }

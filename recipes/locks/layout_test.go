@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -33,30 +34,30 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 		"Kazoo's read lock":         "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__rlock__0000000003",
 	} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				a, b := w.client("a"), w.client("b")
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				a, b := w.Connect("a"), w.Connect("b")
 				if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := b.Create(t.Context(), lockPath+"/"+name, nil, zk.FlagEphemeral); err != nil {
 					t.Fatal(err)
 				}
-				m := w.mutex(a)
+				m := mutexOf(t, a)
 				_, err := m.Acquire(t.Context())
-				wantErr(t, err, recipes.ErrLayout)
+				bubble.WantErr(t, err, recipes.ErrLayout)
 				if err == nil || !strings.Contains(err.Error(), name) {
 					t.Errorf("error %v does not name the child", err)
 				}
 				_, err = m.TryAcquire(t.Context())
-				wantErr(t, err, recipes.ErrLayout)
-				if left := w.line(1); left[0] != name {
+				bubble.WantErr(t, err, recipes.ErrLayout)
+				if left := w.InLine(lockPath, 1); left[0] != name {
 					t.Errorf("left in line: %v", left)
 				}
 				if err := b.Delete(t.Context(), lockPath+"/"+name, -1); err != nil {
 					t.Fatal(err)
 				}
-				release(t, acquire(t, t.Context(), m))
-				w.empty()
+				bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+				w.Empty(lockPath)
 			})
 		})
 	}
@@ -65,24 +66,24 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 // A child named as the leases of Kazoo's semaphore are is one where Kazoo's line
 // stands beside the directory; otherwise it may be anybody's.
 func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		const lease = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
 		if err := b.MakeContainerPath(t.Context(), lockPath+"/"+lease); err != nil {
 			t.Fatal(err)
 		}
-		m := w.mutex(a)
-		release(t, acquire(t, t.Context(), m))
+		m := mutexOf(t, a)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		if err := b.MakeContainerPath(t.Context(), lockPath+"-__lock__"); err != nil {
 			t.Fatal(err)
 		}
 		for _, enter := range []func(context.Context) (*recipes.Lease, error){m.Acquire, m.TryAcquire} {
 			_, err := enter(t.Context())
-			wantErr(t, err, recipes.ErrLayout)
+			bubble.WantErr(t, err, recipes.ErrLayout)
 			if err == nil || !strings.Contains(err.Error(), lease) {
 				t.Errorf("error %v does not name the child", err)
 			}
-			w.line(1)
+			w.InLine(lockPath, 1)
 		}
 	})
 }
@@ -90,31 +91,31 @@ func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
 // In Kazoo's layout the line is that of Kazoo's lock, and no other; its directory
 // stays, for Kazoo does not make it anew.
 func TestKazoosLayout(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		m := w.mutex(a, locks.WithLayout(locks.LayoutKazoo))
-		l := acquire(t, t.Context(), m)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		m := mutexOf(t, a, locks.WithLayout(locks.LayoutKazoo))
+		l := bubble.Acquire(t, t.Context(), m)
 		if !strings.Contains(l.Path(), "-__lock__00") {
 			t.Errorf("name %s", l.Path())
 		}
-		_, err := w.mutex(b).Acquire(t.Context())
-		wantErr(t, err, recipes.ErrLayout)
-		w.line(1) // it withdraws in the background
-		if _, err := w.mutex(b, locks.WithLayout(locks.LayoutKazoo)).TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
+		_, err := mutexOf(t, b).Acquire(t.Context())
+		bubble.WantErr(t, err, recipes.ErrLayout)
+		w.InLine(lockPath, 1) // it withdraws in the background
+		if _, err := mutexOf(t, b, locks.WithLayout(locks.LayoutKazoo)).TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
 			t.Errorf("beside one that is held: %v", err)
 		}
 		kazoo, err := b.Create(t.Context(), lockPath+"/2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting := acquiring(t.Context(), w.mutex(b, locks.WithLayout(locks.LayoutKazoo)))
-		w.line(3)
-		release(t, l)
-		pending(t, waiting)
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b, locks.WithLayout(locks.LayoutKazoo)))
+		w.InLine(lockPath, 3)
+		bubble.Release(t, l)
+		bubble.Pending(t, waiting)
 		if err := b.Delete(t.Context(), kazoo, -1); err != nil {
 			t.Fatal(err)
 		}
-		release(t, granted(t, waiting).lease)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(5 * time.Minute)
 		if found, _, err := b.Exists(t.Context(), lockPath); !found || err != nil {
 			t.Errorf("the directory: %v, %v", found, err)
@@ -124,40 +125,40 @@ func TestKazoosLayout(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = m.Acquire(t.Context()) // a Kazoo Lock would overlook it
-		wantErr(t, err, recipes.ErrLayout)
+		bubble.WantErr(t, err, recipes.ErrLayout)
 		if err := b.Delete(t.Context(), reader, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // It comes while one waits.
 func TestAnotherLayoutComesLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		held := acquire(t, t.Context(), w.mutex(a))
-		waiting := acquiring(t.Context(), w.mutex(b))
-		home := acquiring(t.Context(), w.mutex(b))
-		w.line(2)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		home := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		w.InLine(lockPath, 2)
 		stranger, err := a.Create(t.Context(), lockPath+"/"+uuid+"latch-", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, held)
-		wantErr(t, (<-waiting).err, recipes.ErrLayout)
-		wantErr(t, (<-home).err, recipes.ErrLayout)
+		bubble.Release(t, held)
+		bubble.WantErr(t, (<-waiting).Err, recipes.ErrLayout)
+		bubble.WantErr(t, (<-home).Err, recipes.ErrLayout)
 		if err := a.Delete(t.Context(), stranger, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // Children of no known form harm nobody.
 func TestForeignChildrenAreIgnored(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
 		if err := a.MakeContainerPath(t.Context(), lockPath); err != nil {
 			t.Fatal(err)
 		}
@@ -167,23 +168,23 @@ func TestForeignChildrenAreIgnored(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m := w.mutex(a)
-		l := acquire(t, t.Context(), m)
-		release(t, l)
+		m := mutexOf(t, a)
+		l := bubble.Acquire(t, t.Context(), m)
+		bubble.Release(t, l)
 		l, err := m.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, l)
-		w.line(len(foreign))
+		bubble.Release(t, l)
+		w.InLine(lockPath, len(foreign))
 	})
 }
 
 // A Curator mutex, and go-zookeeper's, stand in the same line.
 func TestOthersOfTheSameLayoutCount(t *testing.T) {
 	for _, prefix := range []string{uuid, "_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-", ""} {
-		inBubble(t, func(t *testing.T, w *world) {
-			a, b := w.client("a"), w.client("b")
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			a, b := w.Connect("a"), w.Connect("b")
 			if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 				t.Fatal(err)
 			}
@@ -191,23 +192,23 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := w.mutex(a)
-			waiting := acquiring(t.Context(), m)
-			w.line(2)
-			pending(t, waiting)
+			m := mutexOf(t, a)
+			waiting := bubble.Acquiring(t.Context(), m)
+			w.InLine(lockPath, 2)
+			bubble.Pending(t, waiting)
 			if err := b.Delete(t.Context(), other, -1); err != nil {
 				t.Fatal(err)
 			}
-			release(t, granted(t, waiting).lease)
-			w.empty()
+			bubble.Release(t, bubble.Granted(t, waiting).Lease)
+			w.Empty(lockPath)
 		})
 	}
 }
 
 // Equal numbers, which today's servers give once they have run out.
 func TestEqualNumbersAreTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 			t.Fatal(err)
 		}
@@ -216,12 +217,12 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 		if _, err := b.Create(t.Context(), twin, nil, zk.FlagEphemeral); err != nil {
 			t.Fatal(err)
 		}
-		_, err := w.mutex(a).Acquire(t.Context())
-		wantErr(t, err, recipes.ErrExhausted)
+		_, err := mutexOf(t, a).Acquire(t.Context())
+		bubble.WantErr(t, err, recipes.ErrExhausted)
 		if err := b.Delete(t.Context(), twin, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
@@ -229,8 +230,8 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 // create. It is made again, but not for ever.
 func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 	for times, want := range map[int32]error{8: nil, 100: zk.ErrNoNode} {
-		inBubble(t, func(t *testing.T, w *world) {
-			a, b := w.client("a"), w.client("b")
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			a, b := w.Connect("a"), w.Connect("b")
 			var creates atomic.Int32
 			w.Control(func(r testutil.Request) testutil.Action {
 				if r.Op != testutil.OpCreate || !strings.HasPrefix(r.Path, lockPath+"/") || creates.Add(1) > times {
@@ -243,21 +244,21 @@ func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 				}()
 				return testutil.Hold(gone)
 			})
-			l, err := w.mutex(a).Acquire(t.Context())
+			l, err := mutexOf(t, a).Acquire(t.Context())
 			if err == nil {
-				release(t, l)
+				bubble.Release(t, l)
 			}
 			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) {
 				t.Errorf("vanished %d times: %d creates, then %v", times, creates.Load(), err)
 			}
-			w.empty()
+			w.Empty(lockPath)
 		})
 	}
 }
 
 func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		b := w.client("b", framework.WithAuth("digest", []byte("user:password")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		b := w.Connect("b", framework.WithAuth("digest", []byte("user:password")))
 		acl := zk.DigestACL(zk.PermAll, "user", "password")
 		if err := b.MakeContainerPath(t.Context(), "/app"); err != nil {
 			t.Fatal(err)
@@ -266,14 +267,14 @@ func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		_, err := w.mutex(w.client("a")).Acquire(t.Context())
-		wantErr(t, err, zk.ErrNoAuth)
+		_, err := mutexOf(t, w.Connect("a")).Acquire(t.Context())
+		bubble.WantErr(t, err, zk.ErrNoAuth)
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("Acquire took %v", took)
 		}
-		l := acquire(t, t.Context(), w.mutex(b, locks.WithACL(acl...)))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, b, locks.WithACL(acl...)))
 		synctest.Wait()
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -22,14 +23,14 @@ func set(path, data string) *zk.SetDataRequest {
 }
 
 func TestMultiIsGuarded(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
 		for _, path := range []string{"/config", "/state"} {
 			if _, err := b.Create(t.Context(), path, []byte("old"), zk.FlagPersistent); err != nil {
 				t.Fatal(err)
 			}
 		}
-		l := acquire(t, t.Context(), w.mutex(a))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		results, err := l.Multi(t.Context(), set("/config", "new"), set("/state", "new"))
 		if err != nil || len(results) != 2 || results[0].Stat == nil {
 			t.Fatalf("Multi: %v, %v", results, err)
@@ -45,7 +46,7 @@ func TestMultiIsGuarded(t *testing.T) {
 		}
 
 		// A request to release changes the znode's version.
-		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
+		if err := mutexOf(t, b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Multi(t.Context(), set("/state", "revoked")); err != nil {
@@ -57,7 +58,7 @@ func TestMultiIsGuarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
-		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if framework.MaybeApplied(err) {
 			t.Error("nothing was applied")
 		}
@@ -65,34 +66,34 @@ func TestMultiIsGuarded(t *testing.T) {
 			t.Errorf("/config is %q", data)
 		}
 		synctest.Wait()
-		lost(t, l)
-		wantErr(t, l.Err(), zk.ErrNoNode)
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.Lost(t, l)
+		bubble.WantErr(t, l.Err(), zk.ErrNoNode)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 
-		w.recount()
+		w.ResetRequests()
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
-		wantErr(t, err, recipes.ErrNotHeld)
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		if n := w.Requests()[testutil.OpMulti]; n != 0 {
 			t.Error("a multi was sent under a lost lease")
 		}
-		released := acquire(t, t.Context(), w.mutex(a))
-		release(t, released)
+		released := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		bubble.Release(t, released)
 		_, err = released.Multi(t.Context(), set("/config", "stale"))
-		wantErr(t, err, recipes.ErrNotHeld, recipes.ErrReleased)
-		w.empty()
+		bubble.WantErr(t, err, recipes.ErrNotHeld, recipes.ErrReleased)
+		w.Empty(lockPath)
 	})
 }
 
 // A guarded multi of a session that is gone is not executed in the next.
 func TestAMultiAcrossAnExpiry(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
 		if _, err := a.Create(t.Context(), "/config", []byte("old"), zk.FlagPersistent); err != nil {
 			t.Fatal(err)
 		}
-		l := acquire(t, t.Context(), w.mutex(a))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
-		if err := w.ExpireSession(w.session(a)); err != nil {
+		if err := w.ExpireSession(w.SessionID(a)); err != nil {
 			t.Fatal(err)
 		}
 		time.AfterFunc(2*time.Second, w.ClientNet("a").Heal)
@@ -102,50 +103,50 @@ func TestAMultiAcrossAnExpiry(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if data, _ := w.Data("/config"); string(data) != "old" {
 			t.Errorf("/config is %q", data)
 		}
 		// Guard's ops fail elsewhere, too.
 		_, err = a.Multi(t.Context(), l.Guard(set("/config", "stale"))...)
-		wantErr(t, err, zk.ErrNoNode)
-		w.empty()
+		bubble.WantErr(t, err, zk.ErrNoNode)
+		w.Empty(lockPath)
 	})
 }
 
 func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		m := w.mutex(a)
-		l := acquire(t, t.Context(), m)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		m := mutexOf(t, a)
+		l := bubble.Acquire(t, t.Context(), m)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		wantErr(t, l.Release(ended), context.Canceled)
-		wantErr(t, l.Err(), recipes.ErrReleased)
-		release(t, acquire(t, t.Context(), w.mutex(b)))
-		release(t, l) // nothing was lost: it was held until its first release
+		bubble.WantErr(t, l.Release(ended), context.Canceled)
+		bubble.WantErr(t, l.Err(), recipes.ErrReleased)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, b)))
+		bubble.Release(t, l) // nothing was lost: it was held until its first release
 
 		// While nothing can be sent; it goes on when that is possible again.
-		l = acquire(t, t.Context(), m)
+		l = bubble.Acquire(t, t.Context(), m)
 		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		wantErr(t, l.Release(ctx), context.DeadlineExceeded)
+		bubble.WantErr(t, l.Release(ctx), context.DeadlineExceeded)
 		// Who comes next at home does not wait for ever behind it.
-		next := acquiring(t.Context(), m)
-		pending(t, next)
+		next := bubble.Acquiring(t.Context(), m)
+		bubble.Pending(t, next)
 		w.ClientNet("a").Heal()
-		release(t, granted(t, next).lease)
-		release(t, l)
-		w.empty()
+		bubble.Release(t, bubble.Granted(t, next).Lease)
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 func TestReleaseIsConcurrent(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
 		for range 20 {
-			l := acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			results := make(chan error)
 			for range 5 {
 				go func() { results <- l.Release(t.Context()) }()
@@ -156,35 +157,35 @@ func TestReleaseIsConcurrent(t *testing.T) {
 				}
 			}
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // The lease is lost while its Release runs: it is not reported as released.
 func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		l := acquire(t, t.Context(), w.mutex(a))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
 		deadline := l.Deadline()
 		results := make(chan error)
 		go func() { results <- l.Release(t.Context()) }()
-		if at := lost(t, l); !at.Equal(deadline.Add(-margin)) {
+		if at := bubble.Lost(t, l); !at.Equal(deadline.Add(-bubble.Margin)) {
 			t.Errorf("lost %v before the deadline", deadline.Sub(at))
 		}
 		// Even if the answer comes after all.
 		w.ClientNet("a").Heal()
-		wantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-		wantErr(t, l.Err(), framework.ErrSessionLost)
-		w.empty()
+		bubble.WantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Err(), framework.ErrSessionLost)
+		w.Empty(lockPath)
 	})
 }
 
 func TestDo(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		m := w.mutex(a)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		m := mutexOf(t, a)
 		errWork := errors.New("no work today")
 		do := func(ctx context.Context, fn func(context.Context, *recipes.Lease) error) error {
 			return recipes.Do(ctx, m, fn)
@@ -237,39 +238,39 @@ func TestDo(t *testing.T) {
 			err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
 				w.ClientNet("a").Cut()
 				<-ctx.Done()
-				wantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
-				if left := time.Until(l.Deadline()); left != margin {
-					t.Errorf("%v left to stop, want %v", left, margin)
+				bubble.WantErr(t, context.Cause(ctx), recipes.ErrNotHeld, framework.ErrSessionLost)
+				if left := time.Until(l.Deadline()); left != bubble.Margin {
+					t.Errorf("%v left to stop, want %v", left, bubble.Margin)
 				}
 				return own
 			})
-			wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+			bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 			if own != nil && (!errors.Is(err, own) || !strings.HasPrefix(err.Error(), own.Error())) {
 				t.Errorf("a failing fn that has lost its lease: %v", err)
 			}
 			w.ClientNet("a").Heal()
 		}
 
-		busy := acquire(t, t.Context(), w.mutex(w.client("b")))
+		busy := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("b")))
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = do(ctx, func(context.Context, *recipes.Lease) error {
 			t.Error("fn was called without a lease")
 			return nil
 		})
-		wantErr(t, err, context.DeadlineExceeded)
-		release(t, busy)
-		w.empty()
+		bubble.WantErr(t, err, context.DeadlineExceeded)
+		bubble.Release(t, busy)
+		w.Empty(lockPath)
 	})
 }
 
 func TestRevoke(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		mine := w.mutex(a, locks.WithData([]byte("host a")))
-		theirs := w.mutex(b)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		mine := mutexOf(t, a, locks.WithData([]byte("host a")))
+		theirs := mutexOf(t, b)
 		for _, early := range []bool{true, false} {
-			l := acquire(t, t.Context(), mine)
+			l := bubble.Acquire(t, t.Context(), mine)
 			revoked := make(<-chan struct{})
 			if early {
 				revoked = l.Revoked()
@@ -300,21 +301,21 @@ func TestRevoke(t *testing.T) {
 			if !l.Held() {
 				t.Error("a request is only that")
 			}
-			release(t, l)
-			wantErr(t, theirs.Revoke(t.Context(), all[0]), zk.ErrNoNode)
+			bubble.Release(t, l)
+			bubble.WantErr(t, theirs.Revoke(t.Context(), all[0]), zk.ErrNoNode)
 		}
 		if err := theirs.Revoke(t.Context(), recipes.Participant{Path: "/elsewhere/x"}); err == nil {
 			t.Error("revoked at another path")
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // The watch for a request survives a reconnect and a change of other data.
 func TestRevokedAcrossAReconnect(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.client("a"), w.client("b")
-		l := acquire(t, t.Context(), w.mutex(a))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		revoked := l.Revoked()
 		if l.Revoked() != revoked {
 			t.Error("another channel")
@@ -325,7 +326,7 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.ClientNet("a").Cut()
-		if err := w.mutex(b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
+		if err := mutexOf(t, b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -336,28 +337,28 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Error("the request was missed")
 		}
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 func TestParticipants(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
-		m := w.mutex(a, locks.WithData([]byte("host 0")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		m := mutexOf(t, a, locks.WithData([]byte("host 0")))
 		if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("of a path that does not exist: %v, %v", all, err)
 		}
 		start := time.Now()
-		l := acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		var sessions []int64
-		var waiting []<-chan grant
+		var waiting []<-chan bubble.Grant
 		for i := 1; i < 4; i++ {
 			time.Sleep(time.Second)
-			c := w.client(fmt.Sprint("client ", i))
-			sessions = append(sessions, w.session(c))
-			waiting = append(waiting, acquiring(t.Context(), w.mutex(c, locks.WithData(fmt.Appendf(nil, "host %d", i)))))
-			w.line(i + 1)
+			c := w.Connect(fmt.Sprint("client ", i))
+			sessions = append(sessions, w.SessionID(c))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), mutexOf(t, c, locks.WithData(fmt.Appendf(nil, "host %d", i)))))
+			w.InLine(lockPath, i+1)
 		}
 		if _, err := a.Create(t.Context(), lockPath+"/notes", nil, zk.FlagPersistent); err != nil {
 			t.Fatal(err)
@@ -379,13 +380,13 @@ func TestParticipants(t *testing.T) {
 		if all[0].Path != l.Path() {
 			t.Errorf("the holder's path: %s, want %s", all[0].Path, l.Path())
 		}
-		release(t, l)
+		bubble.Release(t, l)
 		for _, next := range waiting {
-			release(t, granted(t, next).lease)
+			bubble.Release(t, bubble.Granted(t, next).Lease)
 		}
 		if err := a.Delete(t.Context(), lockPath+"/notes", -1); err != nil {
 			t.Error(err)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }

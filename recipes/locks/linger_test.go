@@ -295,12 +295,12 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 			before func()
 			most   time.Duration
 		}{
-			{func() { time.Sleep(timeout) }, 20 * time.Millisecond}, // of quiet
+			{func() { time.Sleep(bubble.Timeout) }, 20 * time.Millisecond}, // of quiet
 			{func() {
 				for range 1500 {
 					change()
 				}
-			}, timeout/40 + 20*time.Millisecond},
+			}, bubble.Timeout/40 + 20*time.Millisecond},
 		} {
 			test.before()
 			began := time.Now()

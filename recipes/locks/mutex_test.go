@@ -11,20 +11,21 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 func TestHoldersExcludeEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const clients, goroutines, rounds = 4, 5, 10
 		inside := &exclusion{t: t}
 		var wg sync.WaitGroup
 		for i := range clients {
-			c := w.client(fmt.Sprint("client ", i))
+			c := w.Connect(fmt.Sprint("client ", i))
 			for range goroutines {
-				m := w.mutex(c) // each value of its own: they are one lock
+				m := mutexOf(t, c) // each value of its own: they are one lock
 				wg.Go(func() {
 					for range rounds {
 						err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
@@ -44,55 +45,55 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 		if got := inside.entered.Load(); got != clients*goroutines*rounds {
 			t.Errorf("%d grants", got)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	}, testutil.WithMembers(3))
 }
 
 func TestProcessesAreServedInTheOrderTheyCame(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		first := acquire(t, t.Context(), w.mutex(w.client("first")))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
 		var mu sync.Mutex
 		var order, want []int
 		var wg sync.WaitGroup
 		for i := range 5 {
-			m := w.mutex(w.client(fmt.Sprint("client ", i)))
+			m := mutexOf(t, w.Connect(fmt.Sprint("client ", i)))
 			wg.Go(func() {
-				l := acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				release(t, l)
+				bubble.Release(t, l)
 			})
-			w.line(i + 2)
+			w.InLine(lockPath, i+2)
 			want = append(want, i)
 		}
-		release(t, first)
+		bubble.Release(t, first)
 		wg.Wait()
 		equal(t, "order", order, want)
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // Goroutines of one process send one contender to the ensemble, and are served in
 // the order in which they came.
 func TestGoroutinesQueueAtHome(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		first := acquire(t, t.Context(), w.mutex(c))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, c))
 		var mu sync.Mutex
 		var order, want []int
 		var wg sync.WaitGroup
 		for i := range 20 {
-			m := w.mutex(c) // each value of its own: they are one lock
+			m := mutexOf(t, c) // each value of its own: they are one lock
 			wg.Go(func() {
-				l := acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				if n := len(w.Children(lockPath)); n != 1 {
 					t.Errorf("%d in line", n)
 				}
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
-				release(t, l)
+				bubble.Release(t, l)
 			})
 			synctest.Wait()
 			want = append(want, i)
@@ -105,22 +106,22 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 			t.Errorf("%v were let in beside the first", order)
 		}
 		mu.Unlock()
-		release(t, first)
+		bubble.Release(t, first)
 		wg.Wait()
 		equal(t, "order", order, want)
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // A create, a list and a delete, however often it is repeated, and no watch.
 func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
-		release(t, acquire(t, t.Context(), m)) // makes the path
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // makes the path
 		for i := range 10 {
-			w.recount()
-			l := acquire(t, t.Context(), m)
-			release(t, l)
+			w.ResetRequests()
+			l := bubble.Acquire(t, t.Context(), m)
+			bubble.Release(t, l)
 			time.Sleep(time.Second) // what comes later, off the critical path: nothing
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
 			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
@@ -130,36 +131,36 @@ func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
 				t.Errorf("watches after cycle %d: %v", i, watches)
 			}
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // The create and the list travel together.
 func TestAnUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
-		release(t, acquire(t, t.Context(), m))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		w.Latency(50 * time.Millisecond)
 		start := time.Now()
-		l := acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("Acquire took %v", took)
 		}
 		start = time.Now()
-		release(t, l)
+		bubble.Release(t, l)
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("Release took %v", took)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // A lease that is held for longer has its znode watched, once, and the watch goes
 // with it.
 func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
-		l := acquire(t, t.Context(), m)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(200 * time.Millisecond)
 		if n := w.WatchCount(); n != 0 {
 			t.Errorf("%d watches after 200ms", n)
@@ -173,43 +174,43 @@ func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
 		if got := w.WatchCount(); got != 1 {
 			t.Errorf("watches after an hour: %v", got)
 		}
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 // The naive lock wakes everybody at each release.
 func TestAReleaseWakesOneWaiter(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
-		first := acquire(t, t.Context(), w.mutex(w.client("first")))
-		var waiting []<-chan grant
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+		var waiting []<-chan bubble.Grant
 		for i := range waiters {
-			waiting = append(waiting, acquiring(t.Context(), w.mutex(w.client(fmt.Sprint("client ", i)))))
-			w.line(i + 2)
+			waiting = append(waiting, bubble.Acquiring(t.Context(), mutexOf(t, w.Connect(fmt.Sprint("client ", i)))))
+			w.InLine(lockPath, i+2)
 		}
 		if got := w.Watches(); len(got) != waiters+1 && len(got) != waiters {
 			t.Errorf("%d znodes watched", len(got))
 		}
 		held := first
 		for _, next := range waiting {
-			w.recount()
-			release(t, held)
-			held = granted(t, next).lease
+			w.ResetRequests()
+			bubble.Release(t, held)
+			held = bubble.Granted(t, next).Lease
 			synctest.Wait()
 			want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}
 			if got := without(w.Requests(), testutil.OpSync); !maps.Equal(got, want) {
 				t.Errorf("requests of one hand-over: %v, want %v", got, want)
 			}
 		}
-		release(t, held)
-		w.empty()
+		bubble.Release(t, held)
+		w.Empty(lockPath)
 	})
 }
 
 func TestTokensIncreaseStrictly(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		var last recipes.Token
 		check := func(l *recipes.Lease) {
 			t.Helper()
@@ -220,14 +221,14 @@ func TestTokensIncreaseStrictly(t *testing.T) {
 		}
 		for range 5 {
 			for _, m := range []*locks.Mutex{a, b} {
-				l := acquire(t, t.Context(), m)
+				l := bubble.Acquire(t, t.Context(), m)
 				check(l)
-				inner := acquire(t, l.Context(), m)
+				inner := bubble.Acquire(t, l.Context(), m)
 				if inner.Token() != l.Token() {
 					t.Errorf("a nested lease has token %v, the outer %v", inner.Token(), l.Token())
 				}
-				release(t, inner)
-				release(t, l)
+				bubble.Release(t, inner)
+				bubble.Release(t, l)
 			}
 		}
 		// Numbers begin anew with a new directory; tokens do not.
@@ -235,18 +236,18 @@ func TestTokensIncreaseStrictly(t *testing.T) {
 		if w.Exists(lockPath) {
 			t.Fatal("the empty directory was not reaped")
 		}
-		l := acquire(t, t.Context(), a)
+		l := bubble.Acquire(t, t.Context(), a)
 		if !strings.HasSuffix(l.Path(), "-lock-0000000000") {
 			t.Errorf("path %s in a new directory", l.Path())
 		}
 		check(l)
-		release(t, l)
+		bubble.Release(t, l)
 	})
 }
 
 func TestNamespacesAreViewsOfOneLock(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		app, err := c.Namespace("app")
 		if err != nil {
 			t.Fatal(err)
@@ -255,47 +256,47 @@ func TestNamespacesAreViewsOfOneLock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outer := acquire(t, t.Context(), w.mutex(c))
+		outer := bubble.Acquire(t, t.Context(), mutexOf(t, c))
 		if _, err := inView.TryAcquire(t.Context()); err == nil {
 			t.Error("granted twice")
 		}
-		inner := acquire(t, outer.Context(), inView)
+		inner := bubble.Acquire(t, outer.Context(), inView)
 		if got, want := "/app"+inner.Path(), outer.Path(); got != want {
 			t.Errorf("path in the view: %s, want that of %s", inner.Path(), want)
 		}
 		if _, err := inner.Multi(t.Context()); err != nil {
 			t.Errorf("multi in the view: %v", err)
 		}
-		release(t, outer)
-		release(t, inner)
-		w.empty()
+		bubble.Release(t, outer)
+		bubble.Release(t, inner)
+		w.Empty(lockPath)
 	})
 }
 
 func TestValuesInUseMustAgree(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		a, b := w.mutex(c, locks.WithData([]byte("a"))), w.mutex(c, locks.WithData([]byte("b")))
-		l := acquire(t, t.Context(), a)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		a, b := mutexOf(t, c, locks.WithData([]byte("a"))), mutexOf(t, c, locks.WithData([]byte("b")))
+		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "a" {
 			t.Errorf("data %q", got)
 		}
 		if _, err := b.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "other data") {
 			t.Errorf("with other data: %v", err)
 		}
-		release(t, l)
-		l = acquire(t, t.Context(), b)
+		bubble.Release(t, l)
+		l = bubble.Acquire(t, t.Context(), b)
 		if got, _ := w.Data(l.Path()); string(got) != "b" {
 			t.Errorf("data %q", got)
 		}
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		tests := []struct {
 			c    *framework.Client
 			path string
@@ -326,7 +327,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 				t.Errorf("data of %d bytes: %v", data, err)
 			}
 		}
-		if n := w.total(); n > 1 {
+		if n := w.Total(); n > 1 {
 			t.Errorf("constructors made requests: %v", w.Requests())
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -29,11 +30,11 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 			_ = l.Release(ctx)
 		},
 	} {
-		inBubble(t, func(t *testing.T, w *world) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			// Under the strict policy the session's own goroutine tells at the disconnect.
-			c := w.client("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
+			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 			resume := stallAtLoss(t, c)
-			l := acquire(t, t.Context(), w.mutex(c))
+			l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
 			w.ClientNet("a").Drop()
 			synctest.Wait()
 			closed := make(chan error)
@@ -45,7 +46,7 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 			}
 			resume()
 			<-closed
-			wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
+			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
 		})
 	}
 }
@@ -70,104 +71,104 @@ func stallAtLoss(t *testing.T, c *framework.Client) (resume func()) {
 // that must not pass for held until now, and the work's context must not say that
 // it was released.
 func TestAReleaseAfterAPause(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		resume := stallAtLoss(t, c)
-		m := w.mutex(c)
-		outer := acquire(t, t.Context(), m)
-		inner := acquire(t, outer.Context(), m)
+		m := mutexOf(t, c)
+		outer := bubble.Acquire(t, t.Context(), m)
+		inner := bubble.Acquire(t, outer.Context(), m)
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
 		synctest.Wait()
-		time.Sleep(timeout)
-		wantErr(t, inner.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
-		wantErr(t, context.Cause(inner.Context()), recipes.ErrNotHeld)
-		lost(t, outer)
+		time.Sleep(bubble.Timeout)
+		bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, context.Cause(inner.Context()), recipes.ErrNotHeld)
+		bubble.Lost(t, outer)
 		resume()
-		wantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
 		w.ClientNet("a").Heal()
-		time.Sleep(2 * timeout)
-		w.empty()
+		time.Sleep(2 * bubble.Timeout)
+		w.Empty(lockPath)
 	})
 }
 
 // A nested Acquire met its outer lease just as that was released, and failed, as
 // if something had been lost: what was released matches nothing.
 func TestReentryRacesTheRelease(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
 		for range 3000 {
-			outer := acquire(t, ctx, m)
+			outer := bubble.Acquire(t, ctx, m)
 			var wg sync.WaitGroup
-			wg.Go(func() { release(t, outer) })
+			wg.Go(func() { bubble.Release(t, outer) })
 			for range 4 {
-				wg.Go(func() { release(t, acquire(t, ctx, m)) })
+				wg.Go(func() { bubble.Release(t, bubble.Acquire(t, ctx, m)) })
 			}
 			wg.Wait()
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // The data belonged to the caller still: a change of it made the lock's own values
 // disagree, or raced with the create.
 func TestDataIsCopied(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
 		data := []byte("host a")
-		m := w.mutex(c, locks.WithData(data))
+		m := mutexOf(t, c, locks.WithData(data))
 		copy(data, "XXXX")
-		l := acquire(t, t.Context(), m)
+		l := bubble.Acquire(t, t.Context(), m)
 		if got, _ := w.Data(l.Path()); string(got) != "host a" {
 			t.Errorf("data %q", got)
 		}
-		release(t, l)
+		bubble.Release(t, l)
 		time.Sleep(time.Second)
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // A try that stands behind somebody after all takes its znode with it.
 func TestATryThatComesSecondLeavesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
-		release(t, acquire(t, t.Context(), a))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 		free := make(chan struct{})
-		w.once(testutil.OpCreate, testutil.Hold(free))
+		w.Once(testutil.OpCreate, lockPath, testutil.Hold(free))
 		tried := make(chan error)
 		go func() {
 			_, err := b.TryAcquire(t.Context())
 			tried <- err
 		}()
 		synctest.Wait()
-		first := acquire(t, t.Context(), a)
+		first := bubble.Acquire(t, t.Context(), a)
 		close(free)
-		wantErr(t, <-tried, recipes.ErrBusy)
+		bubble.WantErr(t, <-tried, recipes.ErrBusy)
 		time.Sleep(time.Second)
-		w.line(1)
-		release(t, first)
-		w.empty()
+		w.InLine(lockPath, 1)
+		bubble.Release(t, first)
+		w.Empty(lockPath)
 	})
 }
 
 // The session is in doubt while the lock is being released, and proven again by the
 // time that the znode goes: the loss was told, and stays one.
 func TestALossWhileReleasing(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var released, losses atomic.Int32
-		a := w.client("a", framework.WithObserver(framework.Observer{
+		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Released: func(string, time.Duration) { released.Add(1) },
 			Lost:     func(string, time.Duration, error) { losses.Add(1) },
 		}))
-		l := acquire(t, t.Context(), w.mutex(a))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
 		deadline := l.Deadline()
 		done := make(chan error)
 		go func() { done <- l.Release(t.Context()) }()
-		lost(t, l)
+		bubble.Lost(t, l)
 		w.ClientNet("a").Heal()
-		wantErr(t, <-done, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, <-done, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if !time.Now().Before(deadline) {
 			t.Error("the session was lost too: not what was to be shown")
 		}
@@ -175,109 +176,109 @@ func TestALossWhileReleasing(t *testing.T) {
 		if released.Load() != 0 || losses.Load() != 1 {
 			t.Errorf("the observer heard of %d releases, %d losses", released.Load(), losses.Load())
 		}
-		w.empty()
+		w.Empty(lockPath)
 	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
 }
 
 // A release that no server answered in all of its budget is asked for again when
 // the session is over: whether it was held until then nobody can tell.
 func TestALossBetweenTwoReleases(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
-		l := acquire(t, t.Context(), w.mutex(a))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
 		synctest.Wait() // until that is known: what is sent before waits in the wire client
-		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
-		time.Sleep(2 * timeout)
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
-		lost(t, l)
-		wantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Release(t.Context()), zk.ErrNoServer)
+		time.Sleep(2 * bubble.Timeout)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.Lost(t, l)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		w.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // One that nobody asks for again goes on by itself, while the session lives.
 func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
-		l := acquire(t, t.Context(), w.mutex(a))
-		next := acquiring(t.Context(), w.mutex(w.client("b")))
-		w.line(2)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
+		next := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
 		synctest.Wait() // until that is known: what is sent before waits in the wire client
-		wantErr(t, l.Release(t.Context()), zk.ErrNoServer)
+		bubble.WantErr(t, l.Release(t.Context()), zk.ErrNoServer)
 		w.ClientNet("a").Heal()
 		cut := time.Now()
-		g := granted(t, next)
-		if took := g.at.Sub(cut); took > timeout/2 {
+		g := bubble.Granted(t, next)
+		if took := g.At.Sub(cut); took > bubble.Timeout/2 {
 			t.Errorf("the next was granted after %v", took)
 		}
-		release(t, g.lease)
-		release(t, l) // its removal is known to be the own one
-		w.empty()
+		bubble.Release(t, g.Lease)
+		bubble.Release(t, l) // its removal is known to be the own one
+		w.Empty(lockPath)
 	})
 }
 
 // Who waits has a session that is as well proven as a holder's: when the turn comes
 // there is time left to work.
 func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		held := acquire(t, t.Context(), w.mutex(w.client("a")))
-		b := w.client("b")
-		next := acquiring(t.Context(), w.mutex(b))
-		w.line(2)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		b := w.Connect("b")
+		next := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		w.InLine(lockPath, 2)
 		s, err := b.Session()
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(timeout)
+		time.Sleep(bubble.Timeout)
 		for range 100 {
 			time.Sleep(317 * time.Millisecond)
-			if left := time.Until(s.Deadline()); left < timeout/2-time.Millisecond {
+			if left := time.Until(s.Deadline()); left < bubble.Timeout/2-time.Millisecond {
 				t.Fatalf("%v left to the deadline", left)
 			}
 		}
-		release(t, held)
-		release(t, granted(t, next).lease)
-		w.empty()
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, next).Lease)
+		w.Empty(lockPath)
 	})
 }
 
 // What has ended, however it did, keeps the session's heartbeat quick no longer.
 func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m, other := w.mutex(w.client("a"), locks.WithMaxHold(time.Second)), w.mutex(w.client("b"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m, other := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Second)), mutexOf(t, w.Connect("b"))
 		beats := func() int {
-			time.Sleep(timeout)
-			w.recount()
-			time.Sleep(10 * timeout)
+			time.Sleep(bubble.Timeout)
+			w.ResetRequests()
+			time.Sleep(10 * bubble.Timeout)
 			return w.Requests()[testutil.OpSync]
 		}
 		idle := beats()
 		for what, end := range map[string]func(){
-			"released": func() { release(t, acquire(t, t.Context(), m)) },
+			"released": func() { bubble.Release(t, bubble.Acquire(t, t.Context(), m)) },
 			"lost": func() {
-				l := acquire(t, t.Context(), m)
-				lost(t, l)
-				wantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+				l := bubble.Acquire(t, t.Context(), m)
+				bubble.Lost(t, l)
+				bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 			},
 			"busy": func() {
-				held := acquire(t, t.Context(), other)
+				held := bubble.Acquire(t, t.Context(), other)
 				_, err := m.TryAcquire(t.Context())
-				wantErr(t, err, recipes.ErrBusy)
-				release(t, held)
+				bubble.WantErr(t, err, recipes.ErrBusy)
+				bubble.Release(t, held)
 			},
 			"cancelled": func() {
-				held := acquire(t, t.Context(), other)
+				held := bubble.Acquire(t, t.Context(), other)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, err := m.Acquire(ctx)
-				wantErr(t, err, context.DeadlineExceeded)
-				release(t, held)
+				bubble.WantErr(t, err, context.DeadlineExceeded)
+				bubble.Release(t, held)
 			},
 		} {
 			end()
@@ -285,70 +286,70 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 				t.Errorf("%s: %d heartbeats, %d before", what, got, idle)
 			}
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // Whoever hears of the loss by Lost finds the context ended, and Err.
 func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"), locks.WithMaxHold(time.Millisecond))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Millisecond))
 		for range 500 {
-			l := acquire(t, t.Context(), m)
+			l := bubble.Acquire(t, t.Context(), m)
 			<-l.Lost()
 			if l.Context().Err() == nil || l.Err() == nil {
 				t.Fatalf("lost, but the context says %v and the lease %v", l.Context().Err(), l.Err())
 			}
-			wantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
+			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // A guarded write finds the znode missing before it is watched: that is the loss.
 func TestAMultiFindsTheLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
-		l := acquire(t, t.Context(), m)
-		nested := acquire(t, l.Context(), m)
-		if err := w.client("b").Delete(t.Context(), l.Path(), -1); err != nil {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := bubble.Acquire(t, t.Context(), m)
+		nested := bubble.Acquire(t, l.Context(), m)
+		if err := w.Connect("b").Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
 		_, err := nested.Multi(t.Context())
-		wantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		for _, each := range []*recipes.Lease{l, nested} {
 			select {
 			case <-each.Lost():
 			default:
 				t.Error("not told")
 			}
-			wantErr(t, each.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+			bubble.WantErr(t, each.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // Of a lost lease and those nested in it, one that was released does not take away
 // the znode under which the others are still stopping.
 func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"), locks.WithMaxHold(30*time.Second))
-		outer := acquire(t, t.Context(), m)
-		inner := acquire(t, outer.Context(), m)
-		next := acquiring(t.Context(), w.mutex(w.client("b")))
-		w.line(2)
-		lost(t, outer)
-		lost(t, inner)
-		wantErr(t, outer.Release(t.Context()), recipes.ErrMaxHold)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(30*time.Second))
+		outer := bubble.Acquire(t, t.Context(), m)
+		inner := bubble.Acquire(t, outer.Context(), m)
+		next := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		bubble.Lost(t, outer)
+		bubble.Lost(t, inner)
+		bubble.WantErr(t, outer.Release(t.Context()), recipes.ErrMaxHold)
 		time.Sleep(time.Until(inner.Deadline()) / 2)
-		pending(t, next)
-		wantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
+		bubble.Pending(t, next)
+		bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
 		start := time.Now()
-		g := granted(t, next)
-		if took := g.at.Sub(start); took != 0 {
+		g := bubble.Granted(t, next)
+		if took := g.At.Sub(start); took != 0 {
 			t.Errorf("the next was granted %v after the last had been released", took)
 		}
-		release(t, g.lease)
-		w.empty()
+		bubble.Release(t, g.Lease)
+		w.Empty(lockPath)
 	})
 }

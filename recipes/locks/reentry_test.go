@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -20,7 +21,7 @@ func TestReentry(t *testing.T) {
 	errWaits := errors.New("it waits in line")
 	type scene struct {
 		t     *testing.T
-		w     *world
+		w     *bubble.World
 		c     *framework.Client
 		m     *locks.Mutex
 		outer *recipes.Lease
@@ -38,7 +39,7 @@ func TestReentry(t *testing.T) {
 		{
 			story: "another value of the same lock",
 			ctx:   func(s scene) context.Context { return s.outer.Context() },
-			mutex: func(s scene) recipes.Acquirer { return s.w.mutex(s.c) },
+			mutex: func(s scene) recipes.Acquirer { return mutexOf(s.t, s.c) },
 		},
 		{
 			story: "a context derived from it",
@@ -63,8 +64,8 @@ func TestReentry(t *testing.T) {
 				if err != nil {
 					s.t.Fatal(err)
 				}
-				l := acquire(s.t, s.outer.Context(), other)
-				s.t.Cleanup(func() { release(s.t, l) })
+				l := bubble.Acquire(s.t, s.outer.Context(), other)
+				s.t.Cleanup(func() { bubble.Release(s.t, l) })
 				return l.Context()
 			},
 		},
@@ -81,14 +82,14 @@ func TestReentry(t *testing.T) {
 		{
 			story: "another client's lock at the same path",
 			ctx:   func(s scene) context.Context { return s.outer.Context() },
-			mutex: func(s scene) recipes.Acquirer { return s.w.mutex(s.w.client("another")) },
+			mutex: func(s scene) recipes.Acquirer { return mutexOf(s.t, s.w.Connect("another")) },
 			want:  errWaits,
 		},
 		{
 			story: "a released lease's context",
 			ctx: func(s scene) context.Context {
-				inner := acquire(s.t, s.outer.Context(), s.m)
-				release(s.t, inner)
+				inner := bubble.Acquire(s.t, s.outer.Context(), s.m)
+				bubble.Release(s.t, inner)
 				return context.WithoutCancel(inner.Context())
 			},
 			want: nil, // outer is in the chain too
@@ -96,9 +97,9 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a context that carries released leases only",
 			ctx: func(s scene) context.Context {
-				inner := acquire(s.t, s.outer.Context(), s.m) // still holds
-				s.t.Cleanup(func() { release(s.t, inner) })
-				release(s.t, s.outer)
+				inner := bubble.Acquire(s.t, s.outer.Context(), s.m) // still holds
+				s.t.Cleanup(func() { bubble.Release(s.t, inner) })
+				bubble.Release(s.t, s.outer)
 				return context.WithoutCancel(s.outer.Context())
 			},
 			want: errWaits,
@@ -106,7 +107,7 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a released lease's context as it is",
 			ctx: func(s scene) context.Context {
-				release(s.t, s.outer)
+				bubble.Release(s.t, s.outer)
 				return s.outer.Context()
 			},
 			want: recipes.ErrReleased,
@@ -114,10 +115,10 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a lost lease's context",
 			ctx: func(s scene) context.Context {
-				if err := s.w.ExpireSession(s.w.session(s.c)); err != nil {
+				if err := s.w.ExpireSession(s.w.SessionID(s.c)); err != nil {
 					s.t.Fatal(err)
 				}
-				lost(s.t, s.outer)
+				bubble.Lost(s.t, s.outer)
 				return s.outer.Context()
 			},
 			want: recipes.ErrNotHeld,
@@ -125,10 +126,10 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a lost lease's values",
 			ctx: func(s scene) context.Context {
-				if err := s.w.ExpireSession(s.w.session(s.c)); err != nil {
+				if err := s.w.ExpireSession(s.w.SessionID(s.c)); err != nil {
 					s.t.Fatal(err)
 				}
-				lost(s.t, s.outer)
+				bubble.Lost(s.t, s.outer)
 				return context.WithoutCancel(s.outer.Context())
 			},
 			want: framework.ErrSessionLost,
@@ -145,10 +146,10 @@ func TestReentry(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.story, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				c := w.client("a")
-				s := scene{t: t, w: w, c: c, m: w.mutex(c)}
-				s.outer = acquire(t, t.Context(), s.m)
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("a")
+				s := scene{t: t, w: w, c: c, m: mutexOf(t, c)}
+				s.outer = bubble.Acquire(t, t.Context(), s.m)
 				ctx := test.ctx(s)
 				var m recipes.Acquirer = s.m
 				if test.mutex != nil {
@@ -156,12 +157,12 @@ func TestReentry(t *testing.T) {
 				}
 				wait, cancel := context.WithTimeoutCause(ctx, time.Second, errWaits)
 				defer cancel()
-				w.recount()
+				w.ResetRequests()
 				l, err := m.Acquire(wait)
 				if (err == nil) != (test.want == nil) {
 					t.Fatalf("Acquire: %v, want %v", err, test.want)
 				}
-				wantErr(t, err, test.want)
+				bubble.WantErr(t, err, test.want)
 				if err == nil {
 					if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
 						t.Errorf("requests: %v", got)
@@ -169,10 +170,10 @@ func TestReentry(t *testing.T) {
 					if l.Path() != s.outer.Path() || l.Token() != s.outer.Token() || !l.Held() {
 						t.Errorf("got %s %v, want the outer's %s %v", l.Path(), l.Token(), s.outer.Path(), s.outer.Token())
 					}
-					release(t, l)
+					bubble.Release(t, l)
 				}
 				if s.outer.Held() {
-					release(t, s.outer)
+					bubble.Release(t, s.outer)
 				}
 			})
 		})
@@ -181,13 +182,13 @@ func TestReentry(t *testing.T) {
 
 // Leases are released in any order; the znode goes with the last.
 func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
 		orders := [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}}
 		for _, order := range orders {
-			outer := acquire(t, t.Context(), m)
-			middle := acquire(t, outer.Context(), m)
-			leases := []*recipes.Lease{outer, middle, acquire(t, middle.Context(), m)}
+			outer := bubble.Acquire(t, t.Context(), m)
+			middle := bubble.Acquire(t, outer.Context(), m)
+			leases := []*recipes.Lease{outer, middle, bubble.Acquire(t, middle.Context(), m)}
 			for i, which := range order {
 				if !w.Exists(outer.Path()) {
 					t.Errorf("order %v: the znode is gone before release %d", order, i)
@@ -195,13 +196,13 @@ func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 				if !leases[which].Held() {
 					t.Errorf("order %v: lease %d is not held before release %d", order, which, i)
 				}
-				release(t, leases[which])
-				release(t, leases[which]) // again: nothing
+				bubble.Release(t, leases[which])
+				bubble.Release(t, leases[which]) // again: nothing
 				if leases[which].Held() || leases[which].Context().Err() == nil {
 					t.Errorf("order %v: lease %d is held after its release", order, which)
 				}
-				wantErr(t, leases[which].Err(), recipes.ErrReleased)
-				wantErr(t, context.Cause(leases[which].Context()), recipes.ErrReleased)
+				bubble.WantErr(t, leases[which].Err(), recipes.ErrReleased)
+				bubble.WantErr(t, context.Cause(leases[which].Context()), recipes.ErrReleased)
 			}
 			if w.Exists(outer.Path()) {
 				t.Errorf("order %v: the znode outlives the last lease", order)
@@ -214,114 +215,114 @@ func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 				}
 			}
 		}
-		w.empty()
+		w.Empty(lockPath)
 	})
 }
 
 // A nested lease that was released does not hear of a later loss.
 func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		m := w.mutex(c)
-		outer := acquire(t, t.Context(), m)
-		inner := acquire(t, outer.Context(), m)
-		held := acquire(t, outer.Context(), m)
-		release(t, inner)
-		if err := w.ExpireSession(w.session(c)); err != nil {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		m := mutexOf(t, c)
+		outer := bubble.Acquire(t, t.Context(), m)
+		inner := bubble.Acquire(t, outer.Context(), m)
+		held := bubble.Acquire(t, outer.Context(), m)
+		bubble.Release(t, inner)
+		if err := w.ExpireSession(w.SessionID(c)); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, outer)
-		lost(t, held)
-		wantErr(t, inner.Err(), recipes.ErrReleased)
-		release(t, inner)
-		wantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
-		wantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
-		w.empty()
+		bubble.Lost(t, outer)
+		bubble.Lost(t, held)
+		bubble.WantErr(t, inner.Err(), recipes.ErrReleased)
+		bubble.Release(t, inner)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		bubble.WantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
+		w.Empty(lockPath)
 	})
 }
 
 // Two goroutines under one outer lease exclude each other on an inner
 // lock.
 func TestSiblingsUnderOneLeaseExcludeEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		outer := acquire(t, t.Context(), w.mutex(c))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		outer := bubble.Acquire(t, t.Context(), mutexOf(t, c))
 		other, err := locks.NewMutex(c, "/app/other")
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := acquire(t, outer.Context(), other)
-		two := acquiring(outer.Context(), other)
+		one := bubble.Acquire(t, outer.Context(), other)
+		two := bubble.Acquiring(outer.Context(), other)
 		time.Sleep(time.Second)
-		pending(t, two)
-		release(t, one)
-		release(t, granted(t, two).lease)
-		release(t, outer)
-		w.empty()
+		bubble.Pending(t, two)
+		bubble.Release(t, one)
+		bubble.Release(t, bubble.Granted(t, two).Lease)
+		bubble.Release(t, outer)
+		w.Empty(lockPath)
 	})
 }
 
 func TestOwnersReenter(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		m := w.mutex(w.client("a"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
 		mine, other := recipes.NewOwner(), recipes.NewOwner()
 		ctx := recipes.WithOwner(t.Context(), mine)
-		outer := acquire(t, ctx, m)
+		outer := bubble.Acquire(t, ctx, m)
 		if l, ok := m.Held(ctx); !ok || l != outer {
 			t.Errorf("Held: %v, %v", l, ok)
 		}
-		inner := acquire(t, ctx, m)
-		release(t, outer) // the owner has the inner one still
-		again := acquire(t, ctx, m)
-		waiting := acquiring(recipes.WithOwner(t.Context(), other), m)
-		pending(t, waiting)
+		inner := bubble.Acquire(t, ctx, m)
+		bubble.Release(t, outer) // the owner has the inner one still
+		again := bubble.Acquire(t, ctx, m)
+		waiting := bubble.Acquiring(recipes.WithOwner(t.Context(), other), m)
+		bubble.Pending(t, waiting)
 		if _, ok := m.Held(recipes.WithOwner(t.Context(), other)); ok {
 			t.Error("held by an owner who waits")
 		}
-		release(t, inner)
-		pending(t, waiting)
-		release(t, again)
-		release(t, granted(t, waiting).lease)
+		bubble.Release(t, inner)
+		bubble.Pending(t, waiting)
+		bubble.Release(t, again)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		if _, ok := m.Held(ctx); ok {
 			t.Error("held after the last release")
 		}
-		release(t, acquire(t, ctx, m))
-		w.empty()
+		bubble.Release(t, bubble.Acquire(t, ctx, m))
+		w.Empty(lockPath)
 	})
 }
 
 // An owner that has lost its lease must not go on as if nothing had happened; once
 // it has released it, it can.
 func TestAnOwnerHearsOfItsLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		m := w.mutex(c)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		m := mutexOf(t, c)
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
-		l := acquire(t, ctx, m)
-		if err := w.ExpireSession(w.session(c)); err != nil {
+		l := bubble.Acquire(t, ctx, m)
+		if err := w.ExpireSession(w.SessionID(c)); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, l)
+		bubble.Lost(t, l)
 		if err := c.WaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, err := m.Acquire(ctx)
-		wantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		_, err = m.TryAcquire(ctx)
-		wantErr(t, err, recipes.ErrNotHeld)
-		wantErr(t, l.Release(ctx), recipes.ErrNotHeld)
-		release(t, acquire(t, ctx, m))
-		w.empty()
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
+		bubble.WantErr(t, l.Release(ctx), recipes.ErrNotHeld)
+		bubble.Release(t, bubble.Acquire(t, ctx, m))
+		w.Empty(lockPath)
 	})
 }
 
 // A time-out for the wait does not end the work; values go on.
 func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		type key struct{}
-		m := w.mutex(w.client("a"))
+		m := mutexOf(t, w.Connect("a"))
 		wait, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Second)
-		l := acquire(t, wait, m)
+		l := bubble.Acquire(t, wait, m)
 		bound, unbind := l.Bind(wait)
 		defer unbind()
 		cancel()
@@ -340,24 +341,24 @@ func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
 		}
 		bound, unbind = l.Bind(t.Context())
 		defer unbind()
-		release(t, l)
+		bubble.Release(t, l)
 		synctest.Wait()
-		wantErr(t, context.Cause(bound), recipes.ErrReleased)
+		bubble.WantErr(t, context.Cause(bound), recipes.ErrReleased)
 		late, unbind := l.Bind(t.Context())
 		defer unbind()
-		wantErr(t, context.Cause(late), recipes.ErrReleased)
-		w.empty()
+		bubble.WantErr(t, context.Cause(late), recipes.ErrReleased)
+		w.Empty(lockPath)
 	})
 }
 
 func TestErrorsNameWhatWasDone(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		c := w.client("a")
-		l := acquire(t, t.Context(), w.mutex(c))
-		if err := w.ExpireSession(w.session(c)); err != nil {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
+		if err := w.ExpireSession(w.SessionID(c)); err != nil {
 			t.Fatal(err)
 		}
-		lost(t, l)
+		bubble.Lost(t, l)
 		err := l.Release(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "recipes: release /app/lock: not held: session lost") {
 			t.Errorf("error %q", err)

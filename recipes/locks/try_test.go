@@ -4,13 +4,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 func TestTryAcquire(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		l, err := a.TryAcquire(t.Context()) // where there is no directory yet
 		if err != nil {
 			t.Fatal(err)
@@ -19,14 +20,14 @@ func TestTryAcquire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, again)
+		bubble.Release(t, again)
 
 		_, err = a.TryAcquire(t.Context()) // busy at home
-		wantErr(t, err, recipes.ErrBusy)
-		w.recount()
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		w.ResetRequests()
 		for range 10 {
 			_, err = b.TryAcquire(t.Context()) // busy elsewhere
-			wantErr(t, err, recipes.ErrBusy)
+			bubble.WantErr(t, err, recipes.ErrBusy)
 		}
 		if want := "locks: acquire /app/lock: it would have to wait"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
@@ -36,34 +37,34 @@ func TestTryAcquire(t *testing.T) {
 		if got[testutil.OpGetChildren2] != 10 || len(got) != 1 {
 			t.Errorf("requests of 10 tries: %v", got)
 		}
-		waiting := acquiring(t.Context(), b)
-		w.line(2)
+		waiting := bubble.Acquiring(t.Context(), b)
+		w.InLine(lockPath, 2)
 		_, err = b.TryAcquire(t.Context()) // somebody waits at home
-		wantErr(t, err, recipes.ErrBusy)
-		release(t, l)
-		release(t, granted(t, waiting).lease)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 
-		w.recount()
+		w.ResetRequests()
 		l, err = b.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := w.total(); n > 4 {
+		if n := w.Total(); n > 4 {
 			t.Errorf("requests of one that got it: %v", w.Requests())
 		}
-		release(t, l)
-		w.empty()
+		bubble.Release(t, l)
+		w.Empty(lockPath)
 	})
 }
 
 // Somebody else joins between the look and the create: the try withdraws.
 func TestATryThatComesSecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
-		a, b := w.mutex(w.client("a")), w.mutex(w.client("b"))
-		release(t, acquire(t, t.Context(), a))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 		var first *recipes.Lease
 		free := make(chan struct{})
-		hits := w.once(testutil.OpCreate, testutil.Hold(free))
+		hits := w.Once(testutil.OpCreate, lockPath, testutil.Hold(free))
 		tried := make(chan error)
 		go func() {
 			_, err := b.TryAcquire(t.Context())
@@ -74,14 +75,14 @@ func TestATryThatComesSecond(t *testing.T) {
 			t.Fatal("the create was not held back")
 		}
 		// Who waits at home behind a try goes on in its place.
-		home := acquiring(t.Context(), b)
-		first = acquire(t, t.Context(), a)
+		home := bubble.Acquiring(t.Context(), b)
+		first = bubble.Acquire(t, t.Context(), a)
 		close(free)
-		wantErr(t, <-tried, recipes.ErrBusy)
-		w.line(2)
-		pending(t, home)
-		release(t, first)
-		release(t, granted(t, home).lease)
-		w.empty()
+		bubble.WantErr(t, <-tried, recipes.ErrBusy)
+		w.InLine(lockPath, 2)
+		bubble.Pending(t, home)
+		bubble.Release(t, first)
+		bubble.Release(t, bubble.Granted(t, home).Lease)
+		w.Empty(lockPath)
 	})
 }
