@@ -105,14 +105,20 @@ func (w *World) ConnectTo(name, servers string, opts ...framework.Option) *frame
 	return c
 }
 
-// SessionID returns the id of a client's session.
-func (w *World) SessionID(c *framework.Client) int64 {
+// Session returns a client's live session.
+func (w *World) Session(c *framework.Client) *framework.Session {
 	w.T.Helper()
 	s, err := c.Session()
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return s.ID()
+	return s
+}
+
+// SessionID returns the id of a client's session.
+func (w *World) SessionID(c *framework.Client) int64 {
+	w.T.Helper()
+	return w.Session(c).ID()
 }
 
 // Expire ends the session of a client.
@@ -139,9 +145,27 @@ func (w *World) MemberOf(session int64) int {
 func (w *World) Address(member int) string { return strings.Split(w.Servers(), ",")[member] }
 
 // Empty fails the test unless, after two seconds, the directories have no children
-// and nothing is watched, except a parent of one of them: a semaphore watches its
-// limit there. It also fails if a znode stands outside of what the clients see.
+// and nothing is watched but them and their parents: a watch on a directory may
+// outlive the lease that needed it, and a semaphore watches its limit. It also fails
+// if a znode stands outside of what the clients see.
 func (w *World) Empty(dirs ...string) {
+	w.T.Helper()
+	w.empty(dirs, dirs)
+}
+
+// NothingLeft is Empty for tests that leave no watch on a directory either, and no
+// ephemeral znode anywhere.
+func (w *World) NothingLeft(dirs ...string) {
+	w.T.Helper()
+	w.empty(dirs, nil)
+	for _, s := range w.Sessions() {
+		if len(s.Ephemerals) > 0 {
+			w.T.Errorf("left: %v", s.Ephemerals)
+		}
+	}
+}
+
+func (w *World) empty(dirs, watched []string) {
 	w.T.Helper()
 	time.Sleep(2 * time.Second)
 	synctest.Wait()
@@ -151,7 +175,7 @@ func (w *World) Empty(dirs ...string) {
 		}
 	}
 	for path, n := range w.Watches() {
-		if !slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(dir, path+"/") }) {
+		if !slices.ContainsFunc(watched, func(dir string) bool { return strings.HasPrefix(dir+"/", path+"/") }) {
 			w.T.Errorf("%d watches left on %s", n, path)
 		}
 	}
@@ -160,22 +184,10 @@ func (w *World) Empty(dirs ...string) {
 	}
 }
 
-// Clean fails the test unless, after two seconds, no session has an ephemeral znode,
-// nothing is watched, and no znode stands outside of what the clients see.
-func (w *World) Clean() {
-	w.T.Helper()
-	w.Empty()
-	for _, s := range w.Sessions() {
-		if len(s.Ephemerals) > 0 {
-			w.T.Errorf("left: %v", s.Ephemerals)
-		}
-	}
-}
-
-// InLine waits until n znodes stand in dir.
+// InLine waits until n znodes stand in dir, and returns their names.
 func (w *World) InLine(dir string, n int) []string {
 	w.T.Helper()
-	for range 1000 {
+	for range 10000 {
 		if names := w.Children(dir); len(names) == n {
 			synctest.Wait()
 			return names

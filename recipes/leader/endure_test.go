@@ -24,7 +24,7 @@ import (
 func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 	for _, own := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, recipes.ErrNotHeld} {
 		inEachView(t, func(t *testing.T, w *world) {
-			e := w.candidate(w.client("a"), "a")
+			e := w.candidate(w.Connect("a"), "a")
 			terms := 0
 			err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
 				if terms++; terms < 3 {
@@ -46,7 +46,7 @@ func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 			}
 			return nil
 		}
-		e := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Hour, check))
+		e := w.candidate(w.Connect("a"), "a", leader.WithHealthCheck(time.Hour, check))
 		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop })
 		if err != nil {
 			t.Errorf("Run: %v", err)
@@ -61,12 +61,12 @@ func TestNothingIsCreatedAnew(t *testing.T) {
 		ctx, _ := cancellable(t)
 		w.candidates(ctx, 2, 1000*time.Hour)
 		middle, leave := cancellable(t)
-		w.run(middle, w.candidate(w.client("middle"), "middle"), "middle", 1000*time.Hour, nil)
-		w.inLine(3)
+		w.run(middle, w.candidate(w.Connect("middle"), "middle"), "middle", 1000*time.Hour, nil)
+		w.InLine(path, 3)
 		for _, id := range []string{"y", "z"} {
-			w.run(ctx, w.candidate(w.client(id), id), id, 1000*time.Hour, nil)
+			w.run(ctx, w.candidate(w.Connect(id), id), id, 1000*time.Hour, nil)
 		}
-		w.inLine(5)
+		w.InLine(path, 5)
 		stood := w.Children(path)
 		creates := w.Requests()[testutil.OpCreate]
 		for range 20 {
@@ -79,9 +79,9 @@ func TestNothingIsCreatedAnew(t *testing.T) {
 			t.Errorf("in line: %v, before the reconnects %v", now, stood)
 		}
 		leave()
-		w.inLine(4)
+		w.InLine(path, 4)
 		time.Sleep(time.Second)
-		w.inLine(4)
+		w.InLine(path, 4)
 		if n := w.Requests()[testutil.OpCreate] - creates; n != 0 {
 			t.Errorf("%d creates", n)
 		}
@@ -99,10 +99,10 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 		for i, id := range []string{"a", "b", "c", "d"} {
 			ctx, cancel := cancellable(t)
 			leave = append(leave, cancel)
-			w.run(ctx, w.candidate(w.client(id), id), id, 1000*time.Hour, nil)
-			w.inLine(i + 1)
+			w.run(ctx, w.candidate(w.Connect(id), id), id, 1000*time.Hour, nil)
+			w.InLine(path, i+1)
 		}
-		stranger := w.candidate(w.client("stranger"), "x")
+		stranger := w.candidate(w.Connect("stranger"), "x")
 		ask := func(i int, who func() error) {
 			t.Helper()
 			free := make(chan struct{})
@@ -112,7 +112,7 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 			go func() { answered <- who() }()
 			bubble.Await(t, "the read", read.Hit())
 			leave[i]()
-			w.inLine(3 - i)
+			w.InLine(path, 3-i)
 			close(free)
 			must(t, <-answered)
 		}
@@ -136,7 +136,7 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 // What Run returns when the pauses are used up is still the work's own error.
 func TestTheLastErrorIsTheWorks(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
-		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.Never()))
+		e := w.candidate(w.Connect("a"), "a", leader.WithBackoff(retry.Never()))
 		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return zk.ErrNoAuth })
 		if !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("Run: %v", err)
@@ -157,11 +157,11 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 			}
 			return nil
 		}
-		a := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check))
+		a := w.candidate(w.Connect("a"), "a", leader.WithHealthCheck(time.Second, check))
 		ended := w.run(ctx, a, "a", time.Hour, nil)
-		w.inLine(1)
-		w.run(ctx, w.candidate(w.client("b"), "b"), "b", time.Hour, nil)
-		w.inLine(2)
+		w.InLine(path, 1)
+		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", time.Hour, nil)
+		w.InLine(path, 2)
 		time.Sleep(time.Minute)
 		first := w.term(0)
 		if !errors.Is(first.cause, leader.ErrUnhealthy) || first.to.Sub(first.from) != 2*time.Second {
@@ -171,7 +171,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 			t.Errorf("led: %s; in line: %v", got, w.Children(path))
 		}
 		close(hang)
-		w.inLine(2) // it is fit again
+		w.InLine(path, 2) // it is fit again
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
@@ -185,7 +185,7 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
 		watching, stop := context.WithCancel(ctx)
-		leaders := w.candidate(w.client("watcher"), "x").Observe(watching)
+		leaders := w.candidate(w.Connect("watcher"), "x").Observe(watching)
 		all := w.candidates(ctx, 2, 1000*time.Hour)
 		for i := range 20 {
 			<-all[i%2].Resign()
@@ -200,7 +200,7 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 		}
 		stop()
 		cancel()
-		w.inLine(0)
+		w.InLine(path, 0)
 		time.Sleep(time.Second)
 		for watched := range w.Watches() {
 			if watched != path { // of who waited for somebody to lead
@@ -215,18 +215,18 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 func TestAnEndedTermCostsNoPause(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		c := w.client("a")
+		c := w.Connect("a")
 		e := w.candidate(c, "a", leader.WithBackoff(retry.Forever(time.Hour)))
 		w.run(ctx, e, "a", 1000*time.Hour, errors.New("interrupted"))
-		w.inLine(1)
+		w.InLine(path, 1)
 		time.Sleep(time.Second)
 		<-e.Resign()
 		time.Sleep(time.Second)
 		if got := w.order(); got != "aa" {
 			t.Fatalf("resigned, led: %s", got)
 		}
-		must(t, w.ExpireSession(w.session(c).ID()))
-		time.Sleep(timeout)
+		w.Expire(c)
+		time.Sleep(bubble.Timeout)
 		if got := w.order(); got != "aaa" {
 			t.Errorf("lost, led: %s", got)
 		}
@@ -239,7 +239,7 @@ func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
 		boom := errors.New("boom")
 		plan := []error{boom, boom, nil, boom, boom, nil, boom, boom, boom, nil}
 		terms := 0
-		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.NTimes(2, time.Second)))
+		e := w.candidate(w.Connect("a"), "a", leader.WithBackoff(retry.NTimes(2, time.Second)))
 		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
 			terms++
 			return plan[terms-1]
@@ -261,7 +261,7 @@ func TestRunWaitsForWhatIsBeside(t *testing.T) {
 			return nil
 		}
 		for _, ret := range []error{leader.ErrStop, nil} {
-			e := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check))
+			e := w.candidate(w.Connect("a"), "a", leader.WithHealthCheck(time.Second, check))
 			func() {
 				defer func() { _ = recover() }()
 				_ = e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
@@ -276,6 +276,6 @@ func TestRunWaitsForWhatIsBeside(t *testing.T) {
 				t.Errorf("%d health checks after Run", n)
 			}
 		}
-		w.inLine(0)
+		w.InLine(path, 0)
 	})
 }

@@ -16,9 +16,9 @@ import (
 func TestObserveOutlivesTheDirectory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		e := w.candidate(w.client("a"), "a")
+		e := w.candidate(w.Connect("a"), "a")
 		l := bubble.Acquire(t, ctx, e)
-		leaders := w.candidate(w.client("watcher"), "x").Observe(ctx)
+		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
 		if now := bubble.Await(t, "the first leader", leaders); string(now.Data) != "a" {
 			t.Errorf("leads: %q, want a", now.Data)
 		}
@@ -42,9 +42,9 @@ func TestObserveOutlivesTheDirectory(t *testing.T) {
 func TestObserveTellsOfTheNextTermOfTheSameClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		c := w.client("a")
+		c := w.Connect("a")
 		l := bubble.Acquire(t, ctx, w.candidate(c, "a"))
-		leaders := w.candidate(w.client("watcher"), "x").Observe(ctx)
+		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
 		bubble.Await(t, "the first leader", leaders)
 		for range 5 {
 			next := bubble.Acquiring(context.Background(), w.candidate(c, "a"))

@@ -16,8 +16,8 @@ import (
 func TestLayouts(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		c := w.client("a")
-		m, err := locks.NewMutex(w.client("b"), path)
+		c := w.Connect("a")
+		m, err := locks.NewMutex(w.Connect("b"), path)
 		must(t, err)
 		l, err := m.Acquire(ctx)
 		must(t, err)
@@ -33,7 +33,7 @@ func TestLayouts(t *testing.T) {
 			t.Errorf("Run went on: %v", err)
 		}
 		must(t, l.Release(ctx))
-		w.inLine(0) // those of the other layout withdraw in the background
+		w.InLine(path, 0) // those of the other layout withdraw in the background
 		term, err := selector.Acquire(ctx)
 		must(t, err)
 		if !strings.Contains(term.Path(), "-lock-") {
@@ -53,14 +53,14 @@ func TestLayouts(t *testing.T) {
 func TestKazoosLayout(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		c := w.client("a")
+		c := w.Connect("a")
 		kazoo := w.candidate(c, "a", leader.WithLayout(leader.LayoutKazoo))
 		term, err := kazoo.Acquire(ctx)
 		must(t, err)
 		if !strings.Contains(term.Path(), "-__lock__") {
 			t.Errorf("the znode is %s", term.Path())
 		}
-		m, err := locks.NewMutex(w.client("b"), path, locks.WithLayout(locks.LayoutKazoo))
+		m, err := locks.NewMutex(w.Connect("b"), path, locks.WithLayout(locks.LayoutKazoo))
 		must(t, err)
 		if _, err := m.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
 			t.Errorf("a mutex beside it: %v", err)

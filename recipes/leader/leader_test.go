@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -39,7 +40,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 // A term that fails is followed by a pause and another campaign; ErrStop ends Run.
 func TestWhatTheFunctionReturns(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		e := w.candidate(w.client("a"), "a", leader.WithBackoff(retry.NTimes(2, 10*time.Second)))
+		e := w.candidate(w.Connect("a"), "a", leader.WithBackoff(retry.NTimes(2, 10*time.Second)))
 		boom := errors.New("boom")
 		began := time.Now()
 		paths := make(map[string]bool)
@@ -84,17 +85,17 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 func TestLeaderIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		a, b := w.client("a"), w.client("b")
+		a, b := w.Connect("a"), w.Connect("b")
 		w.run(ctx, w.candidate(a, "a", leader.WithBackoff(retry.Forever(20*time.Second))), "a", time.Hour, errors.New("no error of its own"))
-		w.inLine(1)
+		w.InLine(path, 1)
 		w.run(ctx, w.candidate(b, "b"), "b", time.Minute, nil)
-		w.inLine(2)
+		w.InLine(path, 2)
 		time.Sleep(time.Minute + 100*time.Millisecond)
 		w.ClientNet("a").Cut()
-		deadline := w.session(a).Deadline()
+		deadline := w.Session(a).Deadline()
 		time.Sleep(time.Minute)
 		first, second := w.term(0), w.term(1)
-		if first.id != "a" || !errors.Is(first.cause, recipes.ErrNotHeld) || first.to.Sub(deadline.Add(-margin)).Abs() > time.Millisecond {
+		if first.id != "a" || !errors.Is(first.cause, recipes.ErrNotHeld) || first.to.Sub(deadline.Add(-bubble.Margin)).Abs() > time.Millisecond {
 			t.Errorf("the first term: %+v, deadline %v", first, deadline)
 		}
 		if second.id != "b" || second.from.Before(deadline) {
@@ -113,7 +114,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		a := w.client("a")
+		a := w.Connect("a")
 		e := w.candidate(a, "a")
 		stopping := make(chan struct{})
 		returned := make(chan time.Time, 1)
@@ -126,9 +127,9 @@ func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 				return leader.ErrStop
 			})
 		}()
-		w.inLine(1)
-		w.run(ctx, w.candidate(w.client("b"), "b"), "b", time.Minute, nil)
-		w.inLine(2)
+		w.InLine(path, 1)
+		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", time.Minute, nil)
+		w.InLine(path, 2)
 		select {
 		case <-e.Resign():
 			t.Error("the work has not returned")
@@ -143,21 +144,21 @@ func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 		}
 	})
 	inBubble(t, func(t *testing.T, w *world) {
-		a := w.client("a")
+		a := w.Connect("a")
 		l, err := w.candidate(a, "a").Acquire(t.Context())
 		must(t, err)
-		time.Sleep(timeout + 100*time.Millisecond)
+		time.Sleep(bubble.Timeout + 100*time.Millisecond)
 		w.ClientNet("a").Cut()
 		<-l.Lost()
 		w.ClientNet("a").Heal() // within the margin: the session survives
 		time.Sleep(time.Hour)
-		if w.session(a).Err() != nil || len(w.Children(path)) != 1 {
-			t.Errorf("in line: %v, session: %v", w.Children(path), w.session(a).Err())
+		if w.Session(a).Err() != nil || len(w.Children(path)) != 1 {
+			t.Errorf("in line: %v, session: %v", w.Children(path), w.Session(a).Err())
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
 			t.Errorf("released a lost term: %v", err)
 		}
-		w.inLine(0)
+		w.InLine(path, 0)
 	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
 }
 
@@ -197,7 +198,7 @@ func TestMaxTerm(t *testing.T) {
 		}
 		began := time.Now()
 		for _, id := range []string{"b", "c"} {
-			w.run(ctx, w.candidate(w.client(id), id, leader.WithMaxTerm(time.Minute)), id, 1000*time.Hour, nil)
+			w.run(ctx, w.candidate(w.Connect(id), id, leader.WithMaxTerm(time.Minute)), id, 1000*time.Hour, nil)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(6 * time.Minute)
@@ -225,11 +226,11 @@ func TestHealthCheck(t *testing.T) {
 			}
 			return nil
 		}
-		a := w.candidate(w.client("a"), "a", leader.WithHealthCheck(time.Second, check), leader.WithBackoff(retry.Forever(time.Minute)))
+		a := w.candidate(w.Connect("a"), "a", leader.WithHealthCheck(time.Second, check), leader.WithBackoff(retry.Forever(time.Minute)))
 		w.run(ctx, a, "a", time.Hour, nil)
-		w.inLine(1)
-		w.run(ctx, w.candidate(w.client("b"), "b"), "b", 10*time.Minute, nil)
-		w.inLine(2)
+		w.InLine(path, 1)
+		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", 10*time.Minute, nil)
+		w.InLine(path, 2)
 		full.Store(true)
 		fell := time.Now()
 		time.Sleep(5 * time.Minute)
@@ -254,8 +255,8 @@ func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		first, leave := cancellable(t)
-		w.run(first, w.candidate(w.client("a"), "a"), "a", 1000*time.Hour, nil)
-		w.inLine(1)
+		w.run(first, w.candidate(w.Connect("a"), "a"), "a", 1000*time.Hour, nil)
+		w.InLine(path, 1)
 		var sick atomic.Bool
 		check := func(context.Context) error {
 			if sick.Load() {
@@ -263,11 +264,11 @@ func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 			}
 			return nil
 		}
-		b := w.candidate(w.client("b"), "b", leader.WithHealthCheck(time.Minute, check), leader.WithBackoff(retry.Forever(time.Hour)))
+		b := w.candidate(w.Connect("b"), "b", leader.WithHealthCheck(time.Minute, check), leader.WithBackoff(retry.Forever(time.Hour)))
 		w.run(ctx, b, "b", time.Hour, nil)
-		w.inLine(2)
-		w.run(ctx, w.candidate(w.client("c"), "c"), "c", time.Hour, nil)
-		w.inLine(3)
+		w.InLine(path, 2)
+		w.run(ctx, w.candidate(w.Connect("c"), "c"), "c", time.Hour, nil)
+		w.InLine(path, 3)
 		sick.Store(true)
 		time.Sleep(12 * time.Hour)
 		leave()
@@ -285,7 +286,7 @@ func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 // that function called it, with any context that does not end with the term.
 func TestResignFromWithinTheTerm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		e := w.candidate(w.client("a"), "a")
+		e := w.candidate(w.Connect("a"), "a")
 		terms := 0
 		err := e.Run(within(t, time.Hour), func(ctx context.Context, _ *recipes.Lease) error {
 			if terms++; terms == 3 {
@@ -306,14 +307,14 @@ func TestResignFromWithinTheTerm(t *testing.T) {
 			t.Errorf("%d terms, then %v", terms, err)
 		}
 		<-e.Resign() // nothing to end, and nothing to wait for
-		w.inLine(0)
+		w.InLine(path, 0)
 	})
 }
 
 // A nil function was found out when the election was won, by a panic.
 func TestRunNeedsAFunction(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		if err := w.candidate(w.client("a"), "a").Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), path) {
+		if err := w.candidate(w.Connect("a"), "a").Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -326,7 +327,7 @@ func TestSurvivesDisasters(t *testing.T) {
 		ctx, _ := cancellable(t)
 		w.wiped = true
 		w.candidates(ctx, 3, 1000*time.Hour)
-		operator := w.client("operator")
+		operator := w.Connect("operator")
 		creates := func() int { return w.Requests()[testutil.OpCreate] }
 		before := creates()
 		for range 5 {
@@ -340,7 +341,7 @@ func TestSurvivesDisasters(t *testing.T) {
 			for i := range 3 {
 				must(t, w.Stop(i))
 			}
-			time.Sleep(timeout / 2)
+			time.Sleep(bubble.Timeout / 2)
 			for i := range 3 {
 				must(t, w.Restart(i))
 			}
@@ -361,7 +362,7 @@ func TestSurvivesDisasters(t *testing.T) {
 
 // settled waits until n stand in line and one of them leads.
 func (w *world) settled(n int) {
-	w.t.Helper()
+	w.T.Helper()
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
 		w.mu.Lock()
 		leading := 0
@@ -375,13 +376,13 @@ func (w *world) settled(n int) {
 			return
 		}
 	}
-	w.t.Fatalf("no leader after a minute; in line: %v", w.Children(path))
+	w.T.Fatalf("no leader after a minute; in line: %v", w.Children(path))
 }
 
 // An election never re-enters: who acquires its own term waits.
 func TestNoReentry(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		e := w.candidate(w.client("a"), "a")
+		e := w.candidate(w.Connect("a"), "a")
 		l, err := e.Acquire(t.Context())
 		must(t, err)
 		ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
@@ -397,10 +398,10 @@ func TestNoReentry(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		idle := func(context.Context, *recipes.Lease) error { return nil }
-		c := w.client("a")
+		c := w.Connect("a")
 		e := w.candidate(c, "a")
 		ended := w.run(t.Context(), e, "a", time.Hour, nil)
-		w.inLine(1)
+		w.InLine(path, 1)
 		if err := e.Run(t.Context(), idle); err == nil || !strings.Contains(err.Error(), "runs already") {
 			t.Errorf("a second Run: %v", err)
 		}
@@ -415,9 +416,9 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("closed, and in line stand %v", left)
 		}
 
-		owner := w.client("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))
+		owner := w.Connect("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))
 		must(t, owner.MakeContainerPath(t.Context(), "/closed"))
-		forbidden, err := leader.New(w.client("b"), "/closed/x")
+		forbidden, err := leader.New(w.Connect("b"), "/closed/x")
 		must(t, err)
 		if err := forbidden.Run(t.Context(), idle); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("forbidden, Run returned %v", err)
@@ -428,7 +429,7 @@ func TestRunEnds(t *testing.T) {
 // A panic passes through, and the term does not stay behind.
 func TestPanicPasses(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		e := w.candidate(w.client("a"), "a", leader.WithMaxTerm(time.Minute))
+		e := w.candidate(w.Connect("a"), "a", leader.WithMaxTerm(time.Minute))
 		func() {
 			defer func() {
 				if p := recover(); p != "boom" {
@@ -437,7 +438,7 @@ func TestPanicPasses(t *testing.T) {
 			}()
 			_ = e.Run(t.Context(), func(context.Context, *recipes.Lease) error { panic("boom") })
 		}()
-		w.inLine(0)
+		w.InLine(path, 0)
 		must(t, e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop }))
 	})
 }

@@ -48,15 +48,14 @@ func TestOneLeaderWhateverHappens(t *testing.T) {
 }
 
 func play(t *testing.T, plan []step) error {
-	ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}))
 	verdict := &judge{TB: t, faults: make(chan string, 1)}
-	w := newWorld(bubble.See(verdict, ens, bubble.View{}), verdict)
+	w := newWorld(bubble.New(verdict, testutil.WithMembers(3)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all []*leader.Election
 	for i := range 3 {
 		id := string(rune('a' + i))
-		all = append(all, w.candidate(w.client(id), id, leader.WithMaxTerm(20*time.Second)))
+		all = append(all, w.candidate(w.Connect(id), id, leader.WithMaxTerm(20*time.Second)))
 		w.run(ctx, all[i], id, time.Minute, nil)
 	}
 	for _, s := range plan {
@@ -66,8 +65,8 @@ func play(t *testing.T, plan []step) error {
 	w.heal()
 	w.settled(3)
 	cancel()
-	time.Sleep(2 * timeout) // sessions that were lost and could not be closed have expired by then
-	w.inLine(0)
+	time.Sleep(2 * bubble.Timeout) // sessions that were lost and could not be closed have expired by then
+	w.InLine(path, 0)
 	return verdict.fault()
 }
 

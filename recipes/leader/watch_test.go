@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -15,7 +16,7 @@ import (
 func TestLeaderAndParticipants(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
-		stranger := w.candidate(w.client("stranger"), "x")
+		stranger := w.candidate(w.Connect("stranger"), "x")
 		if _, err := stranger.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
 			t.Errorf("Leader of nothing: %v", err)
 		}
@@ -42,7 +43,7 @@ func TestLeaderAndParticipants(t *testing.T) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		cancel()
-		w.inLine(0)
+		w.InLine(path, 0)
 		if l, err := stranger.TryAcquire(t.Context()); err != nil {
 			t.Errorf("TryAcquire alone: %v", err)
 		} else {
@@ -56,7 +57,7 @@ func TestLeaderAndParticipants(t *testing.T) {
 func TestObserve(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		watcher := w.client("watcher")
+		watcher := w.Connect("watcher")
 		watching, stop := context.WithCancel(ctx)
 		leaders := w.candidate(watcher, "x").Observe(watching)
 		if p := <-leaders; p.Path != "" {
@@ -68,7 +69,7 @@ func TestObserve(t *testing.T) {
 		}
 		w.ResetRequests()
 		for _, id := range []string{"b", "c", "d"} {
-			all = append(all, w.candidate(w.client(id), id))
+			all = append(all, w.candidate(w.Connect(id), id))
 			w.run(ctx, all[len(all)-1], id, 1000*time.Hour, nil)
 			time.Sleep(time.Second)
 		}
@@ -82,9 +83,9 @@ func TestObserve(t *testing.T) {
 		if p := <-leaders; string(p.Data) != "d" {
 			t.Errorf("the last leader was missed: %+v", p)
 		}
-		must(t, w.ExpireSession(w.session(watcher).ID()))
+		w.Expire(watcher)
 		<-all[3].Resign()
-		time.Sleep(timeout)
+		time.Sleep(bubble.Timeout)
 		if p := <-leaders; string(p.Data) != "a" {
 			t.Errorf("missed in between two sessions: %+v", p)
 		}
@@ -112,8 +113,8 @@ func TestAnObserverThatIsRefusedRests(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				ctx, _ := cancellable(t)
 				w.candidates(ctx, 1, 1000*time.Hour)
-				watcher := w.client("watcher")
-				mine, gets, looks := w.session(watcher).ID(), 0, 0
+				watcher := w.Connect("watcher")
+				mine, gets, looks := w.SessionID(watcher), 0, 0
 				w.Control(func(r testutil.Request) testutil.Action {
 					if r.Session != mine {
 						return testutil.Pass()
@@ -145,22 +146,22 @@ func TestAnObserverThatIsRefusedRests(t *testing.T) {
 func TestALostEventIsMadeUpFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
-		leaders := w.candidate(w.client("watcher"), "x").Observe(ctx)
+		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
 		if p := <-leaders; p.Path != "" {
 			t.Errorf("the first leader: %+v", p)
 		}
 		w.ClientNet("watcher").LoseEvents(true)
 		w.ClientNet("a").LoseEvents(true)
-		a := w.candidate(w.client("a"), "a", leader.WithMaxTerm(time.Minute))
+		a := w.candidate(w.Connect("a"), "a", leader.WithMaxTerm(time.Minute))
 		w.run(ctx, a, "a", 1000*time.Hour, nil)
-		time.Sleep(timeout * 5 / 4)
+		time.Sleep(bubble.Timeout * 5 / 4)
 		synctest.Wait()
 		if p := <-leaders; string(p.Data) != "a" {
 			t.Errorf("the second leader: %+v", p)
 		}
 		time.Sleep(2 * time.Minute)
-		w.run(ctx, w.candidate(w.client("b"), "b"), "b", 1000*time.Hour, nil)
-		time.Sleep(2 * timeout * 5 / 4)
+		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", 1000*time.Hour, nil)
+		time.Sleep(2 * bubble.Timeout * 5 / 4)
 		synctest.Wait()
 		if got := w.order(); got != "ab" {
 			t.Errorf("led: %s", got)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -14,16 +13,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-const (
-	path    = "/app/leader"
-	timeout = 10 * time.Second
-	margin  = timeout / 10
-)
+const path = "/app/leader"
 
 // world is an ensemble in memory, and the terms that its candidates served.
 type world struct {
-	*bubble.Seen
-	t testing.TB
+	*bubble.World
 
 	// An operator who deletes the leader's znode lets the next one in before the
 	// leader can know: then two that lead at once are not the election's fault.
@@ -44,48 +38,24 @@ type served struct {
 
 func inBubble(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
 	t.Helper()
-	inBubbleBelow(t, bubble.View{}, scenario, opts...)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) { scenario(t, newWorld(w)) }, opts...)
 }
 
-// inBubbleBelow is inBubble for clients with a view.
-func inBubbleBelow(t *testing.T, v bubble.View, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		bubble.Bound(t, bubble.Longest)
-		opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
-		scenario(t, newWorld(bubble.See(t, testutil.Start(t, opts...), v), t))
-	})
-}
-
-// inEachView is inBubble below a chroot, below a namespace, below both and below
-// neither.
+// inEachView is inBubble for each of bubble.Views.
 func inEachView(t *testing.T, scenario func(t *testing.T, w *world), opts ...testutil.Option) {
 	t.Helper()
-	bubble.EachView(t, func(t *testing.T, v bubble.View) { inBubbleBelow(t, v, scenario, opts...) })
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) { scenario(t, newWorld(w)) }, opts...)
 }
 
-func newWorld(seen *bubble.Seen, t testing.TB) *world {
-	return &world{Seen: seen, t: t, leading: map[string]*recipes.Lease{}}
-}
-
-func (w *world) client(name string, opts ...framework.Option) *framework.Client {
-	w.t.Helper()
-	c, err := w.Open(name, opts...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = c.Close() })
-	if err := c.WaitConnected(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-	return c
+func newWorld(w *bubble.World) *world {
+	return &world{World: w, leading: map[string]*recipes.Lease{}}
 }
 
 func (w *world) candidate(c *framework.Client, id string, opts ...leader.Option) *leader.Election {
-	w.t.Helper()
+	w.T.Helper()
 	e, err := leader.New(c, path, append([]leader.Option{leader.WithID(id)}, opts...)...)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return e
 }
@@ -96,12 +66,12 @@ func (w *world) serve(ctx context.Context, l *recipes.Lease, id string, d time.D
 	w.mu.Lock()
 	for other, lease := range w.leading {
 		if lease.Held() && !w.wiped {
-			w.t.Errorf("%s leads while %s does", id, other)
+			w.T.Errorf("%s leads while %s does", id, other)
 		}
 	}
 	for _, term := range w.terms {
 		if term.token.Compare(l.Token()) >= 0 && !w.wiped {
-			w.t.Errorf("the term of %s has token %v, after %v", id, l.Token(), term.token)
+			w.T.Errorf("the term of %s has token %v, after %v", id, l.Token(), term.token)
 		}
 	}
 	w.leading[id] = l
@@ -144,7 +114,7 @@ func (w *world) term(i int) served {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i >= len(w.terms) {
-		w.t.Fatalf("%d terms were served, want more than %d", len(w.terms), i)
+		w.T.Fatalf("%d terms were served, want more than %d", len(w.terms), i)
 	}
 	return w.terms[i]
 }
@@ -154,34 +124,12 @@ func (w *world) candidates(ctx context.Context, n int, d time.Duration, opts ...
 	var all []*leader.Election
 	for i := range n {
 		id := string(rune('a' + i))
-		e := w.candidate(w.client(id), id, opts...)
+		e := w.candidate(w.Connect(id), id, opts...)
 		all = append(all, e)
 		w.run(ctx, e, id, d, nil)
-		w.inLine(i + 1)
+		w.InLine(path, i+1)
 	}
 	return all
-}
-
-// inLine waits until n znodes stand in line.
-func (w *world) inLine(n int) {
-	w.t.Helper()
-	for range 10000 {
-		if len(w.Children(path)) == n {
-			synctest.Wait()
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	w.t.Fatalf("in line: %v, want %d", w.Children(path), n)
-}
-
-func (w *world) session(c *framework.Client) *framework.Session {
-	w.t.Helper()
-	s, err := c.Session()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return s
 }
 
 func must(t testing.TB, err error) {

@@ -98,9 +98,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 		{
 			story: "its session expires",
 			lose: func(t *testing.T, w *bubble.World, c *framework.Client) {
-				if err := w.ExpireSession(w.SessionID(c)); err != nil {
-					t.Fatal(err)
-				}
+				w.Expire(c)
 			},
 		},
 		{
@@ -149,7 +147,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 					g := <-waiting
 					bubble.WantErr(t, g.Err, test.want)
 					bubble.Release(t, second)
-					w.Clean()
+					w.NothingLeft()
 					return
 				}
 				bubble.Pending(t, waiting)
@@ -163,7 +161,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 				bubble.Pending(t, first)
 				bubble.Release(t, g.Lease)
 				bubble.Release(t, bubble.Granted(t, first).Lease)
-				w.Clean()
+				w.NothingLeft()
 			})
 		})
 	}
@@ -197,7 +195,7 @@ func TestAWholeIsLostWithAPart(t *testing.T) {
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // for good
 		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, b, "/app/a")))
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -225,7 +223,7 @@ func TestAWholeIsLostInTime(t *testing.T) {
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.Release(t, then.Lease)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -252,7 +250,7 @@ func TestAWholeIsRevokedByAPart(t *testing.T) {
 			bubble.Release(t, l)
 		}
 		bubble.Release(t, acquireRevocable(t, all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))) // nobody asks: nothing is left
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -276,6 +274,6 @@ func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
 		}
 		w.ClientNet("a").Heal()
 		bubble.Release(t, l)
-		w.Clean()
+		w.NothingLeft()
 	})
 }

@@ -50,7 +50,7 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		if n := in.entered.Load(); n != 100 {
 			t.Errorf("%d of 100", n)
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -67,7 +67,7 @@ func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
 		bubble.WantErr(t, (<-waiting).Err, context.DeadlineExceeded)
 		bubble.Release(t, one)
 		bubble.Release(t, two)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -135,7 +135,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 				}
 				t.Logf("%d grants of a lock, %d faults", total.Load(), faults)
 				time.Sleep(time.Minute)
-				w.Clean()
+				w.NothingLeft()
 				return
 			case <-time.After(time.Duration(rng.IntN(10_000)) * time.Millisecond):
 			}

@@ -74,7 +74,7 @@ func TestAll(t *testing.T) {
 		default:
 		}
 		bubble.Release(t, l) // again: nothing
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -112,7 +112,7 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 				bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 			}
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -166,7 +166,7 @@ func TestAllOfDifferentKinds(t *testing.T) {
 			t.Errorf("%d permits are left, %v", n, err)
 		}
 		bubble.Release(t, l)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -189,14 +189,14 @@ func TestTryAll(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 			bubble.Release(t, l)
-			w.Clean() // what it had is given up
+			w.NothingLeft() // what it had is given up
 		}
 		l, err := whole.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		bubble.Release(t, l)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -217,7 +217,7 @@ func TestAPartIsReleasedByItself(t *testing.T) {
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.WantErr(t, l.Parts()[1].Err(), recipes.ErrReleased)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -260,14 +260,12 @@ func TestAllReenters(t *testing.T) {
 			t.Error("the outer lease is gone")
 		}
 		// What it had was lost: it must not go on as if nothing had happened.
-		if err := w.ExpireSession(w.SessionID(c)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(c)
 		bubble.Lost(t, b)
 		_, err := whole.Acquire(context.WithoutCancel(b.Context()))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, b.Release(t.Context()), recipes.ErrNotHeld)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -297,7 +295,7 @@ func TestMultiUnderAll(t *testing.T) {
 		}
 		bubble.Lost(t, l)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -348,7 +346,7 @@ func TestAllOfDifferentClients(t *testing.T) {
 		if left := other.Children("/app/b"); len(left) > 0 {
 			t.Errorf("left elsewhere: %v", left)
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -377,7 +375,7 @@ func TestDoWithAll(t *testing.T) {
 		if want := []string{"/app/a 2s", "/app/b 2s"}; !slices.Equal(overran, want) {
 			t.Errorf("overran: %v, want %v", overran, want)
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 

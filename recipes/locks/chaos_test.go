@@ -116,7 +116,7 @@ func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 	stop()
 	wg.Wait()
 	time.Sleep(time.Minute)
-	w.Empty(lockPath)
+	w.NothingLeft(lockPath)
 	for i := range clients {
 		m := mutexOf(t, w.Connect(fmt.Sprint("another ", i)))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))

@@ -44,7 +44,7 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 			}
 			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 			bubble.Release(t, next.Lease)
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 		})
 	}
 }
@@ -68,7 +68,7 @@ func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 		l = bubble.Acquire(t, t.Context(), m)
 		time.Sleep(50 * time.Second)
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -92,7 +92,7 @@ func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
 			t.Error("the release removed another's znode")
 		}
 		bubble.Release(t, next)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		bubble.WantErr(t, l.Err(), zk.ErrNoNode)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
 		}
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -149,7 +149,7 @@ func TestCloseEndsLeasesAndWaits(t *testing.T) {
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
 		_, err := mutexOf(t, a).Acquire(t.Context())
 		bubble.WantErr(t, err, framework.ErrClosed)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -177,9 +177,7 @@ func TestTheObserverFollowsLeases(t *testing.T) {
 		bubble.Release(t, l)
 		err := recipes.Do(t.Context(), m, func(ctx context.Context, l *recipes.Lease) error {
 			time.Sleep(2 * time.Second)
-			if err := w.ExpireSession(w.SessionID(a)); err != nil {
-				t.Error(err)
-			}
+			w.Expire(a)
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			return nil

@@ -47,7 +47,7 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 					if hits.Load() == 0 {
 						t.Error("the fault was not met")
 					}
-					w.Empty(lockPath)
+					w.NothingLeft(lockPath)
 				})
 			})
 		}
@@ -72,7 +72,7 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 					if hits.Load() == 0 {
 						t.Error("the fault was not met")
 					}
-					w.Empty(lockPath)
+					w.NothingLeft(lockPath)
 				})
 			})
 		}
@@ -96,7 +96,7 @@ func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
 		bubble.Release(t, l)
 		time.Sleep(10 * time.Second)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, b)))
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
 			t.Errorf("granted %v after the watch was answered", took)
 		}
 		bubble.Release(t, g.Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -152,7 +152,7 @@ func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
 		bubble.Pending(t, waiting[3])
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, waiting[3]).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -182,7 +182,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 			if took := time.Since(start); took > 10*latency {
 				t.Errorf("cancel after %v: the lock was free after %v", at, took)
 			}
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 		})
 	}
 }
@@ -240,7 +240,7 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -354,10 +354,10 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 			if cancelled.Load() < 100 || got.Load() < 10 {
 				t.Errorf("faults %v: %d cancelled, %d granted: not much of a test", faults, cancelled.Load(), got.Load())
 			}
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 			w.Latency(0)          // so that no heartbeat is under way when the goroutines are counted
 			time.Sleep(time.Hour) // until the hunt for creates without an answer has ended
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 			for stack, n := range settled() {
 				if n > before[stack] {
 					t.Errorf("goroutines: %d, %d before: %s", n, before[stack], stack)
@@ -435,7 +435,7 @@ func TestAListFindsNoDirectory(t *testing.T) {
 				case <-time.After(3 * time.Second):
 					t.Error("it waits for itself")
 				}
-				w.Empty(lockPath)
+				w.NothingLeft(lockPath)
 			})
 		})
 	}

@@ -77,7 +77,7 @@ func TestKeyed(t *testing.T) {
 		_, err = theirs.Key("x").TryAcquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		bubble.Release(t, both)
-		w.Clean()
+		w.NothingLeft()
 		vanished(w, "/app")
 	})
 }
@@ -120,7 +120,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 				t.Errorf("%s: error %v", story, err)
 			}
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -158,7 +158,7 @@ func TestThousandsOfKeys(t *testing.T) {
 				t.Errorf("key %d was held %d times", i, n)
 			}
 		}
-		w.Clean()
+		w.NothingLeft()
 		vanished(w, "/app")
 	})
 }
@@ -180,7 +180,7 @@ func TestUnusedKeysTakeNoMemory(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			w.Clean()
+			w.NothingLeft()
 			vanished(w, root)
 		}
 		use(0) // whatever grows once has grown
@@ -266,7 +266,7 @@ func TestCloseOfKeyed(t *testing.T) {
 		}
 		bubble.Release(t, independent)
 		bubble.Release(t, taken)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -284,7 +284,7 @@ func TestAGrantThatCloseOvertakes(t *testing.T) {
 		if l != nil || closed != nil {
 			t.Errorf("lease %v; Close: %v", l, closed)
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -308,7 +308,7 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		if err := k.Close(t.Context()); err != nil { // held until their release
 			t.Error(err)
 		}
-		w.Clean()
+		w.NothingLeft()
 
 		k = keyedOf(t, a)
 		lostBefore := bubble.Acquire(t, t.Context(), k.Key("before"))
@@ -330,7 +330,7 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, lostBefore.Release(t.Context()), recipes.ErrNotHeld)
 		time.Sleep(time.Minute)
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 
@@ -362,7 +362,7 @@ func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
 				cancel()
 			}
 		}
-		w.Clean()
+		w.NothingLeft()
 	})
 }
 

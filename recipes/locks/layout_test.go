@@ -57,7 +57,7 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 					t.Fatal(err)
 				}
 				bubble.Release(t, bubble.Acquire(t, t.Context(), m))
-				w.Empty(lockPath)
+				w.NothingLeft(lockPath)
 			})
 		})
 	}
@@ -129,7 +129,7 @@ func TestKazoosLayout(t *testing.T) {
 		if err := b.Delete(t.Context(), reader, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -151,7 +151,7 @@ func TestAnotherLayoutComesLater(t *testing.T) {
 		if err := a.Delete(t.Context(), stranger, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -200,7 +200,7 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			bubble.Release(t, bubble.Granted(t, waiting).Lease)
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 		if err := b.Delete(t.Context(), twin, -1); err != nil {
 			t.Fatal(err)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -251,7 +251,7 @@ func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) {
 				t.Errorf("vanished %d times: %d creates, then %v", times, creates.Load(), err)
 			}
-			w.Empty(lockPath)
+			w.NothingLeft(lockPath)
 		})
 	}
 }
@@ -275,6 +275,6 @@ func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, b, locks.WithACL(acl...)))
 		synctest.Wait()
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }

@@ -80,7 +80,7 @@ func TestMultiIsGuarded(t *testing.T) {
 		bubble.Release(t, released)
 		_, err = released.Multi(t.Context(), set("/config", "stale"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, recipes.ErrReleased)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -93,9 +93,7 @@ func TestAMultiAcrossAnExpiry(t *testing.T) {
 		}
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
-		if err := w.ExpireSession(w.SessionID(a)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(a)
 		time.AfterFunc(2*time.Second, w.ClientNet("a").Heal)
 		_, err := l.Multi(t.Context(), set("/config", "stale"))
 		if err == nil || !framework.MaybeApplied(err) {
@@ -110,7 +108,7 @@ func TestAMultiAcrossAnExpiry(t *testing.T) {
 		// Guard's ops fail elsewhere, too.
 		_, err = a.Multi(t.Context(), l.Guard(set("/config", "stale"))...)
 		bubble.WantErr(t, err, zk.ErrNoNode)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -138,7 +136,7 @@ func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
 		w.ClientNet("a").Heal()
 		bubble.Release(t, bubble.Granted(t, next).Lease)
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -157,7 +155,7 @@ func TestReleaseIsConcurrent(t *testing.T) {
 				}
 			}
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -178,7 +176,7 @@ func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
 		bubble.WantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.WantErr(t, l.Err(), framework.ErrSessionLost)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -260,7 +258,7 @@ func TestDo(t *testing.T) {
 		})
 		bubble.WantErr(t, err, context.DeadlineExceeded)
 		bubble.Release(t, busy)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -307,7 +305,7 @@ func TestRevoke(t *testing.T) {
 		if err := theirs.Revoke(t.Context(), recipes.Participant{Path: "/elsewhere/x"}); err == nil {
 			t.Error("revoked at another path")
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -338,7 +336,7 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 			t.Error("the request was missed")
 		}
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -387,6 +385,6 @@ func TestParticipants(t *testing.T) {
 		if err := a.Delete(t.Context(), lockPath+"/notes", -1); err != nil {
 			t.Error(err)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }

@@ -60,7 +60,7 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 			t.Error(err)
 		}
 		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, a))) // the next session is a new one
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3))
 }
 
@@ -71,14 +71,12 @@ func TestExpiryWhileHolding(t *testing.T) {
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		next := bubble.Acquiring(t.Context(), mutexOf(t, b))
 		w.InLine(lockPath, 2)
-		if err := w.ExpireSession(w.SessionID(a)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(a)
 		bubble.Lost(t, held)
 		bubble.WantErr(t, held.Err(), framework.ErrSessionLost)
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.Release(t, bubble.Granted(t, next).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -89,9 +87,7 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 		a := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
-		if err := w.ExpireSession(w.SessionID(a)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(a)
 		time.AfterFunc(time.Second, w.ClientNet("a").Heal)
 		if !l.Held() {
 			t.Error("the loss was noticed already")
@@ -99,7 +95,7 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, l.Err(), framework.ErrSessionLost)
 		bubble.Lost(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -130,7 +126,7 @@ func TestExpiryWhileWaiting(t *testing.T) {
 		bubble.Pending(t, home)
 		bubble.Release(t, was2.Lease)
 		bubble.Release(t, bubble.Granted(t, home).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -153,7 +149,7 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 		bubble.Pending(t, next)
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, next).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3))
 }
 
@@ -174,7 +170,7 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 		bubble.Pending(t, next)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.Release(t, bubble.Granted(t, next).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -205,7 +201,7 @@ func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
 		bubble.Release(t, then.Lease)
 		w.Heal()
 		time.Sleep(time.Minute)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3), testutil.WithSyncLimit(30))
 }
 
@@ -226,7 +222,7 @@ func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
 			w.Heal()
 		}
 		bubble.Release(t, held)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3), testutil.WithSyncLimit(30))
 }
 
@@ -250,7 +246,7 @@ func TestAMuteServer(t *testing.T) {
 		w.Unmute(0)
 		_ = held.Release(t.Context())
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -271,7 +267,7 @@ func TestAWedgedServer(t *testing.T) {
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, next).Lease)
 		w.Unwedge(member)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3))
 }
 
@@ -296,7 +292,7 @@ func TestAWedgedServerAlone(t *testing.T) {
 			t.Errorf("Release took %v", took)
 		}
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -323,7 +319,7 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 			t.Errorf("%v belongs to %x, the session is %x, was %x", names, stat.EphemeralOwner, w.SessionID(a), old)
 		}
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -356,6 +352,6 @@ func TestTheRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_ = held.Release(t.Context())
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }

@@ -45,7 +45,7 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 		if got := inside.entered.Load(); got != clients*goroutines*rounds {
 			t.Errorf("%d grants", got)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3))
 }
 
@@ -70,7 +70,7 @@ func TestProcessesAreServedInTheOrderTheyCame(t *testing.T) {
 		bubble.Release(t, first)
 		wg.Wait()
 		equal(t, "order", order, want)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 		bubble.Release(t, first)
 		wg.Wait()
 		equal(t, "order", order, want)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
 				t.Errorf("watches after cycle %d: %v", i, watches)
 			}
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -151,7 +151,7 @@ func TestAnUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
 		if took := time.Since(start); took != 100*time.Millisecond {
 			t.Errorf("Release took %v", took)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
 			t.Errorf("watches after an hour: %v", got)
 		}
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -204,7 +204,7 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 			}
 		}
 		bubble.Release(t, held)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -269,7 +269,7 @@ func TestNamespacesAreViewsOfOneLock(t *testing.T) {
 		}
 		bubble.Release(t, outer)
 		bubble.Release(t, inner)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -290,7 +290,7 @@ func TestValuesInUseMustAgree(t *testing.T) {
 			t.Errorf("data %q", got)
 		}
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 

@@ -88,7 +88,7 @@ func TestAReleaseAfterAPause(t *testing.T) {
 		bubble.WantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
 		w.ClientNet("a").Heal()
 		time.Sleep(2 * bubble.Timeout)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -107,7 +107,7 @@ func TestReentryRacesTheRelease(t *testing.T) {
 			}
 			wg.Wait()
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestDataIsCopied(t *testing.T) {
 		}
 		bubble.Release(t, l)
 		time.Sleep(time.Second)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -148,7 +148,7 @@ func TestATryThatComesSecondLeavesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		w.InLine(lockPath, 1)
 		bubble.Release(t, first)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -176,7 +176,7 @@ func TestALossWhileReleasing(t *testing.T) {
 		if released.Load() != 0 || losses.Load() != 1 {
 			t.Errorf("the observer heard of %d releases, %d losses", released.Load(), losses.Load())
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
 }
 
@@ -196,7 +196,7 @@ func TestALossBetweenTwoReleases(t *testing.T) {
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		w.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -219,7 +219,7 @@ func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
 		}
 		bubble.Release(t, g.Lease)
 		bubble.Release(t, l) // its removal is known to be the own one
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -244,7 +244,7 @@ func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
 		}
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, next).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -286,7 +286,7 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 				t.Errorf("%s: %d heartbeats, %d before", what, got, idle)
 			}
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -302,7 +302,7 @@ func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
 			}
 			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -325,7 +325,7 @@ func TestAMultiFindsTheLoss(t *testing.T) {
 			}
 			bubble.WantErr(t, each.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -350,6 +350,6 @@ func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
 			t.Errorf("the next was granted %v after the last had been released", took)
 		}
 		bubble.Release(t, g.Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }

@@ -115,9 +115,7 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a lost lease's context",
 			ctx: func(s scene) context.Context {
-				if err := s.w.ExpireSession(s.w.SessionID(s.c)); err != nil {
-					s.t.Fatal(err)
-				}
+				s.w.Expire(s.c)
 				bubble.Lost(s.t, s.outer)
 				return s.outer.Context()
 			},
@@ -126,9 +124,7 @@ func TestReentry(t *testing.T) {
 		{
 			story: "a lost lease's values",
 			ctx: func(s scene) context.Context {
-				if err := s.w.ExpireSession(s.w.SessionID(s.c)); err != nil {
-					s.t.Fatal(err)
-				}
+				s.w.Expire(s.c)
 				bubble.Lost(s.t, s.outer)
 				return context.WithoutCancel(s.outer.Context())
 			},
@@ -215,7 +211,7 @@ func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 				}
 			}
 		}
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -228,16 +224,14 @@ func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
 		inner := bubble.Acquire(t, outer.Context(), m)
 		held := bubble.Acquire(t, outer.Context(), m)
 		bubble.Release(t, inner)
-		if err := w.ExpireSession(w.SessionID(c)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(c)
 		bubble.Lost(t, outer)
 		bubble.Lost(t, held)
 		bubble.WantErr(t, inner.Err(), recipes.ErrReleased)
 		bubble.Release(t, inner)
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.WantErr(t, outer.Release(t.Context()), recipes.ErrNotHeld)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -258,7 +252,7 @@ func TestSiblingsUnderOneLeaseExcludeEachOther(t *testing.T) {
 		bubble.Release(t, one)
 		bubble.Release(t, bubble.Granted(t, two).Lease)
 		bubble.Release(t, outer)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -287,7 +281,7 @@ func TestOwnersReenter(t *testing.T) {
 			t.Error("held after the last release")
 		}
 		bubble.Release(t, bubble.Acquire(t, ctx, m))
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -299,9 +293,7 @@ func TestAnOwnerHearsOfItsLoss(t *testing.T) {
 		m := mutexOf(t, c)
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
 		l := bubble.Acquire(t, ctx, m)
-		if err := w.ExpireSession(w.SessionID(c)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(c)
 		bubble.Lost(t, l)
 		if err := c.WaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
@@ -312,7 +304,7 @@ func TestAnOwnerHearsOfItsLoss(t *testing.T) {
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		bubble.WantErr(t, l.Release(ctx), recipes.ErrNotHeld)
 		bubble.Release(t, bubble.Acquire(t, ctx, m))
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -347,7 +339,7 @@ func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
 		late, unbind := l.Bind(t.Context())
 		defer unbind()
 		bubble.WantErr(t, context.Cause(late), recipes.ErrReleased)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -355,9 +347,7 @@ func TestErrorsNameWhatWasDone(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
-		if err := w.ExpireSession(w.SessionID(c)); err != nil {
-			t.Fatal(err)
-		}
+		w.Expire(c)
 		bubble.Lost(t, l)
 		err := l.Release(t.Context())
 		if err == nil || !strings.HasPrefix(err.Error(), "recipes: release /app/lock: not held: session lost") {

@@ -53,7 +53,7 @@ func TestTryAcquire(t *testing.T) {
 			t.Errorf("requests of one that got it: %v", w.Requests())
 		}
 		bubble.Release(t, l)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
 
@@ -83,6 +83,6 @@ func TestATryThatComesSecond(t *testing.T) {
 		bubble.Pending(t, home)
 		bubble.Release(t, first)
 		bubble.Release(t, bubble.Granted(t, home).Lease)
-		w.Empty(lockPath)
+		w.NothingLeft(lockPath)
 	})
 }
