@@ -65,7 +65,7 @@ type outbound struct {
 func (c *conn) read() {
 	defer c.m.e.wg.Done()
 	err := c.readAll(bufio.NewReaderSize(c.nc, 16<<10))
-	c.arrive(nil, err)
+	c.enqueueArrival(nil, err)
 }
 
 func (c *conn) readAll(r *bufio.Reader) error {
@@ -74,7 +74,7 @@ func (c *conn) readAll(r *bufio.Reader) error {
 		return err
 	}
 	if isWord(head) {
-		c.arrive(&request{c: c, member: c.m, word: string(head[:])}, nil)
+		c.enqueueArrival(&request{c: c, member: c.m, word: string(head[:])}, nil)
 		<-c.done
 		return nil
 	}
@@ -90,14 +90,14 @@ func (c *conn) readAll(r *bufio.Reader) error {
 			return err
 		}
 		c.m.e.ask(req)
-		c.arrive(req, nil)
+		c.enqueueArrival(req, nil)
 		frame, err = wire.ReadFrame(r, wire.MaxFrame, nil)
 	}
 	return err
 }
 
-// arrive queues a request, or the end of the stream, on its way to the member.
-func (c *conn) arrive(r *request, err error) {
+// enqueueArrival queues a request, or the end of the stream, on its way to the member.
+func (c *conn) enqueueArrival(r *request, err error) {
 	e := c.m.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *conn) arrive(r *request, err error) {
 // member. After a connect request the server reads nothing, not even the end of
 // the stream, until it has answered.
 func (c *conn) arrivalsLocked() {
-	for len(c.inbox) > 0 && !c.deafLocked() && !c.closed && c.opening == c.open {
+	for len(c.inbox) > 0 && !c.blockedLocked() && !c.closed && c.opening == c.open {
 		a := c.inbox[0]
 		if !a.due.IsZero() && time.Now().Before(a.due) {
 			return
@@ -141,15 +141,15 @@ func (c *conn) endedLocked(err error) {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x from %s: %v", c.m.index, c.session, c.remote, err)
 	}
 	if errors.Is(err, wire.ErrMalformed) {
-		c.finishLocked() // an answer that is already queued is still sent
+		c.closeAfterSendingLocked() // an answer that is already queued is still sent
 		return
 	}
 	c.closeLocked()
 }
 
-// deafLocked reports whether a fault stops all bytes of the connection, in both
+// blockedLocked reports whether a fault stops all bytes of the connection, in both
 // directions.
-func (c *conn) deafLocked() bool {
+func (c *conn) blockedLocked() bool {
 	cutOff := c.m.e.cutOff
 	return c.m.paused || c.m.mute || len(cutOff) > 0 && (cutOff[c.session] || cutOff[c.claimed])
 }
@@ -216,8 +216,8 @@ func (c *conn) pumpLocked() {
 	c.pumping = false
 }
 
-// finishedLocked executes the requests that waited for one at the leader.
-func (c *conn) finishedLocked() {
+// resumeLocked executes the requests that waited for one at the leader.
+func (c *conn) resumeLocked() {
 	c.busy = false
 	c.pumpLocked()
 }
@@ -247,19 +247,19 @@ func (c *conn) enqueue(o outbound) {
 	}
 }
 
-// finishLocked closes the connection after everything queued has been sent.
-func (c *conn) finishLocked() {
+// closeAfterSendingLocked closes the connection after everything queued has been sent.
+func (c *conn) closeAfterSendingLocked() {
 	if c.closed {
 		return
 	}
 	c.enqueue(outbound{last: true})
-	c.forgetLocked()
+	c.detachLocked()
 }
 
 // closeLocked closes the connection at once.
 func (c *conn) closeLocked() {
 	if !c.closed {
-		c.forgetLocked()
+		c.detachLocked()
 	}
 	select {
 	case <-c.done:
@@ -269,7 +269,7 @@ func (c *conn) closeLocked() {
 	}
 }
 
-func (c *conn) forgetLocked() {
+func (c *conn) detachLocked() {
 	c.closed = true
 	c.m.dataWatches.drop(c)
 	c.m.childWatches.drop(c)
@@ -282,7 +282,7 @@ func (c *conn) forgetLocked() {
 // connection.
 func (c *conn) write() {
 	defer c.m.e.wg.Done()
-	defer c.over()
+	defer c.cleanUp()
 	var batch []byte
 	for {
 		c.outMu.Lock()
@@ -331,7 +331,7 @@ func (c *conn) flush(b []byte) bool {
 	e := c.m.e
 	for {
 		e.mu.Lock()
-		deaf, changed := c.deafLocked(), e.changed
+		deaf, changed := c.blockedLocked(), e.changed
 		e.mu.Unlock()
 		if !deaf {
 			break
@@ -354,8 +354,8 @@ func (c *conn) flush(b []byte) bool {
 	return err == nil
 }
 
-// over cleans up when the writer has ended.
-func (c *conn) over() {
+// cleanUp cleans up when the writer has ended.
+func (c *conn) cleanUp() {
 	c.nc.Close()
 	e := c.m.e
 	e.mu.Lock()

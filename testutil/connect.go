@@ -57,7 +57,7 @@ func (c *conn) attachedLocked(r *request, valid bool) {
 		return
 	}
 	c.establishedLocked(r)
-	c.finishedLocked()
+	c.resumeLocked()
 }
 
 func (c *conn) establishedLocked(r *request) {
@@ -79,7 +79,7 @@ func (c *conn) refuseLocked(r *request) {
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ConnectResponse{
 		Password: make([]byte, 16), HasReadOnly: r.connect.HasReadOnly,
 	}))
-	c.finishLocked()
+	c.closeAfterSendingLocked()
 }
 
 // password derives a session's password from its id, as the server does: the

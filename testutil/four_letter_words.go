@@ -63,7 +63,7 @@ func (m *member) wordLocked(c *conn, word string) {
 		b.WriteString("This ZooKeeper instance is not currently serving requests\n")
 	}
 	c.send([]byte(b.String()))
-	c.finishLocked()
+	c.closeAfterSendingLocked()
 }
 
 func (m *member) modeLocked() string {

@@ -160,7 +160,7 @@ func (l *leadership) syncLocked(r *request) {
 	if r.member == l.m {
 		if code := l.checkLocked(r); code != wire.OK {
 			r.c.replyLocked(r, code, nil)
-			r.c.finishedLocked()
+			r.c.resumeLocked()
 			return
 		}
 	}

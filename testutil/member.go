@@ -164,7 +164,7 @@ func (m *member) advanceLocked() {
 		} else {
 			r.c.replyLocked(r, wire.OK, &wire.PathResponse{Path: r.path})
 		}
-		r.c.finishedLocked()
+		r.c.resumeLocked()
 	}
 }
 

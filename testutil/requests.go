@@ -161,7 +161,7 @@ func (c *conn) executeLocked(r *request) {
 	}
 	m.e.cfg.logf("testutil: member %d closes the connection of session %#x: unknown operation %v", m.index, c.session, r.op)
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: -1, Err: wire.Unimplemented}))
-	c.finishLocked()
+	c.closeAfterSendingLocked()
 }
 
 // replyLocked answers with the number of the member's last transaction.
@@ -246,9 +246,9 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 		c.closeLocked()
 	case r.op == wire.OpCloseSession:
 		c.replyLocked(r, wire.OK, nil)
-		c.finishLocked()
+		c.closeAfterSendingLocked()
 	}
-	c.finishedLocked()
+	c.resumeLocked()
 }
 
 func (c *conn) authLocked(r *request) {
@@ -263,7 +263,7 @@ func (c *conn) authLocked(r *request) {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: cannot authenticate with scheme %q",
 			c.m.index, c.session, m.Scheme)
 		c.replyLocked(r, wire.AuthFailed, nil)
-		c.finishLocked()
+		c.closeAfterSendingLocked()
 		return
 	}
 	for _, id := range proven {

@@ -22,8 +22,13 @@ func TestZeroValues(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	zeros := []any{
-		&testutil.Embedded{}, &testutil.ClientNet{}, &testutil.Fault{}, testutil.Action{}, testutil.Match{}, testutil.Request{},
-		testutil.SessionInfo{}, testutil.Stat{}, testutil.Op(0), testutil.Code(0),
+		&testutil.Embedded{}, &testutil.ClientNet{}, &testutil.Fault{},
+		testutil.Action{},
+		testutil.Match{},
+		testutil.Request{},
+		testutil.SessionInfo{},
+		testutil.Stat{},
+		testutil.Op(0), testutil.Code(0),
 	}
 	for _, zero := range zeros {
 		v := reflect.ValueOf(zero)

@@ -8,7 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// BenchmarkCodec is each kind of message, there and back; and the answer to a list of a thousand names.
+// BenchmarkCodec encodes and decodes common messages, and the answer to a list
+// of a thousand names.
 func BenchmarkCodec(b *testing.B) {
 	line := &wire.ChildrenResponse{HasStat: true}
 	for i := range 1000 {

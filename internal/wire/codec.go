@@ -1,8 +1,11 @@
-// Package wire is the ZooKeeper client protocol, both directions of it: frames, messages, operation and error codes.
+// Package wire encodes and decodes the ZooKeeper client protocol in both
+// directions: frames, messages, operation codes and error codes.
 //
-// It works on slices. Encoding appends to one; decoding walks one with a Decoder, which checks every length and every count
-// against the bytes that are really there before it allocates anything, so that no message can make its reader allocate more
-// than a small multiple of its own size. Decoding never panics, whatever the bytes.
+// It works on slices. Encoding appends to a slice. Decoding reads a slice with
+// a [Decoder], which checks every length and count against the bytes that are
+// left before it allocates anything. So no message makes its reader allocate
+// more than a small multiple of its size, and decoding never panics, whatever
+// the bytes.
 package wire
 
 import (
@@ -12,10 +15,11 @@ import (
 	"io"
 )
 
-// MaxFrame is the largest frame a server accepts (its jute.maxbuffer); a longer one makes it close the connection.
+// MaxFrame is the size of the largest frame that a server accepts by default
+// (its jute.maxbuffer). It closes a connection that sends a longer one.
 const MaxFrame = 1<<20 - 1
 
-// ErrMalformed is what every error of decoding wraps.
+// ErrMalformed is wrapped by every decoding error.
 var ErrMalformed = errors.New("wire: malformed message")
 
 // AppendInt32 appends a big-endian int.
@@ -32,7 +36,8 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// AppendBuffer appends a length and the bytes; nil becomes the null buffer, length -1.
+// AppendBuffer appends a length and the bytes. nil becomes the null buffer,
+// with length -1.
 func AppendBuffer(b, v []byte) []byte {
 	if v == nil {
 		return AppendInt32(b, -1)
@@ -52,20 +57,21 @@ func AppendStrings(b []byte, v []string) []byte {
 	return b
 }
 
-// Decoder reads a message from a slice. The first thing that does not fit ends it: from then on every read returns the zero
-// value, and Err says what was wrong. So a message is read field by field without looking, and judged at the end.
+// Decoder reads a message from a slice. After the first error every read
+// returns the zero value, and Err returns that error. So a message is read
+// field by field without checks, and the error is checked once at the end.
 type Decoder struct {
 	buf []byte
 	err error
 }
 
-// NewDecoder returns a decoder of b. What it returns may alias b.
+// NewDecoder returns a decoder of b. Its results may alias b.
 func NewDecoder(b []byte) *Decoder { return &Decoder{buf: b} }
 
-// Err reports the first thing that was wrong, nil if nothing was. It wraps ErrMalformed.
+// Err returns the first error, nil if there was none. It wraps ErrMalformed.
 func (d *Decoder) Err() error { return d.err }
 
-// Len returns the number of bytes not read yet.
+// Len returns the number of bytes not yet read.
 func (d *Decoder) Len() int { return len(d.buf) }
 
 func (d *Decoder) fail(format string, args ...any) {
@@ -80,7 +86,7 @@ func (d *Decoder) take(n int) []byte {
 		return nil
 	}
 	if len(d.buf) < n {
-		d.fail("%d bytes wanted, %d left", n, len(d.buf))
+		d.fail("need %d bytes, have %d", n, len(d.buf))
 		return nil
 	}
 	b := d.buf[:n:n]
@@ -110,7 +116,8 @@ func (d *Decoder) Bool() bool {
 	return b != nil && b[0] != 0
 }
 
-// Buffer reads a buffer, nil for the null one. The result aliases the message.
+// Buffer reads a buffer: nil for the null buffer. The result aliases the
+// message.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
 	switch {
@@ -125,10 +132,11 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n))
 }
 
-// String reads a string; the null one reads as "".
+// String reads a string: "" for the null string.
 func (d *Decoder) String() string { return string(d.Buffer()) }
 
-// Count reads the length of a vector whose elements take at least size bytes each; a null vector reads as empty.
+// Count reads the length of a vector whose elements take at least size bytes
+// each: 0 for the null vector.
 func (d *Decoder) Count(size int) int {
 	n := d.Int32()
 	switch {
@@ -160,27 +168,30 @@ func (d *Decoder) Strings() []string {
 	return v
 }
 
-// Appender is a message, or part of one, that can be written.
+// Appender is a message, or part of one, that can be encoded.
 type Appender interface {
-	// Append appends the encoded message to b and returns the result, as the built-in append does.
+	// Append appends the encoded message to b and returns the result, like
+	// the built-in append.
 	Append(b []byte) []byte
 }
 
-// Message is a message that can be written and read.
+// Message is a message that can be encoded and decoded.
 type Message interface {
 	Appender
-	// Decode reads the message; what is wrong with it is left in d.
+	// Decode decodes the message. Errors are left in d.
 	Decode(d *Decoder)
 }
 
-// Unmarshal decodes one message from b, which it may go on to alias. Bytes behind the message are ignored, as the server does.
+// Unmarshal decodes one message from b. The message may alias b. Bytes after
+// the message are ignored, as the server does.
 func Unmarshal(b []byte, m Message) error {
 	d := NewDecoder(b)
 	m.Decode(d)
 	return d.Err()
 }
 
-// AppendFrame appends one frame that holds the parts one behind the other: a header and a body, usually. A nil part is skipped.
+// AppendFrame appends one frame that contains the parts in order, usually a
+// header and a body. A nil part is skipped.
 func AppendFrame(b []byte, parts ...Appender) []byte {
 	at := len(b)
 	b = AppendInt32(b, 0)
@@ -193,9 +204,11 @@ func AppendFrame(b []byte, parts ...Appender) []byte {
 	return b
 }
 
-// ReadFrame reads one frame of at most limit bytes and returns its payload, in buf if that is large enough. It returns io.EOF
-// if the stream ends before a frame begins, io.ErrUnexpectedEOF if it ends inside one, and an error that wraps ErrMalformed for
-// a length that is negative or over the limit; for those nothing is allocated.
+// ReadFrame reads one frame of at most limit bytes and returns its payload, in
+// buf if that is large enough. It returns io.EOF if the stream ends before the
+// frame, io.ErrUnexpectedEOF if it ends inside the frame, and an error that
+// wraps ErrMalformed if the length is negative or over the limit. In these
+// cases it allocates nothing for the payload.
 func ReadFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -204,7 +217,8 @@ func ReadFrame(r io.Reader, limit int, buf []byte) ([]byte, error) {
 	return ReadPayload(r, head, limit, buf)
 }
 
-// ReadPayload is ReadFrame for a reader that has the four bytes of the length already.
+// ReadPayload is ReadFrame after the caller has read the four bytes of the
+// length.
 func ReadPayload(r io.Reader, head [4]byte, limit int, buf []byte) ([]byte, error) {
 	n := int32(binary.BigEndian.Uint32(head[:]))
 	if n < 0 || int(n) > limit {

@@ -4,13 +4,13 @@ package wire
 type Stat struct {
 	Czxid, Mzxid   int64 // the transactions that created it and last changed its data
 	Ctime, Mtime   int64 // their times, in milliseconds since 1970
-	Version        int32 // changes of the data
-	Cversion       int32 // changes of the children
-	Aversion       int32 // changes of the access control list
-	EphemeralOwner int64 // the session it lives and dies with, 0 for none, ContainerOwner for a container
+	Version        int32 // number of changes of the data
+	Cversion       int32 // number of changes of the list of children
+	Aversion       int32 // number of changes of the access control list
+	EphemeralOwner int64 // the session of an ephemeral znode, 0 for none, ContainerOwner for a container
 	DataLength     int32
 	NumChildren    int32
-	Pzxid          int64 // the transaction that last changed its children
+	Pzxid          int64 // the transaction that last changed its list of children
 }
 
 // Append implements Appender.
@@ -30,7 +30,7 @@ func (s *Stat) Decode(d *Decoder) {
 	s.EphemeralOwner, s.DataLength, s.NumChildren, s.Pzxid = d.Int64(), d.Int32(), d.Int32(), d.Int64()
 }
 
-// ID is an identity: a scheme and what it means there.
+// ID is an identity: a scheme and an id in that scheme.
 type ID struct{ Scheme, ID string }
 
 // ACL is one entry of an access control list.
@@ -59,7 +59,8 @@ func decodeACLs(d *Decoder) []ACL {
 	return acls
 }
 
-// ConnectRequest opens a connection, with a new session (SessionID 0) or an old one. It travels without a header.
+// ConnectRequest opens a connection, with a new session (SessionID 0) or an
+// existing one. It has no header.
 type ConnectRequest struct {
 	ProtocolVersion int32
 	LastZxidSeen    int64
@@ -67,7 +68,7 @@ type ConnectRequest struct {
 	SessionID       int64
 	Password        []byte
 	ReadOnly        bool
-	HasReadOnly     bool // the request carries the last byte, so the reply must
+	HasReadOnly     bool // the request has the last byte, so the reply must have it
 }
 
 // Append implements Appender.
@@ -89,7 +90,8 @@ func (m *ConnectRequest) Decode(d *Decoder) {
 	}
 }
 
-// ConnectResponse answers a ConnectRequest. SessionID 0 says that the session is gone.
+// ConnectResponse answers a ConnectRequest. SessionID 0 means that the session
+// has expired.
 type ConnectResponse struct {
 	ProtocolVersion int32
 	Timeout         int32 // milliseconds
@@ -117,7 +119,7 @@ func (m *ConnectResponse) Decode(d *Decoder) {
 	}
 }
 
-// RequestHeader stands before every request on an open connection.
+// RequestHeader precedes every request on an open connection.
 type RequestHeader struct {
 	Xid int32
 	Op  Op
@@ -131,7 +133,8 @@ func (m *RequestHeader) Append(b []byte) []byte {
 // Decode implements Message.
 func (m *RequestHeader) Decode(d *Decoder) { m.Xid, m.Op = d.Int32(), Op(d.Int32()) }
 
-// ReplyHeader stands before every reply and notification. There is no body when Err is not OK.
+// ReplyHeader precedes every reply and notification. There is no body if Err is
+// not OK.
 type ReplyHeader struct {
 	Xid  int32
 	Zxid int64
@@ -148,7 +151,8 @@ func (m *ReplyHeader) Decode(d *Decoder) {
 	m.Xid, m.Zxid, m.Err = d.Int32(), d.Int64(), Code(d.Int32())
 }
 
-// PathRequest is the body of sync, getACL, getEphemerals and getAllChildrenNumber.
+// PathRequest is the body of sync, getACL, getEphemerals and
+// getAllChildrenNumber.
 type PathRequest struct{ Path string }
 
 // Append implements Appender.

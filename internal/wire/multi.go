@@ -1,14 +1,15 @@
 package wire
 
-// MultiOp is one operation of a multi: its code and the request that this code has when it stands alone. Check, create and its
-// kin, delete and setData may stand in a multi, getData and getChildren in a multiRead.
+// MultiOp is one operation of a multi: its code, and the request that has this
+// code outside a multi. A multi may contain check, all kinds of create, delete
+// and setData. A multiRead may contain getData and getChildren.
 type MultiOp struct {
 	Op      Op
 	Request Message
 }
 
-// MultiRequest is the body of multi: operations that happen together or not at all; and of multiRead, where each is answered
-// for itself.
+// MultiRequest is the body of multi, whose operations are executed together or
+// not at all, and of multiRead, whose operations are answered separately.
 type MultiRequest struct{ Ops []MultiOp }
 
 func appendMultiHeader(b []byte, op Op, done bool, code Code) []byte {
@@ -57,18 +58,21 @@ func newMultiRequest(op Op) Message {
 	return nil
 }
 
-// MultiResult is the outcome of one operation of a multi. Op is OpError if the multi failed; then Err is this operation's own
-// code, OK for those before the one that failed and RuntimeInconsistency for those behind it. In a multiRead each fails alone.
+// MultiResult is the result of one operation. Op is OpError if the multi
+// failed. Err is then the code of this operation: OK before the one that
+// failed, and RuntimeInconsistency after it. In a multiRead each operation
+// fails separately.
 type MultiResult struct {
 	Op       Op
 	Err      Code
-	Path     string   // of create and its kin
+	Path     string   // of all kinds of create
 	Stat     Stat     // of create2, createContainer, setData and getData
 	Data     []byte   // of getData
 	Children []string // of getChildren
 }
 
-// MultiResponse is the body of the answer to a multi, a failed one too.
+// MultiResponse is the body of the answer to a multi, whether it succeeded or
+// failed.
 type MultiResponse struct{ Results []MultiResult }
 
 // Append implements Appender.

@@ -5,8 +5,9 @@ import "strconv"
 // Op is the operation code of a request, and of one operation inside a multi.
 type Op int32
 
-// The operation codes. OpCreateSession never appears in a request header (a connection is opened by its own message, which
-// has none); the server uses it inside, and so do we.
+// The operation codes. OpCreateSession never appears in a request header, since
+// a connection is opened by a message without a header. Servers use it
+// internally, and so does testutil.
 const (
 	OpNotify           Op = 0
 	OpCreate           Op = 1
@@ -63,7 +64,8 @@ func (o Op) String() string {
 	return "op " + strconv.Itoa(int(o))
 }
 
-// Code is the error code of a reply header. It is an error, except that OK is one too: compare before use.
+// Code is the error code of a reply header. It implements error, but OK is no
+// failure: compare with OK first.
 type Code int32
 
 // The error codes of the protocol.
@@ -123,7 +125,8 @@ func (c Code) String() string {
 // Error makes a Code an error.
 func (c Code) Error() string { return "zookeeper: " + c.String() }
 
-// Reserved xids. The reply to an authentication carries the request's own xid: -4 from Java, an ordinary one from the Go client.
+// Reserved xids. The reply to an authentication has the xid of the request: -4
+// from Java, an ordinary one from the Go client.
 const (
 	XidNotification int32 = -1
 	XidPing         int32 = -2
@@ -143,7 +146,7 @@ const (
 	EventChildrenChanged EventType = 4
 )
 
-// WatcherType says to checkWatches and removeWatches which watches of a path are meant.
+// WatcherType selects the watches of a path in checkWatches and removeWatches.
 type WatcherType int32
 
 // The watcher types.
@@ -153,19 +156,21 @@ const (
 	WatcherAny      WatcherType = 3
 )
 
-// WatchMode is how long a watch of addWatch lasts and what it covers: until it is removed either way.
+// WatchMode says what a watch of addWatch covers. In each mode it lasts until
+// it is removed.
 type WatchMode int32
 
-// The watch modes: of one znode and its list of children, or of a znode and all that are below it.
+// The watch modes: a znode and its list of children, or a znode and everything
+// below it.
 const (
 	WatchPersistent          WatchMode = 0
 	WatchPersistentRecursive WatchMode = 1
 )
 
-// StateConnected is the connection state that every notification about a znode carries.
+// StateConnected is the connection state in every notification about a znode.
 const StateConnected int32 = 3
 
-// The create modes: the flags of a create request.
+// The create modes, which are the flags of a create request.
 const (
 	ModePersistent              int32 = 0
 	ModeEphemeral               int32 = 1
@@ -176,7 +181,7 @@ const (
 	ModePersistentSequentialTTL int32 = 6
 )
 
-// Permissions of an access control list.
+// The permissions of an access control list.
 const (
 	PermRead   int32 = 1
 	PermWrite  int32 = 2
@@ -186,17 +191,20 @@ const (
 	PermAll    int32 = 31
 )
 
-// ContainerOwner is the ephemeral owner by which a container znode is recognised.
+// ContainerOwner is the ephemeral owner that marks a container znode.
 const ContainerOwner int64 = -1 << 63
 
 // MaxTTL is the longest time to live of a znode, in milliseconds.
 const MaxTTL int64 = 1<<40 - 1
 
-// ttlOwner is set in the ephemeral owner of a znode that has a time to live; the rest is that time.
+// ttlOwner marks the ephemeral owner of a znode with a time to live. The other
+// bits are the time.
 const ttlOwner = -1 << 56
 
-// TTLOwner is the ephemeral owner of a znode with this time to live in milliseconds, from 1 to MaxTTL.
+// TTLOwner returns the ephemeral owner of a znode with a time to live of ttl
+// milliseconds, from 1 to MaxTTL.
 func TTLOwner(ttl int64) int64 { return ttlOwner | ttl }
 
-// TTLOf returns the time to live that an ephemeral owner stands for, in milliseconds, and false if it stands for none.
+// TTLOf returns the time to live, in milliseconds, that an ephemeral owner
+// stands for, and false if it stands for none.
 func TTLOf(owner int64) (int64, bool) { return owner & MaxTTL, owner&ttlOwner == ttlOwner }

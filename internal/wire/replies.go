@@ -24,7 +24,8 @@ func (m *CreateResponse) Decode(d *Decoder) {
 	m.Stat.Decode(d)
 }
 
-// The answers to exists, setData and setACL are a bare Stat.
+// The answers to exists, setData and setACL are a Stat without anything around
+// it.
 
 // DataResponse is the body of the answer to getData.
 type DataResponse struct {
@@ -41,7 +42,8 @@ func (m *DataResponse) Decode(d *Decoder) {
 	m.Stat.Decode(d)
 }
 
-// ChildrenResponse is the body of the answers to getChildren and getEphemerals (whole paths), and with HasStat to getChildren2.
+// ChildrenResponse is the body of the answers to getChildren, to getEphemerals
+// (absolute paths), and with HasStat to getChildren2.
 type ChildrenResponse struct {
 	Children []string
 	Stat     Stat
@@ -80,7 +82,8 @@ func (m *ACLResponse) Decode(d *Decoder) {
 	m.Stat.Decode(d)
 }
 
-// CountResponse is the body of the answer to getAllChildrenNumber; and to addWatch, where it is a code that says ok once more.
+// CountResponse is the body of the answer to getAllChildrenNumber, and to
+// addWatch, where it repeats the code OK.
 type CountResponse struct{ Count int32 }
 
 // Append implements Appender.
@@ -89,7 +92,7 @@ func (m *CountResponse) Append(b []byte) []byte { return AppendInt32(b, m.Count)
 // Decode implements Message.
 func (m *CountResponse) Decode(d *Decoder) { m.Count = d.Int32() }
 
-// Token is the body of sasl, and of the answer to it.
+// Token is the body of sasl and of its answer.
 type Token struct{ Token []byte }
 
 // Append implements Appender.
@@ -98,7 +101,8 @@ func (m *Token) Append(b []byte) []byte { return AppendBuffer(b, m.Token) }
 // Decode implements Message.
 func (m *Token) Decode(d *Decoder) { m.Token = d.Buffer() }
 
-// WhoAmIResponse is the body of the answer to whoAmI: schemes, and who one is there, without proofs.
+// WhoAmIResponse is the body of the answer to whoAmI: the client's identities,
+// without passwords.
 type WhoAmIResponse struct{ Identities []ID }
 
 // Append implements Appender.

@@ -21,7 +21,7 @@ var (
 	acls = []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "world", ID: "anyone"}}, {Perms: 1, ID: wire.ID{Scheme: "digest", ID: "a:b"}}}
 )
 
-// messages is one of each kind, with every field set.
+// messages returns one message of each kind, with every field set.
 func messages() []wire.Message {
 	return []wire.Message{
 		&stat,
@@ -78,7 +78,7 @@ func messages() []wire.Message {
 	}
 }
 
-// fresh is an empty message of the same kind.
+// fresh returns an empty message of the same kind.
 func fresh(m wire.Message) wire.Message {
 	f := reflect.New(reflect.TypeOf(m).Elem()).Interface().(wire.Message)
 	if c, ok := m.(*wire.ChildrenResponse); ok {
@@ -99,14 +99,15 @@ func TestEveryMessageSurvivesTheRoundTrip(t *testing.T) {
 	}
 }
 
-// A message cut short anywhere is an error, never a panic, and never a message: except where the cut leaves a whole one.
+// A message that is cut short is an error and never a panic, except where the
+// rest is a whole message.
 func TestEveryMessageCutShort(t *testing.T) {
 	for _, m := range messages() {
 		whole := m.Append(nil)
 		for n := range whole {
 			err := wire.Unmarshal(whole[:n], fresh(m))
 			if err == nil && !optionalEnd(m, n) {
-				t.Errorf("%T: %d of %d bytes are no error", m, n, len(whole))
+				t.Errorf("%T: no error for %d of %d bytes", m, n, len(whole))
 			}
 			if err != nil && !errors.Is(err, wire.ErrMalformed) {
 				t.Errorf("%T: %v", m, err)
@@ -115,7 +116,8 @@ func TestEveryMessageCutShort(t *testing.T) {
 	}
 }
 
-// optionalEnd: without its last byte, a connect message with the read-only flag is one without.
+// optionalEnd reports whether the message is still whole with n bytes: the last
+// byte of a connect message is optional.
 func optionalEnd(m wire.Message, n int) bool {
 	switch m := m.(type) {
 	case *wire.ConnectRequest:
@@ -126,7 +128,7 @@ func optionalEnd(m wire.Message, n int) bool {
 	return false
 }
 
-// A length that promises more than there is allocates nothing for it.
+// A length beyond the end of the message allocates nothing.
 func TestAbsurdLengths(t *testing.T) {
 	huge := wire.AppendInt32(nil, math.MaxInt32)
 	for name, decode := range map[string]func(*wire.Decoder){
@@ -152,10 +154,10 @@ func TestAbsurdLengths(t *testing.T) {
 	}
 	for _, n := range []int32{-2, math.MinInt32} {
 		if d := wire.NewDecoder(wire.AppendInt32(nil, n)); d.Buffer() != nil || d.Err() == nil {
-			t.Errorf("a buffer of length %d is no error", n)
+			t.Errorf("no error for a buffer of length %d", n)
 		}
 		if d := wire.NewDecoder(wire.AppendInt32(nil, n)); d.Count(4) != 0 || d.Err() == nil {
-			t.Errorf("a vector of length %d is no error", n)
+			t.Errorf("no error for a vector of length %d", n)
 		}
 	}
 }
@@ -190,13 +192,13 @@ func TestFrames(t *testing.T) {
 	}
 	for _, n := range []int32{-1, math.MinInt32, wire.MaxFrame + 1, math.MaxInt32} {
 		if _, err := wire.ReadFrame(bytes.NewReader(wire.AppendInt32(nil, n)), wire.MaxFrame, nil); !errors.Is(err, wire.ErrMalformed) {
-			t.Errorf("a frame of length %d: %v", n, err)
+			t.Errorf("frame of length %d: %v", n, err)
 		}
 	}
 	buf := make([]byte, 0, 64)
 	payload, err = wire.ReadFrame(bytes.NewReader(wire.AppendFrame(nil, &wire.PathRequest{Path: "/a"})), wire.MaxFrame, buf)
 	if err != nil || &payload[0] != &buf[:1][0] {
-		t.Errorf("the buffer is not used: %v", err)
+		t.Errorf("buffer not used: %v", err)
 	}
 }
 
@@ -211,7 +213,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds arbitrary bytes to every message: nothing may panic, and what was read must survive being written again.
+// FuzzDecode feeds arbitrary bytes to every message: nothing may panic, and
+// what was decoded must stay the same when it is encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	for i, m := range messages() {
 		f.Add(uint8(i), m.Append(nil))
@@ -229,15 +232,16 @@ func FuzzDecode(f *testing.F) {
 		}
 		second := fresh(m)
 		if err := wire.Unmarshal(first.Append(nil), second); err != nil {
-			t.Fatalf("%T does not read what it writes: %v", m, err)
+			t.Fatalf("%T cannot decode what it has encoded: %v", m, err)
 		}
 		if !bytes.Equal(first.Append(nil), second.Append(nil)) {
-			t.Fatalf("%T changes when it is written again:\n%+v\n%+v", m, first, second)
+			t.Fatalf("%T changes when it is encoded again:\n%+v\n%+v", m, first, second)
 		}
 	})
 }
 
-// FuzzReadFrame reads frames from arbitrary bytes: no panic, no frame over the limit.
+// FuzzReadFrame reads frames from arbitrary bytes: no panic, no frame over the
+// limit.
 func FuzzReadFrame(f *testing.F) {
 	f.Add(wire.AppendFrame(nil, &wire.PathRequest{Path: "/a"}))
 	f.Add([]byte{0x7f, 0xff, 0xff, 0xff, 1})
@@ -249,7 +253,7 @@ func FuzzReadFrame(f *testing.F) {
 				return
 			}
 			if len(frame) > 1<<10 {
-				t.Fatalf("a frame of %d bytes", len(frame))
+				t.Fatalf("frame of %d bytes", len(frame))
 			}
 		}
 	})

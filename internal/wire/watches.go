@@ -1,6 +1,7 @@
 package wire
 
-// SetWatchesRequest sets watches again after a reconnect; what happened since RelativeZxid fires at once.
+// SetWatchesRequest sets a client's watches after a reconnect. Changes since
+// RelativeZxid send their events at once.
 type SetWatchesRequest struct {
 	RelativeZxid       int64
 	Data, Exist, Child []string
@@ -18,7 +19,8 @@ func (m *SetWatchesRequest) Decode(d *Decoder) {
 	m.Data, m.Exist, m.Child = d.Strings(), d.Strings(), d.Strings()
 }
 
-// SetWatches2Request is SetWatchesRequest with the watches of addWatch, for which nothing fires.
+// SetWatches2Request is SetWatchesRequest together with the watches of
+// addWatch, which send no events for the past.
 type SetWatches2Request struct {
 	SetWatchesRequest
 	Persistent, Recursive []string
