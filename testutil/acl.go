@@ -16,8 +16,8 @@ import (
 var superUser = wire.ID{Scheme: "super"}
 
 // permitted reports whether a client with these identities has the permission.
-func permitted(acl []wire.ACL, perm int32, who []wire.ID) bool {
-	if len(acl) == 0 || slices.Contains(who, superUser) {
+func permitted(acl []wire.ACL, perm int32, identities []wire.ID) bool {
+	if len(acl) == 0 || slices.Contains(identities, superUser) {
 		return true
 	}
 	for _, a := range acl {
@@ -27,7 +27,7 @@ func permitted(acl []wire.ACL, perm int32, who []wire.ID) bool {
 		if a.Scheme == "world" && a.ID.ID == "anyone" {
 			return true
 		}
-		for _, id := range who {
+		for _, id := range identities {
 			if id.Scheme == a.Scheme && matches(a.Scheme, id.ID, a.ID.ID) {
 				return true
 			}
@@ -53,7 +53,7 @@ func matches(scheme, id, pattern string) bool {
 
 // fixACL checks the list of a create or setACL, and replaces the scheme auth by
 // the client's own identities.
-func fixACL(acl []wire.ACL, who []wire.ID) ([]wire.ACL, wire.Code) {
+func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == openACL[0] {
 		return nil, wire.OK
 	}
@@ -67,7 +67,7 @@ func fixACL(acl []wire.ACL, who []wire.ID) ([]wire.ACL, wire.Code) {
 			fixed = append(fixed, a)
 		case a.Scheme == "auth":
 			found := false
-			for _, id := range who {
+			for _, id := range identities {
 				if id.Scheme == "digest" { // an address does not count as authenticated
 					found = true
 					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: id})

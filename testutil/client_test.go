@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// inOrder is a host provider that resolves nothing, for addresses that only the ensemble's own dialer knows.
+// inOrder is a host provider that resolves nothing, for addresses that only the
+// ensemble's own dialer knows.
 type inOrder struct {
 	mu    sync.Mutex
 	hosts []string
@@ -48,7 +49,8 @@ func (quiet) Printf(string, ...any) {}
 
 type dialer = func(network, address string, timeout time.Duration) (net.Conn, error)
 
-// wireClient connects the real wire client, waits for its session, and closes it with the test.
+// wireClient connects the real wire client, waits for its session, and closes
+// it with the test.
 func wireClient(t testing.TB, servers string, dial dialer, timeout time.Duration) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithDialer(dial), zk.WithHostProvider(&inOrder{}),

@@ -39,7 +39,7 @@ func (e *Embedded) dialMemory(network, address string) (*pipeEnd, error) {
 		}
 		client := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 10000 + int(e.ports.Add(1)%50000)}
 		near, far := newPipe(client, memAddr(address))
-		m.welcome(far)
+		m.startConn(far)
 		return near, nil
 	}
 	return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: errors.New("no member has this address")}
@@ -77,24 +77,24 @@ func (e *Embedded) ClientNet(name string) *ClientNet {
 // [NewClientNet] makes one for other servers. Its methods may be called from
 // any goroutine. The zero ClientNet acts like a closed one.
 type ClientNet struct {
-	servers []string
-	dial    func(network, address string, timeout time.Duration) (net.Conn, error)
-	wg      sync.WaitGroup
-	done    chan struct{} // closed when Close begins
-	upDelay atomic.Int64  // of messages to the servers, in nanoseconds
-	down    atomic.Int64  // of messages to the client, in nanoseconds
+	servers       []string
+	dial          func(network, address string, timeout time.Duration) (net.Conn, error)
+	wg            sync.WaitGroup
+	done          chan struct{} // closed when Close begins
+	toServerDelay atomic.Int64  // of messages to the servers, in nanoseconds
+	toClientDelay atomic.Int64  // of messages to the client, in nanoseconds
 
-	eventsLost atomic.Bool
+	loseEvents atomic.Bool
 
-	mu        sync.Mutex // guards what follows
-	closed    bool
-	toServer  bool // cut in this direction
-	toClient  bool
-	conns     map[*pipeEnd]struct{}
-	changed   chan struct{} // closed and replaced when the cuts change
-	hooks     []*hook
-	front     string // what Listen has returned
-	listeners []net.Listener
+	mu          sync.Mutex // guards what follows
+	closed      bool
+	cutToServer bool // cut in this direction
+	cutToClient bool
+	conns       map[*pipeEnd]struct{}
+	changed     chan struct{} // closed and replaced when the cuts change
+	hooks       []*hook
+	listening   string // what Listen has returned
+	listeners   []net.Listener
 }
 
 // NewClientNet returns a network between one client and servers that no
@@ -122,7 +122,7 @@ func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Co
 	defer timer.Stop()
 	for {
 		n.mu.Lock()
-		closed, cut, changed := n.closed || n.dial == nil, n.toServer || n.toClient, n.changed
+		closed, cut, changed := n.closed || n.dial == nil, n.cutToServer || n.cutToClient, n.changed
 		n.mu.Unlock()
 		if closed {
 			return nil, &net.OpError{Op: "dial", Net: network, Addr: memAddr(address), Err: net.ErrClosed}
@@ -162,14 +162,14 @@ func (n *ClientNet) Dial(network, address string, timeout time.Duration) (net.Co
 }
 
 func (n *ClientNet) applyLocked(p *pipeEnd) {
-	p.out.update(func() { p.out.held = n.toServer })
-	p.in.update(func() { p.in.held = n.toClient })
+	p.out.update(func() { p.out.held = n.cutToServer })
+	p.in.update(func() { p.in.held = n.cutToClient })
 }
 
-func (n *ClientNet) set(toServer, toClient bool) {
+func (n *ClientNet) setCut(toServer, toClient bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.toServer, n.toClient = toServer, toClient
+	n.cutToServer, n.cutToClient = toServer, toClient
 	for p := range n.conns {
 		n.applyLocked(p)
 	}
@@ -181,27 +181,27 @@ func (n *ClientNet) set(toServer, toClient bool) {
 
 // Cut stops everything in both directions, as a broken network does:
 // connections hang, new ones time out, and neither side is told.
-func (n *ClientNet) Cut() { n.set(true, true) }
+func (n *ClientNet) Cut() { n.setCut(true, true) }
 
 // CutOneWay cuts one direction: what the client sends if toServer is true, or
 // else what the servers send. New connections time out.
-func (n *ClientNet) CutOneWay(toServer bool) { n.set(toServer, !toServer) }
+func (n *ClientNet) CutOneWay(toServer bool) { n.setCut(toServer, !toServer) }
 
 // Heal ends a cut. What was sent meanwhile arrives now on the connections that
 // are still open.
-func (n *ClientNet) Heal() { n.set(false, false) }
+func (n *ClientNet) Heal() { n.setCut(false, false) }
 
 // Latency sets how long each message takes from now on, by direction. The
 // default is 0 in both.
 func (n *ClientNet) Latency(toServer, toClient time.Duration) {
-	n.upDelay.Store(int64(max(toServer, 0)))
-	n.down.Store(int64(max(toClient, 0)))
+	n.toServerDelay.Store(int64(max(toServer, 0)))
+	n.toClientDelay.Store(int64(max(toClient, 0)))
 }
 
 // LoseEvents sets whether the events of watches are lost on their way to the
 // client. Nothing else is lost, and neither side is told. Some releases of the
 // real server have lost events like that.
-func (n *ClientNet) LoseEvents(lose bool) { n.eventsLost.Store(lose) }
+func (n *ClientNet) LoseEvents(lose bool) { n.loseEvents.Store(lose) }
 
 // Drop breaks all connections of the client, at both ends.
 func (n *ClientNet) Drop() {
@@ -275,5 +275,5 @@ func (p *pipeEnd) over() bool { return p.in.over() && p.out.over() }
 func (s *stream) over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reset || (s.ended || s.deaf) && !s.held
+	return s.broken || (s.writerClosed || s.readerClosed) && !s.held
 }

@@ -8,7 +8,8 @@ import (
 
 type netConn = net.Conn
 
-// both shows what either client has heard by now: a ping's answer comes behind the events that happened before.
+// both shows what either client has heard by now: a ping's answer comes behind
+// the events that happened before.
 func (s *script) both() {
 	s.a.do(wire.OpPing, nil)
 	s.b.do(wire.OpPing, nil)
@@ -230,7 +231,8 @@ func (s *script) sessions() {
 	s.a.do(wire.OpExists, look("/session", false))
 }
 
-// newSessions expire soon, each with a transaction of its own: they come last, where no number is looked at any more.
+// newSessions expire soon, each with a transaction of its own: they come last,
+// where no number is looked at any more.
 func (s *script) newSessions() {
 	for _, timeout := range []int32{-5, 0, 1, 1999, 2000, 2345, 19999, 20000, 20001, 1 << 30} {
 		s.attach("time-out", wire.ConnectRequest{Timeout: timeout, Password: make([]byte, 16)})

@@ -48,7 +48,8 @@ func (s *script) timesToLive() {
 	s.a.do(wire.OpPing, nil)
 }
 
-// dependentMultis: an operation of a multi sees what those before it have done, and nobody sees it if the multi fails.
+// dependentMultis: an operation of a multi sees what those before it have done,
+// and nobody sees it if the multi fails.
 func (s *script) dependentMultis() {
 	mc := func(path string, mode int32) wire.MultiOp {
 		return wire.MultiOp{Op: wire.OpCreate, Request: create(path, "", mode)}
@@ -126,7 +127,8 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// oddBodies: what a server that knows the operation makes of a body that it cannot read, or that is nobody's business.
+// oddBodies: what a server that knows the operation makes of a body that it
+// cannot read, or that is nobody's business.
 func (s *script) oddBodies() {
 	for _, c := range []struct {
 		what string

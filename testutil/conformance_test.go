@@ -15,9 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The conformance script is one sequence of frames. What a real Apache ZooKeeper 3.8 answers to it is kept in
-// testdata/conformance.txt, and the embedded ensemble has to give the same answers, frame by frame. With ZKR_REAL=1 the real
-// server is asked again; -record writes down what it says.
+// The conformance script is one sequence of frames. What a real Apache
+// ZooKeeper 3.8 answers to it is kept in testdata/conformance.txt, and the
+// embedded ensemble has to give the same answers, frame by frame. With
+// ZKR_REAL=1 the real server is asked again; -record writes down what it says.
 var record = flag.Bool("record", false, "write what the real server answers to testdata")
 
 const recorded = "testdata/conformance.txt"
@@ -53,8 +54,9 @@ func TestConformanceInBubble(t *testing.T) {
 	})
 }
 
-// TestConformanceOfASlowServer is the script by a server that stands still at the worst of times: while another client is yet to read
-// its events, and while sessions are there whose end would be seen.
+// TestConformanceOfASlowServer is the script by a server that stands still at
+// the worst of times: while another client is yet to read its events, and while
+// sessions are there whose end would be seen.
 func TestConformanceOfASlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := testutil.Start(t, append(older(), testutil.InMemory())...)
@@ -89,7 +91,8 @@ func TestConformanceOfTheRealServer(t *testing.T) {
 	}
 }
 
-// older has the embedded ensemble answer as the release that the script was recorded on.
+// older has the embedded ensemble answer as the release that the script was
+// recorded on.
 func older() []testutil.Option {
 	return []testutil.Option{testutil.WithTick(time.Second), testutil.WithExtendedTypes(), testutil.WithExistsWithoutRead()}
 }
@@ -149,8 +152,9 @@ func set(path, data string, v int32) *wire.SetDataRequest {
 
 func multi(ops ...wire.MultiOp) *wire.MultiRequest { return &wire.MultiRequest{Ops: ops} }
 
-// patience is how long an answer may take where one must come. It is the time-out of the script's sessions, too: none may expire
-// on the way, however slow the machine.
+// patience is how long an answer may take where one must come. It is the
+// time-out of the script's sessions, too: none may expire on the way, however
+// slow the machine.
 const patience = 20 * time.Second
 
 // script is what the parts of the conformance script share.
@@ -223,7 +227,8 @@ func (s *script) peer(name string, timeout time.Duration) *peer {
 	return p
 }
 
-// nudge has another client than p ask for something: a replicated server may hold an answer back until then.
+// nudge has another client than p ask for something: a replicated server may
+// hold an answer back until then.
 func (s *script) nudge(p *peer) {
 	for _, other := range []*peer{s.a, s.b} {
 		if other != nil && other != p {
@@ -236,8 +241,9 @@ func (s *script) nudge(p *peer) {
 	}
 }
 
-// settle waits until all members have applied the same transactions. A real leader answers for its followers ahead of applying a
-// new access control list, and goes on judging writes by the old one until then.
+// settle waits until all members have applied the same transactions. A real
+// leader answers for its followers ahead of applying a new access control list,
+// and goes on judging writes by the old one until then.
 func (s *script) settle() {
 	s.t.Helper()
 	zxid := regexp.MustCompile(`(?m)^Zxid: (\S+)$`)

@@ -69,7 +69,8 @@ func (s *script) recursiveWatches() {
 	s.churn("/rec")
 }
 
-// kindsOfWatches: the kinds that one connection asks for on one path, in every order.
+// kindsOfWatches: the kinds that one connection asks for on one path, in every
+// order.
 func (s *script) kindsOfWatches() {
 	kinds := []func(string){
 		func(p string) { s.b.do(wire.OpExists, look(p, true)) },
@@ -178,7 +179,8 @@ func (s *script) setWatches2() {
 	}
 }
 
-// hiddenEvents: who may not read a znode hears nothing of it, and its watch is spent.
+// hiddenEvents: who may not read a znode hears nothing of it, and its watch is
+// spent.
 func (s *script) hiddenEvents() {
 	p := s.peer("H", patience)
 	p.do(wire.OpAuth, &wire.AuthRequest{Scheme: "digest", Auth: []byte("erin:secret")})

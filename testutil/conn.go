@@ -25,22 +25,22 @@ type conn struct {
 	done   chan struct{} // closed when the connection has ended
 
 	// Guarded by the ensemble's lock.
-	session  int64
-	claimed  int64 // the session that the client asked for, once it has asked
-	timeout  int32 // milliseconds
-	auth     []wire.ID
-	readOnly bool       // the connect request has the read-only byte, so the reply must have it
-	opening  bool       // the connect request has arrived
-	open     bool       // the session is established
-	inbox    []arrival  // read, but not yet arrived: held back by a fault or by latency
-	queue    []*request // arrived and not yet executed, in order
-	busy     bool       // a request is at the leader: the next one waits
-	pumping  bool
-	closed   bool      // nothing more is sent, but requests that have arrived are still executed
-	dead     bool      // the member dropped its clients: nothing more is executed
-	heard    time.Time // when the last packet arrived
-	traffic  traffic
-	last     answered
+	session        int64
+	claimed        int64 // the session that the client asked for, once it has asked
+	timeout        int32 // milliseconds
+	auth           []wire.ID
+	readOnly       bool       // the connect request has the read-only byte, so the reply must have it
+	connectArrived bool       // the connect request has arrived
+	open           bool       // the session is established
+	inbox          []arrival  // read, but not yet arrived: held back by a fault or by latency
+	queue          []*request // arrived and not yet executed, in order
+	atLeader       bool       // a request is at the leader: the next one waits
+	pumping        bool
+	closed         bool      // nothing more is sent, but requests that have arrived are still executed
+	dead           bool      // the member dropped its clients: nothing more is executed
+	lastPacket     time.Time // when the last packet arrived
+	traffic        traffic
+	last           lastAnswer
 
 	outMu sync.Mutex
 	out   []outbound
@@ -96,7 +96,8 @@ func (c *conn) readAll(r *bufio.Reader) error {
 	return err
 }
 
-// enqueueArrival queues a request, or the end of the stream, on its way to the member.
+// enqueueArrival queues a request, or the end of the stream, on its way to the
+// member.
 func (c *conn) enqueueArrival(r *request, err error) {
 	e := c.m.e
 	e.mu.Lock()
@@ -121,7 +122,7 @@ func (c *conn) enqueueArrival(r *request, err error) {
 // member. After a connect request the server reads nothing, not even the end of
 // the stream, until it has answered.
 func (c *conn) arrivalsLocked() {
-	for len(c.inbox) > 0 && !c.blockedLocked() && !c.closed && c.opening == c.open {
+	for len(c.inbox) > 0 && !c.blockedLocked() && !c.closed && c.connectArrived == c.open {
 		a := c.inbox[0]
 		if !a.due.IsZero() && time.Now().Before(a.due) {
 			return
@@ -147,8 +148,8 @@ func (c *conn) endedLocked(err error) {
 	c.closeLocked()
 }
 
-// blockedLocked reports whether a fault stops all bytes of the connection, in both
-// directions.
+// blockedLocked reports whether a fault stops all bytes of the connection, in
+// both directions.
 func (c *conn) blockedLocked() bool {
 	cutOff := c.m.e.cutOff
 	return c.m.paused || c.m.mute || len(cutOff) > 0 && (cutOff[c.session] || cutOff[c.claimed])
@@ -157,8 +158,8 @@ func (c *conn) blockedLocked() bool {
 // arrivedLocked delivers a request to the member. The session is touched now,
 // even if the request has to wait.
 func (c *conn) arrivedLocked(r *request) {
-	c.heard = time.Now()
-	r.arrived = c.heard
+	c.lastPacket = time.Now()
+	r.arrived = c.lastPacket
 	c.traffic.received++
 	c.m.traffic.received++
 	if r.word != "" {
@@ -167,7 +168,7 @@ func (c *conn) arrivedLocked(r *request) {
 	}
 	r.session, r.auth = c.session, c.auth
 	if r.connect != nil {
-		c.opening = true
+		c.connectArrived = true
 		c.queue = append(c.queue, r)
 		c.holdLocked(r)
 		c.pumpLocked()
@@ -205,7 +206,7 @@ func (c *conn) pumpLocked() {
 		return
 	}
 	c.pumping = true
-	for len(c.queue) > 0 && !c.busy && !c.dead && !c.m.paused {
+	for len(c.queue) > 0 && !c.atLeader && !c.dead && !c.m.paused {
 		r := c.queue[0]
 		if r.held || r.connect == nil && c.m.wedged {
 			break
@@ -218,7 +219,7 @@ func (c *conn) pumpLocked() {
 
 // resumeLocked executes the requests that waited for one at the leader.
 func (c *conn) resumeLocked() {
-	c.busy = false
+	c.atLeader = false
 	c.pumpLocked()
 }
 
@@ -247,7 +248,8 @@ func (c *conn) enqueue(o outbound) {
 	}
 }
 
-// closeAfterSendingLocked closes the connection after everything queued has been sent.
+// closeAfterSendingLocked closes the connection after everything queued has
+// been sent.
 func (c *conn) closeAfterSendingLocked() {
 	if c.closed {
 		return

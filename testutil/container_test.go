@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// What makes a container is the operation, whatever the mode; but inside a multi it is the mode. Only the sweep shows it.
+// What makes a container is the operation, whatever the mode; but inside a
+// multi it is the mode. Only the sweep shows it.
 func TestWhatMakesAContainer(t *testing.T) {
 	plant := func(p *peer) {
 		t.Helper()

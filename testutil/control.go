@@ -101,18 +101,18 @@ func (e *Embedded) Control(f func(Request) Action) (stop func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hooks = append(slices.Clone(e.hooks), h)
-	e.hooked.Store(true)
+	e.hasHooks.Store(true)
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.hooks = slices.DeleteFunc(slices.Clone(e.hooks), func(o *hook) bool { return o == h })
-		e.hooked.Store(len(e.hooks) > 0)
+		e.hasHooks.Store(len(e.hooks) > 0)
 	}
 }
 
 // ask sets the action of a request to what the control functions decide.
 func (e *Embedded) ask(r *request) {
-	if !e.hooked.Load() {
+	if !e.hasHooks.Load() {
 		return
 	}
 	e.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func sortedSessions(m map[int64]*tracked) []int64 { return slices.Sorted(maps.Keys(m)) }
+func sortedSessions(m map[int64]*trackedSession) []int64 { return slices.Sorted(maps.Keys(m)) }
 
 func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Keys(m)) }
 
@@ -16,7 +16,7 @@ func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Key
 // at the same time happen in this order.
 func (e *Embedded) tick() {
 	defer e.wg.Done()
-	half, sweep := e.cfg.tick/2, e.cfg.reap
+	half, sweep := e.cfg.tick/2, e.cfg.sweepInterval
 	halves, sweeps := int64(0), int64(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -47,7 +47,7 @@ func (e *Embedded) tick() {
 func (e *Embedded) sweepLocked(now time.Time) {
 	for _, m := range e.members {
 		if m.lead != nil && !m.paused && !e.closed {
-			m.lead.reapLocked(now)
+			m.lead.sweepLocked(now)
 		}
 	}
 }
@@ -56,14 +56,14 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 	if e.closed {
 		return
 	}
-	e.settleLocked()
-	e.touchesLocked()
+	e.deliverLocked()
+	e.reportTouchesLocked()
 	for _, m := range e.members {
 		if m.lead == nil || m.paused {
 			continue
 		}
 		for f := range m.lead.followers {
-			if f.leader == m && e.talkLocked(f, m) {
+			if f.leader == m && e.reachableLocked(f, m) {
 				f.heard, m.lead.followers[f] = now, now
 			}
 		}
@@ -71,14 +71,14 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 			m.lead.expireLocked(tick)
 		}
 	}
-	e.partLocked(now, whole)
-	e.chooseLocked()
+	e.checkSilenceLocked(now, whole)
+	e.scheduleElectionLocked()
 }
 
-// partLocked makes members notice silence. A member and its leader that have
-// not heard from each other for the sync limit give each other up. A leader
-// without a majority gives up at the next whole tick.
-func (e *Embedded) partLocked(now time.Time, whole bool) {
+// checkSilenceLocked makes members notice silence. A member and its leader that
+// have not heard from each other for the sync limit give each other up. A
+// leader without a majority gives up at the next whole tick.
+func (e *Embedded) checkSilenceLocked(now time.Time, whole bool) {
 	limit := time.Duration(e.cfg.syncLimit) * e.cfg.tick
 	for _, m := range e.members {
 		if m.paused {
@@ -99,9 +99,9 @@ func (e *Embedded) partLocked(now time.Time, whole bool) {
 	}
 }
 
-// talkLocked reports whether one member receives and processes the messages of
-// another.
-func (e *Embedded) talkLocked(a, b *member) bool {
+// reachableLocked reports whether one member receives and processes the
+// messages of another.
+func (e *Embedded) reachableLocked(a, b *member) bool {
 	return a.up && b.up && !a.paused && !b.paused && !e.cutLocked(a, b)
 }
 
@@ -113,12 +113,12 @@ func (e *Embedded) cutLocked(a, b *member) bool {
 	if t := a.through; t != nil && t != b {
 		return !t.up || t.paused || e.cutLocked(a, t) || e.cutLocked(t, b)
 	}
-	return e.cut[[2]int{min(a.index, b.index), max(a.index, b.index)}]
+	return e.partitions[[2]int{min(a.index, b.index), max(a.index, b.index)}]
 }
 
-// settleLocked delivers everything between members that can talk to each other.
-// It is called when a fault starts or ends, and at every half tick.
-func (e *Embedded) settleLocked() {
+// deliverLocked delivers everything between members that can talk to each
+// other. It is called when a fault starts or ends, and at every half tick.
+func (e *Embedded) deliverLocked() {
 	for _, m := range e.members {
 		if !m.up || m.paused {
 			continue
@@ -143,22 +143,22 @@ func (e *Embedded) settleLocked() {
 			continue
 		}
 		for _, f := range e.members {
-			if f.leader == l && e.talkLocked(f, l) {
-				f.logged = l.logged
+			if f.leader == l && e.reachableLocked(f, l) {
+				f.acknowledged = l.acknowledged
 				f.advanceLocked()
 				f.sendOutboxLocked()
 			}
 		}
 		l.lead.drainLocked()
 	}
-	e.chooseLocked()
+	e.scheduleElectionLocked()
 	e.changedLocked()
 }
 
-// chooseLocked schedules an election if some member without a leader could have
-// one.
-func (e *Embedded) chooseLocked() {
-	if e.electing || e.closed || !e.ballotLocked(false) {
+// scheduleElectionLocked schedules an election if some member without a leader
+// could have one.
+func (e *Embedded) scheduleElectionLocked() {
+	if e.electing || e.closed || !e.findLeadersLocked(false) {
 		return
 	}
 	e.electing = true
@@ -173,16 +173,16 @@ func (e *Embedded) chooseLocked() {
 }
 
 func (e *Embedded) electLocked() {
-	if e.ballotLocked(true) {
-		e.settleLocked()
+	if e.findLeadersLocked(true) {
+		e.deliverLocked()
 	}
 }
 
-// ballotLocked finds a leader for every member that looks for one: the present
-// leader, or else the member with the longest log among those that a majority
-// of the members without a leader can reach. It reports whether it found any.
-// If act is set, the members follow it.
-func (e *Embedded) ballotLocked(act bool) bool {
+// findLeadersLocked finds a leader for every member that looks for one: the
+// present leader, or else the member with the longest log among those that a
+// majority of the members without a leader can reach. It reports whether it
+// found any. If follow is set, the members follow it.
+func (e *Embedded) findLeadersLocked(follow bool) bool {
 	found := false
 	var looking []*member
 	for _, m := range e.members {
@@ -192,9 +192,9 @@ func (e *Embedded) ballotLocked(act bool) bool {
 	}
 	if l := e.leaderLocked(); l != nil {
 		for _, m := range looking {
-			if e.talkLocked(m, l) && e.followingLocked(l)+2 > len(e.members)/2 {
+			if e.reachableLocked(m, l) && e.followingLocked(l)+2 > len(e.members)/2 {
 				found = true
-				if act {
+				if follow {
 					m.followLocked(l)
 				}
 			}
@@ -204,17 +204,17 @@ func (e *Embedded) ballotLocked(act bool) bool {
 		}
 	}
 	slices.SortStableFunc(looking, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(b.logged, a.logged), cmp.Compare(b.index, a.index))
+		return cmp.Or(cmp.Compare(b.acknowledged, a.acknowledged), cmp.Compare(b.index, a.index))
 	})
 	for _, candidate := range looking {
 		if candidate.through != nil {
 			continue
 		}
 		voters := slices.DeleteFunc(slices.Clone(looking), func(v *member) bool {
-			return v != candidate && !e.talkLocked(v, candidate)
+			return v != candidate && !e.reachableLocked(v, candidate)
 		})
 		if len(voters)*2 > len(e.members) {
-			if act {
+			if follow {
 				candidate.leadLocked(voters)
 			}
 			return true
@@ -226,7 +226,7 @@ func (e *Embedded) ballotLocked(act bool) bool {
 func (e *Embedded) followingLocked(l *member) int {
 	n := 0
 	for f := range l.lead.followers {
-		if f.leader == l && e.talkLocked(f, l) {
+		if f.leader == l && e.reachableLocked(f, l) {
 			n++
 		}
 	}

@@ -30,21 +30,21 @@ type Embedded struct {
 	latency atomic.Int64 // of every message, in nanoseconds
 	ports   atomic.Int32 // the last port number used for a client in memory
 
-	mu       sync.Mutex // guards the state of the whole ensemble: one lock gives one order of events
-	closed   bool
-	members  []*member
-	log      []*txn // committed entries that are still kept
-	base     int    // the number of committed entries dropped from the front of log
-	epoch    int64
-	cut      map[[2]int]bool
-	electing bool          // an election is scheduled
-	changed  chan struct{} // closed and replaced when the state of a member or a fault changes
-	hooks    []*hook
-	clients  map[string]*ClientNet
-	cutOff   map[int64]bool // sessions cut off by CutClient
-	requests map[Op]int
-	pings    int
-	hooked   atomic.Bool
+	mu         sync.Mutex // guards the state of the whole ensemble: one lock gives one order of events
+	closed     bool
+	members    []*member
+	log        []*txn // committed entries that are still kept
+	dropped    int    // the number of committed entries dropped from the front of log
+	epoch      int64
+	partitions map[[2]int]bool
+	electing   bool          // an election is scheduled
+	changed    chan struct{} // closed and replaced when the state of a member or a fault changes
+	hooks      []*hook
+	clients    map[string]*ClientNet
+	cutOff     map[int64]bool // sessions cut off by CutClient
+	requests   map[Op]int
+	pings      int
+	hasHooks   atomic.Bool
 }
 
 // Start starts an ensemble for a test. The ensemble serves when Start returns,
@@ -97,12 +97,12 @@ func New(opts ...Option) (*Embedded, error) {
 	}
 	e := &Embedded{
 		cfg: cfg, start: time.Now(), done: make(chan struct{}), changed: make(chan struct{}),
-		cut: map[[2]int]bool{}, requests: map[Op]int{},
+		partitions: map[[2]int]bool{}, requests: map[Op]int{},
 	}
 	for i := range cfg.members {
 		e.members = append(e.members, &member{e: e, index: i, addr: fmt.Sprintf("member%d:2181", i)})
 	}
-	for member, through := range cfg.hops {
+	for member, through := range cfg.secondHops {
 		e.members[member].through = e.members[through]
 	}
 	for i, m := range e.members {
@@ -118,7 +118,7 @@ func New(opts ...Option) (*Embedded, error) {
 	}
 	e.mu.Lock()
 	for _, m := range e.members {
-		m.tree = newTree(e.settings())
+		m.tree = newTree(e.ensembleConfig())
 		m.bootLocked()
 	}
 	e.electLocked()
@@ -128,9 +128,9 @@ func New(opts ...Option) (*Embedded, error) {
 	return e, nil
 }
 
-// settings returns the data of the znode /zookeeper/config: none on a
+// ensembleConfig returns the data of the znode /zookeeper/config: none on a
 // standalone server.
-func (e *Embedded) settings() string {
+func (e *Embedded) ensembleConfig() string {
 	if len(e.members) == 1 {
 		return ""
 	}
@@ -152,7 +152,7 @@ func (e *Embedded) Close() error {
 		e.closed = true
 		close(e.done)
 		for _, m := range e.members {
-			m.haltLocked()
+			m.stopLocked()
 		}
 		e.changedLocked()
 	}
@@ -253,24 +253,24 @@ func (e *Embedded) servingLocked() bool {
 		return false
 	}
 	for _, m := range e.members {
-		if m != l && m.leader != l && e.talkLocked(m, l) {
+		if m != l && m.leader != l && e.reachableLocked(m, l) {
 			return false
 		}
 	}
 	return true
 }
 
-func (e *Embedded) at(i int) (*member, error) {
+func (e *Embedded) memberAt(i int) (*member, error) {
 	if i < 0 || i >= len(e.members) {
 		return nil, fmt.Errorf("testutil: no member %d in an ensemble of %d", i, len(e.members))
 	}
 	return e.members[i], nil
 }
 
-// mustAt serves the methods that return no error: an index without a member is
-// a mistake in the test, and panics like an index of a slice does.
-func (e *Embedded) mustAt(i int) *member {
-	m, err := e.at(i)
+// mustMemberAt serves the methods that return no error: an index without a
+// member is a mistake in the test, and panics like an index of a slice does.
+func (e *Embedded) mustMemberAt(i int) *member {
+	m, err := e.memberAt(i)
 	if err != nil {
 		panic(err)
 	}

@@ -103,7 +103,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A client that asks for much and reads nothing keeps neither the others nor Close waiting.
+// A client that asks for much and reads nothing keeps neither the others nor
+// Close waiting.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t)

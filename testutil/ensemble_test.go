@@ -16,14 +16,17 @@ var anyACL = zk.WorldACL(zk.PermAll)
 
 func address(e *testutil.Embedded, member int) string { return strings.Split(e.Servers(), ",")[member] }
 
-// refused reports whether a member accepts a connection and closes it without an answer: it has no quorum.
+// refused reports whether a member accepts a connection and closes it without
+// an answer: it has no quorum.
 func refused(t *testing.T, e *testutil.Embedded, member int) bool {
 	t.Helper()
 	return attach(t, dialMember(t, e, member), &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)}) == nil
 }
 
-// A follower that was cut off from its leader goes on answering pings and reads for five ticks, ten seconds, answers no write and no
-// sync, and then drops its clients and refuses new ones. The sessions of its clients expire meanwhile: the leader hears nothing.
+// A follower that was cut off from its leader goes on answering pings and reads
+// for five ticks, ten seconds, answers no write and no sync, and then drops its
+// clients and refuses new ones. The sessions of its clients expire meanwhile:
+// the leader hears nothing.
 func TestFollowerCutOffFromItsLeader(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -64,7 +67,8 @@ func TestFollowerCutOffFromItsLeader(t *testing.T) {
 	})
 }
 
-// refusedNow is refused for a member whose requests to the leader hang: no answer within no time is no refusal.
+// refusedNow is refused for a member whose requests to the leader hang: no
+// answer within no time is no refusal.
 func refusedNow(t *testing.T, e *testutil.Embedded, member int) bool {
 	nc := dialMember(t, e, member)
 	nc.SetDeadline(time.Now().Add(time.Millisecond))
@@ -73,7 +77,8 @@ func refusedNow(t *testing.T, e *testutil.Embedded, member int) bool {
 	return !isTimeout(err)
 }
 
-// What a follower could not say while it was cut off arrives when the cut ends before they gave each other up.
+// What a follower could not say while it was cut off arrives when the cut ends
+// before they gave each other up.
 func TestShortPartition(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -97,8 +102,9 @@ func TestShortPartition(t *testing.T) {
 	})
 }
 
-// A leader that was cut off from its quorum goes on answering reads, pings and syncs and hangs in writes, for the sync limit. The
-// others choose a new leader then, with a new epoch, and give every session a full time-out.
+// A leader that was cut off from its quorum goes on answering reads, pings and
+// syncs and hangs in writes, for the sync limit. The others choose a new leader
+// then, with a new epoch, and give every session a full time-out.
 func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -143,7 +149,8 @@ func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 		if e.Exists("/never") || !e.Exists("/other") || !e.Exists("/held") {
 			t.Errorf("the tree:\n%s", e.Tree())
 		}
-		// The election at 11.2 s gave the session of 4 s a full time-out, 15.2 s, and so until 16 s.
+		// The election at 11.2 s gave the session of 4 s a full
+		// time-out, 15.2 s, and so until 16 s.
 		clock.at(16*time.Second - 1)
 		if !e.Exists("/other") {
 			t.Error("the session did not get its full time-out")
@@ -221,7 +228,8 @@ func TestNoQuorum(t *testing.T) {
 	})
 }
 
-// A leader that sleeps too long is replaced; when it wakes it follows. One that wakes in time expires at once what is overdue.
+// A leader that sleeps too long is replaced; when it wakes it follows. One that
+// wakes in time expires at once what is overdue.
 func TestPausedLeader(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)

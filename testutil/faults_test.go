@@ -76,8 +76,8 @@ func TestControl(t *testing.T) {
 	})
 }
 
-// A request that is held executes when it is released, even if its connection is gone by then: the late write that every recipe
-// has to reckon with.
+// A request that is held executes when it is released, even if its connection
+// is gone by then: the late write that every recipe has to reckon with.
 func TestHeldRequestOutlivesItsConnection(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
@@ -103,7 +103,8 @@ func TestHeldRequestOutlivesItsConnection(t *testing.T) {
 	})
 }
 
-// Control sees connections being opened, and can lose the answer: the session is there, and nobody knows it.
+// Control sees connections being opened, and can lose the answer: the session
+// is there, and nobody knows it.
 func TestControlOfConnects(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		stop := e.Control(func(r testutil.Request) testutil.Action {
@@ -294,7 +295,8 @@ func TestCutSession(t *testing.T) {
 	})
 }
 
-// A member keeps its port over a restart, and what it refuses meanwhile is refused as by a machine without a server.
+// A member keeps its port over a restart, and what it refuses meanwhile is
+// refused as by a machine without a server.
 func TestRestartOverTCP(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t)

@@ -45,7 +45,7 @@ var words = map[string]func(m *member, b *strings.Builder){
 	},
 	"crst": func(m *member, b *strings.Builder) {
 		for c := range m.conns {
-			c.traffic, c.last = traffic{}, answered{}
+			c.traffic, c.last = traffic{}, lastAnswer{}
 		}
 		b.WriteString("Connection stats reset.\n")
 	},
@@ -105,7 +105,7 @@ func (m *member) outstandingLocked() int {
 	n := 0
 	for c := range m.conns {
 		n += len(c.queue)
-		if c.busy {
+		if c.atLeader {
 			n++
 		}
 	}
@@ -187,7 +187,7 @@ func (m *member) settingsLocked(b *strings.Builder) {
 		cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), id)
 	if len(m.e.members) > 1 {
 		fmt.Fprintf(b, "initLimit=%d\nsyncLimit=%[1]d\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \n%s",
-			cfg.syncLimit, m.e.settings())
+			cfg.syncLimit, m.e.ensembleConfig())
 	}
 }
 
@@ -290,7 +290,7 @@ func (m *member) dumpLocked(b *strings.Builder) {
 	const grain = 10 * time.Second
 	sets := map[int64][]string{}
 	for c := range m.conns {
-		at := int64(c.heard.Sub(m.e.start)+time.Duration(c.timeout)*time.Millisecond)/int64(grain) + 1
+		at := int64(c.lastPacket.Sub(m.e.start)+time.Duration(c.timeout)*time.Millisecond)/int64(grain) + 1
 		sets[at] = append(sets[at], fmt.Sprintf("ip: /%s sessionId: %#x", c.nc.RemoteAddr(), c.session))
 	}
 	b.WriteString("Connections dump:\n")

@@ -37,7 +37,8 @@ func (r *recorder) has(part string) bool {
 	return false
 }
 
-// Whatever a connection sends that makes no sense closes that connection, the log says why, and nobody else notices.
+// Whatever a connection sends that makes no sense closes that connection, the
+// log says why, and nobody else notices.
 func TestGarbageClosesItsConnection(t *testing.T) {
 	handshake := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)})
 	request := func(op wire.Op, body ...byte) []byte {
@@ -53,12 +54,12 @@ func TestGarbageClosesItsConnection(t *testing.T) {
 		"a negative length":                   {bytes: []byte{0x80, 0, 0, 0}, log: "frame of length -2147483648"},
 		"one byte over the limit":             {bytes: []byte{0, 0x10, 0, 0}, log: "frame of length 1048576"},
 		"http":                                {bytes: []byte("GET / HTTP/1.1\r\n\r\n"), log: "frame of length 1195725856"},
-		"an empty handshake":                  {bytes: []byte{0, 0, 0, 0}, log: "bytes wanted"},
-		"a handshake with a huge password":    {bytes: wire.AppendInt32(append([]byte{0, 0, 0, 28}, make([]byte, 24)...), 1<<30), log: "bytes wanted"},
+		"an empty handshake":                  {bytes: []byte{0, 0, 0, 0}, log: "malformed message: need "},
+		"a handshake with a huge password":    {bytes: wire.AppendInt32(append([]byte{0, 0, 0, 28}, make([]byte, 24)...), 1<<30), log: "malformed message: need "},
 		"a stop in the middle of a length":    {bytes: []byte{0, 0}, log: "unexpected EOF", end: true},
 		"a stop in the middle of a handshake": {bytes: handshake[:20], log: "unexpected EOF", end: true},
-		"an empty request":                    {bytes: append(handshake[:len(handshake):len(handshake)], 0, 0, 0, 0), log: "bytes wanted"},
-		"a short header":                      {bytes: append(handshake[:len(handshake):len(handshake)], 0, 0, 0, 4, 0, 0, 0, 1), log: "bytes wanted"},
+		"an empty request":                    {bytes: append(handshake[:len(handshake):len(handshake)], 0, 0, 0, 0), log: "malformed message: need "},
+		"a short header":                      {bytes: append(handshake[:len(handshake):len(handshake)], 0, 0, 0, 4, 0, 0, 0, 1), log: "malformed message: need "},
 		"an unknown operation":                {bytes: append(handshake[:len(handshake):len(handshake)], request(4711)...), log: "op 4711"},
 		"a stop in the middle of a request":   {bytes: append(handshake[:len(handshake):len(handshake)], request(wire.OpCreate)[:7]...), log: "unexpected EOF", end: true},
 	} {
@@ -95,8 +96,9 @@ func TestGarbageClosesItsConnection(t *testing.T) {
 	}
 }
 
-// A request that is none inside is answered with an error, as on the real server, and the log says why. What comes behind it on
-// the same connection is served; a write has cost a transaction number.
+// A request that is none inside is answered with an error, as on the real
+// server, and the log says why. What comes behind it on the same connection is
+// served; a write has cost a transaction number.
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    wire.Op
@@ -144,7 +146,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// FuzzServe sends arbitrary bytes, after a handshake or instead of one, to an ensemble on which another client works.
+// FuzzServe sends arbitrary bytes, after a handshake or instead of one, to an
+// ensemble on which another client works.
 func FuzzServe(f *testing.F) {
 	f.Add(true, (&wire.RequestHeader{Xid: 1, Op: wire.OpMulti}).Append(nil))
 	for _, op := range []wire.Op{
@@ -179,7 +182,8 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// Random clients, random frames, much at once: the ensemble serves on, and leaves nothing behind when it closes.
+// Random clients, random frames, much at once: the ensemble serves on, and
+// leaves nothing behind when it closes.
 func TestRandomFrames(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

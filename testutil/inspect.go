@@ -53,7 +53,7 @@ func (e *Embedded) Sessions() []SessionInfo {
 		}
 		if m.lead != nil {
 			if s := m.lead.sessions[id]; s != nil {
-				info.LastTouch = s.touched
+				info.LastTouch = s.heard
 				if s.owner != nil {
 					info.Owner = s.owner.index
 				}

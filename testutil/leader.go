@@ -12,16 +12,16 @@ import (
 type leadership struct {
 	m         *member
 	epoch     int64
-	sessions  map[int64]*tracked
+	sessions  map[int64]*trackedSession
 	followers map[*member]time.Time // and when each was last heard from
 	pending   []*request            // waiting to be executed in order, or for a quorum
 	draining  bool
 }
 
-// tracked is what the leader knows about a session.
-type tracked struct {
+// trackedSession is what the leader knows about a session.
+type trackedSession struct {
 	timeout time.Duration
-	touched time.Time
+	heard   time.Time
 	expires int64   // the tick at which it expires unless it is touched before
 	owner   *member // the member its client is connected to; nil if unknown
 	closing bool
@@ -32,7 +32,7 @@ func (m *member) leadLocked(voters []*member) {
 	e := m.e
 	m.leader = nil
 	m.lead = &leadership{
-		m: m, epoch: e.epoch, sessions: map[int64]*tracked{}, followers: map[*member]time.Time{},
+		m: m, epoch: e.epoch, sessions: map[int64]*trackedSession{}, followers: map[*member]time.Time{},
 	}
 	m.advanceLocked()
 	if len(e.members) > 1 {
@@ -43,7 +43,7 @@ func (m *member) leadLocked(voters []*member) {
 	}
 	now := time.Now()
 	for id, timeout := range m.tree.sessions {
-		t := &tracked{timeout: time.Duration(timeout) * time.Millisecond}
+		t := &trackedSession{timeout: time.Duration(timeout) * time.Millisecond}
 		t.touch(e, id, now, t.timeout)
 		m.lead.sessions[id] = t
 	}
@@ -57,12 +57,12 @@ func (m *member) leadLocked(voters []*member) {
 // followLocked makes the member follow a leader it can talk to. It receives
 // everything that was committed.
 func (m *member) followLocked(l *member) {
-	if m.applied < m.e.base {
+	if m.applied < m.e.dropped {
 		m.tree = l.tree.clone()
 		m.applied = l.applied
 	}
 	m.leader, m.heard = l, time.Now()
-	m.logged = l.logged
+	m.acknowledged = l.acknowledged
 	l.lead.followers[m] = m.heard
 	m.advanceLocked()
 	l.lead.drainLocked()
@@ -73,34 +73,34 @@ func (m *member) followLocked(l *member) {
 func (m *member) appendLocked(t *txn) {
 	e := m.e
 	e.log = append(e.log, t)
-	m.logged = e.base + len(e.log)
+	m.acknowledged = e.dropped + len(e.log)
 	m.advanceLocked()
 	for _, f := range e.members {
-		if _, ok := m.lead.followers[f]; ok && f.leader == m && e.talkLocked(f, m) {
-			f.logged = m.logged
+		if _, ok := m.lead.followers[f]; ok && f.leader == m && e.reachableLocked(f, m) {
+			f.acknowledged = m.acknowledged
 			f.advanceLocked()
 		}
 	}
-	e.forgetLocked()
+	e.trimLogLocked()
 }
 
-// forgetLocked drops the part of the log that every running member has applied.
-// A member that misses more than is kept receives a copy of the leader's data
-// when it comes back.
-func (e *Embedded) forgetLocked() {
+// trimLogLocked drops the part of the log that every running member has
+// applied. A member that misses more than is kept receives a copy of the
+// leader's data when it comes back.
+func (e *Embedded) trimLogLocked() {
 	const kept = 1024
 	if len(e.log) < 2*kept {
 		return
 	}
-	least := e.base + len(e.log) - kept
+	least := e.dropped + len(e.log) - kept
 	for _, m := range e.members {
 		if m.up {
 			least = min(least, m.applied)
 		}
 	}
-	if n := least - e.base; n >= kept {
+	if n := least - e.dropped; n >= kept {
 		e.log = append([]*txn(nil), e.log[n:]...)
-		e.base = least
+		e.dropped = least
 	}
 }
 
@@ -112,7 +112,7 @@ func (l *leadership) quorumLocked() bool {
 	}
 	acks := 1
 	for f := range l.followers {
-		if f.leader == l.m && l.m.e.talkLocked(f, l.m) {
+		if f.leader == l.m && l.m.e.reachableLocked(f, l.m) {
 			acks++
 		}
 	}
@@ -164,7 +164,7 @@ func (l *leadership) syncLocked(r *request) {
 			return
 		}
 	}
-	r.member.syncs = append(r.member.syncs, syncWait{l.m.logged, r})
+	r.member.syncs = append(r.member.syncs, syncWait{l.m.acknowledged, r})
 	r.member.advanceLocked()
 }
 
@@ -193,7 +193,7 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	switch r.op {
 	case wire.OpCreateSession:
 		t.timeout = r.timeout
-		s := &tracked{timeout: time.Duration(r.timeout) * time.Millisecond, owner: r.member}
+		s := &trackedSession{timeout: time.Duration(r.timeout) * time.Millisecond, owner: r.member}
 		s.touch(l.m.e, r.session, now, s.timeout)
 		l.sessions[r.session] = s
 		return t
@@ -248,9 +248,9 @@ func (l *leadership) touchLocked(session int64, timeout int32) bool {
 
 // touch moves the expiry to the first whole tick after the timeout, which
 // starts now and is measured by the members' clocks.
-func (t *tracked) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
-	t.touched = now
-	if rate := e.cfg.rate(session); rate > 0 {
+func (t *trackedSession) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
+	t.heard = now
+	if rate := e.cfg.clockRate(session); rate > 0 {
 		timeout = time.Duration(float64(timeout) / rate)
 	}
 	t.expires = int64((now.Sub(e.start)+timeout)/e.cfg.tick) + 1

@@ -20,8 +20,8 @@ func (n *ClientNet) Listen() (servers string, err error) {
 	if n.closed || n.dial == nil {
 		return "", fmt.Errorf("testutil: listen for a client: %w", net.ErrClosed)
 	}
-	if n.front != "" {
-		return n.front, nil
+	if n.listening != "" {
+		return n.listening, nil
 	}
 	var addresses []string
 	for _, server := range n.servers {
@@ -40,8 +40,8 @@ func (n *ClientNet) Listen() (servers string, err error) {
 		n.wg.Add(1)
 		go n.accept(l, n.servers[i])
 	}
-	n.front = strings.Join(addresses, ",")
-	return n.front, nil
+	n.listening = strings.Join(addresses, ",")
+	return n.listening, nil
 }
 
 func (n *ClientNet) accept(l net.Listener, server string) {

@@ -12,10 +12,10 @@ import (
 // member is one server. The ensemble's lock guards all fields after the first
 // block.
 type member struct {
-	e     *Embedded
-	index int
-	addr  string // host and port; they stay the same once the member has been started
-	named bool   // addr has its final value
+	e         *Embedded
+	index     int
+	addr      string // host and port; they stay the same once the member has been started
+	addrKnown bool   // addr has its final value
 
 	listener net.Listener // nil in memory, and while the member is stopped
 	up       bool         // it is running
@@ -24,9 +24,9 @@ type member struct {
 	wedged   bool         // it answers pings only
 	lagging  bool         // it does not apply what is committed
 
-	tree    *tree
-	logged  int // number of log entries it has acknowledged; all of them are committed
-	applied int // number of log entries it has applied
+	tree         *tree
+	acknowledged int // number of log entries it has acknowledged; all of them are committed
+	applied      int // number of log entries it has applied
 
 	lead    *leadership     // not nil while it leads
 	leader  *member         // not nil while it follows
@@ -78,8 +78,8 @@ func (m *member) listen(patience time.Duration) error {
 	if m.e.closed {
 		return errors.Join(errClosed, listener.Close())
 	}
-	if !m.named {
-		m.addr, m.named = listener.Addr().String(), true
+	if !m.addrKnown {
+		m.addr, m.addrKnown = listener.Addr().String(), true
 	}
 	m.listener = listener
 	m.e.wg.Add(1)
@@ -98,7 +98,7 @@ func (m *member) accept(listener net.Listener) {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
-		m.welcome(nc)
+		m.startConn(nc)
 	}
 }
 
@@ -126,8 +126,8 @@ func (m *member) lookLocked(why string) {
 	clear(m.touched)
 }
 
-// haltLocked stops the member's process.
-func (m *member) haltLocked() {
+// stopLocked stops the member's process.
+func (m *member) stopLocked() {
 	if !m.up {
 		return
 	}
@@ -169,8 +169,8 @@ func (m *member) advanceLocked() {
 }
 
 func (m *member) catchUpLocked() {
-	for m.applied < m.logged {
-		t := m.e.log[m.applied-m.e.base]
+	for m.applied < m.acknowledged {
+		t := m.e.log[m.applied-m.e.dropped]
 		m.applied++
 		m.applyLocked(t)
 	}
@@ -236,8 +236,8 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 	return result
 }
 
-// welcome starts a new connection.
-func (m *member) welcome(nc net.Conn) {
+// startConn starts a new connection.
+func (m *member) startConn(nc net.Conn) {
 	c := &conn{
 		m: m, nc: nc, done: make(chan struct{}), wake: make(chan struct{}, 1), since: time.Now(),
 		remote: remoteHost(nc),

@@ -8,7 +8,7 @@ import (
 // Stop ends a member's process: its connections break, and new ones are
 // refused. Its data stays for Restart.
 func (e *Embedded) Stop(member int) error {
-	m, err := e.at(member)
+	m, err := e.memberAt(member)
 	if err != nil {
 		return err
 	}
@@ -17,8 +17,8 @@ func (e *Embedded) Stop(member int) error {
 	if !m.up {
 		return fmt.Errorf("testutil: member %d is already stopped", member)
 	}
-	m.haltLocked()
-	e.settleLocked()
+	m.stopLocked()
+	e.deliverLocked()
 	return nil
 }
 
@@ -26,7 +26,7 @@ func (e *Embedded) Stop(member int) error {
 // it has found a leader: see WaitServing. A standalone server serves when
 // Restart returns.
 func (e *Embedded) Restart(member int) error {
-	m, err := e.at(member)
+	m, err := e.memberAt(member)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (e *Embedded) Restart(member int) error {
 	if len(e.members) == 1 {
 		e.electLocked()
 	}
-	e.settleLocked()
+	e.deliverLocked()
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (e *Embedded) Pause(member int) error { return e.freeze(member, true) }
 func (e *Embedded) Resume(member int) error { return e.freeze(member, false) }
 
 func (e *Embedded) freeze(member int, frozen bool) error {
-	m, err := e.at(member)
+	m, err := e.memberAt(member)
 	if err != nil {
 		return err
 	}
@@ -81,23 +81,23 @@ func (e *Embedded) freeze(member int, frozen bool) error {
 			m.lead.expireLocked(int64(now.Sub(e.start) / e.cfg.tick))
 		}
 		m.advanceLocked()
-		e.partLocked(now, false)
+		e.checkSilenceLocked(now, false)
 	}
-	e.settleLocked()
+	e.deliverLocked()
 	return nil
 }
 
 // Partition cuts two members off from each other, in both directions. Clients
 // still reach both.
 func (e *Embedded) Partition(a, b int) {
-	e.mustAt(a)
-	e.mustAt(b)
+	e.mustMemberAt(a)
+	e.mustMemberAt(b)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if a != b {
-		e.cut[[2]int{min(a, b), max(a, b)}] = true
+		e.partitions[[2]int{min(a, b), max(a, b)}] = true
 	}
-	e.settleLocked()
+	e.deliverLocked()
 }
 
 // Isolate cuts a member off from all the others. Clients still reach it.
@@ -112,8 +112,8 @@ func (e *Embedded) Isolate(member int) {
 func (e *Embedded) Heal() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	clear(e.cut)
-	e.settleLocked()
+	clear(e.partitions)
+	e.deliverLocked()
 }
 
 // Lag stops a follower from applying what is committed. It acknowledges writes,
@@ -141,24 +141,24 @@ func (e *Embedded) Wedge(index int) { e.set(index, func(m *member) { m.wedged = 
 func (e *Embedded) Unwedge(index int) { e.set(index, func(m *member) { m.wedged = false }) }
 
 func (e *Embedded) set(index int, change func(*member)) {
-	m := e.mustAt(index)
+	m := e.mustMemberAt(index)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(m)
 	if m.up {
 		m.advanceLocked()
 	}
-	e.settleLocked()
+	e.deliverLocked()
 }
 
 // Latency sets how long every message between clients and members takes from
 // now on, in each direction.
 func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) }
 
-// CutClient cuts a session off: nothing arrives on its connections any longer, in
-// either direction, and neither side is told. A new connection for the session gets
-// no answer. To cut a client off whatever its session is, use the Cut of its
-// ClientNet.
+// CutClient cuts a session off: nothing arrives on its connections any longer,
+// in either direction, and neither side is told. A new connection for the
+// session gets no answer. To cut a client off whatever its session is, use the
+// Cut of its ClientNet.
 func (e *Embedded) CutClient(session int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,22 +11,22 @@ import (
 type Option func(*config)
 
 type config struct {
-	members    int
-	tick       time.Duration
-	minTimeout time.Duration
-	maxTimeout time.Duration
-	syncLimit  int
-	election   time.Duration
-	reap       time.Duration
-	extended   bool
-	unchecked  bool // exists needs no permission
-	super      string
-	touches    func(member int) time.Duration
-	hops       map[int]int // members that reach the others only through another member
-	rate       func(session int64) float64
-	memory     bool
-	listen     []string
-	logf       func(format string, args ...any)
+	members         int
+	tick            time.Duration
+	minTimeout      time.Duration
+	maxTimeout      time.Duration
+	syncLimit       int
+	election        time.Duration
+	sweepInterval   time.Duration
+	extended        bool
+	existsUnchecked bool // exists needs no permission
+	super           string
+	touchDelay      func(member int) time.Duration
+	secondHops      map[int]int // members that reach the others only through another member
+	clockRate       func(session int64) float64
+	memory          bool
+	listen          []string
+	logf            func(format string, args ...any)
 }
 
 // WithMembers sets the number of members: 1 by default, 127 at most. One member
@@ -64,12 +64,12 @@ func WithExtendedTypes() Option { return func(c *config) { c.extended = true } }
 // that once had children, and znodes whose time to live is over: once a minute
 // by default, every millisecond at most. Nested containers are removed in one
 // pass.
-func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.reap = d } }
+func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.sweepInterval = d } }
 
 // WithExistsWithoutRead lets clients ask exists of a znode that they may not
 // read, as servers before 3.7.3, 3.8.4 and 3.9.2 do. By default the answer is
 // CodeNoAuth, as on later servers (ZOOKEEPER-2590).
-func WithExistsWithoutRead() Option { return func(c *config) { c.unchecked = true } }
+func WithExistsWithoutRead() Option { return func(c *config) { c.existsUnchecked = true } }
 
 // WithSuperDigest names the super user, to whom no access control list applies.
 // By default there is none. digest has the form of the real server's property
@@ -88,7 +88,7 @@ func Digest(credentials string) string { return digest([]byte(credentials)) }
 // with the ensemble's lock held, so it must not call the ensemble. By default
 // there is no delay.
 func WithTouchDelays(delay func(member int) time.Duration) Option {
-	return func(c *config) { c.touches = delay }
+	return func(c *config) { c.touchDelay = delay }
 }
 
 // WithSecondHop connects a member to the others only through one of them, as an
@@ -99,10 +99,10 @@ func WithTouchDelays(delay func(member int) time.Duration) Option {
 // The ensemble needs at least three members.
 func WithSecondHop(member, through int) Option {
 	return func(c *config) {
-		if c.hops == nil {
-			c.hops = map[int]int{}
+		if c.secondHops == nil {
+			c.secondHops = map[int]int{}
 		}
-		c.hops[member] = through
+		c.secondHops[member] = through
 	}
 }
 
@@ -112,7 +112,7 @@ func WithSecondHop(member, through int) Option {
 // alike. A rate of 0 or less counts as 1. rate is called with the ensemble's
 // lock held, so it must not call the ensemble.
 func WithClockRates(rate func(session int64) float64) Option {
-	return func(c *config) { c.rate = rate }
+	return func(c *config) { c.clockRate = rate }
 }
 
 // InMemory makes the ensemble listen nowhere. Clients reach it only through
@@ -137,10 +137,10 @@ func WithLogger(logf func(format string, args ...any)) Option {
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, reap: time.Minute,
-		rate:    func(int64) float64 { return 1 },
-		touches: func(int) time.Duration { return 0 },
-		logf:    func(string, ...any) {},
+		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute,
+		clockRate:  func(int64) float64 { return 1 },
+		touchDelay: func(int) time.Duration { return 0 },
+		logf:       func(string, ...any) {},
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -167,23 +167,23 @@ func newConfig(opts []Option) (config, error) {
 		return c, fmt.Errorf("testutil: WithSyncLimit(%d): want at least 1 tick", c.syncLimit)
 	case c.election < 0:
 		return c, fmt.Errorf("testutil: WithElectionTime(%v): want 0 or more", c.election)
-	case c.reap < time.Millisecond:
-		return c, fmt.Errorf("testutil: WithContainerInterval(%v): want at least 1ms", c.reap)
+	case c.sweepInterval < time.Millisecond:
+		return c, fmt.Errorf("testutil: WithContainerInterval(%v): want at least 1ms", c.sweepInterval)
 	case c.super != "" && !validDigest(c.super):
 		return c, fmt.Errorf("testutil: WithSuperDigest(%q): want user:base64(sha1(user:password))", c.super)
 	case c.memory && c.listen != nil:
 		return c, errors.New("testutil: InMemory and WithListen cannot be combined")
 	case c.listen != nil && len(c.listen) != c.members:
 		return c, fmt.Errorf("testutil: WithListen: %d addresses for %d members", len(c.listen), c.members)
-	case c.rate == nil:
+	case c.clockRate == nil:
 		return c, errors.New("testutil: WithClockRates: function is nil")
-	case c.touches == nil:
+	case c.touchDelay == nil:
 		return c, errors.New("testutil: WithTouchDelays: function is nil")
 	case c.logf == nil:
 		return c, errors.New("testutil: WithLogger: function is nil")
 	}
-	for member, through := range c.hops {
-		_, chained := c.hops[through]
+	for member, through := range c.secondHops {
+		_, chained := c.secondHops[through]
 		if min(member, through) < 0 || max(member, through) >= c.members || member == through || chained || c.members < 3 {
 			return c, fmt.Errorf("testutil: WithSecondHop(%d, %d): not possible in an ensemble of %d members", member, through, c.members)
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// peer is a client that sends and receives single frames, and writes down what it sees in a form that does not depend on times,
-// session ids or where the transaction numbers began.
+// peer is a client that sends and receives single frames, and writes down what
+// it sees in a form that does not depend on times, session ids or where the
+// transaction numbers began.
 type peer struct {
 	t       *testing.T
 	name    string
@@ -59,7 +60,8 @@ func (l *transcript) stat(s wire.Stat) string {
 		s.Version, s.Cversion, s.Aversion, owner, s.DataLength, s.NumChildren)
 }
 
-// attach sends a connect request and returns the answer, nil if the connection was closed instead.
+// attach sends a connect request and returns the answer, nil if the connection
+// was closed instead.
 func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectResponse {
 	t.Helper()
 	nc.SetDeadline(time.Now().Add(10 * time.Second))
@@ -129,7 +131,8 @@ func (p *peer) frame() ([]byte, error) {
 	return p.receive()
 }
 
-// nudge pings, and keeps what comes before the answer for whoever reads next: an event that would be missing otherwise.
+// nudge pings, and keeps what comes before the answer for whoever reads next:
+// an event that would be missing otherwise.
 func (p *peer) nudge() {
 	p.send(wire.OpPing, nil)
 	for {

@@ -26,14 +26,14 @@ const window = 256 << 10
 
 // stream is one direction of a pipe.
 type stream struct {
-	mu      sync.Mutex
-	buf     []byte        // written and not yet read
-	held    bool          // what is written does not arrive
-	arrived int           // how many bytes of buf can be read
-	ended   bool          // the writer has closed: the stream ends after buf
-	reset   bool          // broken: both sides fail at once
-	deaf    bool          // the reader has closed: what is written is lost
-	changed chan struct{} // closed and replaced when any of this changes
+	mu           sync.Mutex
+	buf          []byte        // written and not yet read
+	held         bool          // what is written does not arrive
+	arrived      int           // how many bytes of buf can be read
+	writerClosed bool          // the writer has closed: the stream ends after buf
+	broken       bool          // broken: both sides fail at once
+	readerClosed bool          // the reader has closed: what is written is lost
+	changed      chan struct{} // closed and replaced when any of this changes
 }
 
 func newPipe(client, server net.Addr) (near, far *pipeEnd) {
@@ -63,9 +63,9 @@ func (s *stream) read(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.deaf:
+	case s.readerClosed:
 		return 0, nil, io.ErrClosedPipe
-	case s.reset:
+	case s.broken:
 		return 0, nil, syscall.ECONNRESET
 	case s.arrived > 0:
 		n = copy(p, s.buf[:s.arrived])
@@ -75,7 +75,7 @@ func (s *stream) read(p []byte) (n int, changed <-chan struct{}, err error) {
 		}
 		s.changeLocked()
 		return n, nil, nil
-	case s.ended && !s.held:
+	case s.writerClosed && !s.held:
 		return 0, nil, io.EOF
 	}
 	return 0, s.changed, nil
@@ -87,11 +87,11 @@ func (s *stream) write(p []byte) (n int, changed <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ended:
+	case s.writerClosed:
 		return 0, nil, io.ErrClosedPipe
-	case s.reset:
+	case s.broken:
 		return 0, nil, syscall.ECONNRESET
-	case s.deaf && !s.held:
+	case s.readerClosed && !s.held:
 		return 0, nil, syscall.EPIPE
 	case len(s.buf) >= window:
 		return 0, s.changed, nil
@@ -153,7 +153,7 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 // CloseWrite ends this direction: the other end reads what was written, and
 // then the end of the stream.
 func (p *pipeEnd) CloseWrite() error {
-	p.out.update(func() { p.out.ended = true })
+	p.out.update(func() { p.out.writerClosed = true })
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (p *pipeEnd) CloseWrite() error {
 // end of the stream. Its writes fail.
 func (p *pipeEnd) Close() error {
 	_ = p.CloseWrite()
-	p.in.update(func() { p.in.deaf = true })
+	p.in.update(func() { p.in.readerClosed = true })
 	p.readBy.set(time.Time{})
 	p.writeBy.set(time.Time{})
 	return nil
@@ -169,8 +169,8 @@ func (p *pipeEnd) Close() error {
 
 // breakOff makes both ends fail at once.
 func (p *pipeEnd) breakOff() {
-	p.in.update(func() { p.in.reset = true })
-	p.out.update(func() { p.out.reset = true })
+	p.in.update(func() { p.in.broken = true })
+	p.out.update(func() { p.out.broken = true })
 }
 
 // hold stops or releases what this end sends.

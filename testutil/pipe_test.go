@@ -65,7 +65,8 @@ func TestPipeDeadlines(t *testing.T) {
 		if n, err := near.Read(make([]byte, 1)); n != 1 || err != nil {
 			t.Errorf("without a deadline: %d %v", n, err)
 		}
-		// A deadline that is set during a read ends that read, one that is moved does not end it before.
+		// A deadline that is set during a read ends that read, one that
+		// is moved does not end it before.
 		near.SetReadDeadline(time.Now().Add(time.Second))
 		began = time.Now()
 		time.AfterFunc(time.Second/2, func() { near.SetReadDeadline(began.Add(5 * time.Second)) })
@@ -117,7 +118,8 @@ func TestPipeBroken(t *testing.T) {
 	})
 }
 
-// The password of a session is the one that the real server derives from its id: whoever knows the id can take it over.
+// The password of a session is the one that the real server derives from its
+// id: whoever knows the id can take it over.
 func TestPassword(t *testing.T) {
 	for id, want := range map[int64]string{
 		0x100002659c50000: "91ca6a764ab7b7a557521e6aa381b95c",

@@ -10,7 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// program is a random sequence of what a few clients do, each in its turn. It depends on its seed alone: never on an answer.
+// program is a random sequence of what a few clients do, each in its turn. It
+// depends on its seed alone: never on an answer.
 type program struct {
 	seed  uint64
 	root  string
@@ -41,7 +42,8 @@ type request struct {
 	since since
 }
 
-// since is what a setWatches claims to have seen, which is another number on each ensemble.
+// since is what a setWatches claims to have seen, which is another number on
+// each ensemble.
 type since int
 
 const (
@@ -56,8 +58,9 @@ const peers = 3
 type drawer struct {
 	*rand.Rand
 	root string
-	// checks: checkWatches is among the requests. A member answers it for the watches of all its clients together, so nobody may
-	// leave then: a connection's watches go some time after the connection.
+	// checks: checkWatches is among the requests. A member answers it for
+	// the watches of all its clients together, so nobody may leave then: a
+	// connection's watches go some time after the connection.
 	checks bool
 
 	known   []string       // paths that may well be there
@@ -104,7 +107,8 @@ func (d *drawer) odds(percent int) bool { return d.IntN(100) < percent }
 
 func pick[T any](d *drawer, of ...T) T { return of[d.IntN(len(of))] }
 
-// path is one of few, so that requests meet, and most of the time one where something may be.
+// path is one of few, so that requests meet, and most of the time one where
+// something may be.
 func (d *drawer) path() string {
 	if len(d.known) > 0 && d.odds(75) {
 		return pick(d, d.known...)
@@ -152,7 +156,8 @@ func (d *drawer) created(m *wire.CreateRequest) {
 	}
 }
 
-// deleted is the path of a delete, most of the time of one that has nothing below it; it is forgotten most of the time.
+// deleted is the path of a delete, most of the time of one that has nothing
+// below it; it is forgotten most of the time.
 func (d *drawer) deleted() string {
 	path := d.path()
 	for _, other := range d.known {
@@ -202,7 +207,8 @@ func (d *drawer) batch() []request {
 	}
 	batch := []request{d.request()}
 	for d.odds(35) && len(batch) < 6 && batch[len(batch)-1].op != wire.OpSetACL {
-		// What stands behind a setACL the server may judge by the list of before, or not: as it happens to get on.
+		// What stands behind a setACL the server may judge by the list
+		// of before, or not: as it happens to get on.
 		batch = append(batch, d.request())
 	}
 	return batch

@@ -11,8 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// runner runs a program on one ensemble: by clients of its first member or, spread, by clients of different members, which sync
-// before they do anything, and come back to another member than before. What is seen is the same.
+// runner runs a program on one ensemble: by clients of its first member or,
+// spread, by clients of different members, which sync before they do anything,
+// and come back to another member than before. What is seen is the same.
 type runner struct {
 	t      *testing.T
 	ens    testutil.Ensemble
@@ -29,8 +30,8 @@ type runner struct {
 	count int
 }
 
-// run runs a program and returns what the clients have seen, one line each, in an order that is the same for every ensemble that
-// does the same.
+// run runs a program and returns what the clients have seen, one line each, in
+// an order that is the same for every ensemble that does the same.
 func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string {
 	t.Helper()
 	r := &runner{t: t, ens: ens, spread: spread, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
@@ -172,8 +173,10 @@ func (r *runner) ask(i int, batch []request) {
 	}
 }
 
-// settle waits until the leader has applied a transaction. A real one answers for its followers ahead of that, goes on judging
-// writes by an access control list that is no longer valid, and lets its own clients read what was before, after a sync too.
+// settle waits until the leader has applied a transaction. A real one answers
+// for its followers ahead of that, goes on judging writes by an access control
+// list that is no longer valid, and lets its own clients read what was before,
+// after a sync too.
 func (r *runner) settle(zxid int64) {
 	if len(r.others) == 0 {
 		return
@@ -198,7 +201,8 @@ func (r *runner) nudge() {
 	}
 }
 
-// catchUp has a client's member learn of what others have done at theirs. Events that this brings are written down as ever.
+// catchUp has a client's member learn of what others have done at theirs.
+// Events that this brings are written down as ever.
 func (r *runner) catchUp(i int) {
 	if r.spread {
 		r.peers[i].do(wire.OpSync, &wire.PathRequest{Path: "/"})
@@ -226,8 +230,9 @@ func (r *runner) flush() {
 	}
 }
 
-// endings has every client read what it hears of the end of a session. Its ephemerals go in one transaction and in no order that
-// is promised: so the events of each client are put in one.
+// endings has every client read what it hears of the end of a session. Its
+// ephemerals go in one transaction and in no order that is promised: so the
+// events of each client are put in one.
 func (r *runner) endings(from int) {
 	r.flush()
 	lines := r.log.lines[from:]

@@ -12,7 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// sweep is how often containers are swept while programs run: never, for that takes transaction numbers at times of its own.
+// sweep is how often containers are swept while programs run: never, for that
+// takes transaction numbers at times of its own.
 const sweep = time.Hour
 
 func startForPrograms(t *testing.T, members int) testutil.Ensemble {
@@ -24,8 +25,10 @@ func startRealForPrograms(t *testing.T, members int) testutil.Ensemble {
 	return apache.Start(t, members, apache.WithProperty("znode.container.checkIntervalMs", fmt.Sprint(sweep.Milliseconds())))
 }
 
-// TestRandomProgramsOnTheRealServer runs random programs on the embedded ensemble and on the real server, and every answer and
-// every event has to be the same, at the same place. With -seed it is one program, the one that differed.
+// TestRandomProgramsOnTheRealServer runs random programs on the embedded
+// ensemble and on the real server, and every answer and every event has to be
+// the same, at the same place. With -seed it is one program, the one that
+// differed.
 func TestRandomProgramsOnTheRealServer(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -54,7 +57,8 @@ func TestRandomProgramsOnTheRealServer(t *testing.T) {
 	}
 }
 
-// agree compares what two ensembles said, and shows how it came to the first difference.
+// agree compares what two ensembles said, and shows how it came to the first
+// difference.
 func agree(t *testing.T, p *program, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
@@ -73,7 +77,8 @@ func agree(t *testing.T, p *program, got, want []string) {
 	}
 }
 
-// What the real server said to the programs 1 to recordedPrograms is kept as one hash each.
+// What the real server said to the programs 1 to recordedPrograms is kept as
+// one hash each.
 const (
 	recordedPrograms = 100
 	hashes           = "testdata/random.txt"
@@ -83,7 +88,8 @@ func hash(lines []string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
 }
 
-// TestRandomPrograms holds the embedded ensemble to what the real server once said.
+// TestRandomPrograms holds the embedded ensemble to what the real server once
+// said.
 func TestRandomPrograms(t *testing.T) {
 	b, err := os.ReadFile(hashes)
 	must(t, err)
@@ -114,7 +120,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestRecordRandomPrograms asks the real server for what TestRandomPrograms compares with.
+// TestRecordRandomPrograms asks the real server for what TestRandomPrograms
+// compares with.
 func TestRecordRandomPrograms(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")

@@ -31,7 +31,7 @@ func (c *conn) readLocked(r *request) {
 	c.replyLocked(r, code, answer)
 }
 
-func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, who []wire.ID) (wire.Appender, wire.Code) {
+func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, identities []wire.ID) (wire.Appender, wire.Code) {
 	m := c.m
 	if op == wire.OpExists && strings.Contains(body.Path, "\x00") {
 		return nil, wire.BadArguments
@@ -39,7 +39,7 @@ func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, who []wire.ID
 	n := m.tree.get(body.Path)
 	watch := body.Watch && !c.closed
 	if op == wire.OpExists {
-		if n != nil && !m.e.cfg.unchecked && !permitted(n.acl, wire.PermRead, who) {
+		if n != nil && !m.e.cfg.existsUnchecked && !permitted(n.acl, wire.PermRead, identities) {
 			return nil, wire.NoAuth
 		}
 		if watch {
@@ -54,7 +54,7 @@ func (c *conn) readNodeLocked(op wire.Op, body *wire.WatchRequest, who []wire.ID
 	switch {
 	case n == nil:
 		return nil, wire.NoNode
-	case !permitted(n.acl, wire.PermRead, who):
+	case !permitted(n.acl, wire.PermRead, identities):
 		return nil, wire.NoAuth
 	case op == wire.OpGetData:
 		if watch {
@@ -128,9 +128,9 @@ func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Append
 }
 
 // whoAmI returns the client's identities without passwords.
-func whoAmI(who []wire.ID) *wire.WhoAmIResponse {
+func whoAmI(identities []wire.ID) *wire.WhoAmIResponse {
 	answer := &wire.WhoAmIResponse{}
-	for _, id := range who {
+	for _, id := range identities {
 		if id.Scheme == "digest" {
 			id.ID, _, _ = strings.Cut(id.ID, ":")
 		}

@@ -26,34 +26,34 @@ type relay struct {
 	member   int
 	client   *pipeEnd // where the client's requests arrive
 	server   net.Conn
-	toServer *lane
-	toClient *lane
+	toServer *delayQueue
+	toClient *delayQueue
 	broken   chan struct{} // closed when nothing more is forwarded
 	breaking sync.Once
-	raw      atomic.Bool // a four-letter word: there are no frames
+	unframed atomic.Bool // a four-letter word: there are no frames
 
 	mu      sync.Mutex // guards what follows, and the order of answers in toClient
 	session int64
-	zxid    int64      // of the last answer
-	pending []exchange // requests without an answer yet, in order
+	zxid    int64            // of the last answer
+	pending []pendingRequest // requests without an answer yet, in order
 }
 
-// exchange is a request that still needs an answer.
-type exchange struct {
-	xid     int32
-	connect bool // it opens the connection, and has no xid
-	last    bool // the connect request has the read-only byte, so the reply must have it
-	action  Action
+// pendingRequest is a request that still needs an answer.
+type pendingRequest struct {
+	xid      int32
+	connect  bool // it opens the connection, and has no xid
+	readOnly bool // the connect request has the read-only byte, so the reply must have it
+	action   Action
 }
 
-// largest is the size of the largest answer that is relayed. Servers limit the
-// size of requests, not of answers.
-const largest = 64 << 20
+// maxAnswer is the size of the maxAnswer answer that is relayed. Servers limit
+// the size of requests, not of answers.
+const maxAnswer = 64 << 20
 
 func newRelay(n *ClientNet, member int, client *pipeEnd, server net.Conn) *relay {
 	return &relay{
 		n: n, member: member, client: client, server: server, broken: make(chan struct{}),
-		toServer: newLane(&n.upDelay), toClient: newLane(&n.down),
+		toServer: newDelayQueue(&n.toServerDelay), toClient: newDelayQueue(&n.toClientDelay),
 	}
 }
 
@@ -111,7 +111,7 @@ func (r *relay) readRequests(in *bufio.Reader) error {
 		return err
 	}
 	if isWord(head) {
-		r.raw.Store(true)
+		r.unframed.Store(true)
 		r.toServer.put(outbound{data: head[:]})
 		_, err := io.Copy(r.toServer, in)
 		return err
@@ -130,11 +130,11 @@ func (r *relay) readRequests(in *bufio.Reader) error {
 // reports whether to close the client's connection.
 func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 	seen := Request{Member: r.member}
-	x := exchange{connect: first}
+	x := pendingRequest{connect: first}
 	if first {
 		var ask wire.ConnectRequest
 		if wire.Unmarshal(frame, &ask) == nil {
-			seen.Session, x.last = ask.SessionID, ask.HasReadOnly
+			seen.Session, x.readOnly = ask.SessionID, ask.HasReadOnly
 		}
 		seen.Op = OpCreateSession
 	} else {
@@ -191,7 +191,7 @@ func (r *relay) answerFailedLocked() {
 		x := r.pending[0]
 		r.pending = r.pending[1:]
 		if x.connect {
-			r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ConnectResponse{Password: make([]byte, 16), HasReadOnly: x.last})})
+			r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ConnectResponse{Password: make([]byte, 16), HasReadOnly: x.readOnly})})
 			r.toClient.put(outbound{last: true})
 			return
 		}
@@ -212,7 +212,7 @@ func (r *relay) readAnswers(in *bufio.Reader) error {
 	for {
 		var head [4]byte
 		n, err := io.ReadFull(in, head[:])
-		if r.raw.Load() {
+		if r.unframed.Load() {
 			r.toClient.put(outbound{data: head[:n]})
 			if err == nil {
 				_, err = io.Copy(r.toClient, in)
@@ -222,7 +222,7 @@ func (r *relay) readAnswers(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		frame, err := wire.ReadPayload(in, head, largest, nil)
+		frame, err := wire.ReadPayload(in, head, maxAnswer, nil)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (r *relay) matchLocked(frame []byte) Action {
 		return Pass()
 	}
 	if head.Xid == wire.XidNotification {
-		if r.n.eventsLost.Load() {
+		if r.n.loseEvents.Load() {
 			return Action{kind: lose}
 		}
 		return Pass()
@@ -285,8 +285,8 @@ func (r *relay) matchLocked(frame []byte) Action {
 	return Pass()
 }
 
-// lane holds what is on its way in one direction.
-type lane struct {
+// delayQueue holds what is on its way in one direction.
+type delayQueue struct {
 	latency *atomic.Int64
 	wake    chan struct{} // receives when queue is not empty
 
@@ -294,17 +294,17 @@ type lane struct {
 	queue []outbound
 }
 
-func newLane(latency *atomic.Int64) *lane {
-	return &lane{latency: latency, wake: make(chan struct{}, 1)}
+func newDelayQueue(latency *atomic.Int64) *delayQueue {
+	return &delayQueue{latency: latency, wake: make(chan struct{}, 1)}
 }
 
 // Write queues bytes.
-func (l *lane) Write(b []byte) (int, error) {
+func (l *delayQueue) Write(b []byte) (int, error) {
 	l.put(outbound{data: append([]byte(nil), b...)})
 	return len(b), nil
 }
 
-func (l *lane) put(o outbound) {
+func (l *delayQueue) put(o outbound) {
 	if d := time.Duration(l.latency.Load()); d > 0 {
 		if late := time.Now().Add(d); o.due.Before(late) {
 			o.due = late
@@ -321,7 +321,7 @@ func (l *lane) put(o outbound) {
 
 // run writes what is due, in order, until the last item or until broken is
 // closed. What can no longer be written is dropped.
-func (l *lane) run(broken <-chan struct{}, w io.Writer) {
+func (l *delayQueue) run(broken <-chan struct{}, w io.Writer) {
 	for {
 		l.mu.Lock()
 		queue := l.queue

@@ -11,8 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// FuzzClientNet has a client and a server say any bytes to each other through a client's network: each gets the beginning of what
-// the other has said, nothing else, and when both have gone nothing is left of it.
+// FuzzClientNet has a client and a server say any bytes to each other through a
+// client's network: each gets the beginning of what the other has said, nothing
+// else, and when both have gone nothing is left of it.
 func FuzzClientNet(f *testing.F) {
 	handshake := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)})
 	answer := wire.AppendFrame(nil, &wire.ConnectResponse{Timeout: 5000, SessionID: 1, Password: make([]byte, 16)})

@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The network's control does to a client's requests what the ensemble's does, and other clients do not notice.
+// The network's control does to a client's requests what the ensemble's does,
+// and other clients do not notice.
 func TestControlOfOneClient(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
@@ -61,7 +62,8 @@ func TestControlOfOneClient(t *testing.T) {
 	})
 }
 
-// An answer that the network gives itself keeps its place behind the answers that are still on their way.
+// An answer that the network gives itself keeps its place behind the answers
+// that are still on their way.
 func TestARefusalKeepsItsPlace(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
@@ -91,8 +93,8 @@ func TestARefusalKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A request that the network holds arrives when it is released, even if the client has closed its connection meanwhile; not if the
-// connection was broken.
+// A request that the network holds arrives when it is released, even if the
+// client has closed its connection meanwhile; not if the connection was broken.
 func TestTheNetworkDeliversLate(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -125,8 +127,8 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 	}
 }
 
-// The network's control sees connections being opened, with the member and the session they are for, and can refuse one or lose the
-// answer to it.
+// The network's control sees connections being opened, with the member and the
+// session they are for, and can refuse one or lose the answer to it.
 func TestControlOfOneClientsConnects(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
@@ -188,7 +190,8 @@ func TestLatencyOneWay(t *testing.T) {
 	})
 }
 
-// What is said in words passes through unchanged, and so do answers that are larger than any request may be.
+// What is said in words passes through unchanged, and so do answers that are
+// larger than any request may be.
 func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		for _, word := range []string{"isro", "ruok", "srvr"} {

@@ -16,7 +16,8 @@ import (
 
 var seed = flag.Uint64("seed", 0, "the seed of the random tests, 0 for a new one")
 
-// A client that sends connect and closeSession in one write and is gone: the server executes both, however long the first takes.
+// A client that sends connect and closeSession in one write and is gone: the
+// server executes both, however long the first takes.
 func TestCloseSessionBehindASlowConnect(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 40*time.Second)
@@ -37,7 +38,8 @@ func TestCloseSessionBehindASlowConnect(t *testing.T) {
 	})
 }
 
-// Whatever happens to the members, once it is over they agree, nothing that a client was told is lost, and numbers never repeat.
+// Whatever happens to the members, once it is over they agree, nothing that a
+// client was told is lost, and numbers never repeat.
 func TestReplicasAgree(t *testing.T) {
 	first := *seed
 	if first == 0 {

@@ -195,7 +195,7 @@ func (c *conn) answerLocked(r *request, frame []byte) {
 // forwardLocked sends a request to the leader. Requests behind it wait until it
 // comes back.
 func (c *conn) forwardLocked(r *request) {
-	c.busy = true
+	c.atLeader = true
 	c.m.forwardLocked(r)
 }
 
@@ -209,7 +209,7 @@ func (m *member) forwardLocked(r *request) {
 }
 
 func (m *member) sendOutboxLocked() {
-	for len(m.outbox) > 0 && m.leader != nil && m.leader.lead != nil && m.e.talkLocked(m, m.leader) {
+	for len(m.outbox) > 0 && m.leader != nil && m.leader.lead != nil && m.e.reachableLocked(m, m.leader) {
 		r := m.outbox[0]
 		m.outbox = m.outbox[1:]
 		m.leader.lead.submitLocked(r)

@@ -15,11 +15,11 @@ import (
 )
 
 // A program passed all of its tests on the embedded ensemble and was denied in
-// production: servers since 3.8.4 do not answer exists to those who may not read the
-// znode (ZOOKEEPER-2590), ours did. So every operation is asked for with every
-// permission missing, and with every one alone, by a client that has shown nothing and
-// by the super user. What real servers say is recorded, of 3.8.0 and of 3.8.6; 3.9.5
-// says what 3.8.6 does.
+// production: servers since 3.8.4 do not answer exists to those who may not
+// read the znode (ZOOKEEPER-2590), ours did. So every operation is asked for
+// with every permission missing, and with every one alone, by a client that has
+// shown nothing and by the super user. What real servers say is recorded, of
+// 3.8.0 and of 3.8.6; 3.9.5 says what 3.8.6 does.
 const (
 	rightsOfOlder = "testdata/rights-3.8.0.txt"
 	rightsOfNewer = "testdata/rights.txt"
@@ -47,8 +47,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRightsOnTheRealServer asks the servers that the answers come from: which they are
-// is up to the machine, and to ZOOKEEPER_HOME.
+// TestRightsOnTheRealServer asks the servers that the answers come from: which
+// they are is up to the machine, and to ZOOKEEPER_HOME.
 func TestRightsOnTheRealServer(t *testing.T) {
 	e := apache.Start(t, 1, apache.WithProperty("zookeeper.DigestAuthenticationProvider.superDigest", testutil.Digest(superSecret)))
 	release := releaseOf(t, e)
@@ -95,7 +95,8 @@ func askWord(t *testing.T, ens testutil.Ensemble, member int, word string) strin
 	return string(answer)
 }
 
-// olderThan reports whether a release comes before the one of these in its own line.
+// olderThan reports whether a release comes before the one of these in its own
+// line.
 func olderThan(release string, firsts ...string) bool {
 	line, patch := release[:strings.LastIndex(release, ".")], 0
 	fmt.Sscan(release[len(line)+1:], &patch)
@@ -116,7 +117,8 @@ type asking struct {
 	body wire.Appender
 }
 
-// askings are all operations, on the znode below which there is one named "old".
+// askings are all operations, on the znode below which there is one named
+// "old".
 func askings(path string) []asking {
 	in := func(op wire.Op, request wire.Message) wire.Appender {
 		return multi(wire.MultiOp{Op: op, Request: request})
@@ -181,8 +183,8 @@ func rights(t *testing.T, ens testutil.Ensemble) []string {
 	return s.log.lines
 }
 
-// rightsOf asks for everything on znodes that grant the world these permissions, and the
-// owner all.
+// rightsOf asks for everything on znodes that grant the world these
+// permissions, and the owner all.
 func (s *script) rightsOf(owner *peer, who string, perms int32) {
 	path := fmt.Sprintf("/%s-%d", who, perms)
 	list := append(acl(perms, "world", "anyone"), acl(31, "digest", testutil.Digest("alice:secret"))...)
@@ -222,8 +224,8 @@ func (s *script) rightsOf(owner *peer, who string, perms int32) {
 	}
 }
 
-// told writes down the code of an answer, of a multi that of each operation, and the
-// events before it.
+// told writes down the code of an answer, of a multi that of each operation,
+// and the events before it.
 func (p *peer) told(op wire.Op, body wire.Appender, what string) {
 	p.t.Helper()
 	xid := p.send(op, body)
@@ -246,7 +248,8 @@ func (p *peer) told(op wire.Op, body wire.Appender, what string) {
 	}
 }
 
-// detail is what an answer shows besides its code, as far as permissions decide on it.
+// detail is what an answer shows besides its code, as far as permissions decide
+// on it.
 func detail(op wire.Op, code wire.Code, body []byte) string {
 	d := wire.NewDecoder(body)
 	switch {

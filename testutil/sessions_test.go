@@ -11,7 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// bubble runs a test in virtual time, on an ensemble in memory with a tick of two seconds and a sync limit of five.
+// bubble runs a test in virtual time, on an ensemble in memory with a tick of
+// two seconds and a sync limit of five.
 func bubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embedded)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,7 +20,8 @@ func bubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embed
 	})
 }
 
-// at lets virtual time pass until so long after the ensemble's start, and everything of that moment happen.
+// at lets virtual time pass until so long after the ensemble's start, and
+// everything of that moment happen.
 type clock struct {
 	t     *testing.T
 	start time.Time
@@ -38,7 +40,8 @@ func (c *clock) at(d time.Duration) {
 	}
 }
 
-// single is a peer on a connection to one member. What it sees is in its transcript.
+// single is a peer on a connection to one member. What it sees is in its
+// transcript.
 func single(t *testing.T, e *testutil.Embedded, member int, timeout time.Duration) *peer {
 	t.Helper()
 	return newPeer(t, "P", dialMember(t, e, member), timeout, &transcript{sessions: map[int64]string{}})
@@ -52,7 +55,8 @@ func dialMember(t *testing.T, e *testutil.Embedded, member int) netConn {
 	return nc
 }
 
-// code asks and returns the error code of the answer, and whether there was one within a second.
+// code asks and returns the error code of the answer, and whether there was one
+// within a second.
 func (p *peer) code(op wire.Op, body wire.Appender) (wire.Code, bool) {
 	p.t.Helper()
 	p.send(op, body)
@@ -101,8 +105,9 @@ func (p *peer) ok(op wire.Op, body wire.Appender) {
 	}
 }
 
-// A session that is heard of at 0 s with a time-out of 5 s expires at the first whole tick after 5 s, which is 6 s, to the
-// nanosecond, and its ephemerals with it.
+// A session that is heard of at 0 s with a time-out of 5 s expires at the first
+// whole tick after 5 s, which is 6 s, to the nanosecond, and its ephemerals
+// with it.
 func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -122,7 +127,8 @@ func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// A time-out that ends right on a tick lasts until the next one: never less than the time-out.
+// A time-out that ends right on a tick lasts until the next one: never less
+// than the time-out.
 func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -139,7 +145,8 @@ func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 	})
 }
 
-// By members whose clocks run faster than its client's a session is expired earlier, and later by slower ones.
+// By members whose clocks run faster than its client's a session is expired
+// earlier, and later by slower ones.
 func TestClockRates(t *testing.T) {
 	for rate, expiry := range map[float64]time.Duration{0.8: 14 * time.Second, 1: 12 * time.Second, 1.25: 10 * time.Second} {
 		rates := testutil.WithClockRates(func(int64) float64 { return rate })
@@ -159,8 +166,9 @@ func TestClockRates(t *testing.T) {
 	}
 }
 
-// A follower tells the leader of its clients every half tick: a ping at 2.5 s is heard of at 3 s, so that 5 s later it is 8 s, and
-// the session expires at the tick after, 10 s. The same ping to the leader counts from 2.5 s: 8 s.
+// A follower tells the leader of its clients every half tick: a ping at 2.5 s
+// is heard of at 3 s, so that 5 s later it is 8 s, and the session expires at
+// the tick after, 10 s. The same ping to the leader counts from 2.5 s: 8 s.
 func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -189,7 +197,8 @@ func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
 	})
 }
 
-// Writes through a follower do not touch the session at the leader by themselves; the report of the next half tick does.
+// Writes through a follower do not touch the session at the leader by
+// themselves; the report of the next half tick does.
 func TestExpireSessionAndDropConnections(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 1, 5*time.Second)
@@ -222,7 +231,8 @@ func TestExpireSessionAndDropConnections(t *testing.T) {
 	})
 }
 
-// A session that has moved to another member: its old connection reads and syncs as before, and is closed by its first write.
+// A session that has moved to another member: its old connection reads and
+// syncs as before, and is closed by its first write.
 func TestOldConnectionOfAMovedSession(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 5*time.Second)
@@ -239,8 +249,8 @@ func TestOldConnectionOfAMovedSession(t *testing.T) {
 	})
 }
 
-// Containers go when they have had children and have none, at the interval, and those
-// that they stood in with them; an unused one stays, as do plain znodes.
+// Containers go when they have had children and have none, at the interval, and
+// those that they stood in with them; an unused one stays, as do plain znodes.
 func TestContainersAreReaped(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -256,8 +266,8 @@ func TestContainersAreReaped(t *testing.T) {
 	})
 }
 
-// nest makes containers in one another, with a znode in the innermost one, and has them
-// empty again after the wait.
+// nest makes containers in one another, with a znode in the innermost one, and
+// has them empty again after the wait.
 func nest(t *testing.T, c *zk.Conn, wait func()) {
 	t.Helper()
 	for _, path := range []string{"/c", "/c/inner", "/unused"} {
@@ -270,9 +280,9 @@ func nest(t *testing.T, c *zk.Conn, wait func()) {
 	must(t, c.Delete("/c/inner/node", 0))
 }
 
-// A test of somebody's had asked for a sweep each 50 ms and waited for a second for
-// three nested containers to go. The sweep came with the ticks, each 2 s, and took one
-// level each.
+// A test of somebody's had asked for a sweep each 50 ms and waited for a second
+// for three nested containers to go. The sweep came with the ticks, each 2 s,
+// and took one level each.
 func TestContainersAreReapedBetweenTicks(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {

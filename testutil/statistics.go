@@ -40,8 +40,8 @@ func (t *traffic) averageText() string {
 	return s
 }
 
-// answered describes the request that a connection has answered last.
-type answered struct {
+// lastAnswer describes the request that a connection has lastAnswer last.
+type lastAnswer struct {
 	op   wire.Op
 	xid  int32 // of the last request that had its own number
 	zxid int64

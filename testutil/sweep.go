@@ -6,16 +6,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// reapLocked removes containers that have had children and have none now, and
+// sweepLocked removes containers that have had children and have none now, and
 // childless znodes whose time to live has passed since the last change of their
 // data. A parent that becomes an empty container is removed in the same pass.
 // Nothing is removed without a quorum.
-func (l *leadership) reapLocked(now time.Time) {
+func (l *leadership) sweepLocked(now time.Time) {
 	if !l.quorumLocked() {
 		return
 	}
 	tree := l.m.tree
-	paths := append(sortedPaths(tree.containers), sortedPaths(tree.mortals)...)
+	paths := append(sortedPaths(tree.containers), sortedPaths(tree.withTTL)...)
 	for len(paths) > 0 {
 		path := paths[0]
 		paths = paths[1:]

@@ -2,10 +2,10 @@ package testutil
 
 import "time"
 
-// touchesLocked makes every follower report the sessions it has heard from.
-// Followers behind another member report last: their report waits there for
-// half a tick.
-func (e *Embedded) touchesLocked() {
+// reportTouchesLocked makes every follower report the sessions it has heard
+// from. Followers behind another member report last: their report waits there
+// for half a tick.
+func (e *Embedded) reportTouchesLocked() {
 	var last []*member
 	for _, m := range e.members {
 		if m.through != nil {
@@ -23,7 +23,7 @@ func (e *Embedded) touchLocked(m *member) {
 	if m.leader == nil {
 		return
 	}
-	late := e.cfg.touches(m.index)
+	late := e.cfg.touchDelay(m.index)
 	if late <= 0 {
 		m.reportLocked()
 		return
@@ -39,7 +39,7 @@ func (e *Embedded) touchLocked(m *member) {
 // to the member between them.
 func (m *member) reportLocked() {
 	l := m.leader
-	if l == nil || l.lead == nil || !m.e.talkLocked(m, l) {
+	if l == nil || l.lead == nil || !m.e.reachableLocked(m, l) {
 		return
 	}
 	if _, ok := l.lead.followers[m]; !ok {

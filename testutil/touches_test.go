@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// When the leader hears of a session: at the half tick, some time after it, or, through
-// another member, half a tick after that one has.
+// When the leader hears of a session: at the half tick, some time after it, or,
+// through another member, half a tick after that one has.
 func TestWhenTheLeaderHears(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -52,7 +52,8 @@ func TestWhenTheLeaderHears(t *testing.T) {
 	}
 }
 
-// A member behind another is cut off with it, and what it asks for goes the same way.
+// A member behind another is cut off with it, and what it asks for goes the
+// same way.
 func TestSecondHopIsCutOffWithTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(5), testutil.WithSecondHop(0, 1))

@@ -22,7 +22,7 @@ type znode struct {
 	acl      []wire.ACL
 	stat     wire.Stat // Cversion is the number of creates below; DataLength and NumChildren stay 0: see clientStat
 	children []string
-	at       int // its index in its parent's children
+	index    int // its index in its parent's children
 }
 
 // clientStat returns the stat that clients see. The server counts only creates,
@@ -71,7 +71,7 @@ type tree struct {
 	nodes      map[string]*znode
 	ephemerals map[int64]map[string]struct{}
 	containers map[string]struct{}
-	mortals    map[string]struct{} // znodes with a time to live
+	withTTL    map[string]struct{} // znodes with a time to live
 	sessions   map[int64]int32     // their timeouts in milliseconds
 	zxid       int64               // of the last transaction applied
 }
@@ -82,7 +82,7 @@ func newTree(config string) *tree {
 		nodes:      map[string]*znode{},
 		ephemerals: map[int64]map[string]struct{}{},
 		containers: map[string]struct{}{},
-		mortals:    map[string]struct{}{},
+		withTTL:    map[string]struct{}{},
 		sessions:   map[int64]int32{},
 	}
 	root := &znode{data: []byte{}}
@@ -92,7 +92,7 @@ func newTree(config string) *tree {
 	t.nodes["/zookeeper/quota"], t.nodes["/zookeeper/config"] = &znode{data: []byte{}}, settings
 	root.children = []string{"zookeeper"}
 	system.children = []string{"quota", "config"}
-	settings.at, settings.stat.Aversion = 1, -1
+	settings.index, settings.stat.Aversion = 1, -1
 	if config != "" {
 		settings.stat.Version = -1
 	}
@@ -105,7 +105,7 @@ func (t *tree) clone() *tree {
 		nodes:      make(map[string]*znode, len(t.nodes)),
 		ephemerals: make(map[int64]map[string]struct{}, len(t.ephemerals)),
 		containers: maps.Clone(t.containers),
-		mortals:    maps.Clone(t.mortals),
+		withTTL:    maps.Clone(t.withTTL),
 		sessions:   make(map[int64]int32, len(t.sessions)),
 		zxid:       t.zxid,
 	}
@@ -148,11 +148,11 @@ func (t *tree) create(op *txnOp, zxid, now int64) *znode {
 	}}
 	parentPath, name := parentOf(op.path)
 	parent := t.nodes[parentPath]
-	n.at = len(parent.children)
+	n.index = len(parent.children)
 	parent.children = append(parent.children, name)
 	parent.stat.Cversion, parent.stat.Pzxid = op.version, zxid
 	t.nodes[op.path] = n
-	if set := t.kept(op.owner, true); set != nil {
+	if set := t.ownedPaths(op.owner, true); set != nil {
 		set[op.path] = struct{}{}
 	}
 	return n
@@ -164,33 +164,33 @@ func (t *tree) remove(path string, zxid int64) {
 	parentPath, _ := parentOf(path)
 	parent := t.nodes[parentPath]
 	last := len(parent.children) - 1
-	if moved := parent.children[last]; n.at != last {
-		parent.children[n.at] = moved
-		t.nodes[joinPath(parentPath, moved)].at = n.at
+	if moved := parent.children[last]; n.index != last {
+		parent.children[n.index] = moved
+		t.nodes[joinPath(parentPath, moved)].index = n.index
 	}
 	parent.children[last] = ""
 	parent.children = parent.children[:last]
 	parent.stat.Pzxid = zxid
 	owner := n.stat.EphemeralOwner
-	set := t.kept(owner, false)
+	set := t.ownedPaths(owner, false)
 	delete(set, path)
 	if len(set) == 0 {
 		delete(t.ephemerals, owner)
 	}
 }
 
-// kept returns the set that holds the paths of znodes with this owner, or nil
-// if there is none.
-func (t *tree) kept(owner int64, make bool) map[string]struct{} {
+// ownedPaths returns the set that holds the paths of znodes with this owner, or
+// nil if there is none.
+func (t *tree) ownedPaths(owner int64, create bool) map[string]struct{} {
 	switch {
 	case owner == 0:
 		return nil
 	case owner == wire.ContainerOwner:
 		return t.containers
 	case !ofSession(owner):
-		return t.mortals
+		return t.withTTL
 	}
-	if t.ephemerals[owner] == nil && make {
+	if t.ephemerals[owner] == nil && create {
 		t.ephemerals[owner] = map[string]struct{}{}
 	}
 	return t.ephemerals[owner]

@@ -17,10 +17,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The wire client's own reader of srvr could not read ours, and nobody had compared
-// what else a member says: cons had half of its columns, dump a form of its own, wchs
-// counted more than it does. So every word is asked of real servers, with one member
-// and with three, and what they say is recorded line by line, with numbers masked.
+// The wire client's own reader of srvr could not read ours, and nobody had
+// compared what else a member says: cons had half of its columns, dump a form
+// of its own, wchs counted more than it does. So every word is asked of real
+// servers, with one member and with three, and what they say is recorded line
+// by line, with numbers masked.
 const recordedWords = "testdata/words.txt"
 
 func TestWords(t *testing.T) {
@@ -49,8 +50,8 @@ var everyWord = []string{
 	"ruok", "isro", "srvr", "stat", "mntr", "envi", "conf", "cons", "wchs", "wchc", "wchp", "dump", "dirs", "crst", "srst",
 }
 
-// allWords asks for every word of a member that leads, of one that follows, and of one
-// that does not serve.
+// allWords asks for every word of a member that leads, of one that follows, and
+// of one that does not serve.
 func allWords(t *testing.T, ens testutil.Ensemble) []string {
 	s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{}}}
 	p := s.peer("P", patience)
@@ -72,7 +73,8 @@ func allWords(t *testing.T, ens testutil.Ensemble) []string {
 		ask("standalone", 0)
 		return lines
 	}
-	// The first member has the client; of the others one leads, or both follow.
+	// The first member has the client; of the others one leads, or both
+	// follow.
 	if lead == 0 {
 		t.Fatal("the member that the client is at leads")
 	}
@@ -110,8 +112,8 @@ var masks = []struct {
 	{regexp.MustCompile(`-?\d+(\.\d+)?`), "N"},
 }
 
-// shape is an answer without what differs from run to run. Of mntr it is the lines that
-// the embedded ensemble has; of envi the keys.
+// shape is an answer without what differs from run to run. Of mntr it is the
+// lines that the embedded ensemble has; of envi the keys.
 func shape(word, answer string) []string {
 	var lines []string
 	section := ""
@@ -135,7 +137,8 @@ func shape(word, answer string) []string {
 				line = m.find.ReplaceAllString(line, m.with)
 			}
 		}
-		// How many sets what expires makes, and whether empty ones are among them, is up to the moment.
+		// How many sets what expires makes, and whether empty ones are
+		// among them, is up to the moment.
 		if line != "N expire at DATE:" || !slices.Contains(lines[slices.Index(lines, section)+1:], line) {
 			lines = append(lines, line)
 		}
@@ -163,8 +166,8 @@ var monitored = strings.Fields(`zk_version zk_server_state zk_peer_state zk_quor
 	zk_packets_received zk_packets_sent zk_watch_count zk_approximate_data_size zk_uptime zk_learners zk_synced_followers
 	zk_synced_non_voting_followers zk_synced_observers zk_pending_syncs This`)
 
-// What a member says is what the wire client's own functions can read. They take the
-// line of the connection that asks for an error, before every server.
+// What a member says is what the wire client's own functions can read. They
+// take the line of the connection that asks for an error, before every server.
 func TestWordsAsTheWireClientReadsThem(t *testing.T) {
 	for name, ens := range map[string]func(t *testing.T) testutil.Ensemble{
 		"embedded": func(t *testing.T) testutil.Ensemble { return testutil.Start(t, testutil.WithMembers(3)) },

@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The faults between one client and its members are the embedded ensemble's, before real servers; another client sees what has
-// happened.
+// The faults between one client and its members are the embedded ensemble's,
+// before real servers; another client sees what has happened.
 func TestClientNetwork(t *testing.T) {
 	e := apache.Start(t, 1)
 	n := e.ClientNet("alice")

@@ -34,7 +34,7 @@ type process struct {
 type run struct {
 	process *os.Process
 	ended   chan struct{} // closed when the process has ended and was waited for
-	how     string        // how it ended, such as "exit status 1"; read after ended
+	result  string        // how it ended, such as "exit status 1"; read after ended
 }
 
 var (
@@ -115,7 +115,7 @@ func (p *process) start() error {
 		r.process = cmd.Process
 		started <- nil
 		if err := cmd.Wait(); err != nil {
-			r.how = err.Error()
+			r.result = err.Error()
 		}
 		close(r.ended)
 	}()
@@ -201,7 +201,7 @@ func (p *process) waitServing(ctx context.Context) error {
 			if p.answering() != r {
 				continue // stop has ended it
 			}
-			return fmt.Errorf("its process ended: %s\n%s", r.how, p.logged())
+			return fmt.Errorf("its process ended: %s\n%s", r.result, p.logged())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

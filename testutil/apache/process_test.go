@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What is shown of a failure is its end, without what says only where in ZooKeeper's sources it was noticed.
+// What is shown of a failure is its end, without what says only where in
+// ZooKeeper's sources it was noticed.
 func TestLogged(t *testing.T) {
 	p := &process{dir: t.TempDir()}
 	if got := p.logged(); !strings.Contains(got, p.logFile()) {

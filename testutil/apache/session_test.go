@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestSessionPassword holds the generator against the numbers that java.util.Random is known to give for the seed 42.
+// TestSessionPassword holds the generator against the numbers that
+// java.util.Random is known to give for the seed 42.
 func TestSessionPassword(t *testing.T) {
 	password := sessionPassword(42 ^ 0xB3415C00)
 	for i, want := range []int32{-1170105035, 234785527, -1360544799, 205897768} {
@@ -17,7 +18,8 @@ func TestSessionPassword(t *testing.T) {
 	}
 }
 
-// The owner of a session that comes back at once may take it from us before we were answered at all: we try again.
+// The owner of a session that comes back at once may take it from us before we
+// were answered at all: we try again.
 func TestExpireSessionTriesAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string
