@@ -21,9 +21,9 @@ import (
 )
 
 func newBench(to *ensemble) *cobra.Command {
-	b := bench{to: to, recipe: choice[kind]{
+	b := bench{to: to, recipe: enumFlag[benchRecipe]{
 		names: []string{"mutex", "read", "write", "semaphore"},
-		values: []kind{
+		values: []benchRecipe{
 			{(*bench).mutex, true, true},
 			{(*bench).reader, false, true},
 			{(*bench).writer, true, true},
@@ -33,18 +33,19 @@ func newBench(to *ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "bench [flags]",
-		Short:                 "Measure how fast a recipe is on this ensemble",
-		Long: `Has goroutines of this one process take and release locks as fast as they can, with nothing to do in between, and
-says how many grants that makes in a second; how long one cycle takes, from the call that acquires to the return of the
-call that releases, as the median and the 99th percentile; and how many requests were sent to the ensemble for each
-grant, heartbeats included. Each goroutine goes round its share of the locks.
+		Short:                 "Measure the speed of a recipe on this ensemble",
+		Long: `Acquires and releases locks as fast as possible in goroutines of this process. It
+shows the grants per second, the median and the 99th percentile of one cycle (from
+the call that acquires to the return of the call that releases), and the requests
+sent per grant, heartbeats included. Each goroutine takes its share of the locks in
+turn.
 
-Goroutines of one process hand a lock over at home; start several at the same time to see what processes cost each other,
-or turn it off with --handover 0.
+Goroutines of one process hand a lock off in-process. To see the cost of several
+processes, run several zkr bench at once, or turn handoffs off with --handover 0.
 
-It works below a directory of its own, /zkr-bench-..., which it removes in the end and when it is interrupted; on an
-ensemble that is in use it is load like any other. It checks what it measures: two at once where there may be one is an
-error.`,
+It works below a new directory, /zkr-bench-..., which it deletes at the end, also
+when it is interrupted. On an ensemble that is in use it adds load. It checks what
+it measures, and fails if there are more holders than allowed.`,
 		Example: `  zkr bench
   zkr bench --goroutines 16 --handover 0
   zkr bench --recipe read --goroutines 64 --locks 8 --duration 10s --json`,
@@ -60,7 +61,7 @@ error.`,
 // bench measures one recipe.
 type bench struct {
 	to         *ensemble
-	recipe     choice[kind]
+	recipe     enumFlag[benchRecipe]
 	goroutines int
 	locks      int
 	duration   time.Duration
@@ -70,8 +71,8 @@ type bench struct {
 	json       bool
 }
 
-// kind is a recipe as far as it matters here.
-type kind struct {
+// benchRecipe is a recipe that can be measured.
+type benchRecipe struct {
 	make      func(b *bench, c *framework.Client, path string) (recipes.Acquirer, error)
 	handsOver bool
 	lingers   bool
@@ -79,13 +80,13 @@ type kind struct {
 
 func (b *bench) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(&b.recipe, "recipe", "what to measure")
-	flags.IntVar(&b.goroutines, "goroutines", 1, "how many take locks at the same time")
-	flags.IntVar(&b.locks, "locks", 1, "how many locks there are")
+	flags.Var(&b.recipe, "recipe", "recipe to measure")
+	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines")
+	flags.IntVar(&b.locks, "locks", 1, "number of locks")
 	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
-	flags.IntVar(&b.handover, "handover", 16, "how often a lock is handed over at home while others wait elsewhere; 0: never, not even while nobody does")
-	flags.DurationVar(&b.linger, "linger", 0, "how long a lock that nobody wants is kept")
-	flags.IntVar(&b.most, "max", 1, "how many permits a semaphore has")
+	flags.IntVar(&b.handover, "handover", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")
+	flags.DurationVar(&b.linger, "linger", 0, "how long an unused lock is kept")
+	flags.IntVar(&b.most, "max", 1, "number of permits of a semaphore")
 	flags.BoolVar(&b.json, "json", false, "print one line of JSON")
 }
 
@@ -108,9 +109,9 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 	case b.most < 1:
 		return usage("--max %d: must be more than 0", b.most)
 	case set("handover") && !kind.handsOver:
-		return usage("--handover: nothing is handed over by --recipe %s", &b.recipe)
+		return usage("--handover: --recipe %s has no handoffs", &b.recipe)
 	case set("linger") && !kind.lingers:
-		return usage("--linger: nothing lingers with --recipe %s", &b.recipe)
+		return usage("--linger: --recipe %s does not linger", &b.recipe)
 	case set("max") && b.recipe.String() != "semaphore":
 		return usage("--max is for --recipe semaphore")
 	}
@@ -141,7 +142,7 @@ func (b *bench) semaphore(c *framework.Client, path string) (recipes.Acquirer, e
 	return semaphore.New(c, path, b.most)
 }
 
-// atOnce is how many may hold one of the locks at the same time.
+// atOnce returns how many goroutines may hold one of the locks at once.
 func (b *bench) atOnce() int32 {
 	switch b.recipe.String() {
 	case "read":
@@ -152,7 +153,8 @@ func (b *bench) atOnce() int32 {
 	return 1
 }
 
-// figures are what was measured. The names are for programs, and stay.
+// figures is the result of a measurement. The JSON names are for programs and
+// stay as they are.
 type figures struct {
 	Recipe           string  `json:"recipe"`
 	Goroutines       int     `json:"goroutines"`
@@ -178,10 +180,11 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	if closing := client.Close(); err == nil && closing != nil {
 		err = failed(closing)
 	}
-	// What lingers, or could not be released, has gone with the session. The directories are containers, and would
-	// go by themselves in time.
+	// Everything that lingers or could not be released has ended with the
+	// session. The directories are containers, which the ensemble also
+	// removes by itself.
 	if untidy := b.tidy(root); untidy != nil {
-		fmt.Fprintf(os.Stderr, "zkr: %s is left to the ensemble to remove: %v\n", root, untidy)
+		fmt.Fprintf(os.Stderr, "zkr: cannot delete %s, which the ensemble will delete: %v\n", root, untidy)
 	}
 	if err != nil {
 		return err

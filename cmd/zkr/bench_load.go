@@ -20,25 +20,25 @@ import (
 // contested is a lock under load.
 type contested struct {
 	recipes.Acquirer
-	atOnce int32 // how many may hold it
+	atOnce int32 // how many may hold it at once
 	inside atomic.Int32
 }
 
-// load is what the goroutines of one measurement share.
+// load is shared by the goroutines of one measurement.
 type load struct {
 	locks  []*contested
 	begin  time.Time
-	ends   context.Context // ends when no more cycles are begun, and nobody waits any more
+	ends   context.Context // when it ends, no cycle starts and no goroutine waits
 	cancel context.CancelFunc
 
 	failing sync.Once
-	failed  error // what ended it early; read once all have returned
+	failed  error // why the load ended early; read after all goroutines have returned
 }
 
-var errTimeIsUp = errors.New("the time is up")
+var errTimeIsUp = errors.New("measurement has ended")
 
-// measure takes the locks below root for as long as is asked for. The first cycle of each lock makes its directory, and is
-// not counted.
+// measure takes the locks below root for the requested time. The first cycle of
+// each lock creates its directory and is not counted.
 func (b *bench) measure(ctx context.Context, c *framework.Client, root string, requests *atomic.Int64) (figures, error) {
 	l := load{locks: make([]*contested, b.locks)}
 	for i := range l.locks {
@@ -56,21 +56,21 @@ func (b *bench) measure(ctx context.Context, c *framework.Client, root string, r
 
 	before := requests.Load()
 	l.begin = time.Now()
-	tallies := make([]tally, b.goroutines)
+	stats := make([]cycleStats, b.goroutines)
 	var workers sync.WaitGroup
-	for i := range tallies {
-		workers.Go(func() { l.work(i, &tallies[i], len(tallies)) })
+	for i := range stats {
+		workers.Go(func() { l.work(i, &stats[i], len(stats)) })
 	}
 	workers.Wait()
 	if err := cmp.Or(l.failed, context.Cause(ctx)); err != nil {
 		return figures{}, notAcquired(err)
 	}
-	var all tally
-	for i := range tallies {
-		all.add(&tallies[i])
+	var all cycleStats
+	for i := range stats {
+		all.add(&stats[i])
 	}
 	if all.cycles == 0 {
-		return figures{}, failed(fmt.Errorf("not one cycle ended within %v", b.duration))
+		return figures{}, failed(fmt.Errorf("timed out: no cycle ended within %v", b.duration))
 	}
 	const perMicrosecond = float64(time.Microsecond)
 	return figures{
@@ -82,8 +82,9 @@ func (b *bench) measure(ctx context.Context, c *framework.Client, root string, r
 	}, nil
 }
 
-// work goes round every of'th lock, from its own on, until the load ends.
-func (l *load) work(me int, t *tally, of int) {
+// work takes every of-th lock in turn, starting with its own, until the load
+// ends.
+func (l *load) work(me int, t *cycleStats, of int) {
 	for at := me % len(l.locks); l.ends.Err() == nil; at = (at + of) % len(l.locks) {
 		took, err := l.locks[at].cycle(l.ends)
 		if errors.Is(err, errTimeIsUp) {
@@ -97,7 +98,8 @@ func (l *load) work(me int, t *tally, of int) {
 	}
 }
 
-// cycle takes the lock and releases it. It has been released when cycle returns, whatever becomes of ctx.
+// cycle acquires the lock and releases it. When cycle returns the lock is
+// released, even if ctx has ended.
 func (c *contested) cycle(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	lease, err := c.Acquire(ctx)
@@ -110,15 +112,15 @@ func (c *contested) cycle(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	if inside > c.atOnce {
-		return 0, fmt.Errorf("%s: %d hold it at the same time, and only %d may", c.Path(), inside, c.atOnce)
+		return 0, fmt.Errorf("%s: %d holders at once, but only %d are allowed", c.Path(), inside, c.atOnce)
 	}
 	return time.Since(began), nil
 }
 
 func benchRoot() string { return "/zkr-bench-" + strings.ToLower(rand.Text()) }
 
-// tidy removes what is below root, and root itself, with a client of its own: that of the measurement has ended, and took
-// what it held with it.
+// tidy deletes root and everything below it. It uses its own client, since the
+// one of the measurement is closed, which has released everything it held.
 func (b *bench) tidy(root string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+time.Duration(b.locks)*10*time.Millisecond)
 	defer cancel()
@@ -127,12 +129,13 @@ func (b *bench) tidy(root string) error {
 		return err
 	}
 	defer c.Close()
-	lanes := make(chan struct{}, 64)
-	return remove(ctx, c, root, lanes)
+	slots := make(chan struct{}, 64)
+	return remove(ctx, c, root, slots)
 }
 
-// remove removes a znode and all that is below it, as many children at the same time as there are lanes.
-func remove(ctx context.Context, c *framework.Client, path string, lanes chan struct{}) error {
+// remove deletes a znode and everything below it. It deletes as many children
+// concurrently as slots has room for.
+func remove(ctx context.Context, c *framework.Client, path string, slots chan struct{}) error {
 	names, _, err := c.Children(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -144,13 +147,13 @@ func remove(ctx context.Context, c *framework.Client, path string, lanes chan st
 	for i, name := range names {
 		below := path + "/" + name
 		select {
-		case lanes <- struct{}{}:
+		case slots <- struct{}{}:
 			removing.Go(func() {
-				defer func() { <-lanes }()
-				errs[i] = remove(ctx, c, below, lanes)
+				defer func() { <-slots }()
+				errs[i] = remove(ctx, c, below, slots)
 			})
 		default:
-			errs[i] = remove(ctx, c, below, lanes)
+			errs[i] = remove(ctx, c, below, slots)
 		}
 	}
 	removing.Wait()

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// benchLeftovers are the directories of measurements that still stand.
+// benchLeftovers returns the directories that measurements have left.
 func benchLeftovers(t *testing.T, e target) (left []string) {
 	t.Helper()
 	names, _, err := e.client(t).Children(t.Context(), "/")
@@ -28,14 +28,15 @@ func benchLeftovers(t *testing.T, e target) (left []string) {
 	return left
 }
 
-// TestBench: each recipe is measured, the line of JSON says so and adds up, and nothing is left.
+// TestBench: each recipe is measured, its line of JSON is consistent, and
+// nothing is left.
 func TestBench(t *testing.T) {
 	onEach(t, func(t *testing.T, e target) {
 		for _, test := range []struct {
 			args              []string
 			recipe            string
 			goroutines, locks int
-			least, most       float64 // requests for a grant
+			least, most       float64 // requests per grant
 		}{
 			{nil, "mutex", 1, 1, 3, 3.5},
 			{[]string{"--goroutines", "8"}, "mutex", 8, 1, 0, 0.5},
@@ -66,7 +67,8 @@ func TestBench(t *testing.T) {
 				if got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 || got.P99 < got.P50 {
 					t.Errorf("that does not add up: %+v", got)
 				}
-				// A slow machine makes few grants of the time, and each heartbeat and watch counts the more.
+				// On a slow machine there are few grants, so
+				// each heartbeat and watch counts for more.
 				slack := 20 / float64(got.Grants)
 				if r := got.RequestsPerGrant; r < test.least-slack || r > test.most+slack {
 					t.Errorf("%v requests for a grant, want %v to %v", r, test.least, test.most)
@@ -79,7 +81,7 @@ func TestBench(t *testing.T) {
 	})
 }
 
-// TestBenchTable: without --json it is for people.
+// TestBenchTable: without --json it prints a table.
 func TestBenchTable(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -94,7 +96,8 @@ func TestBenchTable(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupted: a signal ends it long before its time, and it removes what it has made, what lingers too.
+// TestBenchInterrupted: after a signal it ends early and deletes everything it
+// has created, lingering locks included.
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -113,7 +116,8 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// TestBenchFails: what cannot be measured is said in words, with the exit code for it.
+// TestBenchFails: what cannot be measured is reported, with an exit code for
+// each kind of error.
 func TestBenchFails(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -127,9 +131,9 @@ func TestBenchFails(t *testing.T) {
 		{[]string{"--goroutines", "0"}, exitUsage, "--goroutines"},
 		{[]string{"--locks", "0"}, exitUsage, "--locks"},
 		{[]string{"--duration", "0s"}, exitUsage, "--duration"},
-		{[]string{"--recipe", "barrier"}, exitUsage, "want mutex or read"},
-		{[]string{"--recipe", "semaphore", "--linger", "1s"}, exitUsage, "nothing lingers"},
-		{[]string{"--recipe", "read", "--handover", "3"}, exitUsage, "nothing is handed over"},
+		{[]string{"--recipe", "barrier"}, exitUsage, "want one of: mutex, read"},
+		{[]string{"--recipe", "semaphore", "--linger", "1s"}, exitUsage, "does not linger"},
+		{[]string{"--recipe", "read", "--handover", "3"}, exitUsage, "has no handoffs"},
 		{[]string{"--handover", "-1"}, exitUsage, "--handover -1"},
 		{[]string{"--linger", "-1s"}, exitUsage, "--linger -1s"},
 		{[]string{"--max", "2"}, exitUsage, "for --recipe semaphore"},

@@ -23,7 +23,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// TestAuth: credentials from the flag or the environment open what is closed to others.
+// TestAuth: credentials from the flag or the environment give access to
+// protected znodes.
 func TestAuth(t *testing.T) {
 	e := testutil.Start(t)
 	if _, err := dial(t, e).Create(t.Context(), "/closed", nil, 0, zk.DigestACL(zk.PermAll, "user", "pass:word")...); err != nil {
@@ -76,7 +77,7 @@ func TestTLS(t *testing.T) {
 			switch {
 			case test.want == 0:
 				patient = "20s"
-			case test.says != "": // what is wrong is to be found out by then, on a slow machine too
+			case test.says != "": // the error must be reported within the time limit, on a slow machine too
 				patient = "5s"
 			}
 			args := append([]string{"lock", "--servers", front, "--connect-timeout", patient}, test.flags...)
@@ -88,7 +89,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// terminateTLS speaks TLS to clients that have the certificate, and plainly to the ensemble. It returns its address.
+// terminateTLS accepts TLS from clients that have the certificate and forwards
+// to the ensemble without TLS. It returns its address.
 func terminateTLS(t *testing.T, cert, key string, e *testutil.Embedded) string {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(cert, key)

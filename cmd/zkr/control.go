@@ -12,15 +12,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// control stops and starts members of the embedded ensemble by HTTP, for tests in other
-// languages. What a member has in memory stays.
+// control stops and starts members of the embedded ensemble by HTTP, for tests
+// in other languages. A member's data in memory stays.
 type control struct {
 	ens     *testutil.Embedded
 	mu      sync.Mutex // one command at a time
 	stopped map[int]bool
 }
 
-// serveControl answers at the address until stop is called.
+// serveControl serves at the address until stop is called.
 func serveControl(address string, ens *testutil.Embedded) (at string, stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -43,23 +43,23 @@ func serveControl(address string, ens *testutil.Embedded) (at string, stop func(
 	ended := make(chan struct{})
 	go func() { // ends with stop
 		defer close(ended)
-		_ = server.Serve(listener) // it ends by Close alone
+		_ = server.Serve(listener) // it returns only after Close
 	}()
 	return "http://" + listener.Addr().String(), func() {
-		_ = server.Close() // whoever is still served learns of it
+		_ = server.Close() // clients being served notice that
 		<-ended
 	}, nil
 }
 
-// command runs a verb on the member that the request names, or on all for which it
-// makes sense. It answers when that is done.
+// command returns a handler that runs a command on the member of the request,
+// or on all members to which it applies, and answers when that is done.
 func (c *control) command(run func(context.Context, []int) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var members []int
 		if text := r.FormValue("member"); text != "" {
 			member, err := strconv.Atoi(text)
 			if err != nil || member < 0 || member >= c.ens.Members() {
-				http.Error(w, fmt.Sprintf("member=%s: there are members 0 to %d", text, c.ens.Members()-1), http.StatusBadRequest)
+				http.Error(w, fmt.Sprintf("member=%s: want a member from 0 to %d", text, c.ens.Members()-1), http.StatusBadRequest)
 				return
 			}
 			members = []int{member}
@@ -74,7 +74,8 @@ func (c *control) command(run func(context.Context, []int) error) http.HandlerFu
 	}
 }
 
-// those are the members of a list, or of all if it is empty, that are stopped or run.
+// those returns which of the given members, or of all members if none are
+// given, are stopped or running.
 func (c *control) those(members []int, stopped bool) []int {
 	var those []int
 	for i := range c.ens.Members() {
@@ -99,7 +100,8 @@ func (c *control) stop(_ context.Context, members []int) error {
 	return nil
 }
 
-// start returns once the members serve, or at once where too few run for that.
+// start returns when the members serve, or at once if too few are running for
+// that.
 func (c *control) start(ctx context.Context, members []int) error {
 	if len(members) == 0 {
 		members = c.those(nil, true)

@@ -18,17 +18,20 @@ import (
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "A tour on an embedded ensemble, faults included, that checks itself",
-		Long: `Starts an ensemble of three members inside this process, lets four clients contend for one mutex with
-work to do inside, stops the leader, cuts the holder off from the ensemble until its session has expired, and tells
-what happens. Short scenes follow with the read/write lock, the semaphore and the election. In the end it checks that
-there were never two holders, no writer beside anybody, never more permits out than there are, and never two leaders; that
-fencing tokens only grew, that nobody was passed, that no work was lost, and that nothing is left in the ensemble. It exits
-with 1 if any of that does not hold.`,
+		Short: "Show the recipes on an embedded ensemble, with faults, and check the result",
+		Long: `Starts an ensemble of three members inside this process and shows what happens when
+four clients contend for a mutex, the leader is stopped, and the holder is cut off
+until its session has expired. Short scenes follow with the read/write lock, the
+semaphore and the election.
+
+At the end it checks that there were never two holders, never a writer beside
+another client, never too many permits taken, and never two leaders; that fencing
+tokens only increased, that no client overtook another, that no work was lost, and
+that nothing is left in the ensemble. If a check fails it exits with 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return catchSignals().endWhile(func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the demo did not end within a minute"))
+				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))
 				defer cancel()
 				d := &demo{out: cmd.OutOrStdout(), began: time.Now()}
 				return failedIf(d.run(ctx))
@@ -39,25 +42,25 @@ with 1 if any of that does not hold.`,
 
 const (
 	demoRoot    = "/demo"
-	demoSession = 4 * time.Second // a machine that stands still for a second and a half loses none
+	demoSession = 4 * time.Second // long enough that a machine which stops for 1.5 s keeps its sessions
 	demoWork    = 120 * time.Millisecond
 )
 
 var demoClients = []string{"anna", "ben", "carl", "dora"}
 
 type demo struct {
-	out      io.Writer
-	began    time.Time
-	ensemble *testutil.Embedded
-	ledger   ledger
-	chores   sync.WaitGroup // what goes on beside the clients
+	out        io.Writer
+	began      time.Time
+	ensemble   *testutil.Embedded
+	account    account
+	background sync.WaitGroup // goroutines beside the clients
 
-	mu      sync.Mutex // guards what follows, and the output
-	tenures []tenure   // of the mutex
-	stays   []stay     // under the read/write lock
-	shares  []stay     // of the semaphore
-	terms   []tenure   // of the election
-	faults  []error
+	mu          sync.Mutex    // guards what follows, and the output
+	mutexGrants []grantRecord // of the mutex
+	stays       []stay        // under the read/write lock
+	shares      []stay        // of the semaphore
+	terms       []grantRecord // of the election
+	faults      []error
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -71,17 +74,17 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.ensemble.WaitServing(ctx); err != nil {
 		return err
 	}
-	d.say("ensemble", "3 members serve, member %d leads; sessions last %v", d.ensemble.Leader(), demoSession)
+	d.say("ensemble", "3 members serve, member %d leads; the session timeout is %v", d.ensemble.Leader(), demoSession)
 
 	for _, scene := range []func(context.Context) error{d.mutex, d.readersAndWriters, d.semaphore, d.election} {
 		if err := scene(ctx); err != nil {
 			d.fault(err)
 		}
-		if d.wrong() {
+		if d.hasFaults() {
 			break
 		}
 	}
-	d.chores.Wait()
+	d.background.Wait()
 	return d.check(ctx)
 }
 
@@ -91,55 +94,56 @@ func (d *demo) join(name string) (*framework.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	c.Listen(func(change framework.StateChange) { d.tell(name, change) })
+	c.Listen(func(change framework.StateChange) { d.reportState(name, change) })
 	return c, nil
 }
 
-// leave disconnects it.
+// leave closes the client.
 func (d *demo) leave(name string, c *framework.Client) {
 	if err := c.Close(); err != nil {
 		d.fault(fmt.Errorf("%s: close: %w", name, err))
 	}
 }
 
-// check is the end of the tour: what must be true of all that happened, and of what is left.
+// check checks everything that has happened, and that nothing is left behind.
 func (d *demo) check(ctx context.Context) error {
 	d.mu.Lock()
 	faults := slices.Clone(d.faults)
-	if len(faults) == 0 { // otherwise not all has happened that should
-		faults = slices.Concat(audit(d.tenures, d.ledger.read()), auditSides(d.stays), auditShares(d.shares, demoPermits), auditTerms(d.terms, demoTerms))
+	if len(faults) == 0 { // otherwise the tour is incomplete
+		faults = slices.Concat(checkMutex(d.mutexGrants, d.account.read()), checkReadersAndWriters(d.stays), checkPermits(d.shares, demoPermits), checkTerms(d.terms, demoTerms))
 	}
-	grants, stays, shares, terms := len(d.tenures), len(d.stays), len(d.shares), len(d.terms)
+	grants, stays, shares, terms := len(d.mutexGrants), len(d.stays), len(d.shares), len(d.terms)
 	d.mu.Unlock()
 	if len(faults) == 0 {
-		// The directories are containers: the ensemble removes them once they are empty.
+		// The directories are containers: the ensemble removes them
+		// once they are empty.
 		_ = d.until(ctx, func() bool { return len(d.ensemble.Sessions()) == 0 && !d.ensemble.Exists(demoRoot) })
 		if sessions := d.ensemble.Sessions(); len(sessions) > 0 {
 			faults = append(faults, fmt.Errorf("%d sessions are left", len(sessions)))
 		}
 		if d.ensemble.Exists(demoRoot) {
-			faults = append(faults, fmt.Errorf("the tree is not empty:\n%s", d.ensemble.Tree()))
+			faults = append(faults, fmt.Errorf("znodes are left:\n%s", d.ensemble.Tree()))
 		}
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("the demo FAILED:\n%w", errors.Join(faults...))
 	}
 	d.say("check", "mutex: %d grants, never two holders, tokens strictly increasing, no posting lost: ok", grants)
-	d.say("check", "read/write lock: %d grants, readers together, no writer beside anybody, nobody passed: ok", stays)
-	d.say("check", "semaphore: %d grants, all %d permits out at times and never more: ok", shares, demoPermits)
-	d.say("check", "election: %d terms, never two leaders, in the order of the line, tokens strictly increasing: ok", terms)
+	d.say("check", "read/write lock: %d grants, readers together, writers alone, first come first served: ok", stays)
+	d.say("check", "semaphore: %d grants, at most %d permits taken at once: ok", shares, demoPermits)
+	d.say("check", "election: %d terms, never two leaders, first come first served, tokens strictly increasing: ok", terms)
 	d.say("check", "nothing left behind: ok")
 	return nil
 }
 
-// tell tells of a client's connection, as far as it is news.
-func (d *demo) tell(name string, change framework.StateChange) {
+// reportState prints a change of a client's connection.
+func (d *demo) reportState(name string, change framework.StateChange) {
 	switch {
-	case change.From == change.To: // the state at the beginning
+	case change.From == change.To: // the initial state
 	case change.Reconnected():
-		d.say(name, "is connected again, in the same session")
+		d.say(name, "is connected again, with the same session")
 	case change.To == framework.Connected && change.From == framework.Lost:
-		d.say(name, "is connected, in a new session")
+		d.say(name, "is connected, with a new session")
 	case change.To == framework.Suspended:
 		d.say(name, "is disconnected")
 	case change.To == framework.Lost:
@@ -153,27 +157,28 @@ func (d *demo) fault(err error) {
 	d.faults = append(d.faults, err)
 }
 
-func (d *demo) wrong() bool {
+func (d *demo) hasFaults() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.faults) > 0
 }
 
-// stands reports whether a client stands in a directory, by the ensemble's own knowledge.
-func (d *demo) stands(name, dir string) bool {
+// inLine reports whether a client has a znode in a directory. It asks the
+// ensemble, not a client.
+func (d *demo) inLine(name, dir string) bool {
 	return slices.ContainsFunc(d.ensemble.Children(dir), func(child string) bool {
 		data, ok := d.ensemble.Data(dir + "/" + child)
 		return ok && string(data) == name
 	})
 }
 
-// until waits for something that the ensemble shows and nobody announces, as long as nothing is wrong.
+// until polls for a condition and fails when something else has gone wrong.
 func (d *demo) until(ctx context.Context, condition func() bool) error {
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
 	for !condition() {
-		if d.wrong() {
-			return errors.New("what should have come next did not")
+		if d.hasFaults() {
+			return errors.New("the next step did not happen")
 		}
 		select {
 		case <-ctx.Done():

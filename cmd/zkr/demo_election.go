@@ -11,14 +11,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 )
 
-const demoOffice = demoRoot + "/office"
+const demoElection = demoRoot + "/office"
 
-// demoTerms is who leads, one after the other: three in the order in which they came, and then the first one, who had resigned
-// and gone to the end of the line.
+// demoTerms lists who leads in order: three clients in their order in line, and
+// then the first again, which has resigned and gone to the end of the line.
 var demoTerms = []string{"anna", "ben", "carl", "anna"}
 
-// election is the scene in which leadership goes from one to the next for three reasons: a leader resigns, one stops, and one
-// is cut off.
+// election is the scene in which leadership changes for three reasons: a leader
+// resigns, one is stopped, and one is cut off.
 func (d *demo) election(ctx context.Context) error {
 	d.say("scene", "THE ELECTION: the first in line leads")
 	candidates := make(map[string]*leader.Election)
@@ -28,7 +28,7 @@ func (d *demo) election(ctx context.Context) error {
 			return err
 		}
 		defer d.leave(name, c)
-		if candidates[name], err = leader.New(c, demoOffice, leader.WithID(name)); err != nil {
+		if candidates[name], err = leader.New(c, demoElection, leader.WithID(name)); err != nil {
 			return err
 		}
 	}
@@ -47,11 +47,11 @@ func (d *demo) election(ctx context.Context) error {
 				d.fault(fmt.Errorf("%s: %w", name, err))
 			}
 		})
-		if err := d.until(ctx, func() bool { return d.stands(name, demoOffice) }); err != nil {
+		if err := d.until(ctx, func() bool { return d.inLine(name, demoElection) }); err != nil {
 			return err
 		}
 	}
-	leads := func(n int) error { // the n-th term, from 1
+	leads := func(n int) error { // the n-th term, counted from 1
 		return d.until(ctx, func() bool {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -62,9 +62,9 @@ func (d *demo) election(ctx context.Context) error {
 		func() error { return leads(1) },
 		func() error { candidates["anna"].Resign(); return nil },
 		func() error { return leads(2) },
-		func() error { return d.until(ctx, func() bool { return d.stands("anna", demoOffice) }) },
+		func() error { return d.until(ctx, func() bool { return d.inLine("anna", demoElection) }) },
 		func() error {
-			d.say("ben", "is stopped, as a program is that gets SIGTERM")
+			d.say("ben", "is stopped, like a program that gets SIGTERM")
 			stop["ben"]()
 			return leads(3)
 		},
@@ -84,10 +84,10 @@ func (d *demo) election(ctx context.Context) error {
 	return nil
 }
 
-// lead leads one term until it ends.
+// lead leads until the term ends.
 func (d *demo) lead(ctx context.Context, name string, term *recipes.Lease) error {
 	d.mu.Lock()
-	d.terms = append(d.terms, tenure{client: name, token: term.Token(), from: time.Now()})
+	d.terms = append(d.terms, grantRecord{client: name, token: term.Token(), from: time.Now()})
 	n := len(d.terms) - 1
 	d.mu.Unlock()
 	d.say(name, "LEADS, token %v", term.Token())

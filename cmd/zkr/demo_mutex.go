@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	demoMutex  = demoRoot + "/ledger"
-	demoRounds = 3 // of each client
+	demoMutex  = demoRoot + "/account"
+	demoRounds = 3 // for each client
 
-	// The grants in which something goes wrong.
+	// The grants during which a fault occurs.
 	leaderStops = 3
 	holderIsCut = 7
 )
 
-// mutex is the scene in which all post to a ledger, whatever happens meanwhile.
+// mutex is the scene in which all clients post to an account in spite of
+// faults.
 func (d *demo) mutex(ctx context.Context) error {
-	d.say("scene", "THE MUTEX: who holds it posts to a ledger")
+	d.say("scene", "THE MUTEX: its holder posts to an account")
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	for _, name := range demoClients {
@@ -35,15 +36,15 @@ func (d *demo) mutex(ctx context.Context) error {
 				d.fault(fmt.Errorf("%s: %w", name, err))
 			}
 		})
-		// One after the other, so that the order in line is told by who came first, and not by luck.
-		if err := d.until(ctx, func() bool { return d.came(name) }); err != nil {
+		// One after the other, so that the order in line is certain.
+		if err := d.until(ctx, func() bool { return d.arrived(name) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mutexClient works in rounds until all of its work is done, whatever happens meanwhile.
+// mutexClient works until all its rounds are done, in spite of faults.
 func (d *demo) mutexClient(ctx context.Context, name string) error {
 	c, err := d.join(name)
 	if err != nil {
@@ -64,57 +65,59 @@ func (d *demo) mutexClient(ctx context.Context, name string) error {
 		n := d.grant(ctx, name, lease, mutex)
 		lost := d.work(ctx, n, c, network, lease)
 		if lost == nil {
-			d.say(name, "gives it up")
+			d.say(name, "releases the mutex")
 		}
 		d.end(n, lost == nil)
 		switch err := lease.Release(ctx); {
 		case lost != nil && !errors.Is(err, recipes.ErrNotHeld):
-			return fmt.Errorf("a lost lease was released as if it were held: %v", err) //nolint:errorlint // it is none
-		case lost == nil && err != nil && !errors.Is(err, recipes.ErrNotHeld): // what was posted was posted while it was held
+			return fmt.Errorf("the release of a lost lease succeeded: %v", err) //nolint:errorlint // it is none
+		case lost == nil && err != nil && !errors.Is(err, recipes.ErrNotHeld): // the posting was made while the lease was held
 			return err
 		case lost != nil && n == holderIsCut:
-			if err := d.aftermath(ctx, name, n, network, lease); err != nil {
+			if err := d.writeLate(ctx, name, n, network, lease); err != nil {
 				return err
 			}
 		case lost == nil:
 			round++
 		}
 	}
-	d.say(name, "has done its work and goes")
+	d.say(name, "has done its work and leaves")
 	return nil
 }
 
-// work posts to the ledger. It returns why it stopped where the lease was lost; nothing was posted then.
+// work posts to the account. If the lease is lost it posts nothing and returns
+// the reason.
 func (d *demo) work(ctx context.Context, n int, c *framework.Client, network *testutil.ClientNet, lease *recipes.Lease) error {
-	balance := d.ledger.read()
+	balance := d.account.read()
 	switch n {
 	case leaderStops:
 		another := make(chan struct{})
-		d.chores.Go(func() { d.replaceLeader(ctx, another) })
+		d.background.Go(func() { d.replaceLeader(ctx, another) })
 		select {
 		case <-another:
 		case <-lease.Context().Done():
 		}
-		// The session lives through it, and with it the lease; the work waits only so that the timeline shows it.
+		// The session survives, and with it the lease. Waiting makes
+		// the timeline clearer.
 		_ = c.WaitConnected(lease.Context())
 	case holderIsCut:
 		d.say("network", "the holder is cut off from every member")
 		network.Cut()
-		<-lease.Lost() // nothing else would end it; work that is done in steps would look at lease.Context()
+		<-lease.Lost() // nothing else would end the wait; work done in steps would check lease.Context()
 	}
 	select {
 	case <-time.After(demoWork):
 	case <-lease.Context().Done():
-		d.say(d.tenure(n).client, "LOST it and stops working: %v", lease.Err())
+		d.say(d.mutexGrant(n).client, "has LOST the mutex and stops working: %v", lease.Err())
 		return lease.Err()
 	}
-	if err := d.ledger.write(balance+1, lease.Token()); err != nil {
+	if err := d.account.write(balance+1, lease.Token()); err != nil {
 		d.fault(fmt.Errorf("the holder's write was refused: %w", err))
 	}
 	return nil
 }
 
-// replaceLeader stops the leading member, and starts it again once another leads.
+// replaceLeader stops the leader, and restarts it when another member leads.
 func (d *demo) replaceLeader(ctx context.Context, another chan<- struct{}) {
 	old := d.ensemble.Leader()
 	d.say("ensemble", "the leader, member %d, is stopped", old)
@@ -133,23 +136,24 @@ func (d *demo) replaceLeader(ctx context.Context, another chan<- struct{}) {
 		err = d.ensemble.WaitServing(ctx)
 	}
 	if err != nil {
-		d.fault(fmt.Errorf("the leader's replacement: %w", err))
+		d.fault(fmt.Errorf("replace the leader: %w", err))
 		return
 	}
 	d.say("ensemble", "member %d is back", old)
 }
 
-// aftermath follows a lost tenure: once another has posted, the one who lost it tries to write all the same, as a program does that
-// was asleep and has not heard of its loss.
-func (d *demo) aftermath(ctx context.Context, name string, n int, network *testutil.ClientNet, lease *recipes.Lease) error {
+// writeLate runs after a lost lease. When another client has posted, the one
+// that has lost the lease writes too, like a program that was paused and has
+// not noticed the loss.
+func (d *demo) writeLate(ctx context.Context, name string, n int, network *testutil.ClientNet, lease *recipes.Lease) error {
 	if err := d.until(ctx, func() bool { return d.postedSince(n) }); err != nil {
 		return err
 	}
-	err := d.ledger.write(0, lease.Token())
-	if !errors.Is(err, errFenced) {
-		return fmt.Errorf("a write with the token of a lost lease got through (%v)", err) //nolint:errorlint // it is none
+	err := d.account.write(0, lease.Token())
+	if !errors.Is(err, errOldToken) {
+		return fmt.Errorf("a write with the token of a lost lease was accepted (%v)", err) //nolint:errorlint // it is none
 	}
-	d.say(name, "writes with its old token: %v", err)
+	d.say(name, "writes with its old token and is refused: %v", err)
 	network.Heal()
 	d.say("network", "%s can reach the ensemble again", name)
 	return nil
@@ -158,10 +162,10 @@ func (d *demo) aftermath(ctx context.Context, name string, n int, network *testu
 // grant records a grant and returns its number, from 1.
 func (d *demo) grant(ctx context.Context, name string, lease *recipes.Lease, mutex *locks.Mutex) int {
 	d.mu.Lock()
-	d.tenures = append(d.tenures, tenure{client: name, token: lease.Token(), from: time.Now()})
-	n := len(d.tenures)
+	d.mutexGrants = append(d.mutexGrants, grantRecord{client: name, token: lease.Token(), from: time.Now()})
+	n := len(d.mutexGrants)
 	d.mu.Unlock()
-	behind := "nobody waits"
+	behind := "no waiters"
 	if others, err := mutex.Participants(ctx); err == nil {
 		var names []string
 		for _, p := range others {
@@ -170,36 +174,37 @@ func (d *demo) grant(ctx context.Context, name string, lease *recipes.Lease, mut
 			}
 		}
 		if len(names) > 0 {
-			behind = "behind it: " + strings.Join(names, ", ")
+			behind = "waiting: " + strings.Join(names, ", ")
 		}
 	}
-	d.say(name, "HOLDS it, token %v; %s", lease.Token(), behind)
+	d.say(name, "HOLDS the mutex, token %v; %s", lease.Token(), behind)
 	return n
 }
 
 func (d *demo) end(n int, posted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.tenures[n-1].to, d.tenures[n-1].posted = time.Now(), posted
+	d.mutexGrants[n-1].to, d.mutexGrants[n-1].posted = time.Now(), posted
 }
 
-func (d *demo) tenure(n int) tenure {
+func (d *demo) mutexGrant(n int) grantRecord {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.tenures[n-1]
+	return d.mutexGrants[n-1]
 }
 
-// postedSince reports whether anybody has posted in a tenure after the n-th.
+// postedSince reports whether a client has posted after grant n.
 func (d *demo) postedSince(n int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.tenures[n:], func(t tenure) bool { return t.posted })
+	return slices.ContainsFunc(d.mutexGrants[n:], func(t grantRecord) bool { return t.posted })
 }
 
-// came reports whether a client has come so far, by the ensemble's own knowledge.
-func (d *demo) came(name string) bool {
+// arrived reports whether a client waits, or has already been granted the
+// mutex.
+func (d *demo) arrived(name string) bool {
 	d.mu.Lock()
-	had := slices.ContainsFunc(d.tenures, func(t tenure) bool { return t.client == name })
+	had := slices.ContainsFunc(d.mutexGrants, func(t grantRecord) bool { return t.client == name })
 	d.mu.Unlock()
-	return had || d.stands(name, demoMutex)
+	return had || d.inLine(name, demoMutex)
 }

@@ -11,8 +11,9 @@ import (
 
 const demoConfig = demoRoot + "/config"
 
-// readersAndWriters is the scene of the read/write lock: two read together, one waits to write, one who comes to read waits
-// behind it; and the writer goes on as a reader before the next one writes.
+// readersAndWriters is the scene of the read/write lock. Two clients read
+// together, one waits to write, and one that arrives later to read waits behind
+// it. The writer downgrades to a reader before the next one writes.
 func (d *demo) readersAndWriters(ctx context.Context) error {
 	d.say("scene", "THE READ/WRITE LOCK: many read together, one writes alone")
 	clients := make(map[string]*rwlock.RWLock)
@@ -36,7 +37,7 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 	}
 	comes := func(name string, writes bool, a recipes.Acquirer) (<-chan *visit, error) {
 		granted := make(chan *visit, 1)
-		d.chores.Go(func() {
+		d.background.Go(func() {
 			defer close(granted)
 			v, err := d.visit(ctx, name, writes, a)
 			if err != nil {
@@ -45,7 +46,7 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 			}
 			granted <- v
 		})
-		return granted, d.until(ctx, func() bool { return d.stands(name, demoConfig) })
+		return granted, d.until(ctx, func() bool { return d.inLine(name, demoConfig) })
 	}
 	carlComes, err := comes("carl", true, clients["carl"].Writer())
 	if err != nil {
@@ -64,14 +65,14 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 	}
 	carl := <-carlComes
 	if carl == nil {
-		return nil // the fault is known
+		return nil // the fault is already recorded
 	}
 	annaComes, err := comes("anna", true, clients["anna"].Writer())
 	if err != nil {
 		return err
 	}
 	time.Sleep(demoWork) // it writes
-	d.say("carl", "downgrades: it will go on reading what it has written")
+	d.say("carl", "downgrades, and goes on reading what it has written")
 	carlReads, err := d.visit(carl.lease.Context(), "carl", false, clients["carl"].Reader())
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 	if err := carl.end(ctx); err != nil {
 		return err
 	}
-	dora := <-doraComes // beside carl, and before anna, who came later
+	dora := <-doraComes // beside carl, and before anna, who arrived later
 	if dora == nil {
 		return nil
 	}
@@ -95,17 +96,17 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 	return nil
 }
 
-// visit is a stay that goes on.
+// visit is a stay that has not ended.
 type visit struct {
 	d     *demo
-	n     int // of the stay
+	n     int // index of the stay
 	lease *recipes.Lease
 }
 
-// visit waits for a side of the lock, and records the stay that begins.
+// visit waits for a side of the lock and records the start of the stay.
 func (d *demo) visit(ctx context.Context, name string, writes bool, a recipes.Acquirer) (*visit, error) {
 	s := stay{client: name, writes: writes, came: time.Now()}
-	d.say(name, "comes to %s", s.doing())
+	d.say(name, "waits to %s", s.doing())
 	lease, err := a.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -126,7 +127,7 @@ func (v *visit) end(ctx context.Context) error {
 	s.to = time.Now()
 	name, doing := s.client, s.doing()
 	v.d.mu.Unlock()
-	v.d.say(name, "has had its time to %s", doing)
+	v.d.say(name, "releases the lock to %s", doing)
 	if err := v.lease.Release(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

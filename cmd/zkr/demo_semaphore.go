@@ -13,19 +13,20 @@ import (
 const (
 	demoWorkers = demoRoot + "/workers"
 	demoPermits = 4
-	demoShifts  = 2 // of each client
+	demoShifts  = 2 // for each client
 )
 
-// demoNeeds are the permits that each client takes at once: the first three take all there are, and the last waits for three
-// of them to come back.
+// demoNeeds is how many permits each client takes at once. The first three take
+// all of them, and the last one waits for three to be returned.
 var demoNeeds = map[string]int{"anna": 1, "ben": 1, "carl": 2, "dora": 3}
 
-// semaphore is the scene in which some work at once, and never too many.
+// semaphore is the scene in which several clients work at once, but never too
+// many.
 func (d *demo) semaphore(ctx context.Context) error {
-	d.say("scene", "THE SEMAPHORE: %d permits, taken one by one or several at once", demoPermits)
+	d.say("scene", "THE SEMAPHORE: %d permits, taken one or several at a time", demoPermits)
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	full := make(chan struct{}) // closed once all have come
+	full := make(chan struct{}) // closed when all clients have arrived
 	for i, name := range demoClients {
 		workers.Go(func() {
 			if err := d.worker(ctx, name, full); err != nil {
@@ -34,9 +35,9 @@ func (d *demo) semaphore(ctx context.Context) error {
 		})
 		dir := demoWorkers + "/leases"
 		if i == len(demoClients)-1 {
-			dir = demoWorkers + "/locks" // there is no room left
+			dir = demoWorkers + "/locks" // no permits are left, so it waits
 		}
-		if err := d.until(ctx, func() bool { return d.stands(name, dir) }); err != nil {
+		if err := d.until(ctx, func() bool { return d.inLine(name, dir) }); err != nil {
 			close(full)
 			return err
 		}
@@ -57,7 +58,7 @@ func (d *demo) worker(ctx context.Context, name string, full <-chan struct{}) er
 	}
 	need := demoNeeds[name]
 	for range demoShifts {
-		d.say(name, "comes for %d", need)
+		d.say(name, "waits for %d", need)
 		err := recipes.Do(ctx, s.Permits(need), func(ctx context.Context, _ *recipes.Lease) error {
 			share := stay{client: name, permits: need, from: time.Now()}
 			left, err := s.Available(ctx)
@@ -75,7 +76,7 @@ func (d *demo) worker(ctx context.Context, name string, full <-chan struct{}) er
 			d.mu.Lock()
 			d.shares = append(d.shares, share)
 			d.mu.Unlock()
-			d.say(name, "gives %d back", need)
+			d.say(name, "returns %d", need)
 			return nil
 		})
 		if err != nil {

@@ -15,27 +15,29 @@ import (
 )
 
 func newElect(to *ensemble) *cobra.Command {
-	c := candidate{holder: holder{to: to}, layout: choice[leader.Layout]{
+	c := electCommand{leaseCommand: leaseCommand{to: to}, layout: enumFlag[leader.Layout]{
 		names:  []string{"latch", "selector", "kazoo"},
 		values: []leader.Layout{leader.LayoutLatch, leader.LayoutSelector, leader.LayoutKazoo},
 	}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "elect [flags] PATH -- CMD [ARG]...",
-		Short:                 "Run a command in every term that this candidate leads",
-		Long: `Stands for election at PATH and runs CMD whenever it leads, one leader at a time, in the order in which the
-candidates came. When CMD ends so does the term, and zkr stands for election again, behind all others: at once
-after a success, but not more than once a second; after a pause that grows, up to 10s, when CMD fails. A Java
-service that uses Curator's LeaderLatch on the same path, or with --layout selector its LeaderSelector, or with
---layout kazoo a Python program that uses Kazoo's Election, stands in the same line.
+		Short:                 "Run a command whenever this candidate leads",
+		Long: `Campaigns at PATH and runs CMD whenever it leads. There is one leader at a time;
+candidates lead in the order of their arrival. When CMD ends, the term ends, and
+zkr campaigns again behind all other candidates: at once if CMD succeeded, but at
+most once a second; after a growing pause of up to 10s if CMD failed. Java services
+that use Curator's LeaderLatch on the same path wait in the same line. With
+--layout selector, those that use its LeaderSelector do; with --layout kazoo,
+Python programs that use Kazoo's Election do.
 
-SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign: they are passed on to CMD, where one runs, and when it has
-ended zkr exits with its exit code. Other signals are for CMD alone.
+SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign. If CMD is running they are
+passed on to it, and zkr exits with CMD's exit code. Other signals are only passed
+on.
 
-` + commandHelp + orderedTokens + lossHelp + ` zkr stands for election again then;
-with --once it exits with 112.`,
+` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with --once it exits with 112.`,
 		Example: `  zkr elect /app/leader -- ./scheduler --primary
-  zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leadership goes round
+  zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,
 		Args: c.parse,
 		RunE: func(*cobra.Command, []string) error { return c.run() },
@@ -44,28 +46,28 @@ with --once it exits with 112.`,
 	return cmd
 }
 
-// candidate leads terms, and runs the command in each.
-type candidate struct {
-	holder
+// electCommand runs a command in every term that it leads.
+type electCommand struct {
+	leaseCommand
 	once    bool
 	id      string
 	maxTerm time.Duration
-	layout  choice[leader.Layout]
+	layout  enumFlag[leader.Layout]
 }
 
-func (c *candidate) addFlags(cmd *cobra.Command) {
-	c.holder.addFlags(cmd)
-	cmd.Flags().BoolVar(&c.once, "once", false, "lead one term, and exit with CMD's exit code")
-	cmd.Flags().StringVar(&c.id, "id", "", "the candidate's name for others to see (default: host, process and command)")
-	cmd.Flags().DurationVar(&c.maxTerm, "max-term", 0, "after so long, as soon as another candidate waits, CMD gets SIGTERM; it leads until it has ended")
-	cmd.Flags().Var(&c.layout, "layout", "whose candidates stand in the same line: those of Curator's LeaderLatch, of its LeaderSelector, or of Kazoo's Election")
+func (c *electCommand) addFlags(cmd *cobra.Command) {
+	c.leaseCommand.addFlags(cmd)
+	cmd.Flags().BoolVar(&c.once, "once", false, "lead one term and exit with CMD's exit code")
+	cmd.Flags().StringVar(&c.id, "id", "", "the candidate's id, which others see (default: host, process and command)")
+	cmd.Flags().DurationVar(&c.maxTerm, "max-term", 0, "send CMD a SIGTERM after this time, once another candidate waits; the term lasts until CMD has ended")
+	cmd.Flags().Var(&c.layout, "layout", "layout of the znodes: share the line with Curator's LeaderLatch, its LeaderSelector, or Kazoo's Election")
 }
 
-func (c *candidate) parse(cmd *cobra.Command, args []string) error {
+func (c *electCommand) parse(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("max-term") && c.maxTerm <= 0 {
 		return usage("--max-term %v: must be more than 0", c.maxTerm)
 	}
-	if err := c.holder.parse(cmd, args); err != nil {
+	if err := c.leaseCommand.parse(cmd, args); err != nil {
 		return err
 	}
 	if !cmd.Flags().Changed("id") {
@@ -74,9 +76,9 @@ func (c *candidate) parse(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// run campaigns until a signal comes, or for one term. The signals are for the campaign while nothing runs, and for the
-// command while one does.
-func (c *candidate) run() error {
+// run campaigns until a signal arrives, or for one term. Signals end the
+// campaign between terms, and are passed to the command during a term.
+func (c *electCommand) run() error {
 	signals := catchSignals()
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -87,8 +89,8 @@ func (c *candidate) run() error {
 	if err != nil {
 		return bySignal(ctx, err)
 	}
-	defer client.Close() // bounded; whatever it could not do, the end of the session does
-	rest := &respite{path: c.path}
+	defer client.Close() // bounded; what it cannot release ends with the session
+	rest := &termBackoff{path: c.path}
 	rest.Reset()
 	election, err := leader.New(client, c.path, leader.WithID(c.id), leader.WithLayout(c.layout.value()),
 		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return rest }))
@@ -99,7 +101,7 @@ func (c *candidate) run() error {
 	err = election.Run(ctx, func(term context.Context, lease *recipes.Lease) error {
 		stop()
 		defer func() { stop = signals.endOn(end) }()
-		if ctx.Err() != nil { // a signal came just before
+		if ctx.Err() != nil { // a signal arrived just before
 			return nil
 		}
 		began := time.Now()
@@ -108,7 +110,7 @@ func (c *candidate) run() error {
 			outcome = c.giveUp(lease, outcome)
 			return leader.ErrStop
 		}
-		return c.judge(outcome, time.Since(began), term.Err() != nil, rest)
+		return c.afterTerm(outcome, time.Since(began), term.Err() != nil, rest)
 	})
 	if err == nil {
 		return outcome
@@ -116,21 +118,23 @@ func (c *candidate) run() error {
 	return bySignal(ctx, notAcquired(err))
 }
 
-// shortestTerm spaces terms whose command succeeds at once, lest they keep the ensemble busy and nobody else.
+// shortestTerm is the least time between the starts of two terms. Without it a
+// command that succeeds at once would keep the ensemble busy.
 const shortestTerm = time.Second
 
-// judge says how the campaign goes on after a term: with an error after a pause, with nil at once.
-func (c *candidate) judge(outcome error, took time.Duration, ended bool, rest *respite) error {
+// afterTerm decides how the campaign goes on after a term: after a pause if it
+// returns an error, at once if it returns nil.
+func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, rest *termBackoff) error {
 	var end *exit
 	failed := errors.As(outcome, &end)
 	rest.why = ""
 	switch {
 	case failed && end.code == exitLost && end.err != nil:
-		fmt.Fprintf(os.Stderr, "zkr: %v; standing for election again\n", end.err)
+		fmt.Fprintf(os.Stderr, "zkr: %v; campaigning again\n", end.err)
 		return nil
-	case failed && end.err != nil: // it cannot be run, and a candidate that cannot is none
+	case failed && end.err != nil: // the command cannot be started, so there is no point in leading
 		return leader.ErrStop
-	case ended: // by us: whatever the command made of that
+	case ended: // by zkr, so the command's exit code does not matter
 		return nil
 	case failed:
 		rest.after(rest.failures.NextBackOff(), "%s failed with exit code %d", c.name(), end.code)
@@ -138,34 +142,35 @@ func (c *candidate) judge(outcome error, took time.Duration, ended bool, rest *r
 	case took < shortestTerm:
 		rest.Reset()
 		rest.after(shortestTerm-took, "%s ended after %v", c.name(), took.Round(time.Millisecond))
-		return errors.New("too short a term")
+		return errors.New("term was too short")
 	default:
 		rest.Reset()
 		return nil
 	}
 }
 
-// respite is the pauses between terms. It is a policy that knows more of them than whether they failed, and tells.
-type respite struct {
+// termBackoff is the backoff policy between terms. The pause depends on how the
+// last term ended, and each pause is reported on stderr.
+type termBackoff struct {
 	path     string
-	failures backoff.BackOff // of the command, one after the other
-	pause    time.Duration   // that the last term asks for
-	why      string          // it does; empty: it asks for none
+	failures backoff.BackOff // backoff for consecutive failures of the command
+	pause    time.Duration   // after the last term
+	why      string          // the reason for the pause; empty if the last term asked for none
 }
 
-func (r *respite) after(pause time.Duration, format string, args ...any) {
+func (r *termBackoff) after(pause time.Duration, format string, args ...any) {
 	r.pause, r.why = pause, fmt.Sprintf(format, args...)
 }
 
-// Reset is for a term that succeeded.
-func (r *respite) Reset() { r.failures = leader.DefaultBackoff() }
+// Reset follows a successful term.
+func (r *termBackoff) Reset() { r.failures = leader.DefaultBackoff() }
 
-// NextBackOff is the pause before the next campaign.
-func (r *respite) NextBackOff() time.Duration {
-	if r.why == "" { // it was not a term that failed
-		r.after(r.failures.NextBackOff(), "no term was won (--verbose tells why)")
+// NextBackOff returns the pause before the next campaign.
+func (r *termBackoff) NextBackOff() time.Duration {
+	if r.why == "" { // there was no term
+		r.after(r.failures.NextBackOff(), "not elected (--verbose shows why)")
 	}
-	fmt.Fprintf(os.Stderr, "zkr: %s: %s; standing for election again in %v\n", r.path, r.why, r.pause.Round(time.Millisecond))
+	fmt.Fprintf(os.Stderr, "zkr: %s: %s; campaigning again in %v\n", r.path, r.why, r.pause.Round(time.Millisecond))
 	r.why = ""
 	return r.pause
 }

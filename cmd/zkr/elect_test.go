@@ -14,15 +14,18 @@ import (
 	"time"
 )
 
-// TestOneLeaderAtATime: candidates lead in the order in which they came. The first is killed, and the next one succeeds it when
-// its session has expired; the second is stopped, and gives its place at once; and a candidate that waits leaves when told to.
+// TestOneLeaderAtATime: candidates lead in the order of their arrival. The
+// first is killed, and the next leads when its session has expired. The second
+// is stopped, and the next leads at once. A waiting candidate ends when it gets
+// a signal.
 func TestOneLeaderAtATime(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
 		for _, layout := range []string{"latch", "selector"} {
 			path := "/elected/" + layout
 			log := filepath.Join(t.TempDir(), "log")
-			// It traps first: whoever reads that it is in may end it at once.
+			// It sets the trap first: after it has printed "in" it
+			// may be stopped at once.
 			script := `trap 'echo "out $1" >> "$2"; exit 5' TERM; echo "in $1 $ZKR_TOKEN $ZKR_PATH" >> "$2"; while :; do sleep 0.02; done`
 			client := e.client(t)
 			var all []*process
@@ -50,13 +53,13 @@ func TestOneLeaderAtATime(t *testing.T) {
 			began := time.Now()
 			if layout == "latch" {
 				all[0].signal(t, syscall.SIGKILL)
-			} else { // the same, without the wait for the end of a session
+			} else { // the same, but without waiting for a session to expire
 				all[0].signal(t, syscall.SIGTERM)
 				want = slices.Insert(want, 1, "out 0")
 			}
 			led(2)
 			within(t, "succession", time.Since(began), succession)
-			all[2].signal(t, syscall.SIGTERM) // it waits
+			all[2].signal(t, syscall.SIGTERM) // it is waiting
 			if code := all[2].wait(t); code != 143 {
 				t.Errorf("a candidate that waits: exit code %d, want 143", code)
 			}
@@ -89,14 +92,15 @@ func TestOneLeaderAtATime(t *testing.T) {
 	})
 }
 
-// TestLeaderFails: a candidate whose command fails goes to the end of the line, and stands again after a pause.
+// TestLeaderFails: a candidate whose command fails goes to the end of the line
+// and campaigns again after a pause.
 func TestLeaderFails(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
 	log := filepath.Join(t.TempDir(), "log")
 	script := `echo "$1" >> "$2"; exit 7`
 	fails := start(t, e.args("elect", "/fails", "--", "sh", "-c", script, "sh", "one", log)...)
-	fails.prints(t, "sh failed with exit code 7; standing for election again in ")
+	fails.prints(t, "sh failed with exit code 7; campaigning again in ")
 	another := start(t, e.args("elect", "--once", "/fails", "--", "sh", "-c", script, "sh", "another", log)...)
 	if code := another.wait(t); code != 7 || strings.Contains(another.text(), "again") {
 		t.Errorf("--once: exit code %d, want the command's own 7; it printed %q", code, another.text())
@@ -104,7 +108,7 @@ func TestLeaderFails(t *testing.T) {
 	seen := len(contents(t, log))
 	eventually(t, "it leads again", func() bool { return len(contents(t, log)) > seen })
 	fails.signal(t, syscall.SIGTERM)
-	if code := fails.wait(t); code != 143 && code != 7 { // between two terms or in one
+	if code := fails.wait(t); code != 143 && code != 7 { // between two terms or during one
 		t.Errorf("exit code %d", code)
 	}
 	if lines := contents(t, log); !slices.Contains(lines, "another") {
@@ -112,7 +116,8 @@ func TestLeaderFails(t *testing.T) {
 	}
 }
 
-// TestShortTerms: a command that succeeds at once does not keep the ensemble busy.
+// TestShortTerms: a command that succeeds at once does not keep the ensemble
+// busy.
 func TestShortTerms(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -129,13 +134,14 @@ func TestShortTerms(t *testing.T) {
 	}
 }
 
-// TestMaxTerm: leadership goes round among those who wait, and stays where nobody does.
+// TestMaxTerm: leaders take turns while others wait, and keep leading while
+// none does.
 func TestMaxTerm(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
 	log := filepath.Join(t.TempDir(), "log")
 	script := `trap 'exit 0' TERM; echo "$1" >> "$2"; while :; do sleep 0.02; done`
-	const maxTerm = 2 * time.Second // in which a shell has started, on a slow machine too
+	const maxTerm = 2 * time.Second // long enough for a shell to start, on a slow machine too
 	candidate := func(name string) *process {
 		return start(t, e.args("elect", "--max-term", maxTerm.String(), "/round", "--", "sh", "-c", script, "sh", name, log)...)
 	}
@@ -164,7 +170,8 @@ func TestMaxTerm(t *testing.T) {
 	}
 }
 
-// TestTermLost: a lost term ends its command, and not the campaign, unless there is only one.
+// TestTermLost: the loss of a term ends its command, but not the campaign,
+// except with --once.
 func TestTermLost(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -179,7 +186,7 @@ func TestTermLost(t *testing.T) {
 		}
 		remove("/lost/term")
 		eventually(t, "it leads again", func() bool { return strings.Count(campaigns.text(), "ready\n") == 2 })
-		if text := campaigns.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost/term: lost while") {
+		if text := campaigns.text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost/term: lease lost while") {
 			t.Errorf("it printed %q", text)
 		}
 		campaigns.signal(t, syscall.SIGTERM)

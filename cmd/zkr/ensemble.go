@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// ensemble is which ensemble to use, and how: the flags that every verb has.
+// ensemble says which ensemble to use and how: the flags of every subcommand.
 type ensemble struct {
 	servers        string
 	sessionTimeout time.Duration
@@ -30,19 +30,19 @@ type ensemble struct {
 }
 
 func (e *ensemble) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&e.servers, "servers", "", "the ensemble, host:port,host:port/chroot (default $ZKR_SERVERS, or 127.0.0.1:2181)")
-	flags.DurationVar(&e.sessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session time-out to ask for")
-	flags.DurationVar(&e.connectTimeout, "connect-timeout", 10*time.Second, "how long to wait for a first connection")
+	flags.StringVar(&e.servers, "servers", "", "addresses of the ensemble, host:port,host:port/chroot (default $ZKR_SERVERS, or 127.0.0.1:2181)")
+	flags.DurationVar(&e.sessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session timeout to request")
+	flags.DurationVar(&e.connectTimeout, "connect-timeout", 10*time.Second, "how long to wait for the first connection")
 	flags.StringArrayVar(&e.auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password; may be repeated (default $ZKR_AUTH)")
-	flags.BoolVar(&e.tls.on, "tls", false, "speak TLS; implied by the other --tls flags")
-	flags.StringVar(&e.tls.ca, "tls-ca", "", "file of certificates to trust instead of the system's")
+	flags.BoolVar(&e.tls.on, "tls", false, "use TLS; implied by the other --tls flags")
+	flags.StringVar(&e.tls.ca, "tls-ca", "", "file with the certificates to trust instead of the system's")
 	flags.StringVar(&e.tls.cert, "tls-cert", "", "file with the client's certificate")
 	flags.StringVar(&e.tls.key, "tls-key", "", "file with the client's key")
-	flags.StringVar(&e.tls.hostname, "tls-server-name", "", "name that the servers' certificates are for, where it is not the one in --servers")
+	flags.StringVar(&e.tls.hostname, "tls-server-name", "", "name in the servers' certificates, if it differs from --servers")
 	flags.BoolVar(&e.verbose, "verbose", false, "log what the client does to stderr")
 }
 
-// connect returns a client that is connected. The error is a usage error where the flags are wrong.
+// connect returns a connected client. Wrong flags are a usage error.
 func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
 	opts, err := e.options()
 	if err != nil {
@@ -59,11 +59,11 @@ func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*fram
 	wait, cancel := context.WithTimeout(ctx, e.connectTimeout)
 	defer cancel()
 	if err := client.WaitConnected(wait); err != nil {
-		client.Close() // nothing was done yet: its error would tell nobody anything
+		client.Close() // nothing was done yet, so its error does not matter
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &exit{exitNoEnsemble, fmt.Errorf("no ensemble at %s within %v: %w", servers, e.connectTimeout, err)}
+		return nil, &exit{exitNoEnsemble, fmt.Errorf("no ensemble at %s: timed out after %v: %w", servers, e.connectTimeout, err)}
 	}
 	return client, nil
 }
@@ -86,7 +86,7 @@ func (e *ensemble) options() ([]framework.Option, error) {
 	for _, a := range auth {
 		scheme, credentials, ok := strings.Cut(a, ":")
 		if !ok || scheme == "" {
-			return nil, usage("--auth: want scheme:credentials") // and do not print a password
+			return nil, usage("--auth: want scheme:credentials") // without printing a password
 		}
 		opts = append(opts, framework.WithAuth(scheme, []byte(credentials)))
 	}
@@ -107,7 +107,7 @@ func (e *ensemble) options() ([]framework.Option, error) {
 	return opts, nil
 }
 
-// tlsConfig returns nil where TLS is not asked for.
+// tlsConfig returns nil if no flag asks for TLS.
 func (e *ensemble) tlsConfig() (*tls.Config, error) {
 	t := e.tls
 	if !t.on && t.ca == "" && t.cert == "" && t.key == "" && t.hostname == "" {
@@ -125,7 +125,7 @@ func (e *ensemble) tlsConfig() (*tls.Config, error) {
 		}
 	}
 	if (t.cert == "") != (t.key == "") {
-		return nil, errors.New("--tls-cert and --tls-key go together")
+		return nil, errors.New("--tls-cert and --tls-key must be given together")
 	}
 	if t.cert != "" {
 		pair, err := tls.LoadX509KeyPair(t.cert, t.key)

@@ -19,11 +19,12 @@ import (
 // target is an ensemble to run zkr against.
 type target struct {
 	servers string
-	freeze  func(t *testing.T) // nothing answers any more, and no connection breaks
-	thaw    func(t *testing.T) // until now
+	freeze  func(t *testing.T) // makes the ensemble stop answering without breaking a connection
+	thaw    func(t *testing.T) // ends that
 }
 
-// onEach runs a test against every kind of ensemble: on real servers in ring 3, which does not repeat the others' work.
+// onEach runs a test on every kind of ensemble: in ring 3 on real servers only,
+// since the others are tested before.
 func onEach(t *testing.T, test func(t *testing.T, e target)) {
 	if !inRing3 {
 		t.Run("zkr server", func(t *testing.T) {
@@ -41,7 +42,8 @@ func onEach(t *testing.T, test func(t *testing.T, e target)) {
 
 var serving = regexp.MustCompile(`serves? at (\S+) `)
 
-// startServer starts `zkr server` on ports of its own choice, with sessions of 1s to 10s.
+// startServer starts `zkr server` on free ports, with session timeouts from 1s
+// to 10s.
 func startServer(t *testing.T, args ...string) target {
 	t.Helper()
 	p := start(t, append([]string{"server", "--listen", "127.0.0.1:0", "--tick", "500ms"}, args...)...)
@@ -73,22 +75,25 @@ func startReal(t *testing.T, members int) target {
 	return target{e.Servers(), each(e.Pause), each(e.Resume)}
 }
 
-// args puts the flags that all verbs need in front. The session is one that a machine which stands still for two seconds keeps: what
-// is held in it is lost after half of it, less the grace.
+// args puts the common flags first. The session is long enough to survive a
+// machine that stops for two seconds. A lease in it is lost after half of the
+// session, less the grace.
 func (e target) args(verb string, args ...string) []string {
 	return append([]string{verb, "--servers", e.servers, "--session-timeout", "10s"}, args...)
 }
 
-// toBeKilled are options of one who is killed while it holds: its session is shorter than that of others, and yet long
-// enough to be kept on a slow machine. It is succeeded within succession: its session, and two ticks.
+// toBeKilled are the options of a holder that is killed. Its session is shorter
+// than others', but long enough for a slow machine. The next one holds within
+// succession: its session and two ticks.
 var toBeKilled = []string{"--session-timeout", "5s", "--grace", "200ms"}
 
 const succession = 6 * time.Second
 
-// patientGrace is for those whose command shall be heard when it is asked to end, however long it takes.
+// patientGrace is for commands that must be able to react to SIGTERM, however
+// slowly.
 var patientGrace = []string{"--grace", "3s"}
 
-// client returns a client of the test's own.
+// client returns a client for the test itself.
 func (e target) client(t *testing.T) *framework.Client {
 	t.Helper()
 	c, err := framework.New(e.servers)
@@ -109,7 +114,7 @@ func line(t *testing.T, c *framework.Client, path string) []string {
 	}
 	children, _, err := c.Children(ctx, path)
 	if err != nil {
-		return nil // nobody has come yet
+		return nil // nobody has arrived yet
 	}
 	contenders, _ := layout.Line(children, layout.CuratorLock, layout.Latch, layout.PlainRW, layout.CuratorRW, layout.KazooLock, layout.KazooRLock)
 	var names []string
@@ -124,7 +129,8 @@ func (e target) inLine(t *testing.T, c *framework.Client, path string, want int)
 	eventually(t, "the line has its length", func() bool { return len(line(t, c, path)) == want })
 }
 
-// within fails the test when something took longer than it may, by more than a slow machine explains.
+// within fails the test if something took longer than its limit, plus what a
+// slow machine needs.
 func within(t *testing.T, what string, took, limit time.Duration) {
 	t.Helper()
 	const slack = 3 * time.Second

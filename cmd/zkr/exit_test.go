@@ -40,10 +40,10 @@ func TestExitCodes(t *testing.T) {
 		{"not found by its path", e.args("lock", "/free", "--", "/no/such/command"), 127, "/no/such/command"},
 		{"not executable", e.args("lock", "/free", "--", plain), 126, plain},
 		{"no program", e.args("lock", "/free", "--", broken), 126, broken},
-		{"not found, before anybody is asked", nobody.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
+		{"not found, before connecting", nobody.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
 
 		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "/held"},
-		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "not granted within 100ms"},
+		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "timed out after 100ms"},
 		{"in time", e.args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
 		{"free", e.args("lock", "--try", "/free/for/us/alone", "--", "true"), 0, ""},
 		{"no ensemble", nobody.args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
@@ -51,38 +51,38 @@ func TestExitCodes(t *testing.T) {
 
 		{"one term whose command succeeds", e.args("elect", "--once", "/office", "--", "true"), 0, ""},
 		{"one term whose command fails", e.args("elect", "--once", "--layout", "selector", "/office/too", "--", "sh", "-c", "exit 7"), 7, ""},
-		{"a term whose command is none", e.args("elect", "/office/for/none", "--", broken), 126, broken},
+		{"a term with a command that cannot run", e.args("elect", "/office/for/none", "--", broken), 126, broken},
 		{"a candidate whose command is not found", nobody.args("elect", "/office", "--", "no-such-command"), 127, "no-such-command"},
-		{"an election where others stand in line", e.args("elect", "--once", "/held", "--", "true"), 1, "/held"},
+		{"an election on a path of another recipe", e.args("elect", "--once", "/held", "--", "true"), 1, "/held"},
 		{"no ensemble to elect", nobody.args("elect", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
-		{"a layout that there is none", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch or selector or kazoo"},
+		{"an unknown layout", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch, selector, kazoo"},
 		{"no longest term", e.args("elect", "--max-term", "0s", "/office", "--", "true"), 2, "--max-term"},
 		{"an election without a command", e.args("elect", "/office"), 2, "PATH -- CMD"},
 
 		{"a reader", e.args("read", "/rw", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a writer", e.args("write", "/rw/too", "--", "sh", "-c", "exit 8"), 8, ""},
 		{"a reader of another layout", e.args("read", "/held", "--", "true"), 1, "/held"},
-		{"a layout that a lock has not", e.args("lock", "--layout", "plain", "/held", "--", "true"), 2, "curator or kazoo"},
-		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain or curator or kazoo"},
+		{"a layout that a lock does not have", e.args("lock", "--layout", "plain", "/held", "--", "true"), 2, "curator, kazoo"},
+		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain, curator, kazoo"},
 
 		{"a permit", e.args("semaphore", "--max", "2", "/permits", "--", "sh", "-c", "exit 9"), 9, ""},
 		{"no limit", e.args("semaphore", "/permits", "--", "true"), 2, "--max"},
-		{"a limit that is none", e.args("semaphore", "--max", "0", "/permits", "--", "true"), 2, "--max 0"},
-		{"more permits than there are", e.args("semaphore", "--max", "2", "--permits", "3", "/permits", "--", "true"), 2, "1 to 2"},
-		{"no permits", e.args("semaphore", "--max", "2", "--permits", "0", "/permits", "--", "true"), 2, "1 to 2"},
+		{"a limit of 0", e.args("semaphore", "--max", "0", "/permits", "--", "true"), 2, "--max 0"},
+		{"more permits than there are", e.args("semaphore", "--max", "2", "--permits", "3", "/permits", "--", "true"), 2, "from 1 to 2"},
+		{"no permits", e.args("semaphore", "--max", "2", "--permits", "0", "/permits", "--", "true"), 2, "from 1 to 2"},
 
 		{"no path", e.args("lock"), 2, "PATH"},
 		{"no command", e.args("lock", "/free"), 2, "PATH -- CMD"},
-		{"no command behind the dashes", e.args("lock", "/free", "--"), 2, "no command"},
+		{"no command after the dashes", e.args("lock", "/free", "--"), 2, "no command"},
 		{"no dashes", e.args("lock", "/free", "true"), 2, "PATH -- CMD"},
 		{"two paths", e.args("lock", "/free", "/other", "--", "true"), 2, "one PATH"},
 		{"a relative path", e.args("lock", "free", "--", "true"), 2, `"free"`},
 		{"an unknown flag", e.args("lock", "--never", "/free", "--", "true"), 2, "--never"},
-		{"an unknown verb", e.args("luck", "/free"), 2, "luck"},
-		{"both --wait and --try", e.args("lock", "--wait", "1s", "--try", "/free", "--", "true"), 2, "exclude each other"},
+		{"an unknown subcommand", e.args("luck", "/free"), 2, "luck"},
+		{"both --wait and --try", e.args("lock", "--wait", "1s", "--try", "/free", "--", "true"), 2, "cannot be combined"},
 		{"no time to wait", e.args("lock", "--wait", "0s", "/free", "--", "true"), 2, "--wait"},
-		{"a grace that no session of this length holds", e.args("lock", "--grace", "4s", "/free", "--", "true"), 2, "3.333s at most"},
-		{"a grace that the session does not hold that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "4s", "/free", "--", "true"), 2, "3.333s at most"},
+		{"a grace too long for the session", e.args("lock", "--grace", "4s", "/free", "--", "true"), 2, "at most 3.333s"},
+		{"a grace too long for the session that the server grants", e.args("lock", "--session-timeout", "1m", "--grace", "4s", "/free", "--", "true"), 2, "at most 3.333s"},
 		{"a negative grace", e.args("lock", "--grace", "-1s", "/free", "--", "true"), 2, "--grace"},
 		{"no session", e.args("lock", "--session-timeout", "0s", "/free", "--", "true"), 2, "--session-timeout"},
 		{"no server in the list", []string{"lock", "--servers", ",", "/free", "--", "true"}, 2, "server"},
@@ -108,7 +108,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestCommandGetsStdin, and the default for --servers from the environment.
+// TestCommandGetsStdin also tests the default for --servers from the
+// environment.
 func TestCommandGetsStdin(t *testing.T) {
 	t.Setenv("ZKR_SERVERS", startServer(t).servers)
 	p := startWith(t, "from stdin", "lock", "/stdin", "--", "cat")

@@ -23,15 +23,17 @@ func newInspect(to *ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "inspect [flags] PATH",
-		Short:                 "Show which recipe uses PATH, who holds and who waits",
-		Long: `Shows what stands at PATH: the recipe, recognised by the names of its znodes, whoever uses it (we, Curator,
-Kazoo, go-zookeeper), where two stand in the same kind of line by both names; its holders, and those who wait, in the order in which they will get it; for each
-the mode, the session, the age, the owner's data and the znode.
+		Short:                 "Show which recipe uses PATH, its holders and its waiters",
+		Long: `Shows the recipe at PATH, its holders, and its waiters in order. For each it shows
+the mode, the session, the age, the data and the name of the znode. The recipe is
+recognized by the names of the znodes, which may be made by zkr, Curator, Kazoo or
+go-zookeeper. Where two recipes use the same names, both are shown.
 
---json prints one object a line. --watch goes on and prints again at each change, until it is interrupted.`,
+--json prints one object a line. --watch prints again after each change, until it
+is interrupted.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("want one PATH, not %d", len(args))
+				return usage("want one PATH, got %d", len(args))
 			}
 			if err := framework.ValidatePath(args[0]); err != nil {
 				return usage("%w", err)
@@ -48,9 +50,9 @@ the mode, the session, the age, the owner's data and the znode.
 				if err != nil {
 					return err
 				}
-				defer client.Close() // nothing was changed: nothing can be lost
+				defer client.Close() // nothing was changed, so nothing can be lost
 				if !watch {
-					s, err := survey(ctx, client, args[0])
+					s, err := takeSnapshot(ctx, client, args[0])
 					if err != nil {
 						return notAcquired(err)
 					}
@@ -60,8 +62,8 @@ the mode, the session, the age, the owner's data and the znode.
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print again at each change, until interrupted")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again after each change, until interrupted")
 	return cmd
 }
 
@@ -72,22 +74,23 @@ func failedIf(err error) error {
 	return failed(err)
 }
 
-// follow shows a snapshot now and after each change, until ctx ends. A change is one of those who stand in line, or of the
-// limit; one of their data shows with the next.
+// follow shows a snapshot now and after each change of the line or of the
+// limit, until ctx ends. Changed data of a contender is shown with the next
+// change.
 func follow(ctx context.Context, c *framework.Client, at string, show func(snapshot) error) error {
 	changed := make(chan struct{}, 1)
 	ended := make(chan error, 5)
 	tell := func(err error) {
 		if err != nil {
-			ended <- err // each watch has one error at most
+			ended <- err // each watch reports one error at most
 		}
 		select {
 		case changed <- struct{}{}:
-		default: // one that was not looked at yet stands for this one, too
+		default: // a change that is still to be shown covers this one
 		}
 	}
-	// A semaphore stands in two directories below, Kazoo's in one beside. To watch them wherever there are none costs as many
-	// watches and no more.
+	// A semaphore uses two directories below its path, and Kazoo's one
+	// beside it. They are watched whether or not they exist.
 	for _, dir := range []string{at, path.Join(at, queueDir), path.Join(at, leaseDir), at + kazooQueue} {
 		lists, err := c.WatchChildren(ctx, dir)
 		if err != nil {
@@ -103,7 +106,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(snaps
 	if err != nil {
 		return err
 	}
-	go func() { // the same
+	go func() { // ends with ctx too
 		for limit := range limits {
 			tell(limit.Err)
 		}
@@ -117,7 +120,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(snaps
 			return err
 		case <-changed:
 		}
-		s, err := survey(ctx, c, at)
+		s, err := takeSnapshot(ctx, c, at)
 		if err != nil {
 			return err
 		}
@@ -131,7 +134,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(snaps
 	}
 }
 
-// same reports whether two snapshots show the same line.
+// same reports whether two snapshots show the same.
 func (s snapshot) same(t snapshot) bool {
 	alike := func(a, b contender) bool { return a.Path == b.Path && a.Holds == b.Holds && a.Data == b.Data }
 	return s.Recipe == t.Recipe && s.MaxLeases == t.MaxLeases && s.Conflict == t.Conflict && slices.Equal(s.Others, t.Others) &&
@@ -169,16 +172,16 @@ func printText(w io.Writer, s snapshot) error {
 
 func (s snapshot) headline() string {
 	if !s.Exists {
-		return "nothing is here (the directories of free locks vanish after a while)"
+		return "does not exist (the ensemble deletes the directories of unused locks)"
 	}
 	if s.Recipe == "" && len(s.Others) == 0 {
 		if s.MaxLeases > 0 {
-			return fmt.Sprintf("free, nobody waits; %d leases if it is a semaphore", s.MaxLeases)
+			return fmt.Sprintf("free, no waiters; %d leases if it is a semaphore", s.MaxLeases)
 		}
-		return "free, nobody waits"
+		return "free, no waiters"
 	}
 	if s.Recipe == "" {
-		return "no recipe's znodes"
+		return "no recipe recognized"
 	}
 	state := "free"
 	if len(s.Holders) == 1 && s.leads {
@@ -186,7 +189,7 @@ func (s snapshot) headline() string {
 	} else if len(s.Holders) == 1 {
 		state = "held"
 	} else if len(s.Holders) > 1 {
-		state = fmt.Sprintf("%d hold", len(s.Holders))
+		state = fmt.Sprintf("%d holders", len(s.Holders))
 	}
 	if s.MaxLeases > 0 {
 		state = fmt.Sprintf("%d of %d leases held", len(s.Holders), s.MaxLeases)
@@ -202,7 +205,7 @@ func (c contender) age() time.Duration {
 	return time.Duration(c.AgeSeconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
-// readable shows data that anybody may have written without letting it write to the terminal.
+// readable makes data from anywhere safe to print on a terminal.
 func readable(text string) string {
 	const enough = 60
 	plain := utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })

@@ -17,19 +17,19 @@ import (
 
 const someID = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
 
-// TestInspectKnowsEveryLayout: whoever made the znodes.
+// TestInspectKnowsEveryLayout: znodes of any program are recognized.
 func TestInspectKnowsEveryLayout(t *testing.T) {
 	const kazooID = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
 	for _, test := range []struct {
 		name     string
 		data     string
 		children []string
-		beside   []string // what follows the path
+		beside   []string // appended to the path
 		headline string
 		holds    []string
 		waits    []string
 	}{
-		{name: "nobody", headline: "free, nobody waits"},
+		{name: "empty", headline: "free, no waiters"},
 		{
 			name: "mutex", children: []string{someID + "lock-0000000002", someID + "lock-0000000001"},
 			headline: "mutex or election (selector), held, 1 waiting",
@@ -43,13 +43,13 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 		{
 			name:     "readers share, and wait behind a waiting writer",
 			children: []string{"a-R-0000000001", "b-R-0000000002", "c-W-0000000003", "d-R-0000000004"},
-			headline: "read/write lock, 2 hold, 2 waiting",
+			headline: "read/write lock, 2 holders, 2 waiting",
 			holds:    []string{"a-R-0000000001", "b-R-0000000002"}, waits: []string{"c-W-0000000003", "d-R-0000000004"},
 		},
 		{
-			name:     "a writer and the read that came out of it",
+			name:     "a writer and its downgraded read",
 			children: []string{someID + "__WRIT__0000000001", someID + "__READ__0000000001", someID + "__READ__0000000002", someID + "__WRIT__0000000003"},
-			headline: "read/write lock (Curator), 2 hold, 2 waiting",
+			headline: "read/write lock (Curator), 2 holders, 2 waiting",
 			holds:    []string{someID + "__WRIT__0000000001", someID + "__READ__0000000001"}, waits: []string{someID + "__READ__0000000002", someID + "__WRIT__0000000003"},
 		},
 		{
@@ -58,7 +58,7 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 		},
 		{
 			name: "Kazoo's readers, and ours behind its writer", children: []string{kazooID + "__rlock__0000000001", kazooID + "__lock__0000000002", someID + "__rlock__0000000003", someID + "__rlock__0000000000"},
-			headline: "read/write lock (Kazoo), 2 hold, 2 waiting",
+			headline: "read/write lock (Kazoo), 2 holders, 2 waiting",
 			holds:    []string{someID + "__rlock__0000000000", kazooID + "__rlock__0000000001"}, waits: []string{kazooID + "__lock__0000000002", someID + "__rlock__0000000003"},
 		},
 		{
@@ -100,8 +100,8 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 			headline: "semaphore, free, 0 waiting",
 		},
 		{
-			name: "semaphore that nobody uses", data: "3", children: []string{"limit"},
-			headline: "free, nobody waits; 3 leases if it is a semaphore",
+			name: "unused semaphore", data: "3", children: []string{"limit"},
+			headline: "free, no waiters; 3 leases if it is a semaphore",
 		},
 		{
 			name: "Kazoo's semaphore", data: "2", children: []string{kazooID, "2f1b6a5e9c0d4e4f8a390f4f6f2c1d76"},
@@ -117,7 +117,7 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 			holds:    []string{someID + "latch-0000000003"}, waits: []string{someID + "latch-0000000005"},
 		},
 		{
-			name:     "a read that came out of a write is left",
+			name:     "a downgraded read remains",
 			children: []string{someID + "a-R-0000000003", someID + "b-W-0000000004", someID + "b-R-0000000005"},
 			headline: "read/write lock, held, 2 waiting",
 			holds:    []string{someID + "a-R-0000000003"}, waits: []string{someID + "b-W-0000000004", someID + "b-R-0000000005"},
@@ -127,7 +127,7 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 			headline: "mutex or election (selector), held, 1 waiting; CONFLICT: ",
 			holds:    []string{someID + "lock-0000000001"}, waits: []string{someID + "latch-0000000002"},
 		},
-		{name: "foreign", children: []string{"config"}, headline: "no recipe's znodes"},
+		{name: "foreign", children: []string{"config"}, headline: "no recipe recognized"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := testutil.Start(t)
@@ -180,18 +180,19 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 
 func TestInspectNothing(t *testing.T) {
 	e := testutil.Start(t)
-	if text := inspect(t, e, "/not/there"); text != "/not/there: nothing is here (the directories of free locks vanish after a while)\n" {
+	if text := inspect(t, e, "/not/there"); text != "/not/there: does not exist (the ensemble deletes the directories of unused locks)\n" {
 		t.Errorf("it says %q", text)
 	}
 	if text := inspect(t, e, "--json", "/not/there"); text != `{"path":"/not/there","exists":false,"holders":[],"waiting":[]}`+"\n" {
 		t.Errorf("it says %q", text)
 	}
-	if text := inspect(t, e, "/"); !strings.HasPrefix(text, "/: no recipe's znodes\n  other: zookeeper\n") {
+	if text := inspect(t, e, "/"); !strings.HasPrefix(text, "/: no recipe recognized\n  other: zookeeper\n") {
 		t.Errorf("it says %q", text)
 	}
 }
 
-// TestInspectIsNotFooled: data and names come from anybody, and go to a terminal.
+// TestInspectIsNotFooled: data and names are not trusted, and cannot control
+// the terminal.
 func TestInspectIsNotFooled(t *testing.T) {
 	for _, test := range []struct{ data, want string }{
 		{"", "-"},
@@ -209,7 +210,8 @@ func TestInspectIsNotFooled(t *testing.T) {
 	}
 }
 
-// TestInspectWatch: a line for each change, and none without one.
+// TestInspectWatch: it prints a line for each change, and none without a
+// change.
 func TestInspectWatch(t *testing.T) {
 	e := testutil.Start(t)
 	client := dial(t, e)
@@ -230,7 +232,7 @@ func TestInspectWatch(t *testing.T) {
 	see := func(holders, waiting int) {
 		t.Helper()
 		for {
-			s := <-shown // one in between may show half of what happened
+			s := <-shown // a snapshot taken during a change may show part of it
 			if len(s.Holders) == holders && len(s.Waiting) == waiting {
 				return
 			}
@@ -267,7 +269,7 @@ func TestInspectWatch(t *testing.T) {
 	}
 	stop()
 	if err := <-ended; err == nil {
-		t.Error("it ended by itself")
+		t.Error("inspect has ended")
 	}
 }
 

@@ -2,5 +2,6 @@ package main
 
 import "syscall"
 
-// dieWithParent has the kernel kill the command when zkr is killed: nobody would be left to stop it when the lock is lost.
+// dieWithParent makes the kernel kill the command if zkr is killed: nothing
+// else would stop it when the lock is lost.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -4,5 +4,6 @@ package main
 
 import "syscall"
 
-// dieWithParent has no counterpart here: a command whose zkr is killed goes on without the lock.
+// dieWithParent does nothing here: if zkr is killed, its command goes on
+// without the lock.
 func dieWithParent(*syscall.SysProcAttr) {}

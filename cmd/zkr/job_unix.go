@@ -17,10 +17,10 @@ var passedOn = []os.Signal{
 	syscall.SIGWINCH,
 }
 
-// harmless reports whether a signal does nothing to a process that does not ask for it.
+// harmless reports whether a signal is ignored by default.
 func harmless(sig syscall.Signal) bool { return sig == syscall.SIGWINCH }
 
-// asksToEnd reports whether a signal is for all of a program, and not for it to go on with.
+// asksToEnd reports whether a signal asks a program to end.
 func asksToEnd(sig os.Signal) bool {
 	switch sig {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
@@ -30,16 +30,17 @@ func asksToEnd(sig os.Signal) bool {
 	}
 }
 
-// job is a command in a process group of its own.
+// job is a command in its own process group.
 type job struct {
-	group    int  // its id, which is the command's process id too
-	terminal bool // the group has the terminal, which was ours and will be
+	group    int  // the process group's id, which is also the command's process id
+	terminal bool // the group owns the terminal, which was ours before
 
-	ended chan struct{} // closed once the command has ended
-	code  int           // its exit code, as a shell gives it; read after ended
+	ended chan struct{} // closed when the command has ended
+	code  int           // its exit code as a shell reports it; read after ended
 }
 
-// startJob starts a command with our stdin, stdout and stderr. Where stdin is a terminal that we may use, the job may use it.
+// startJob starts a command with our stdin, stdout and stderr. If stdin is a
+// terminal and we own it, the job gets it.
 func startJob(program string, args, env []string) (*job, error) {
 	cmd := exec.Command(program, args[1:]...)
 	cmd.Args[0] = args[0]
@@ -50,15 +51,18 @@ func startJob(program string, args, env []string) (*job, error) {
 	j := &job{ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the command
-		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		// Linux treats the end of the thread that started a child as
+		// the parent's death, so keep the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err == nil {
 			j.group = cmd.Process.Pid
 			if terminalGroup() == syscall.Getpgrp() {
-				// From here on we are a background group, which would be stopped for what giveTerminal and takeTerminal do.
-				// The command has been started: it does not inherit this.
+				// From now on we are a background group, which
+				// is stopped if it changes the terminal's
+				// group. The command has already started and
+				// does not inherit this.
 				signal.Ignore(syscall.SIGTTOU)
 				j.terminal = true
 				j.giveTerminal()
@@ -72,7 +76,7 @@ func startJob(program string, args, env []string) (*job, error) {
 	return j, <-started
 }
 
-// wait sees the command stop, too, which os.Process.Wait does not.
+// wait also sees the command stop, which os.Process.Wait does not.
 func (j *job) wait() {
 	defer close(j.ended)
 	for {
@@ -80,16 +84,19 @@ func (j *job) wait() {
 		_, err := syscall.Wait4(j.group, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // somebody reaped our child
+		case err != nil: // something else has reaped our child
 			j.code = exitFailed
 			j.takeTerminal()
 			return
 		case status.Stopped():
 			if j.terminal {
-				// Control-Z, or a read before the terminal was handed over. A shell would take the terminal back and leave the
-				// job stopped; but this one holds what others wait for, and zkr would lose it if it stopped with it.
+				// Control-Z, or a read before the job got the
+				// terminal. A shell would take the terminal
+				// back and leave the job stopped. But others
+				// may wait for this lock, and zkr would lose it
+				// if it stopped too.
 				if status.StopSignal() == syscall.SIGTSTP {
-					fmt.Fprintln(os.Stderr, "zkr: cannot be suspended while others may wait for the lock")
+					fmt.Fprintln(os.Stderr, "zkr: cannot stop the command while others may wait for the lock")
 				}
 				j.giveTerminal()
 			}
@@ -105,11 +112,12 @@ func (j *job) wait() {
 	}
 }
 
-// The group may be gone already; a signal to nobody is no error.
+// The group may be gone already. A signal to no process is no error.
 
 func (j *job) signal(sig os.Signal) { _ = syscall.Kill(-j.group, sig.(syscall.Signal)) }
 
-// terminate asks the job to end. One that is stopped could not hear it.
+// terminate asks the job to end. A stopped job must be continued to receive the
+// signal.
 func (j *job) terminate() {
 	_ = syscall.Kill(-j.group, syscall.SIGTERM)
 	_ = syscall.Kill(-j.group, syscall.SIGCONT)
@@ -117,8 +125,9 @@ func (j *job) terminate() {
 
 func (j *job) kill() { _ = syscall.Kill(-j.group, syscall.SIGKILL) }
 
-// giveTerminal makes the job's group the terminal's foreground group, if it was ours to give, so that it may read from it
-// and hears Control-C. It may have been stopped for reading too early.
+// giveTerminal makes the job's group the terminal's foreground group if we own
+// the terminal, so that the job can read from it and receives Control-C. The
+// job may have been stopped for reading too early, and is continued.
 func (j *job) giveTerminal() {
 	if j.terminal {
 		setTerminalGroup(j.group)
@@ -126,20 +135,21 @@ func (j *job) giveTerminal() {
 	}
 }
 
-// takeTerminal takes it back.
+// takeTerminal takes the terminal back.
 func (j *job) takeTerminal() {
 	if j.terminal {
 		setTerminalGroup(syscall.Getpgrp())
 	}
 }
 
-// interrupted reports, once the job has ended, whether it was Control-C at the terminal that ended it. While the terminal is
-// the job's we do not hear of that ourselves.
+// interrupted reports whether Control-C at the terminal has ended the job.
+// While the job owns the terminal, we do not receive that signal.
 func (j *job) interrupted() bool {
 	return j.terminal && (j.code == exitSignal+int(syscall.SIGINT) || j.code == exitSignal+int(syscall.SIGQUIT))
 }
 
-// terminalGroup returns the foreground group of the terminal that stdin is, or -1 if it is none.
+// terminalGroup returns the foreground group of the terminal at stdin, or -1 if
+// stdin is no terminal.
 func terminalGroup() int {
 	group := int32(-1)
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {

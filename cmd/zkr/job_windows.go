@@ -10,13 +10,13 @@ var passedOn = []os.Signal{os.Interrupt}
 
 func harmless(syscall.Signal) bool { return false }
 
-// asksToEnd: Control-C, the only one there is, is meant for all.
+// asksToEnd returns true: Control-C is the only signal.
 func asksToEnd(os.Signal) bool { return true }
 
-// job is a command in a process group of its own.
+// job is a command in its own process group.
 type job struct {
 	process *os.Process
-	ended   chan struct{} // closed once the command has ended
+	ended   chan struct{} // closed when the command has ended
 	code    int           // its exit code; read after ended
 }
 
@@ -32,7 +32,7 @@ func startJob(program string, args, env []string) (*job, error) {
 	j := &job{process: cmd.Process, ended: make(chan struct{})}
 	go func() { // ends with the command
 		defer close(j.ended)
-		_ = cmd.Wait() // its error is in the exit code
+		_ = cmd.Wait() // the exit code tells
 		j.code = cmd.ProcessState.ExitCode()
 	}()
 	return j, nil
@@ -40,15 +40,16 @@ func startJob(program string, args, env []string) (*job, error) {
 
 var generateConsoleCtrlEvent = syscall.NewLazyDLL("kernel32.dll").NewProc("GenerateConsoleCtrlEvent")
 
-// signal sends Control-Break: Control-C does not reach a process group of its own.
+// signal sends Control-Break: Control-C does not reach another process group.
 func (j *job) signal(os.Signal) {
 	_, _, _ = generateConsoleCtrlEvent.Call(syscall.CTRL_BREAK_EVENT, uintptr(j.process.Pid))
 }
 
 func (j *job) terminate() { j.signal(nil) }
 
-// kill ends the command, and not what it started: Windows has no signal to a group.
+// kill ends the command, but not the processes it has started: Windows cannot
+// signal a group.
 func (j *job) kill() { _ = j.process.Kill() }
 
-// interrupted: Control-C reaches us, and the job only through us.
+// interrupted returns false: Control-C reaches us, and we pass it to the job.
 func (j *job) interrupted() bool { return false }

@@ -11,8 +11,8 @@ import (
 )
 
 func newLock(to *ensemble) *cobra.Command {
-	t := turn{holder: holder{to: to}}
-	layout := choice[locks.Layout]{
+	t := lockCommand{leaseCommand: leaseCommand{to: to}}
+	layout := enumFlag[locks.Layout]{
 		names:  []string{"curator", "kazoo"},
 		values: []locks.Layout{locks.LayoutCurator, locks.LayoutKazoo},
 	}
@@ -20,13 +20,13 @@ func newLock(to *ensemble) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "lock [flags] PATH -- CMD [ARG]...",
 		Short:                 "Run a command while holding the mutex at PATH",
-		Long: `Waits in line for the mutex at PATH, first come first served, runs CMD, and gives the mutex up.
-A Java service that uses Curator's InterProcessMutex on the same path stands in the same line, or with --layout
-kazoo a Python program that uses Kazoo's Lock.
+		Long: `Waits for the mutex at PATH, first come first served, runs CMD, and releases the
+mutex. Java services that use Curator's InterProcessMutex on the same path wait in
+the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
 
 ` + commandHelp + orderedTokens + lossHelp + lossExit,
 		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
-  zkr lock --try /app/cron -- ./nightly       # 111 if another machine is at it
+  zkr lock --try /app/cron -- ./nightly       # 111 if another machine runs it
   zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy`,
 		Args: t.parse,
 		RunE: func(*cobra.Command, []string) error {
@@ -36,6 +36,6 @@ kazoo a Python program that uses Kazoo's Lock.
 		},
 	}
 	t.addFlags(cmd)
-	cmd.Flags().Var(&layout, "layout", "whose locks stand in the same line: those of Curator's InterProcessMutex, or of Kazoo's Lock")
+	cmd.Flags().Var(&layout, "layout", "layout of the znodes: share the line with Curator's InterProcessMutex, or with Kazoo's Lock")
 	return cmd
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// TestFirstComeFirstServed: processes that came one after the other hold one after the other, never two at once, with tokens
-// that grow; and zkr inspect shows them in that order while they wait.
+// TestFirstComeFirstServed: processes that arrive in order hold in that order,
+// never two at once, with increasing tokens. Meanwhile zkr inspect shows them
+// in that order.
 func TestFirstComeFirstServed(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -104,7 +105,8 @@ func inspectShows(t *testing.T, e target, path string, want []*process) {
 	}
 }
 
-// TestMutualExclusion: processes that come all at once read a number, think, and write it back plus one.
+// TestMutualExclusion: processes that start together read a number and write it
+// back plus one.
 func TestMutualExclusion(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -133,8 +135,9 @@ func TestMutualExclusion(t *testing.T) {
 	})
 }
 
-// TestHolderIsKilled: nobody is left to give the lock up or to stop the command. The next one holds when the session has
-// expired, and the command is gone long before (on Linux).
+// TestHolderIsKilled: no process is left to release the lock or to stop the
+// command. The next one holds when the session has expired, and long before
+// that the command is gone (on Linux).
 func TestHolderIsKilled(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -154,13 +157,14 @@ func TestHolderIsKilled(t *testing.T) {
 			t.Errorf("%s after %s", b, a)
 		}
 		if runtime.GOOS == "linux" {
-			first.wait(t) // this takes until its command, which has its stdout, is gone too
+			first.wait(t) // returns only when the command is gone too, since it has the same stdout
 		}
 	})
 }
 
-// TestLost: nothing answers any more while a command holds the lock. It gets SIGTERM before the ensemble can have given the
-// lock to another, and SIGKILL just then, it and whatever it has started.
+// TestLost: the ensemble stops answering while a command holds the lock. The
+// command gets SIGTERM before the ensemble can grant the lock to another, and
+// its process group gets SIGKILL at that time.
 func TestLost(t *testing.T) {
 	parallel(t)
 	const session, grace = 10 * time.Second, 3 * time.Second
@@ -180,11 +184,12 @@ func TestLost(t *testing.T) {
 		frozen := time.Now()
 		polite.prints(t, "stopping\n")
 		within(t, "the obedient one", time.Since(frozen), session-grace)
-		// zkr itself goes on looking for a server that would take its session's end.
-		if code := polite.wait(t); code != exitLost || !strings.Contains(polite.text(), "/lost: lost") {
+		// zkr itself keeps looking for a server, to close its session.
+		if code := polite.wait(t); code != exitLost || !strings.Contains(polite.text(), "/lost: lease lost") {
 			t.Errorf("the obedient one: exit code %d, want %d; it printed %q", code, exitLost, polite.text())
 		}
-		// That it ends at all proves that its whole group is gone: each of it has its stdout.
+		// It ends only when its whole process group is gone, since all
+		// have its stdout.
 		if code := stubborn.wait(t); code != exitLost {
 			t.Errorf("the stubborn one: exit code %d, want %d", code, exitLost)
 		}
@@ -196,13 +201,14 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// TestLeaderDies: the session outlives the member that led, and so does what is held in it; the line goes on in its order.
+// TestLeaderDies: the session and its lease survive the leader of the ensemble,
+// and the line keeps its order.
 func TestLeaderDies(t *testing.T) {
 	parallel(t)
 	test := func(t *testing.T, e testutil.Ensemble) {
 		to := target{servers: e.Servers()}
 		client := to.client(t)
-		member := func() *process { // of the line, with a session that outlives an election on a slow machine
+		member := func() *process { // of the line, with a session that survives an election on a slow machine
 			return start(t, to.args("lock", "--session-timeout", "30s", "/leader", "--", self(t))...)
 		}
 		holder := member()
@@ -235,7 +241,7 @@ func TestLeaderDies(t *testing.T) {
 	t.Run("real", func(t *testing.T) { test(t, apache.Start(t, 3)) })
 }
 
-// TestShortOutage: what lasts less than half of a session disturbs nobody.
+// TestShortOutage: an outage shorter than half of the session has no effect.
 func TestShortOutage(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -256,7 +262,7 @@ func TestShortOutage(t *testing.T) {
 	})
 }
 
-// TestDeletedByOthers: an operator removes the holder's znode.
+// TestDeletedByOthers: an operator deletes the holder's znode.
 func TestDeletedByOthers(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -272,7 +278,8 @@ func TestDeletedByOthers(t *testing.T) {
 	})
 }
 
-// TestSignalsArePassedOn: to the command while it runs; while zkr waits they end it, and it leaves the line.
+// TestSignalsArePassedOn: signals go to the command while it runs. While zkr
+// waits they end it, and its znode is deleted.
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)

@@ -1,5 +1,7 @@
-// Command zkr brings the recipes of this module to the command line: run a command while holding a lock or leading, look at who holds
-// and who waits, and an embedded ensemble to try it on. `zkr help` tells the rest.
+// Command zkr uses the recipes of this module from the command line. It runs a
+// command while it holds a lock or leads, shows who holds and who waits,
+// measures a recipe, and runs an embedded ensemble for development. `zkr help`
+// lists the subcommands.
 package main
 
 import (
@@ -11,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of zkr itself. A command that zkr runs passes its own on; 126, 127 and 128+n mean what they mean in a shell.
+// Exit codes of zkr. It passes on the exit code of the command that it runs;
+// 126, 127 and 128+n mean what they mean in a shell.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
-	exitNotAcquired = 111 // not in time, or, with --try, not at once
+	exitNotAcquired = 111 // not in time, or with --try not at once
 	exitLost        = 112 // the lease was lost while the command ran, whatever the command returned
 	exitNoEnsemble  = 113 // no ensemble could be reached
 	exitCannotRun   = 126
@@ -23,10 +26,11 @@ const (
 	exitSignal      = 128 // plus the signal's number
 )
 
-// exit is how a verb ends when it does not end with 0. Whatever else a verb returns is a usage error, for cobra finds those.
+// exit is the error of a subcommand that determines the exit code. Any other
+// error is a usage error: those come from cobra.
 type exit struct {
 	code int
-	err  error // nil: there is nothing left to say
+	err  error // nil: nothing is left to report
 }
 
 func (e *exit) Error() string {
@@ -73,11 +77,14 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "zkr",
 		Short: "Locks over ZooKeeper for the command line",
-		Long: `zkr runs commands under locks that many machines share, over a ZooKeeper ensemble.
+		Long: `zkr runs commands under locks that many machines share through a ZooKeeper
+ensemble.
 
-Its own exit codes: 111 not acquired in time, 112 lost while the command ran, 113 no ensemble
-could be reached, 2 usage, 1 anything else. A command's exit code is passed on; as in a shell,
-126 is a command that cannot be run, 127 one that is not found, 128+n one that signal n ended.`,
+Exit codes of zkr: 111 the lock was not acquired in time, 112 the lock was lost
+while the command ran, 113 no ensemble was reached, 2 wrong usage, 1 any other
+error. Otherwise zkr exits with the command's exit code. As in a shell, 126 means
+that the command cannot be run, 127 that it was not found, and 128+n that signal n
+ended it.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},

@@ -16,27 +16,29 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be zkr, so that tests can start it as often as they like in processes of its own, built as
-// the tests are: under the race detector if they are. And it can be a command for zkr to run, one that handles signals better
-// than shells do, which lose some around a fork.
+// TestMain makes the test binary act as zkr, so that tests can start it as a
+// process, built like the tests, with the race detector or without. It can also
+// act as a command for zkr to run, one that handles signals more reliably than
+// shells do, which can lose one while they fork.
 func TestMain(m *testing.M) {
 	const role = "ZKR_TEST_ROLE"
 	switch os.Getenv(role) {
 	case "zkr":
-		os.Setenv(role, "command") // for what it runs
+		os.Setenv(role, "command") // for the process that zkr runs
 		main()
 	case "command":
 		command()
 	}
 	os.Unsetenv("ZKR_SERVERS")
 	os.Unsetenv("ZKR_AUTH")
-	// Under nohup it is ignored, and so it would be by all that are started here. A signal that is caught they have by default.
+	// Under nohup SIGHUP is ignored, and all child processes would inherit
+	// that. A caught signal is reset to the default for them.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	_ = flag.Set("test.parallel", "4") // they mostly wait; who asks for another number has it
+	_ = flag.Set("test.parallel", "4") // they mostly wait; -parallel overrides it
 	os.Exit(m.Run())
 }
 
-// command says which signals it hears, and ends at SIGTERM with the exit code 3.
+// command prints the signals it receives, and ends with exit code 3 at SIGTERM.
 func command() {
 	heard := make(chan os.Signal, 10)
 	signal.Notify(heard)
@@ -53,7 +55,7 @@ func command() {
 	}
 }
 
-// self is the path of the test binary: under zkr, that of command.
+// self returns the path of the test binary. Run by zkr, it acts as command.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -63,18 +65,19 @@ func self(t *testing.T) string {
 	return path
 }
 
-// patience bounds every wait for something that should happen soon. It only has to be longer than a slow machine.
+// patience limits every wait for something that should happen soon, on a slow
+// machine too.
 const patience = 30 * time.Second
 
 // process is a running zkr.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed once it has ended, and so has everything that still had its stdout
+	ended chan struct{} // closed when it has ended, and every process with its stdout too
 	code  int           // its exit code, or -1 if a signal ended it; read after ended
 
 	mu      sync.Mutex // guards what follows
 	output  bytes.Buffer
-	written chan struct{} // closed, and replaced, when there is more output
+	written chan struct{} // closed and replaced when there is more output
 }
 
 // Write takes stdout and stderr.
@@ -86,7 +89,7 @@ func (p *process) Write(text []byte) (int, error) {
 	return p.output.Write(text)
 }
 
-// start starts zkr. It is killed with the test.
+// start starts zkr. The process is killed when the test ends.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startWith(t, "", args...)
@@ -97,7 +100,7 @@ func startWith(t *testing.T, stdin string, args ...string) *process {
 	p := &process{cmd: exec.Command(self(t), args...), ended: make(chan struct{}), written: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), p, p
-	p.cmd.WaitDelay = 2 * patience // for whoever keeps stdout open: longer than wait waits
+	p.cmd.WaitDelay = 2 * patience // for processes that keep stdout open: longer than wait waits
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -167,18 +170,18 @@ func (p *process) signal(t *testing.T, sig os.Signal) {
 	}
 }
 
-// inRing3 is whether real servers are wanted.
+// inRing3 reports whether real servers are to be used.
 var inRing3 = os.Getenv("ZKR_REAL") == "1"
 
-// parallel lets a test that is for each kind of ensemble run beside others, which mostly wait; but not beside JVMs, of which two
-// cores carry three at most.
+// parallel lets a test run beside others, which mostly wait. It does not with
+// real servers: the JVMs of one ensemble are as much as two cores can carry.
 func parallel(t *testing.T) {
 	if !inRing3 {
 		t.Parallel()
 	}
 }
 
-// eventually polls for what nobody announces.
+// eventually polls for a condition.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {

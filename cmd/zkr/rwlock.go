@@ -10,9 +10,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-const rwlockHelp = `First come, first served: readers that come while a writer waits queue behind it. With --layout curator a Java
-service that uses Curator's InterProcessReadWriteLock on the same path stands in the same line, with --layout
-kazoo a Python program that uses Kazoo's ReadLock and WriteLock; all who use a path must use the same layout.
+const rwlockHelp = `First come, first served: a reader that arrives after a waiting writer waits behind
+it. With --layout curator, Java services that use Curator's
+InterProcessReadWriteLock on the same path wait in the same line. With --layout
+kazoo, Python programs that use Kazoo's ReadLock and WriteLock do. All programs
+must use the same layout for a path.
 
 `
 
@@ -20,9 +22,10 @@ func newRead(to *ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Reader, cobra.Command{
 		Use:   "read [flags] PATH -- CMD [ARG]...",
 		Short: "Run a command while holding the read/write lock at PATH for reading",
-		Long: `Waits in line for the read/write lock at PATH, runs CMD beside other readers and no writer, and gives the lock up.
-` + rwlockHelp + commandHelp + `the fencing token: it is greater than that of each writer before, and less than
-that of each writer after; two readers may have the same.` + lossHelp + lossExit,
+		Long: `Waits for the read/write lock at PATH, runs CMD beside other readers but no
+writer, and releases the lock.
+` + rwlockHelp + commandHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every writer before
+and less than that of every writer after. Two readers may have the same token.` + lossHelp + lossExit,
 		Example: `  zkr read /app/config -- ./report
   zkr read --wait 30s --layout curator /app/config -- ./report`,
 	})
@@ -32,19 +35,19 @@ func newWrite(to *ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Writer, cobra.Command{
 		Use:   "write [flags] PATH -- CMD [ARG]...",
 		Short: "Run a command while holding the read/write lock at PATH for writing",
-		Long: `Waits in line for the read/write lock at PATH, runs CMD alone, with no reader and no other writer beside it, and
-gives the lock up.
-` + rwlockHelp + commandHelp + `the fencing token: tokens grow from one
-writer to the next, as text too, so that a resource can refuse whoever comes with less than it has seen.` + lossHelp + lossExit,
+		Long: `Waits for the read/write lock at PATH, runs CMD with no reader and no other writer
+beside it, and releases the lock.
+` + rwlockHelp + commandHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the one before,
+also as text, so a resource can refuse a token that is less than one it has seen.` + lossHelp + lossExit,
 		Example: `  zkr write /app/config -- ./migrate
-  zkr write --try /app/config -- ./migrate     # 111 if anybody reads or writes`,
+  zkr write --try /app/config -- ./migrate     # 111 if the lock is read or written`,
 	})
 }
 
-// newSide is the verb for one side of the read/write lock.
+// newSide returns the subcommand for one side of the read/write lock.
 func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra.Command) *cobra.Command {
-	t := turn{holder: holder{to: to}}
-	layout := choice[rwlock.Layout]{
+	t := lockCommand{leaseCommand: leaseCommand{to: to}}
+	layout := enumFlag[rwlock.Layout]{
 		names:  []string{"plain", "curator", "kazoo"},
 		values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo},
 	}
@@ -60,6 +63,6 @@ func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra
 		})
 	}
 	t.addFlags(&cmd)
-	cmd.Flags().Var(&layout, "layout", "whose readers and writers stand in the same line: ours alone, Curator's, or Kazoo's")
+	cmd.Flags().Var(&layout, "layout", "layout of the znodes: a separate line, or one shared with Curator or Kazoo")
 	return &cmd
 }

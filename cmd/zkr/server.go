@@ -27,26 +27,30 @@ func newServer() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "server [flags]",
 		Short:                 "Run the embedded ensemble, for development",
-		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks ZooKeeper's protocol and
-keeps everything in memory: it is for development and tests, and nothing survives it. Started again, it
-refuses a client that has seen later transactions than it has: the connection is closed without an answer,
-as a real server does that has lost its data. Such a client tries for ever; restart it, too.
+		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks
+ZooKeeper's protocol and keeps everything in memory: it is for development and
+tests. When it ends, all data is gone. A new one refuses a client that has seen
+later transactions: it closes the connection without an answer, like a real server
+that has lost its data. Such a client retries for ever; restart it too.
 
-Several members listen on one address each: on the given ones, or on the ports that follow a single one.
+Each member listens on one address: on those of --listen, or on the ports after a
+single one.
 
---control is an address at which tests in any language stop and start members by HTTP. Their data is kept:
-clients see their connections break, and keep their sessions if they come back within the time-out.
+--control opens an address at which tests in any language can stop and start
+members by HTTP. The members' data is kept. Clients see their connections break,
+and keep their sessions if they reconnect within the session timeout.
 
-  POST /stop            stops all members, or with ?member=0 one; they count from 0
-  POST /start           starts those that are stopped, and answers once they serve
+  POST /stop            stops all members, or with ?member=0 member 0
+  POST /start           starts the stopped members, and answers once they serve
   POST /restart         both
-  GET  /status          what each member is doing
+  GET  /status          shows what each member is doing
 
---config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime, minSessionTimeout,
-maxSessionTimeout, syncLimit, extendedTypesEnabled, DigestAuthenticationProvider.superDigest, and
-znode.container.checkIntervalMs, which the real server takes as a Java property only. What has no meaning here
-(dataDir, autopurge, ...) is skipped with a note; what would change how clients connect (TLS, authentication,
-several servers) is refused.`,
+--config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime,
+minSessionTimeout, maxSessionTimeout, syncLimit, extendedTypesEnabled,
+DigestAuthenticationProvider.superDigest, and znode.container.checkIntervalMs,
+which the real server only takes as a Java property. Settings without a meaning
+here (dataDir, autopurge, ...) are ignored with a note. Settings that change how
+clients connect (TLS, authentication, several servers) are refused.`,
 		Example: `  zkr server
   zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
   zkr server --control 127.0.0.1:2180                # curl -X POST 127.0.0.1:2180/restart
@@ -65,7 +69,7 @@ several servers) is refused.`,
 			}
 			for _, other := range []string{"members", "listen", "tick", "container-interval", "super-digest"} {
 				if cmd.Flags().Changed(other) {
-					return usage("--config and --%s exclude each other", other)
+					return usage("--config and --%s cannot be combined", other)
 				}
 			}
 			configured, notes, err := readZooCfg(config)
@@ -81,21 +85,22 @@ several servers) is refused.`,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&settings.members, "members", 1, "number of members")
-	flags.StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "address to listen on; one for each member, or one for the first")
-	flags.StringVar(&config, "config", "", "zoo.cfg to take the settings from")
-	flags.StringVar(&settings.control, "control", "", "address at which members are stopped and started by HTTP; port 0 for any")
-	flags.DurationVar(&settings.tick, "tick", 2*time.Second, "tickTime: sessions have time-outs of 2 to 20 ticks")
+	flags.StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on: one per member, or the first member's")
+	flags.StringVar(&config, "config", "", "zoo.cfg to read the settings from")
+	flags.StringVar(&settings.control, "control", "", "address for stopping and starting members by HTTP; port 0 means any free port")
+	flags.DurationVar(&settings.tick, "tick", 2*time.Second, "tickTime; session timeouts are from 2 to 20 ticks")
 	flags.DurationVar(&settings.containers, "container-interval", time.Minute,
-		"how often unused containers, and znodes that have outlived their time, are removed")
+		"how often empty containers, and znodes whose time to live is over, are deleted")
 	flags.StringVar(&settings.superDigest, "super-digest", "",
-		"the super user, user:base64(sha1(user:password)), as the property DigestAuthenticationProvider.superDigest")
+		"the super user as user:base64(sha1(user:password)), like the property DigestAuthenticationProvider.superDigest")
 	flags.BoolVar(&settings.unchecked, "exists-without-read", false,
-		"answer exists also to those who may not read, as servers before 3.8.4 and 3.9.2 do")
-	flags.BoolVar(&settings.verbose, "verbose", false, "log what a server would log to stderr")
+		"answer exists without the permission to read, like servers before 3.8.4 and 3.9.2")
+	flags.BoolVar(&settings.verbose, "verbose", false, "log to stderr what a server would log")
 	return cmd
 }
 
-// serverSettings are what the embedded ensemble is asked for. Zero values are its own defaults.
+// serverSettings are the settings of the embedded ensemble. Zero values are its
+// defaults.
 type serverSettings struct {
 	members                int
 	listen                 []string
@@ -105,7 +110,7 @@ type serverSettings struct {
 	extended               bool // znodes may have a time to live
 	containers             time.Duration
 	superDigest            string
-	unchecked              bool // exists without the permission to read
+	unchecked              bool // exists needs no permission to read
 	control                string
 	verbose                bool
 }
@@ -140,7 +145,7 @@ func (s serverSettings) options() []testutil.Option {
 	return opts
 }
 
-// serve runs the ensemble until a signal ends it.
+// serve runs the ensemble until a signal arrives.
 func serve(cmd *cobra.Command, settings serverSettings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -176,7 +181,8 @@ func serve(cmd *cobra.Command, settings serverSettings) error {
 	return nil
 }
 
-// addresses gives each member one: its own, or the first one's port and those that follow. Port 0 stays 0: any free one.
+// addresses returns one address per member: those given, or the first one's
+// port and the ports after it. Port 0 stays 0, which is any free port.
 func addresses(listen []string, members int) ([]string, error) {
 	if members < 1 {
 		return nil, fmt.Errorf("--members %d: must be at least 1", members)

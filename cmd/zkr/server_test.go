@@ -18,7 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestServer: it serves until it is told to end, and says so if it cannot.
+// TestServer: it serves until it gets a signal, and reports why if it cannot.
 func TestServer(t *testing.T) {
 	parallel(t)
 	p := start(t, "server", "--listen", "127.0.0.1:0", "--members", "3")
@@ -59,8 +59,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// The tests of another project restart their server and want its data. A server that was
-// killed and started again has none, and its clients are refused.
+// The tests of another project restart their server and need its data. A server
+// that was killed and started again has no data, and its clients are refused.
 func TestServerIsControlled(t *testing.T) {
 	parallel(t)
 	for _, members := range []string{"1", "3"} {
@@ -125,8 +125,8 @@ func TestServerIsControlled(t *testing.T) {
 	}
 }
 
-// Each flag does what it says: the sweep, the super user, and what older servers let
-// everybody ask.
+// Each flag has its effect: the container interval, the super user, and exists
+// without the permission to read.
 func TestServerFlags(t *testing.T) {
 	parallel(t)
 	for _, test := range []struct {
@@ -185,7 +185,8 @@ func TestServerFlags(t *testing.T) {
 	}
 }
 
-// wireClient is a wire client that has a session, and what it hears of its connection.
+// wireClient returns a wire client that has a session, and its connection
+// events.
 func wireClient(t *testing.T, servers string) (*zk.Conn, <-chan zk.Event) {
 	t.Helper()
 	c, events, err := zk.Connect(strings.Split(servers, ","), patience, zk.WithLogInfo(false), zk.WithLogger(nowhere{}))

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestReadersAndWriters: readers hold together, a writer alone; who comes to read behind a writer waits for it; and one side
-// that is killed lets the other in.
+// TestReadersAndWriters: readers hold together, a writer holds alone. A reader
+// that arrives after a waiting writer waits for it. When one side is killed the
+// other side holds.
 func TestReadersAndWriters(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -37,7 +38,7 @@ func TestReadersAndWriters(t *testing.T) {
 				t.Errorf("a reader that will not wait behind a writer: exit code %d", code)
 			}
 			text := start(t, e.args("inspect", at)...)
-			if text.wait(t) != 0 || !strings.Contains(text.text(), "2 hold, 2 waiting") {
+			if text.wait(t) != 0 || !strings.Contains(text.text(), "2 holders, 2 waiting") {
 				t.Errorf("inspect prints %q", text.text())
 			}
 			end := func(p *process, sig syscall.Signal) {
@@ -63,7 +64,8 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestReadersNeverSeeHalf: writers change two files one after the other, readers compare them, all at once.
+// TestReadersNeverSeeHalf: writers change two files, one after the other, while
+// readers compare them.
 func TestReadersNeverSeeHalf(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -94,7 +96,8 @@ func TestReadersNeverSeeHalf(t *testing.T) {
 	})
 }
 
-// TestNeverMoreThanMax: more workers than permits, some of which take two. Each says when it is in and out.
+// TestNeverMoreThanMax: there are more workers than permits, and some take two.
+// Each prints when it starts and ends.
 func TestNeverMoreThanMax(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -129,7 +132,8 @@ func TestNeverMoreThanMax(t *testing.T) {
 	})
 }
 
-// TestPermits: who has them, who waits, who is killed, and the limit that is changed while somebody waits.
+// TestPermits: who holds and who waits is shown, a holder is killed, and the
+// limit is changed while one waits.
 func TestPermits(t *testing.T) {
 	parallel(t)
 	onEach(t, func(t *testing.T, e target) {
@@ -158,12 +162,12 @@ func TestPermits(t *testing.T) {
 		if waits := second.text(); waits != "" {
 			t.Errorf("it does not wait: it prints %q", waits)
 		}
-		third := run(4, "--set-max") // which lets in the one that waits, too
+		third := run(4, "--set-max") // which lets the waiting one in, too
 		second.prints(t, "ready\n")
 		third.prints(t, "ready\n")
 		first.signal(t, syscall.SIGKILL)
 		fourth := run(4, "--permits", "2")
-		fourth.prints(t, "ready\n") // when the first one's session has expired
+		fourth.prints(t, "ready\n") // when the session of the first has expired
 		for _, p := range []*process{second, third, fourth} {
 			p.signal(t, syscall.SIGTERM)
 			if code := p.wait(t); code != 3 {
@@ -173,7 +177,7 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// TestShareLost: what is lost ends the command under every recipe.
+// TestShareLost: under every recipe the command ends when the lease is lost.
 func TestShareLost(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)

@@ -9,13 +9,14 @@ import (
 	"syscall"
 )
 
-// signals are those that were sent to zkr.
+// signals receives the signals sent to zkr.
 type signals struct {
 	arrived chan os.Signal
-	last    bool // one that a command got was meant to be the end of zkr, too
+	last    bool // a signal passed to the command also asked zkr to end
 }
 
-// catchSignals catches what can be passed on to a command, except what zkr was started to ignore (nohup).
+// catchSignals catches the signals that can be passed on to a command, except
+// those that zkr was started to ignore (nohup).
 func catchSignals() *signals {
 	s := &signals{arrived: make(chan os.Signal, 16)}
 	for _, sig := range passedOn {
@@ -26,8 +27,9 @@ func catchSignals() *signals {
 	return s
 }
 
-// endWhile runs wait, and ends its context when a signal arrives. wait has returned when endWhile does; the error is the
-// exit that the signal asks for if there was one, whatever wait made of it.
+// endWhile runs wait and ends its context when a signal arrives. It returns
+// when wait has returned. If a signal arrived, the error is the exit for that
+// signal, whatever wait has returned.
 func (s *signals) endWhile(wait func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -37,8 +39,8 @@ func (s *signals) endWhile(wait func(context.Context) error) error {
 	return bySignal(ctx, err)
 }
 
-// endOn has each signal that arrives call end with the exit that it asks for, until stop: when that returns, the signals are
-// the caller's again.
+// endOn calls end with the exit for each signal that arrives, until stop is
+// called. After stop has returned, the caller receives the signals again.
 func (s *signals) endOn(end context.CancelCauseFunc) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop
@@ -47,7 +49,7 @@ func (s *signals) endOn(end context.CancelCauseFunc) (stop func()) {
 			select {
 			case sig := <-s.arrived:
 				if n, ok := sig.(syscall.Signal); ok && !harmless(n) {
-					end(&exit{exitSignal + int(n), fmt.Errorf("ended by a signal: %v", sig)})
+					end(&exit{exitSignal + int(n), fmt.Errorf("ended by signal: %v", sig)})
 				}
 			case <-over:
 				return
@@ -60,7 +62,8 @@ func (s *signals) endOn(end context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// bySignal is the exit that a signal asked for if one has ended ctx, and err otherwise.
+// bySignal returns the exit for the signal that has ended ctx, or err if no
+// signal has.
 func bySignal(ctx context.Context, err error) error {
 	var end *exit
 	if errors.As(context.Cause(ctx), &end) {

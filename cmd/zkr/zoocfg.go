@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// readZooCfg reads the settings that the embedded server shares with the real one. notes are about what was skipped.
+// readZooCfg reads the settings that the embedded server shares with the real
+// one. notes says what was ignored.
 func readZooCfg(file string) (settings serverSettings, notes []string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -31,20 +32,22 @@ func readZooCfg(file string) (settings serverSettings, notes []string, err error
 	return settings, notes, err
 }
 
-// zooCfg collects the settings of a file, as far as they are read.
+// zooCfg collects the settings of a file.
 type zooCfg struct {
 	settings   serverSettings
 	notes      []string
 	address    string
 	port       int // -1: not set
-	serverPort int // behind the ';' of the server.N line; -1: none
+	serverPort int // after the ';' of the server.N line; -1: none
 	servers    int
 }
 
-// parseZooCfg parses the format of the real server, which is that of Java's property files: a setting a line, key and value
-// parted by '=', ':' or blanks, comments with '#' or '!', and a later line has the last word. Errors begin with the line.
+// parseZooCfg parses the real server's format, which is that of Java's property
+// files: one setting a line, key and value separated by '=', ':' or blanks,
+// comments with '#' or '!'. A later line overrides an earlier one. Errors begin
+// with the line number.
 func parseZooCfg(r io.Reader) (serverSettings, []string, error) {
-	// 3s is the real server's tick where none is set.
+	// 3s is the real server's default.
 	c := &zooCfg{settings: serverSettings{members: 1, tick: 3 * time.Second}, port: -1, serverPort: -1}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -53,7 +56,7 @@ func parseZooCfg(r io.Reader) (serverSettings, []string, error) {
 			continue
 		}
 		if strings.HasSuffix(line, `\`) {
-			return serverSettings{}, nil, fmt.Errorf("%d: lines continued with a backslash are not supported", n)
+			return serverSettings{}, nil, fmt.Errorf("%d: continued lines (with a backslash) are not supported", n)
 		}
 		key, value := cutProperty(line)
 		note, err := c.set(key, value)
@@ -105,10 +108,10 @@ func (c *zooCfg) set(key, value string) (note string, err error) {
 		s.superDigest = value
 	case key == "znode.container.checkIntervalMs":
 		s.containers, err = parseMillis(value, 1)
-		note = "a real server takes it as a Java property (-Dznode.container.checkIntervalMs) only"
+		note = "a real server only takes it as a Java property (-Dznode.container.checkIntervalMs)"
 	case strings.HasPrefix(key, "server."):
 		if c.servers++; c.servers > 1 {
-			return "", errors.New("several servers: the embedded ensemble has all of its members in one process; use --members")
+			return "", errors.New("several servers: the embedded ensemble has all members in one process; use --members")
 		}
 		c.serverPort, err = parseServer(value)
 	case refused(key):
@@ -116,12 +119,13 @@ func (c *zooCfg) set(key, value string) (note string, err error) {
 	case key == "dataDir", key == "dataLogDir":
 		note = "not needed: everything is in memory"
 	default:
-		note = "skipped: it means nothing to the embedded server"
+		note = "ignored: it has no meaning for the embedded server"
 	}
 	return note, err
 }
 
-// refused lists what clients could not do without, so that to skip it would be to serve something else.
+// refused reports whether clients depend on a setting. Ignoring it would serve
+// them something else.
 func refused(key string) bool {
 	for _, prefix := range []string{"secureClientPort", "ssl", "client.portUnification", "authProvider", "dynamicConfigFile", "peerType", "group.", "weight."} {
 		if strings.HasPrefix(key, prefix) {
@@ -150,12 +154,14 @@ func (c *zooCfg) finish() (serverSettings, []string, error) {
 		return serverSettings{}, nil, fmt.Errorf(" minSessionTimeout (%v) is more than maxSessionTimeout (%v)", least, most)
 	}
 	s.minSession, s.maxSession = least, most
-	// Like the real server, without an address: on all of the machine's.
+	// Without an address it listens on all of the machine's, like the real
+	// server.
 	s.listen = []string{net.JoinHostPort(c.address, strconv.Itoa(c.port))}
 	return *s, c.notes, nil
 }
 
-// parseServer returns the client port at the end of host:port:port[:role][;[address:]port], or -1 if it has none.
+// parseServer returns the client port at the end of
+// host:port:port[:role][;[address:]port], or -1 if it has none.
 func parseServer(value string) (int, error) {
 	_, client, found := strings.Cut(value, ";")
 	if !found {
@@ -167,17 +173,18 @@ func parseServer(value string) (int, error) {
 func parsePort(value string) (int, error) {
 	port, err := strconv.ParseUint(value, 10, 16)
 	if err != nil {
-		return -1, fmt.Errorf("%q is no port", value)
+		return -1, fmt.Errorf("%q is not a port", value)
 	}
 	return int(port), nil
 }
 
-// parseMillis parses milliseconds. least may be -1, by which the real server means "not set".
+// parseMillis parses milliseconds. least may be -1, which means "not set" to
+// the real server.
 func parseMillis(value string, least int64) (time.Duration, error) {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is no number of milliseconds", value)
+		return 0, fmt.Errorf("%q is not a number of milliseconds", value)
 	case n < least, n == 0:
 		return 0, fmt.Errorf("%q: must be at least 1", value)
 	case n < 0:

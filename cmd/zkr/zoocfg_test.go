@@ -81,7 +81,7 @@ func TestParseZooCfg(t *testing.T) {
 			0,
 		},
 		{
-			"what means nothing here",
+			"settings without a meaning here",
 			"clientPort=2181\ntickTime=1000\nautopurge.purgeInterval=24\nadmin.enableServer=false\n4lw.commands.whitelist=*\ndataLogDir=/x\n",
 			serverSettings{members: 1, listen: []string{":2181"}, tick: s, minSession: 2 * s, maxSession: 20 * s},
 			4,
@@ -105,18 +105,18 @@ func TestParseZooCfg(t *testing.T) {
 func TestZooCfgRefusals(t *testing.T) {
 	for _, test := range []struct {
 		file string
-		want string // begins with
+		want string // prefix of the error
 	}{
 		{"", " clientPort is not set"},
 		{"tickTime=2000\n", " clientPort is not set"},
 		{"clientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n", "3: server.2: several servers"},
-		{"\n\nclientPort=none\n", `3: clientPort: "none" is no port`},
-		{"clientPort=65536\n", `1: clientPort: "65536" is no port`},
-		{"clientPort=\n", `1: clientPort: "" is no port`},
+		{"\n\nclientPort=none\n", `3: clientPort: "none" is not a port`},
+		{"clientPort=65536\n", `1: clientPort: "65536" is not a port`},
+		{"clientPort=\n", `1: clientPort: "" is not a port`},
 		{"clientPort=2181\ntickTime=0\n", `2: tickTime: "0": must be at least 1`},
 		{"clientPort=2181\ntickTime=-1\n", `2: tickTime: "-1": must be at least 1`},
-		{"clientPort=2181\ntickTime=2s\n", `2: tickTime: "2s" is no number of milliseconds`},
-		{"clientPort=2181\ntickTime=99999999999\n", `2: tickTime: "99999999999" is no number`},
+		{"clientPort=2181\ntickTime=2s\n", `2: tickTime: "2s" is not a number of milliseconds`},
+		{"clientPort=2181\ntickTime=99999999999\n", `2: tickTime: "99999999999" is not a number`},
 		{"clientPort=2181\nminSessionTimeout=-2\n", `2: minSessionTimeout: "-2"`},
 		{"clientPort=2181\nsyncLimit=0\n", "2: syncLimit:"},
 		{"clientPort=2181\nsyncLimit=five\n", "2: syncLimit:"},
@@ -126,8 +126,8 @@ func TestZooCfgRefusals(t *testing.T) {
 		{"clientPort=2181\nssl.keyStore.location=/x\n", "2: ssl.keyStore.location: not supported"},
 		{"clientPort=2181\nauthProvider.sasl=x\n", "2: authProvider.sasl: not supported"},
 		{"clientPort=2181\ndynamicConfigFile=/x\n", "2: dynamicConfigFile: not supported"},
-		{"clientPort=2181\nserver.1=a:2888:3888;x\n", `2: server.1: "x" is no port`},
-		{"clientPort=\\\n2181\n", "1: lines continued"},
+		{"clientPort=2181\nserver.1=a:2888:3888;x\n", `2: server.1: "x" is not a port`},
+		{"clientPort=\\\n2181\n", "1: continued lines"},
 		{"clientPort=" + strings.Repeat("1", 1<<17), ""},
 	} {
 		_, _, err := parseZooCfg(strings.NewReader(test.file))
@@ -137,7 +137,8 @@ func TestZooCfgRefusals(t *testing.T) {
 	}
 }
 
-// FuzzParseZooCfg: no file makes it panic, and what it accepts can be served.
+// FuzzParseZooCfg: no file causes a panic, and every accepted one can be
+// served.
 func FuzzParseZooCfg(f *testing.F) {
 	f.Add("clientPort=2181\ntickTime=2000\nserver.1=a:1:2;[::1]:3\n")
 	f.Add("clientPort :: 1\nminSessionTimeout=-1\n=\n:\n")

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// tally is what one goroutine has counted.
-type tally struct {
+// cycleStats is what one goroutine has measured.
+type cycleStats struct {
 	cycles int64
-	last   time.Duration // when the last of them ended, from the begin of all
+	last   time.Duration // when the last cycle ended, since the start of the measurement
 	times  histogram
 }
 
-func (t *tally) count(took, at time.Duration) {
+func (t *cycleStats) count(took, at time.Duration) {
 	t.cycles++
 	t.last = at
 	t.times.add(took)
 }
 
-func (t *tally) add(u *tally) {
+func (t *cycleStats) add(u *cycleStats) {
 	t.cycles += u.cycles
 	t.last = max(t.last, u.last)
 	for i, n := range u.times {
@@ -27,11 +27,11 @@ func (t *tally) add(u *tally) {
 	}
 }
 
-// histogram counts durations to within one part in 64, of any number and length, in a fixed space: millions in a second are
-// nothing to keep one by one.
+// histogram counts durations with a relative error of at most 1/64. Its size is
+// fixed: single durations would be too many to keep.
 type histogram [(64 - fine) << fine]int64
 
-const fine = 6 // bits of a duration that are told apart, below its highest
+const fine = 6 // bits of precision below a duration's highest bit
 
 func bucket(d time.Duration) int {
 	n := uint64(max(d, 0))
@@ -39,7 +39,7 @@ func bucket(d time.Duration) int {
 	return shift<<fine + int(n>>shift)
 }
 
-// middle is the middle of the durations in a bucket.
+// middle returns the middle of a bucket.
 func middle(i int) time.Duration {
 	if i < 2<<fine {
 		return time.Duration(i)
@@ -50,7 +50,8 @@ func middle(i int) time.Duration {
 
 func (h *histogram) add(d time.Duration) { h[bucket(d)]++ }
 
-// quantile is the duration that q of all are no longer than, and 0 where there are none.
+// quantile returns the duration that the fraction q does not exceed, and 0
+// without any durations.
 func (h *histogram) quantile(q float64) time.Duration {
 	var all int64
 	for _, n := range h {
@@ -65,5 +66,5 @@ func (h *histogram) quantile(q float64) time.Duration {
 	return 0
 }
 
-// round keeps three decimals: what is finer is noise.
+// round rounds to three decimals: more is noise.
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestHistogram: what it says of a sample is what the sorted sample says, to within one part in 64.
+// TestHistogram: its quantiles are those of the sorted sample, with a relative
+// error of at most 1/64.
 func TestHistogram(t *testing.T) {
 	for _, most := range []time.Duration{1, 100, time.Microsecond, time.Second, time.Hour, math.MaxInt64} {
 		var h histogram

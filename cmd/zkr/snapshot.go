@@ -17,45 +17,46 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// snapshot is what stands at a path.
+// snapshot is what is found at a path.
 type snapshot struct {
 	Path      string      `json:"path"`
 	Exists    bool        `json:"exists"`
-	Recipe    string      `json:"recipe,omitempty"`     // empty: none that is known
-	MaxLeases int         `json:"max_leases,omitempty"` // the limit that is recorded, if it is a semaphore
+	Recipe    string      `json:"recipe,omitempty"`     // empty if unknown
+	MaxLeases int         `json:"max_leases,omitempty"` // the recorded limit of a semaphore
 	Holders   []contender `json:"holders"`
 	Waiting   []contender `json:"waiting"` // in order
 	Others    []string    `json:"others,omitempty"`
 	Conflict  string      `json:"conflict,omitempty"`
 
-	leads bool // who holds is said to lead
+	leads bool // the holder is shown as the leader
 }
 
-// contender is one who holds or waits.
+// contender is a holder or a waiter.
 type contender struct {
 	Path       string  `json:"path"`
 	Holds      bool    `json:"holds"`
 	Mode       string  `json:"mode"`
 	Session    string  `json:"session"`
-	AgeSeconds float64 `json:"age_s"` // by our clock from the ensemble's stamp, so as good as the two agree
+	AgeSeconds float64 `json:"age_s"` // our clock against the ensemble's timestamp: as exact as the two agree
 	Data       string  `json:"data"`
 
 	name  string
 	czxid int64
 }
 
-// What stands at a semaphore's path, or beside it.
+// Names below a semaphore's path, or beside it.
 const (
-	queueDir   = "locks"                   // ours and Curator's: those who come, in line
-	leaseDir   = "leases"                  // and the leases
-	keeper     = "limit"                   // keeps the path, and with it the limit, when nobody uses it
-	kazooQueue = layout.KazooSemaphoreLine // behind Kazoo's path: those who come; the leases are at the path
+	queueDir   = "locks"                   // the line of a semaphore of ours or Curator's
+	leaseDir   = "leases"                  // its leases
+	limitNode  = "limit"                   // keeps the path, and with it the limit, while the semaphore is unused
+	kazooQueue = layout.KazooSemaphoreLine // appended to the path of Kazoo's semaphore: its line; the leases are at the path itself
 )
 
-// survey looks at a path. Each znode is read by itself, so what changes meanwhile may show half; what it shows was there.
-func survey(ctx context.Context, c *framework.Client, at string) (snapshot, error) {
+// takeSnapshot reads a path. Each znode is read separately, so a change
+// meanwhile may show in part.
+func takeSnapshot(ctx context.Context, c *framework.Client, at string) (snapshot, error) {
 	s := snapshot{Path: at, Holders: []contender{}, Waiting: []contender{}}
-	if err := c.Sync(ctx, at); err != nil { // or a member that lags would show the past
+	if err := c.Sync(ctx, at); err != nil { // otherwise a member that lags could show old data
 		return s, err
 	}
 	children, _, err := c.Children(ctx, at)
@@ -70,12 +71,12 @@ func survey(ctx context.Context, c *framework.Client, at string) (snapshot, erro
 	now := time.Now()
 	switch {
 	case len(line) > 0:
-		return s, s.surveyLine(ctx, c, line, now)
+		return s, s.readLine(ctx, c, line, now)
 	case slices.Contains(children, leaseDir) && slices.Contains(children, queueDir):
-		return s, s.surveySemaphore(ctx, c, now)
+		return s, s.readSemaphore(ctx, c, now)
 	case slices.ContainsFunc(children, layout.MayBeKazooLease):
-		return s, s.surveyKazooSemaphore(ctx, c, now)
-	case len(children) == 0 || len(children) == 1 && children[0] == keeper: // a semaphore that nobody uses leaves its limit
+		return s, s.readKazooSemaphore(ctx, c, now)
+	case len(children) == 0 || len(children) == 1 && children[0] == limitNode: // an unused semaphore leaves its limit
 		s.Others = nil
 		return s, s.readLimit(ctx, c)
 	default:
@@ -83,8 +84,8 @@ func survey(ctx context.Context, c *framework.Client, at string) (snapshot, erro
 	}
 }
 
-// surveyLine fills in one line, which is all that most recipes are.
-func (s *snapshot) surveyLine(ctx context.Context, c *framework.Client, line []layout.Node, now time.Time) error {
+// readLine reads a recipe that is a single line, as most are.
+func (s *snapshot) readLine(ctx context.Context, c *framework.Client, line []layout.Node, now time.Time) error {
 	var families []layout.Family
 	for _, node := range line {
 		if !slices.Contains(families, node.Family) {
@@ -96,12 +97,13 @@ func (s *snapshot) surveyLine(ctx context.Context, c *framework.Client, line []l
 	if len(families) == 2 && families[0]+families[1] == layout.KazooLock+layout.KazooRLock {
 		s.Recipe = recipe(layout.KazooRLock)
 	} else if len(families) > 1 {
-		s.Conflict = "several recipes or layouts on one path, which do not see each other"
+		s.Conflict = "several recipes or layouts use this path, and do not see each other"
 	}
 	return s.addLine(ctx, c, s.Path, line, now, func(i int) bool { return holds(line, i) })
 }
 
-// addLine reads those in line; those who leave meanwhile are left out.
+// addLine adds the contenders of a line. Those that have left meanwhile are
+// skipped.
 func (s *snapshot) addLine(ctx context.Context, c *framework.Client, dir string, line []layout.Node, now time.Time, holds func(i int) bool) error {
 	for i, node := range line {
 		contender, err := read(ctx, c, path.Join(dir, node.Name), node.Mode, now)
@@ -124,8 +126,9 @@ func (s *snapshot) add(c contender, holds bool) {
 	}
 }
 
-// holds reports whether the i-th of a line holds: the first does; and readers do that have no writer ahead of them, but for
-// the one that they came out of.
+// holds reports whether contender i of a line holds. The first one does, and so
+// do readers without a writer ahead, except for the write that they were
+// downgraded from.
 func holds(line []layout.Node, i int) bool {
 	if i == 0 || line[i].Family == layout.Lease {
 		return true
@@ -138,11 +141,12 @@ func holds(line []layout.Node, i int) bool {
 	return true
 }
 
-// surveySemaphore fills in what stands below a semaphore's path: the leases, each of which holds, and those who come, the
-// first of whom waits for leases, and each other one for who is before it.
-func (s *snapshot) surveySemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
+// readSemaphore reads what is below a semaphore's path. Each lease holds. In
+// the line, the first contender waits for leases, and every other one for the
+// one ahead.
+func (s *snapshot) readSemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
 	s.Recipe = "semaphore"
-	s.Others = slices.DeleteFunc(s.Others, func(name string) bool { return name == queueDir || name == leaseDir || name == keeper })
+	s.Others = slices.DeleteFunc(s.Others, func(name string) bool { return name == queueDir || name == leaseDir || name == limitNode })
 	if err := s.readLimit(ctx, c); err != nil {
 		return err
 	}
@@ -160,14 +164,15 @@ func (s *snapshot) surveySemaphore(ctx context.Context, c *framework.Client, now
 			return err
 		}
 	}
-	for i := range s.Waiting { // they stand in line one by one, for what is shared
+	for i := range s.Waiting { // they wait in order, but for a shared lease
 		s.Waiting[i].Mode = layout.Shared.String()
 	}
 	return nil
 }
 
-// surveyKazooSemaphore does so for Kazoo's, whose leases have no numbers: the ensemble's order of their creation is theirs.
-func (s *snapshot) surveyKazooSemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
+// readKazooSemaphore reads Kazoo's semaphore. Its leases have no sequence
+// numbers, so they are sorted by the transactions that created them.
+func (s *snapshot) readKazooSemaphore(ctx context.Context, c *framework.Client, now time.Time) error {
 	s.Recipe = "semaphore (Kazoo)"
 	if err := s.readLimit(ctx, c); err != nil {
 		return err
@@ -194,7 +199,7 @@ func (s *snapshot) surveyKazooSemaphore(ctx context.Context, c *framework.Client
 	return s.addLine(ctx, c, s.Path+kazooQueue, line, now, func(int) bool { return false })
 }
 
-// readLimit reads what a semaphore of either kind records at its path.
+// readLimit reads the limit that a semaphore records at its path.
 func (s *snapshot) readLimit(ctx context.Context, c *framework.Client) error {
 	data, _, err := c.Get(ctx, s.Path)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -206,7 +211,8 @@ func (s *snapshot) readLimit(ctx context.Context, c *framework.Client) error {
 	return nil
 }
 
-// sortLine sorts all contenders of whatever family; others are the names of those that are none.
+// sortLine sorts the contenders of all layouts. others are the names of all
+// other znodes.
 func sortLine(children []string) (line []layout.Node, others []string) {
 	for _, name := range children {
 		if node, ok := layout.Parse(name); ok {
@@ -235,7 +241,8 @@ func read(ctx context.Context, c *framework.Client, at string, mode layout.Mode,
 	}, nil
 }
 
-// recipe names the recipes that make a family's names. Where there are several they stand in one line.
+// recipe names the recipes that use a family of names. Where there are several,
+// they share one line.
 func recipe(f layout.Family) string {
 	switch f {
 	case layout.CuratorLock:

@@ -13,31 +13,32 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// turn is one lease, waited for, worked under and given up: what `zkr lock` does, and every verb like it.
-type turn struct {
-	holder
+// lockCommand acquires one lease, runs a command under it and releases it: what
+// the subcommands lock, read, write and semaphore share.
+type lockCommand struct {
+	leaseCommand
 	wait time.Duration
 	try  bool
 }
 
-func (t *turn) addFlags(cmd *cobra.Command) {
-	t.holder.addFlags(cmd)
-	cmd.Flags().DurationVar(&t.wait, "wait", 0, "how long to wait in line at most (default: without end)")
-	cmd.Flags().BoolVar(&t.try, "try", false, "do not wait: 111 at once if it is not free")
+func (t *lockCommand) addFlags(cmd *cobra.Command) {
+	t.leaseCommand.addFlags(cmd)
+	cmd.Flags().DurationVar(&t.wait, "wait", 0, "how long to wait at most (default: no limit)")
+	cmd.Flags().BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
 }
 
-func (t *turn) parse(cmd *cobra.Command, args []string) error {
+func (t *lockCommand) parse(cmd *cobra.Command, args []string) error {
 	if waits := cmd.Flags().Changed("wait"); waits && t.try {
-		return usage("--wait and --try exclude each other")
+		return usage("--wait and --try cannot be combined")
 	} else if waits && t.wait <= 0 {
 		return usage("--wait %v: must be more than 0; --try does not wait", t.wait)
 	}
-	return t.holder.parse(cmd, args)
+	return t.leaseCommand.parse(cmd, args)
 }
 
-// run waits until the acquirer that make makes grants, and runs the command. What make does not like is a usage error, unless
-// it is an exit.
-func (t *turn) run(make func(ctx context.Context, c *framework.Client) (recipes.Acquirer, error)) error {
+// run acquires a lease from the acquirer that make returns, and runs the
+// command. An error of make is a usage error, unless it is an exit.
+func (t *lockCommand) run(make func(ctx context.Context, c *framework.Client) (recipes.Acquirer, error)) error {
 	signals := catchSignals()
 	var client *framework.Client
 	var lease *recipes.Lease
@@ -56,10 +57,10 @@ func (t *turn) run(make func(ctx context.Context, c *framework.Client) (recipes.
 		return notAcquired(err)
 	})
 	if client != nil {
-		defer client.Close() // bounded; whatever it could not do, the end of the session does
+		defer client.Close() // bounded; what it cannot release ends with the session
 	}
 	if err != nil {
-		if lease != nil { // granted, but a signal came first
+		if lease != nil { // granted, but a signal arrived
 			err = errors.Join(err, release(lease))
 		}
 		return err
@@ -67,13 +68,13 @@ func (t *turn) run(make func(ctx context.Context, c *framework.Client) (recipes.
 	return t.giveUp(lease, t.work(lease, nil, signals))
 }
 
-func (t *turn) acquire(ctx context.Context, a recipes.Acquirer) (*recipes.Lease, error) {
+func (t *lockCommand) acquire(ctx context.Context, a recipes.Acquirer) (*recipes.Lease, error) {
 	if t.try {
 		return a.TryAcquire(ctx)
 	}
 	if t.wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fmt.Errorf("not granted within %v", t.wait))
+		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fmt.Errorf("timed out after %v", t.wait))
 		defer cancel()
 	}
 	return a.Acquire(ctx)
@@ -85,7 +86,7 @@ func notAcquired(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &end): // a signal
+	case errors.As(err, &end): // of a signal
 		return end
 	case errors.Is(err, recipes.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return &exit{exitNotAcquired, err}

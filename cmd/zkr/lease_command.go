@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// leaseCommand runs a command while it holds a lease. All subcommands that do
+// so share it.
+type leaseCommand struct {
+	to    *ensemble
+	grace time.Duration
+
+	graceSet bool
+	path     string
+	command  []string
+	program  string // the path of the executable
+}
+
+// Parts of the subcommands' help. What a token guarantees depends on the
+// recipe, so it is a part of its own.
+const (
+	commandHelp = `CMD gets stdin, and ZKR_PATH and ZKR_TOKEN in its environment.
+`
+
+	orderedTokens = `ZKR_TOKEN is the fencing token, 32 hex digits. Each holder's token is greater than
+the one before, also as text, so a resource can refuse a token that is less than
+one it has seen.`
+
+	lossHelp = `
+
+zkr passes signals on to CMD's process group. It does not wait for processes that
+CMD leaves in the background.
+
+The lease is lost if the ensemble cannot be reached for most of the session
+timeout, or if its znode is deleted. CMD's process group then gets SIGTERM, and
+SIGKILL before another client can be granted the lock. --grace is the time between
+the two.`
+
+	lossExit = ` Then zkr exits with 112.`
+)
+
+// defaultGrace fits into the default session timeout. With a shorter session
+// the default is a fifth of its timeout.
+const defaultGrace = 2 * time.Second
+
+func (h *leaseCommand) addFlags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session timeout")
+}
+
+// parse checks the flags and arguments before anything is done: a command that
+// does not exist should not wait in line.
+func (h *leaseCommand) parse(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash < 0:
+		return usage("no command: want PATH -- CMD [ARG]...")
+	case dash != 1:
+		return usage("want one PATH before --, got %d", dash)
+	case len(args) < 2:
+		return usage("no command after --")
+	}
+	h.path, h.command = args[0], args[1:]
+	if err := framework.ValidatePath(h.path); err != nil {
+		return usage("%w", err)
+	}
+	if h.to.sessionTimeout <= 0 {
+		return usage("--session-timeout %v: must be more than 0", h.to.sessionTimeout)
+	}
+	if h.graceSet = cmd.Flags().Changed("grace"); !h.graceSet {
+		h.grace = min(defaultGrace, h.to.sessionTimeout/5)
+	}
+	if h.grace < 0 || h.grace > h.to.sessionTimeout/3 {
+		return h.graceError(h.to.sessionTimeout)
+	}
+	program, err := exec.LookPath(h.command[0])
+	if err != nil {
+		return cannotRun(err)
+	}
+	h.program = program
+	return nil
+}
+
+func (h *leaseCommand) graceError(timeout time.Duration) error {
+	return usage("--grace %v: must be at most %[3]v with a session timeout of %[2]v", h.grace, timeout, (timeout / 3).Truncate(time.Millisecond))
+}
+
+// cannotRun returns the exit code that a shell uses.
+func cannotRun(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &exit{exitNotFound, err}
+	}
+	return &exit{exitCannotRun, err}
+}
+
+// connect returns a connected client. Its leases are declared lost early enough
+// to leave the grace.
+func (h *leaseCommand) connect(ctx context.Context) (*framework.Client, error) {
+	client, err := h.to.connect(ctx, framework.WithStopMargin(h.grace))
+	if err != nil || !h.graceSet {
+		return client, err
+	}
+	session, err := client.AwaitSession(ctx)
+	if err != nil {
+		client.Close() // nothing was done yet, so its error does not matter
+		return nil, notAcquired(err)
+	}
+	if timeout := session.Timeout(); h.grace > timeout/3 { // the server has granted a shorter session
+		client.Close()
+		return nil, h.graceError(timeout)
+	}
+	return client, nil
+}
+
+// name returns the command's name, for messages.
+func (h *leaseCommand) name() string { return filepath.Base(h.command[0]) }
+
+// identity returns the data of our znode, which others see.
+func (h *leaseCommand) identity() []byte {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Appendf(nil, "%s pid %d: %s", host, os.Getpid(), h.name())
+}
+
+// work runs the command while the lease is held, and does not release the
+// lease. Closing over asks the command to end although the lease is still held.
+// The error is an exit: of the command, of a command that could not be started,
+// or of a lost lease.
+func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals *signals) error {
+	env := append(os.Environ(), "ZKR_PATH="+h.path, "ZKR_TOKEN="+lease.Token().String())
+	job, err := startJob(h.program, h.command, env)
+	if err != nil {
+		return cannotRun(err)
+	}
+	h.guard(lease, job, over, signals)
+	signals.last = signals.last || job.interrupted()
+	if err := lease.Err(); err != nil {
+		return h.lost(err)
+	}
+	if job.code != 0 {
+		return &exit{code: job.code}
+	}
+	return nil
+}
+
+// giveUp releases the lease after the work. It returns outcome, or the loss of
+// the lease if that is noticed only now.
+func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
+	if lease.Err() != nil { // outcome says so
+		return outcome
+	}
+	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
+		return h.lost(err)
+	} else if err != nil {
+		fmt.Fprintf(os.Stderr, "zkr: %v (its znode ends with the session)\n", err)
+	}
+	return outcome
+}
+
+// guard supervises the job until it has ended, by itself or stopped by guard.
+func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{}, signals *signals) {
+	lost := lease.Lost()
+	var kill <-chan time.Time
+	for {
+		select {
+		case <-job.ended:
+			if kill != nil {
+				job.kill() // what it has left running must not go on without the lease
+			}
+			return
+		case sig := <-signals.arrived:
+			signals.last = signals.last || asksToEnd(sig)
+			job.signal(sig)
+		case <-over:
+			over = nil
+			if lease.Err() == nil { // otherwise the term is over because the lease was lost
+				job.terminate() // no deadline follows: the lease is held until the command has ended
+			}
+		case <-lost:
+			lost = nil
+			// At the deadline another process may be granted the
+			// lock. If the lease was not lost by its deadline, one
+			// may hold the lock already: then the grace is all the
+			// time that is left.
+			left := h.grace
+			if errors.Is(lease.Err(), framework.ErrUnproven) {
+				left = min(left, time.Until(lease.Deadline()))
+			}
+			fmt.Fprintf(os.Stderr, "zkr: %s: lease lost (%v): %s gets SIGTERM now and SIGKILL in %v\n",
+				h.path, lease.Err(), h.name(), max(left, 0).Round(time.Millisecond))
+			job.terminate()
+			kill = time.After(left)
+		case <-kill:
+			job.kill()
+		}
+	}
+}
+
+func (h *leaseCommand) lost(why error) error {
+	return &exit{exitLost, fmt.Errorf("%s: lease lost while %s ran: %w", h.path, h.name(), why)}
+}
+
+// release releases the lease. A znode that cannot be deleted in time is deleted
+// when the client closes, or ends with the session.
+func release(lease *recipes.Lease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return lease.Release(ctx)
+}
