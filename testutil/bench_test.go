@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkEmbedded measures the embedded ensemble through the wire client,
-// several goroutines on several connections.
+// with several goroutines on several connections.
 func BenchmarkEmbedded(b *testing.B) {
 	for _, members := range []int{1, 3} {
 		for _, op := range []string{"get", "set", "create and delete"} {

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // inOrder is a host provider that resolves nothing, for addresses that only the
-// ensemble's own dialer knows.
+// ensemble's dialer knows.
 type inOrder struct {
 	mu    sync.Mutex
 	hosts []string
@@ -40,7 +40,7 @@ func (h *inOrder) Next() (server string, retryStart bool) {
 func (h *inOrder) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.next %= len(h.hosts) // a fresh round
+	h.next %= len(h.hosts) // a new round
 }
 
 type quiet struct{}
@@ -50,7 +50,7 @@ func (quiet) Printf(string, ...any) {}
 type dialer = func(network, address string, timeout time.Duration) (net.Conn, error)
 
 // wireClient connects the real wire client, waits for its session, and closes
-// it with the test.
+// it when the test ends.
 func wireClient(t testing.TB, servers string, dial dialer, timeout time.Duration) *zk.Conn {
 	t.Helper()
 	c, events, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithDialer(dial), zk.WithHostProvider(&inOrder{}),
@@ -72,7 +72,7 @@ func wireClient(t testing.TB, servers string, dial dialer, timeout time.Duration
 	}
 	t.Cleanup(func() {
 		c.Close()
-		for range events { // until its goroutines are gone
+		for range events { // until its goroutines have ended
 		}
 	})
 	return c

@@ -8,19 +8,19 @@ import (
 
 type netConn = net.Conn
 
-// both shows what either client has heard by now: a ping's answer comes behind
-// the events that happened before.
+// both writes down what either client has received by now: the answer to a ping
+// comes after the events that happened before.
 func (s *script) both() {
 	s.a.do(wire.OpPing, nil)
 	s.b.do(wire.OpPing, nil)
 }
 
 func (s *script) watches() {
-	s.a.do(wire.OpExists, look("/w", true)) // not there: the watch stays
+	s.a.do(wire.OpExists, look("/w", true)) // it does not exist: the watch stays
 	s.b.do(wire.OpGetData, look("/w", true))
 	s.b.do(wire.OpGetChildren, look("/w", true))
 	s.b.do(wire.OpGetChildren, look("/", true))
-	s.a.do(wire.OpCreate, create("/w", "", 0)) // the writer hears of it before the answer
+	s.a.do(wire.OpCreate, create("/w", "", 0)) // the writer receives the event before the answer
 	s.both()
 	s.a.do(wire.OpSetData, set("/w", "not watched any more", -1))
 	s.both()
@@ -42,7 +42,7 @@ func (s *script) watches() {
 	s.b.do(wire.OpGetChildren, look("/", true))
 	s.b.do(wire.OpGetChildren, look("/w", true))
 	s.b.do(wire.OpExists, look("/w", true))
-	s.a.do(wire.OpGetChildren, look("/w", true)) // data and children watch fall together; a children watch alone too
+	s.a.do(wire.OpGetChildren, look("/w", true)) // data and children watches coincide; then a children watch alone
 	s.a.do(wire.OpDelete, version("/w", -1))
 	s.both()
 	s.b.do(wire.OpExists, look("/w", true))
@@ -133,7 +133,7 @@ func (s *script) permissions() {
 	s.a.do(wire.OpGetACL, &wire.PathRequest{Path: "/d"})
 	s.a.do(wire.OpSetACL, &wire.SetACLRequest{Path: "/d", ACL: anyone, Version: -1})
 	s.a.do(wire.OpMulti, multi(wire.MultiOp{Op: wire.OpCheck, Request: version("/d", 0)}))
-	s.a.do(wire.OpDelete, version("/d", 0)) // permitted: the parent is asked
+	s.a.do(wire.OpDelete, version("/d", 0)) // permitted: the parent decides
 	mixed := append(acl(wire.PermRead, "world", "anyone"), acl(31, "digest", bob)...)
 	mixed = append(mixed, mixed...)
 	s.secure(s.a, "/mixed", mixed)
@@ -171,7 +171,7 @@ func (s *script) authentication() {
 	p.do(wire.OpPing, nil)
 }
 
-// reconfig asks for nothing: to be refused.
+// reconfig is an empty body for a request that is refused.
 type reconfig struct{}
 
 func (*reconfig) Append(b []byte) []byte {
@@ -181,12 +181,12 @@ func (*reconfig) Append(b []byte) []byte {
 	return wire.AppendInt64(b, -1)
 }
 
-// odd requests: what a server does not know, or cannot read.
+// odd sends requests that a server does not know or cannot read.
 func (s *script) odd() {
 	for _, op := range []wire.Op{wire.OpNotify, 99, wire.OpError, 1000} {
 		p := s.peer("O", patience)
 		p.do(op, nil)
-		p.await(0, 0, "what follows") // the real server may execute a request that is quicker than its closing
+		p.await(0, 0, "what follows") // the real server may execute a request before it has closed the connection
 	}
 	p := s.peer("O", patience)
 	p.do(wire.OpReconfig, &reconfig{})
@@ -211,9 +211,9 @@ func (s *script) attach(what string, ask wire.ConnectRequest) {
 	case answer == nil:
 		s.log.add("%s -> closed", what)
 	case answer.SessionID == 0:
-		s.log.add("%s -> refused, time-out %d, password %x, read-only byte %t", what, answer.Timeout, answer.Password, answer.HasReadOnly)
+		s.log.add("%s -> refused, timeout %d, password %x, read-only byte %t", what, answer.Timeout, answer.Password, answer.HasReadOnly)
 	default:
-		s.log.add("%s -> time-out %d, read-only byte %t, same session %t, password of %d bytes", what, answer.Timeout,
+		s.log.add("%s -> timeout %d, read-only byte %t, same session %t, password of %d bytes", what, answer.Timeout,
 			answer.HasReadOnly, answer.SessionID == ask.SessionID, len(answer.Password))
 	}
 }
@@ -225,17 +225,17 @@ func (s *script) sessions() {
 	p.do(wire.OpCreate, create("/session", "", 1))
 	p.do(wire.OpExists, look("/session", true))
 	s.attach("wrong password", wire.ConnectRequest{Timeout: 4000, SessionID: p.session, Password: make([]byte, 16)})
-	p.do(wire.OpPing, nil) // the connection is gone all the same
+	p.do(wire.OpPing, nil) // the connection is closed all the same
 	s.attach("own session", wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass})
 	s.attach("own session again", wire.ConnectRequest{Timeout: 1 << 30, SessionID: p.session, Password: p.pass, HasReadOnly: true})
 	s.a.do(wire.OpExists, look("/session", false))
 }
 
-// newSessions expire soon, each with a transaction of its own: they come last,
-// where no number is looked at any more.
+// newSessions opens sessions that expire soon. Each expiry is a transaction, so
+// they come last, where transaction numbers no longer matter.
 func (s *script) newSessions() {
 	for _, timeout := range []int32{-5, 0, 1, 1999, 2000, 2345, 19999, 20000, 20001, 1 << 30} {
-		s.attach("time-out", wire.ConnectRequest{Timeout: timeout, Password: make([]byte, 16)})
+		s.attach("timeout", wire.ConnectRequest{Timeout: timeout, Password: make([]byte, 16)})
 	}
 	s.attach("read-only byte", wire.ConnectRequest{Timeout: 4000, Password: make([]byte, 16), HasReadOnly: true})
 	s.attach("null password", wire.ConnectRequest{Timeout: 4000})

@@ -48,8 +48,8 @@ func (s *script) timesToLive() {
 	s.a.do(wire.OpPing, nil)
 }
 
-// dependentMultis: an operation of a multi sees what those before it have done,
-// and nobody sees it if the multi fails.
+// dependentMultis tests that an operation of a multi sees the changes before
+// it, and that nobody sees them if the multi fails.
 func (s *script) dependentMultis() {
 	mc := func(path string, mode int32) wire.MultiOp {
 		return wire.MultiOp{Op: wire.OpCreate, Request: create(path, "", mode)}
@@ -107,7 +107,7 @@ func (s *script) multiReads() {
 	p.do(wire.OpMultiRead, multi())
 	p.do(wire.OpMultiRead, multi(data("/a"), list("/a"), data("/none"), list("/none"), data("/other"), list("/eph")))
 	p.do(wire.OpMultiRead, multi(wire.MultiOp{Op: wire.OpGetData, Request: look("/a", true)}))
-	s.a.do(wire.OpSetData, set("/a", "", -1)) // nobody watches
+	s.a.do(wire.OpSetData, set("/a", "", -1)) // there are no watches
 	p.do(wire.OpPing, nil)
 	p.do(wire.OpMultiRead, multi(wire.MultiOp{Op: wire.OpCheck, Request: version("/a", -1)}))
 	p.do(wire.OpMultiRead, multi(wire.MultiOp{Op: wire.OpCreate, Request: create("/by-read", "", 0)}))
@@ -122,13 +122,13 @@ func (s *script) multiReads() {
 	p.do(wire.OpPing, nil)
 }
 
-// raw is a body as it stands.
+// raw is an encoded body.
 type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// oddBodies: what a server that knows the operation makes of a body that it
-// cannot read, or that is nobody's business.
+// oddBodies sends bodies that a server cannot read or does not expect, with
+// operations that it knows.
 func (s *script) oddBodies() {
 	for _, c := range []struct {
 		what string
@@ -160,7 +160,7 @@ func (s *script) oddBodies() {
 		{"whoAmI, and more", wire.OpWhoAmI, raw("more")},
 	} {
 		p := s.peer("O", patience)
-		op := wire.OpNotify // no need to say what is in the answer
+		op := wire.OpNotify // the answer's body is not compared
 		if c.op == wire.OpSASL {
 			op = c.op
 		}

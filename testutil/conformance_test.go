@@ -15,10 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The conformance script is one sequence of frames. What a real Apache
-// ZooKeeper 3.8 answers to it is kept in testdata/conformance.txt, and the
-// embedded ensemble has to give the same answers, frame by frame. With
-// ZKR_REAL=1 the real server is asked again; -record writes down what it says.
+// The conformance script is one sequence of frames. testdata/conformance.txt
+// holds the answers of Apache ZooKeeper 3.8, and the embedded ensemble has to
+// answer the same, frame by frame. With ZKR_REAL=1 the real server is asked
+// again; -record writes its answers down.
 var record = flag.Bool("record", false, "write what the real server answers to testdata")
 
 const recorded = "testdata/conformance.txt"
@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceInBubble is the script in virtual time: it takes none.
+// TestConformanceInBubble runs the script in virtual time.
 func TestConformanceInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -54,9 +54,9 @@ func TestConformanceInBubble(t *testing.T) {
 	})
 }
 
-// TestConformanceOfASlowServer is the script by a server that stands still at
-// the worst of times: while another client is yet to read its events, and while
-// sessions are there whose end would be seen.
+// TestConformanceOfASlowServer runs the script on a server that freezes at the
+// worst times: while another client has events to read, and while sessions
+// exist whose end would be visible.
 func TestConformanceOfASlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := testutil.Start(t, append(older(), testutil.InMemory())...)
@@ -75,7 +75,7 @@ func TestConformanceOfASlowServer(t *testing.T) {
 	})
 }
 
-// TestConformanceOfTheRealServer asks the server that the answers come from.
+// TestConformanceOfTheRealServer runs the script on the real server.
 func TestConformanceOfTheRealServer(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d members", members), func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestConformanceOfTheRealServer(t *testing.T) {
 	}
 }
 
-// older has the embedded ensemble answer as the release that the script was
-// recorded on.
+// older makes the embedded ensemble answer like the release on which the script
+// was recorded.
 func older() []testutil.Option {
 	return []testutil.Option{testutil.WithTick(time.Second), testutil.WithExtendedTypes(), testutil.WithExistsWithoutRead()}
 }
@@ -125,7 +125,7 @@ func same(t *testing.T, got, want []string) {
 	}
 }
 
-// piped is an ensemble that is reached through a client's own network.
+// piped is an ensemble that is reached through a ClientNet.
 type piped struct{ *testutil.Embedded }
 
 func (p piped) Dial(network, address string, timeout time.Duration) (c netConn, err error) {
@@ -152,12 +152,11 @@ func set(path, data string, v int32) *wire.SetDataRequest {
 
 func multi(ops ...wire.MultiOp) *wire.MultiRequest { return &wire.MultiRequest{Ops: ops} }
 
-// patience is how long an answer may take where one must come. It is the
-// time-out of the script's sessions, too: none may expire on the way, however
-// slow the machine.
+// patience limits how long an answer may take. It is also the timeout of the
+// script's sessions, none of which may expire, however slow the machine.
 const patience = 20 * time.Second
 
-// script is what the parts of the conformance script share.
+// script is shared by the parts of the conformance script.
 type script struct {
 	t    *testing.T
 	ens  testutil.Ensemble
@@ -227,7 +226,7 @@ func (s *script) peer(name string, timeout time.Duration) *peer {
 	return p
 }
 
-// nudge has another client than p ask for something: a replicated server may
+// nudge makes a client other than p send something: a replicated server may
 // hold an answer back until then.
 func (s *script) nudge(p *peer) {
 	for _, other := range []*peer{s.a, s.b} {
@@ -242,8 +241,8 @@ func (s *script) nudge(p *peer) {
 }
 
 // settle waits until all members have applied the same transactions. A real
-// leader answers for its followers ahead of applying a new access control list,
-// and goes on judging writes by the old one until then.
+// leader answers for its followers before it has applied a new access control
+// list, and checks writes by the old list until then.
 func (s *script) settle() {
 	s.t.Helper()
 	zxid := regexp.MustCompile(`(?m)^Zxid: (\S+)$`)
@@ -335,7 +334,7 @@ func (s *script) counters() {
 	s.a.do(wire.OpCreate, create("/q/plain", "", 0))
 	s.a.do(wire.OpCreate, create("/q/n-", "", 2))
 	s.a.do(wire.OpSetData, set("/q", "x", -1))
-	s.a.do(wire.OpCreate, create("/q/plain", "", 0)) // fails: the counter must not move
+	s.a.do(wire.OpCreate, create("/q/plain", "", 0)) // fails: the counter must not change
 	s.a.do(wire.OpCreate, create("/q/n-", "", 2))
 	s.a.do(wire.OpGetChildren2, look("/q", false))
 }

@@ -10,7 +10,7 @@ func watchesOf(path string, kind wire.WatcherType) *wire.WatchesRequest {
 	return &wire.WatchesRequest{Path: path, Type: kind}
 }
 
-// churn makes every kind of event at a znode and below it.
+// churn causes every kind of event at a znode and below it.
 func (s *script) churn(path string) {
 	s.a.do(wire.OpCreate, create(path, "", 0))
 	s.a.do(wire.OpSetData, set(path, "1", -1))
@@ -30,11 +30,11 @@ func (s *script) churn(path string) {
 }
 
 func (s *script) lastingWatches() {
-	s.b.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // not there yet
-	s.a.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // the writer's own
+	s.b.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // it does not exist yet
+	s.a.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // watched by the client that writes
 	s.churn("/lasting")
 	s.churn("/lasting")
-	s.b.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // twice is once
+	s.b.do(wire.OpAddWatch, addWatch("/lasting", wire.WatchPersistent)) // the same watch again
 	s.a.do(wire.OpRemoveWatches, watchesOf("/lasting", wire.WatcherAny))
 	s.churn("/lasting")
 	s.b.do(wire.OpRemoveWatches, watchesOf("/lasting", wire.WatcherAny))
@@ -59,7 +59,7 @@ func (s *script) recursiveWatches() {
 	s.a.do(wire.OpSetData, set("/", "", -1))
 	s.b.do(wire.OpRemoveWatches, watchesOf("/", wire.WatcherAny))
 	s.a.do(wire.OpCreate, create("/rec", "", 0))
-	s.b.do(wire.OpGetChildren, look("/rec", true)) // takes the place of one half of it
+	s.b.do(wire.OpGetChildren, look("/rec", true)) // replaces one half of it
 	s.a.do(wire.OpCreate, create("/rec/e", "", 1))
 	s.a.do(wire.OpDelete, version("/rec/e", -1))
 	s.a.do(wire.OpDelete, version("/rec", -1))
@@ -69,8 +69,8 @@ func (s *script) recursiveWatches() {
 	s.churn("/rec")
 }
 
-// kindsOfWatches: the kinds that one connection asks for on one path, in every
-// order.
+// kindsOfWatches sets watches of different kinds on one path and one
+// connection, in every order.
 func (s *script) kindsOfWatches() {
 	kinds := []func(string){
 		func(p string) { s.b.do(wire.OpExists, look(p, true)) },
@@ -108,7 +108,7 @@ func (s *script) removedWatches() {
 	check(s.b, "/none")
 	s.b.do(wire.OpGetData, look("/a", true))
 	check(s.b, "/a")
-	check(s.a, "/a") // somebody else's
+	check(s.a, "/a") // another client's watch
 	for _, kind := range []wire.WatcherType{wire.WatcherChildren, wire.WatcherData, wire.WatcherData, wire.WatcherAny} {
 		s.b.do(wire.OpRemoveWatches, watchesOf("/a", kind))
 	}
@@ -162,7 +162,7 @@ func (s *script) setWatches2() {
 				Exist:        []string{"/r2/x", "/r2/later"},
 				Child:        []string{"/r2", "/r2/none"},
 			},
-			Persistent: []string{"/r2/x", "/r2/gone"}, // nothing that was missed is told of these
+			Persistent: []string{"/r2/x", "/r2/gone"}, // these get no events for the past
 			Recursive:  []string{"/r2/x/deep"},
 		})
 		p.await(xid, wire.OpSetWatches2, "setWatches2")
@@ -179,8 +179,8 @@ func (s *script) setWatches2() {
 	}
 }
 
-// hiddenEvents: who may not read a znode hears nothing of it, and its watch is
-// spent.
+// hiddenEvents: a client that may not read a znode gets no event, and its watch
+// is used up.
 func (s *script) hiddenEvents() {
 	p := s.peer("H", patience)
 	p.do(wire.OpAuth, &wire.AuthRequest{Scheme: "digest", Auth: []byte("erin:secret")})

@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// What makes a container is the operation, whatever the mode; but inside a
-// multi it is the mode. Only the sweep shows it.
+// The operation makes a container, whatever the mode. Inside a multi the mode
+// does. Only the sweep shows the difference.
 func TestWhatMakesAContainer(t *testing.T) {
 	plant := func(p *peer) {
 		t.Helper()

@@ -44,7 +44,7 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
-// Everything at once from many goroutines; it is the race detector's test.
+// Everything at once, from many goroutines, for the race detector.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(20*time.Millisecond), testutil.WithElectionTime(time.Millisecond))
@@ -103,8 +103,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A client that asks for much and reads nothing keeps neither the others nor
-// Close waiting.
+// A client that sends requests and reads nothing blocks neither the others nor
+// Close.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t)
@@ -117,7 +117,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	p.ok(wire.OpSetData, set("/big", "", -1))
 	began := time.Now()
 	must(t, e.Close())
-	if took := time.Since(began); took > patience { // until its session ends, that is
+	if took := time.Since(began); took > patience { // until its session has ended
 		t.Errorf("Close took %v", took)
 	}
 }

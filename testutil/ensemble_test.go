@@ -17,16 +17,16 @@ var anyACL = zk.WorldACL(zk.PermAll)
 func address(e *testutil.Embedded, member int) string { return strings.Split(e.Servers(), ",")[member] }
 
 // refused reports whether a member accepts a connection and closes it without
-// an answer: it has no quorum.
+// an answer, as it does without a quorum.
 func refused(t *testing.T, e *testutil.Embedded, member int) bool {
 	t.Helper()
 	return attach(t, dialMember(t, e, member), &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)}) == nil
 }
 
-// A follower that was cut off from its leader goes on answering pings and reads
-// for five ticks, ten seconds, answers no write and no sync, and then drops its
-// clients and refuses new ones. The sessions of its clients expire meanwhile:
-// the leader hears nothing.
+// A follower that was cut off from its leader answers pings and reads for five
+// ticks, ten seconds, but no write and no sync. Then it drops its clients and
+// refuses new ones. Meanwhile their sessions expire, since the leader hears
+// nothing from them.
 func TestFollowerCutOffFromItsLeader(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -34,14 +34,14 @@ func TestFollowerCutOffFromItsLeader(t *testing.T) {
 		reader.ok(wire.OpCreate, create("/mine", "", 1))
 		clock.at(1500 * time.Millisecond)
 		reader.ok(wire.OpPing, nil)
-		e.Isolate(0) // the last word was at 1 s; the reader's last touch, at 1.5 s, never gets out
+		e.Isolate(0) // the last message was at 1 s; the reader's last touch, at 1.5 s, is never sent
 		if _, answered := writer.code(wire.OpSetData, set("/mine", "x", -1)); answered {
 			t.Error("a write is answered")
 		}
 		for _, d := range []time.Duration{3, 5, 7, 9, 10} {
 			clock.at(d * time.Second)
 			reader.ok(wire.OpPing, nil)
-			reader.ok(wire.OpGetData, look("/mine", false)) // the follower does not know that it is gone
+			reader.ok(wire.OpGetData, look("/mine", false)) // the follower does not know that the session has expired
 			if gone := !e.Exists("/mine"); gone != (d >= 7) {
 				t.Errorf("at %d s: gone at the leader: %t", d, gone)
 			}
@@ -68,7 +68,7 @@ func TestFollowerCutOffFromItsLeader(t *testing.T) {
 }
 
 // refusedNow is refused for a member whose requests to the leader hang: no
-// answer within no time is no refusal.
+// answer within no time is not a refusal.
 func refusedNow(t *testing.T, e *testutil.Embedded, member int) bool {
 	nc := dialMember(t, e, member)
 	nc.SetDeadline(time.Now().Add(time.Millisecond))
@@ -77,8 +77,8 @@ func refusedNow(t *testing.T, e *testutil.Embedded, member int) bool {
 	return !isTimeout(err)
 }
 
-// What a follower could not say while it was cut off arrives when the cut ends
-// before they gave each other up.
+// What a follower could not send while it was cut off arrives when the cut ends
+// before they have given each other up.
 func TestShortPartition(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -102,9 +102,9 @@ func TestShortPartition(t *testing.T) {
 	})
 }
 
-// A leader that was cut off from its quorum goes on answering reads, pings and
-// syncs and hangs in writes, for the sync limit. The others choose a new leader
-// then, with a new epoch, and give every session a full time-out.
+// A leader that was cut off from its quorum answers reads, pings and syncs, and
+// hangs in writes, until the sync limit. Then the others elect a new leader,
+// with a new epoch and a full timeout for every session.
 func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -118,18 +118,18 @@ func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 		clock.at(5 * time.Second)
 		holder.ok(wire.OpPing, nil)
 		holder.ok(wire.OpGetData, look("/held", false))
-		holder.ok(wire.OpSync, &wire.PathRequest{Path: "/"}) // nothing is proposed, so nobody is asked
-		clock.at(9 * time.Second)                            // the end of the other session has been proposed, at 6 s
+		holder.ok(wire.OpSync, &wire.PathRequest{Path: "/"}) // nothing is proposed, so it needs no other member
+		clock.at(9 * time.Second)                            // the end of the other session was proposed at 6 s
 		writer.send(wire.OpCreate, create("/never", "", 0))
 		synctest.Wait()
-		holder.send(wire.OpSync, &wire.PathRequest{Path: "/"}) // it stands behind a proposal
+		holder.send(wire.OpSync, &wire.PathRequest{Path: "/"}) // it is queued behind a proposal
 		if _, answered := holder.answer(time.Second); answered {
 			t.Error("a sync behind a proposal is answered without a quorum")
 		}
 		if !e.Exists("/other") {
 			t.Error("sessions expire without a quorum")
 		}
-		clock.at(11 * time.Second) // ten seconds after the last word, at 1 s
+		clock.at(11 * time.Second) // ten seconds after the last message, at 1 s
 		if !other.gone(0) || e.Leader() != old {
 			t.Error("the followers have not noticed, or the leader too early")
 		}
@@ -137,23 +137,23 @@ func TestLeaderCutOffFromItsQuorum(t *testing.T) {
 		if l := e.Leader(); l == old || l == -1 {
 			t.Errorf("the leader is %d", l)
 		}
-		clock.at(12 * time.Second) // the old one looks at whole ticks
+		clock.at(12 * time.Second) // the old leader checks at whole ticks
 		if !holder.gone(0) || !writer.gone(0) || !refused(t, e, old) {
 			t.Error("the old leader still serves")
 		}
 		p := single(t, e, 0, 20*time.Second)
 		head := p.header(wire.OpCreate, create("/new", "", 0))
-		if head.Zxid != 2<<32+2 { // behind the session
+		if head.Zxid != 2<<32+2 { // after the new session
 			t.Errorf("the transaction is %#x", head.Zxid)
 		}
 		if e.Exists("/never") || !e.Exists("/other") || !e.Exists("/held") {
 			t.Errorf("the tree:\n%s", e.Tree())
 		}
 		// The election at 11.2 s gave the session of 4 s a full
-		// time-out, 15.2 s, and so until 16 s.
+		// timeout, until 15.2 s, and so until the tick at 16 s.
 		clock.at(16*time.Second - 1)
 		if !e.Exists("/other") {
-			t.Error("the session did not get its full time-out")
+			t.Error("the session did not get its full timeout")
 		}
 		clock.at(16 * time.Second)
 		if e.Exists("/other") {
@@ -175,14 +175,15 @@ func (p *peer) header(op wire.Op, body wire.Appender) wire.ReplyHeader {
 	return head
 }
 
-// Stopping the leader costs every client its connection and nobody a session.
+// When the leader stops, every client loses its connection and none its
+// session.
 func TestLeaderStops(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
 		_, err := c.Create("/mine", []byte("x"), zk.FlagEphemeral, anyACL)
 		must(t, err)
 		session := c.SessionID()
-		for range 6 { // every member leads and stops at some time
+		for range 6 { // every member leads and is stopped once
 			old := e.Leader()
 			must(t, e.Stop(old))
 			must(t, e.WaitServing(t.Context()))
@@ -202,7 +203,7 @@ func TestLeaderStops(t *testing.T) {
 	})
 }
 
-// A majority stopped: nobody serves, nobody loses anything.
+// With a majority stopped, no member serves and nothing is lost.
 func TestNoQuorum(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 4*time.Second)
@@ -228,8 +229,8 @@ func TestNoQuorum(t *testing.T) {
 	})
 }
 
-// A leader that sleeps too long is replaced; when it wakes it follows. One that
-// wakes in time expires at once what is overdue.
+// A leader that is paused for too long is replaced, and follows when it
+// resumes. One that resumes in time expires overdue sessions at once.
 func TestPausedLeader(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -260,7 +261,8 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
-// A lagging follower acknowledges, so that others go on, and serves what was.
+// A lagging follower acknowledges writes, so that the others go on, and serves
+// old data.
 func TestLag(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p, q := single(t, e, 0, 4*time.Second), single(t, e, 1, 4*time.Second)
@@ -283,7 +285,8 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// A standalone server keeps its sessions and its counter over a restart.
+// A standalone server keeps its sessions and its transaction number over a
+// restart.
 func TestStandaloneRestart(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 4*time.Second)
@@ -299,7 +302,7 @@ func TestStandaloneRestart(t *testing.T) {
 	})
 }
 
-// A member that was away for longer than the log is kept gets the whole state.
+// A member that has missed more than the log holds gets a copy of the data.
 func TestLongAbsence(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		must(t, e.Stop(0))

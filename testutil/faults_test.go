@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// on acts on requests of one kind for one path.
+// on returns a control function for the requests with one operation and path.
 func on(op testutil.Op, path string, action testutil.Action) func(testutil.Request) testutil.Action {
 	return func(r testutil.Request) testutil.Action {
 		if r.Op == op && r.Path == path {
@@ -65,7 +65,7 @@ func TestControl(t *testing.T) {
 		go func() {
 			time.Sleep(time.Nanosecond)
 			if !e.Exists("/slow") {
-				t.Error("delay of the reply: it did not happen at once")
+				t.Error("delay of the reply: not executed at once")
 			}
 		}()
 		_, err = c.Create("/slow", nil, 0, anyACL)
@@ -76,8 +76,8 @@ func TestControl(t *testing.T) {
 	})
 }
 
-// A request that is held executes when it is released, even if its connection
-// is gone by then: the late write that every recipe has to reckon with.
+// A held request is executed when it is released, even if its connection is
+// gone: the late write that every recipe must handle.
 func TestHeldRequestOutlivesItsConnection(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
@@ -89,22 +89,22 @@ func TestHeldRequestOutlivesItsConnection(t *testing.T) {
 		p.nc.Close()
 		time.Sleep(time.Second)
 		if e.Exists("/late") {
-			t.Error("it happens too early")
+			t.Error("executed too early")
 		}
 		close(release)
 		synctest.Wait()
 		if !e.Exists("/late") {
-			t.Error("it does not happen")
+			t.Error("not executed")
 		}
 		time.Sleep(time.Minute)
 		if e.Exists("/late") {
-			t.Error("it outlives its session")
+			t.Error("the znode outlives its session")
 		}
 	})
 }
 
-// Control sees connections being opened, and can lose the answer: the session
-// is there, and nobody knows it.
+// Control sees connections being opened, and can lose the answer: then the
+// session exists, and no client knows it.
 func TestControlOfConnects(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		stop := e.Control(func(r testutil.Request) testutil.Action {
@@ -183,7 +183,7 @@ func TestLatency(t *testing.T) {
 	})
 }
 
-// cutting runs over TCP and in memory: the client's own network behaves alike.
+// cutting runs over TCP and in memory: a ClientNet behaves the same.
 func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 	alice := e.ClientNet("alice")
 	if alice != e.ClientNet("alice") || alice == e.ClientNet("bob") {
@@ -207,7 +207,7 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 		t.Errorf("after the cut: %t %v", answered, code)
 	}
 
-	alice.CutOneWay(false) // what the server says is lost on the way
+	alice.CutOneWay(false) // what the server sends is held
 	a.send(wire.OpCreate, create("/done", "", 0))
 	eventually(t, "the request is executed", func() bool { return e.Exists("/done") })
 	if _, answered := a.answer(pause); answered {
@@ -220,7 +220,7 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 
 	alice.Cut()
 	a.send(wire.OpCreate, create("/even later", "", 0))
-	a.nc.Close() // the end does not get through either
+	a.nc.Close() // the end of the stream does not get through either
 	time.Sleep(pause)
 	if s := session(e, a.session); !s.Connected || e.Exists("/even later") {
 		t.Error("the end of a connection gets through a cut")
@@ -236,7 +236,7 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 	}
 }
 
-// eventually polls, in real or virtual time.
+// eventually polls a condition, in real or virtual time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
@@ -295,8 +295,8 @@ func TestCutSession(t *testing.T) {
 	})
 }
 
-// A member keeps its port over a restart, and what it refuses meanwhile is
-// refused as by a machine without a server.
+// A member keeps its port over a restart. Meanwhile connections are refused as
+// by a machine without a server.
 func TestRestartOverTCP(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t)

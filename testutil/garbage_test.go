@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// recorder is a logger that remembers.
+// recorder is a logger that keeps its lines.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
@@ -37,8 +37,8 @@ func (r *recorder) has(part string) bool {
 	return false
 }
 
-// Whatever a connection sends that makes no sense closes that connection, the
-// log says why, and nobody else notices.
+// Garbage on a connection closes that connection, the log says why, and other
+// clients are not affected.
 func TestGarbageClosesItsConnection(t *testing.T) {
 	handshake := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)})
 	request := func(op wire.Op, body ...byte) []byte {
@@ -48,7 +48,7 @@ func TestGarbageClosesItsConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes []byte
 		log   string
-		end   bool // the client closes its half after it
+		end   bool // the client closes its half after the bytes
 	}{
 		"a length of 2 GiB":                   {bytes: []byte{0x7f, 0xff, 0xff, 0xff}, log: "frame of length 2147483647"},
 		"a negative length":                   {bytes: []byte{0x80, 0, 0, 0}, log: "frame of length -2147483648"},
@@ -96,9 +96,9 @@ func TestGarbageClosesItsConnection(t *testing.T) {
 	}
 }
 
-// A request that is none inside is answered with an error, as on the real
-// server, and the log says why. What comes behind it on the same connection is
-// served; a write has cost a transaction number.
+// A request with an unreadable body is answered with an error, as on the real
+// server, and the log says why. The next request on the connection is served; a
+// write has consumed a transaction number.
 func TestBodiesThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    wire.Op
@@ -146,8 +146,8 @@ func TestBodiesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// FuzzServe sends arbitrary bytes, after a handshake or instead of one, to an
-// ensemble on which another client works.
+// FuzzServe sends arbitrary bytes, with or without a handshake before them, to
+// an ensemble on which another client works.
 func FuzzServe(f *testing.F) {
 	f.Add(true, (&wire.RequestHeader{Xid: 1, Op: wire.OpMulti}).Append(nil))
 	for _, op := range []wire.Op{
@@ -166,7 +166,7 @@ func FuzzServe(f *testing.F) {
 	f.Cleanup(func() { e.Close() })
 	f.Fuzz(func(t *testing.T, open bool, b []byte) {
 		work := newPeer(t, "W", dialMember(t, e, 0), 10*time.Second, nil)
-		if len(b) > 4 && rand.IntN(2) == 0 { // a length that fits gets further
+		if len(b) > 4 && rand.IntN(2) == 0 { // a valid length makes the bytes get further
 			binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 		}
 		nc := dialMember(t, e, 0)
@@ -182,13 +182,13 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// Random clients, random frames, much at once: the ensemble serves on, and
-// leaves nothing behind when it closes.
+// Many random clients send random frames. The ensemble keeps serving, and
+// leaves nothing behind when it is closed.
 func TestRandomFrames(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	e := testutil.Start(t, testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}), testutil.WithTick(100*time.Millisecond),
-		testutil.WithSessionTimeouts(100*time.Millisecond, time.Minute)) // the other one sends nothing meanwhile
+		testutil.WithSessionTimeouts(100*time.Millisecond, time.Minute)) // the other client sends nothing meanwhile
 	other := newPeer(t, "P", dialMember(t, e, 0), time.Minute, &transcript{sessions: map[int64]string{}})
 	var wg sync.WaitGroup
 	for client := range 8 {

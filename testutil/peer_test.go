@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// peer is a client that sends and receives single frames, and writes down what
-// it sees in a form that does not depend on times, session ids or where the
-// transaction numbers began.
+// peer is a client that sends and receives single frames. It writes down what
+// it sees without times and session ids, and with transaction numbers relative
+// to a base.
 type peer struct {
 	t       *testing.T
 	name    string
@@ -24,9 +24,9 @@ type peer struct {
 	pass    []byte
 	timeout int32
 	xid     int32
-	last    int64    // the last transaction that it has heard of
-	early   [][]byte // frames that were read ahead, by a nudge
-	stalled func()   // if not nil, called when nothing has come for a second
+	last    int64    // the last transaction it has seen
+	early   [][]byte // frames read ahead by nudge
+	stalled func()   // if not nil, called when nothing has arrived for a second
 	log     *transcript
 }
 
@@ -60,8 +60,8 @@ func (l *transcript) stat(s wire.Stat) string {
 		s.Version, s.Cversion, s.Aversion, owner, s.DataLength, s.NumChildren)
 }
 
-// attach sends a connect request and returns the answer, nil if the connection
-// was closed instead.
+// attach sends a connect request and returns the answer, or nil if the
+// connection was closed.
 func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectResponse {
 	t.Helper()
 	nc.SetDeadline(time.Now().Add(10 * time.Second))
@@ -105,7 +105,7 @@ func (p *peer) send(op wire.Op, body wire.Appender) int32 {
 		p.xid++
 		xid = p.xid
 	}
-	p.nc.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) // whoever waits for the answer learns of an error
+	p.nc.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) // the next read reports an error
 	return xid
 }
 
@@ -131,14 +131,14 @@ func (p *peer) frame() ([]byte, error) {
 	return p.receive()
 }
 
-// nudge pings, and keeps what comes before the answer for whoever reads next:
-// an event that would be missing otherwise.
+// nudge pings, and keeps the frames before the answer for the next read: they
+// may be events that would be missed otherwise.
 func (p *peer) nudge() {
 	p.send(wire.OpPing, nil)
 	for {
 		frame, err := p.receive()
 		if err != nil {
-			return // so will whoever reads next
+			return // the next read reports the error too
 		}
 		var head wire.ReplyHeader
 		if head.Decode(wire.NewDecoder(frame)); head.Xid == wire.XidPing {
@@ -169,7 +169,7 @@ func (p *peer) receive() ([]byte, error) {
 	return wire.ReadPayload(p.nc, length, 16<<20, nil)
 }
 
-// await reads frames up to the reply to xid, and writes all of them down.
+// await reads frames up to the reply to xid and writes all of them down.
 func (p *peer) await(xid int32, op wire.Op, what string) {
 	p.t.Helper()
 	for {
@@ -203,7 +203,7 @@ func (p *peer) do(op wire.Op, body wire.Appender) {
 	p.await(p.send(op, body), op, p.words(op, body))
 }
 
-// words is a request as it is written down.
+// words returns a request as it is written down.
 func (p *peer) words(op wire.Op, body wire.Appender) string {
 	what := op.String()
 	switch m := body.(type) {

@@ -23,7 +23,7 @@ var _ net.Conn = (*pipeEnd)(nil)
 func TestPipeDelivers(t *testing.T) {
 	near, far := pipes(t)
 	near.Write([]byte("hello"))
-	near.Close() // what was written is still read, then the end
+	near.Close() // what was written can still be read, then the stream ends
 	b, err := io.ReadAll(far)
 	if string(b) != "hello" || err != nil {
 		t.Errorf("%q %v", b, err)
@@ -32,7 +32,7 @@ func TestPipeDelivers(t *testing.T) {
 		t.Errorf("a write to a closed end: %v", err)
 	}
 	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("a read of the own closed end: %v", err)
+		t.Errorf("a read of a closed end: %v", err)
 	}
 }
 
@@ -65,8 +65,8 @@ func TestPipeDeadlines(t *testing.T) {
 		if n, err := near.Read(make([]byte, 1)); n != 1 || err != nil {
 			t.Errorf("without a deadline: %d %v", n, err)
 		}
-		// A deadline that is set during a read ends that read, one that
-		// is moved does not end it before.
+		// A deadline set during a read ends that read. A deadline that
+		// is moved does not end it early.
 		near.SetReadDeadline(time.Now().Add(time.Second))
 		began = time.Now()
 		time.AfterFunc(time.Second/2, func() { near.SetReadDeadline(began.Add(5 * time.Second)) })
@@ -118,8 +118,8 @@ func TestPipeBroken(t *testing.T) {
 	})
 }
 
-// The password of a session is the one that the real server derives from its
-// id: whoever knows the id can take it over.
+// A session's password is derived from its id like on the real server: anyone
+// who knows the id can take the session over.
 func TestPassword(t *testing.T) {
 	for id, want := range map[int64]string{
 		0x100002659c50000: "91ca6a764ab7b7a557521e6aa381b95c",

@@ -10,24 +10,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// program is a random sequence of what a few clients do, each in its turn. It
-// depends on its seed alone: never on an answer.
+// program is a random sequence of steps of a few clients. It depends only on
+// its seed, never on an answer.
 type program struct {
 	seed  uint64
 	root  string
-	local bool // all clients have to be those of one member
+	local bool // all clients must be connected to the same member
 	steps []step
 }
 
 type stepKind int
 
 const (
-	ask    stepKind = iota // send requests in one go, and read the answers
+	ask    stepKind = iota // send requests in one write and read the answers
 	drop                   // close the connection
-	back                   // come back to the session
+	back                   // reconnect to the session
 	leave                  // close the session
-	expire                 // the administrator ends the session
-	enter                  // come with a new session
+	expire                 // expire the session
+	enter                  // connect with a new session
 )
 
 type step struct {
@@ -42,8 +42,8 @@ type request struct {
 	since since
 }
 
-// since is what a setWatches claims to have seen, which is another number on
-// each ensemble.
+// since stands for the number that a setWatches claims to have seen, which
+// differs between ensembles.
 type since int
 
 const (
@@ -54,18 +54,18 @@ const (
 
 const peers = 3
 
-// drawer draws programs.
+// drawer draws a program.
 type drawer struct {
 	*rand.Rand
 	root string
-	// checks: checkWatches is among the requests. A member answers it for
-	// the watches of all its clients together, so nobody may leave then: a
-	// connection's watches go some time after the connection.
+	// checks says that checkWatches is among the requests. A member answers
+	// it for the watches of all its clients, so no client may leave then: a
+	// connection's watches are removed some time after the connection.
 	checks bool
 
-	known   []string       // paths that may well be there
-	creates map[string]int // how many creates there may have been below a path
-	watched []string       // paths that somebody has asked to watch
+	known   []string       // paths that probably exist
+	creates map[string]int // the number of creates there may have been below a path
+	watched []string       // paths that a client has asked to watch
 }
 
 func draw(seed uint64) *program {
@@ -107,8 +107,7 @@ func (d *drawer) odds(percent int) bool { return d.IntN(100) < percent }
 
 func pick[T any](d *drawer, of ...T) T { return of[d.IntN(len(of))] }
 
-// path is one of few, so that requests meet, and most of the time one where
-// something may be.
+// path returns one of few paths, so that requests meet. Most of them may exist.
 func (d *drawer) path() string {
 	if len(d.known) > 0 && d.odds(75) {
 		return pick(d, d.known...)
@@ -120,7 +119,7 @@ func (d *drawer) path() string {
 	return path
 }
 
-// place is where something may be created.
+// place returns a path where a znode may be created.
 func (d *drawer) place() string {
 	if d.odds(20) {
 		return d.path()
@@ -132,7 +131,8 @@ func (d *drawer) place() string {
 	return parent + pick(d, "/a", "/b", "/c")
 }
 
-// sibling is the path of a sequential znode beside a path, or below the root.
+// sibling returns the path of a sequential znode beside a path, or below the
+// root.
 func (d *drawer) sibling(path string) string {
 	if path == d.root {
 		return path + "/n-"
@@ -140,7 +140,7 @@ func (d *drawer) sibling(path string) string {
 	return path[:strings.LastIndexByte(path, '/')] + "/n-"
 }
 
-// created remembers what a create may have made.
+// created records what a create may have created.
 func (d *drawer) created(m *wire.CreateRequest) {
 	at := strings.LastIndexByte(m.Path, '/')
 	parent, path := m.Path[:at], m.Path
@@ -156,8 +156,8 @@ func (d *drawer) created(m *wire.CreateRequest) {
 	}
 }
 
-// deleted is the path of a delete, most of the time of one that has nothing
-// below it; it is forgotten most of the time.
+// deleted returns the path for a delete, mostly one without children, and
+// mostly forgets it.
 func (d *drawer) deleted() string {
 	path := d.path()
 	for _, other := range d.known {
@@ -190,7 +190,7 @@ func (d *drawer) data() []byte {
 	return pick(d, nil, []byte{}, []byte("x"), []byte("some data"))
 }
 
-// acl is open most of the time; the digest is that of joe:secret.
+// acl is mostly open. The digest is that of joe:secret.
 func (d *drawer) acl() []wire.ACL {
 	if d.odds(85) {
 		return anyone
@@ -201,14 +201,14 @@ func (d *drawer) acl() []wire.ACL {
 }
 
 func (d *drawer) batch() []request {
-	if d.odds(4) { // alone, for the server answers it ahead of what came before
+	if d.odds(4) { // alone, since the server answers it before earlier requests
 		who := pick(d, "joe:secret", "ann:secret", "joe:wrong")
 		return []request{{op: wire.OpAuth, body: &wire.AuthRequest{Scheme: "digest", Auth: []byte(who)}}}
 	}
 	batch := []request{d.request()}
 	for d.odds(35) && len(batch) < 6 && batch[len(batch)-1].op != wire.OpSetACL {
-		// What stands behind a setACL the server may judge by the list
-		// of before, or not: as it happens to get on.
+		// The server may check requests behind a setACL by the old list
+		// or by the new one, depending on its speed.
 		batch = append(batch, d.request())
 	}
 	return batch
@@ -287,7 +287,7 @@ func (d *drawer) multi() *wire.MultiRequest {
 	known, creates := d.known, maps.Clone(d.creates)
 	for range 1 + d.IntN(4) {
 		var o wire.MultiOp
-		if len(m.Ops) > 0 && d.odds(50) { // on what has been touched before
+		if len(m.Ops) > 0 && d.odds(50) { // on a path used before
 			d.known = append([]string{touched(m.Ops[len(m.Ops)-1])}, known[:min(1, len(known))]...)
 		} else {
 			d.known = known
@@ -305,7 +305,7 @@ func (d *drawer) multi() *wire.MultiRequest {
 		m.Ops = append(m.Ops, o)
 	}
 	d.known = known
-	if d.odds(50) { // it may well have failed
+	if d.odds(50) { // it may have failed
 		d.creates = creates
 		return m
 	}
@@ -317,7 +317,7 @@ func (d *drawer) multi() *wire.MultiRequest {
 	return m
 }
 
-// touched is the path of an operation of a multi.
+// touched returns the path of an operation of a multi.
 func touched(o wire.MultiOp) string {
 	switch m := o.Request.(type) {
 	case *wire.CreateRequest:
@@ -332,7 +332,7 @@ func touched(o wire.MultiOp) string {
 	return ""
 }
 
-// toWatch is a path to watch, or now and then another one.
+// toWatch returns a path to watch, or sometimes other.
 func (d *drawer) toWatch(other string) string {
 	path := d.path()
 	if other != "" && d.odds(5) {
@@ -342,7 +342,7 @@ func (d *drawer) toWatch(other string) string {
 	return path
 }
 
-// watching is a request about watches themselves.
+// watching returns a request about watches.
 func (d *drawer) watching() request {
 	n := d.IntN(10)
 	path := d.path()

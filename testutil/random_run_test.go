@@ -11,27 +11,27 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// runner runs a program on one ensemble: by clients of its first member or,
-// spread, by clients of different members, which sync before they do anything,
-// and come back to another member than before. What is seen is the same.
+// runner runs a program on one ensemble. All clients connect to its first
+// member, or with spread to different members: then they sync before each step,
+// and reconnect to another member than before. The results are the same.
 type runner struct {
 	t      *testing.T
 	ens    testutil.Ensemble
 	spread bool
 	log    *transcript
-	others []*peer // one at each of several members; they do nothing but look
-	leader int     // the member that led at the beginning
+	others []*peer // one at each of several members; they only read
+	leader int     // the member that led at the start
 
 	peers [peers]*peer
-	seen  [peers]int64 // the last transaction that each has heard of
-	at    [peers]int   // the member that each was connected to last
+	seen  [peers]int64 // the last transaction that each client has seen
+	at    [peers]int   // the member that each client was last connected to
 	here  [peers]bool  // connected
 	lives [peers]bool  // has a session
 	count int
 }
 
 // run runs a program and returns what the clients have seen, one line each, in
-// an order that is the same for every ensemble that does the same.
+// an order that is the same for all ensembles that behave the same.
 func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string {
 	t.Helper()
 	r := &runner{t: t, ens: ens, spread: spread, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
@@ -124,7 +124,7 @@ func (r *runner) back(i int) {
 	}
 	var nc netConn
 	var answer *wire.ConnectResponse
-	for began := time.Now(); answer == nil; { // a member that is behind turns away who has seen more
+	for began := time.Now(); answer == nil; { // a member that is behind refuses a client that has seen more
 		nc = r.dial(r.at[i])
 		answer = attach(r.t, nc, &wire.ConnectRequest{
 			Timeout: p.timeout, SessionID: p.session, Password: p.pass, LastZxidSeen: r.seen[i],
@@ -161,7 +161,7 @@ func (r *runner) ask(i int, batch []request) {
 		}
 		xids[n] = p.send(q.op, q.body)
 		if zxid != nil {
-			*zxid = 0 // the next ensemble's is another
+			*zxid = 0 // it differs on the next ensemble
 		}
 	}
 	for n, q := range batch {
@@ -173,10 +173,9 @@ func (r *runner) ask(i int, batch []request) {
 	}
 }
 
-// settle waits until the leader has applied a transaction. A real one answers
-// for its followers ahead of that, goes on judging writes by an access control
-// list that is no longer valid, and lets its own clients read what was before,
-// after a sync too.
+// settle waits until the leader has applied a transaction. A real leader
+// answers for its followers before that, checks writes by an old access control
+// list, and lets its own clients read old data, even after a sync.
 func (r *runner) settle(zxid int64) {
 	if len(r.others) == 0 {
 		return
@@ -193,7 +192,7 @@ func (r *runner) ping(p *peer) {
 	}
 }
 
-// nudge makes members go on with what they have forgotten about.
+// nudge makes members process what they have delayed.
 func (r *runner) nudge() {
 	r.t.Logf("no answer for a second: the other clients ask for something")
 	for _, p := range r.others {
@@ -201,8 +200,8 @@ func (r *runner) nudge() {
 	}
 }
 
-// catchUp has a client's member learn of what others have done at theirs.
-// Events that this brings are written down as ever.
+// catchUp makes a client's member receive the changes of others. The resulting
+// events are written down as usual.
 func (r *runner) catchUp(i int) {
 	if r.spread {
 		r.peers[i].do(wire.OpSync, &wire.PathRequest{Path: "/"})
@@ -221,7 +220,7 @@ func (r *runner) leave(i int) {
 	r.endings(from)
 }
 
-// flush has every client that is there read what there is to read.
+// flush makes every connected client read what has arrived.
 func (r *runner) flush() {
 	for i, here := range r.here {
 		if here {
@@ -230,9 +229,9 @@ func (r *runner) flush() {
 	}
 }
 
-// endings has every client read what it hears of the end of a session. Its
-// ephemerals go in one transaction and in no order that is promised: so the
-// events of each client are put in one.
+// endings makes every client read the events of a session's end. Its ephemerals
+// are deleted in one transaction in no particular order, so the events of each
+// client are sorted.
 func (r *runner) endings(from int) {
 	r.flush()
 	lines := r.log.lines[from:]

@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// sweep is how often containers are swept while programs run: never, for that
-// takes transaction numbers at times of its own.
+// sweep is the container interval of the programs: never, since a sweep
+// consumes transaction numbers at times of its choice.
 const sweep = time.Hour
 
 func startForPrograms(t *testing.T, members int) testutil.Ensemble {
@@ -26,9 +26,8 @@ func startRealForPrograms(t *testing.T, members int) testutil.Ensemble {
 }
 
 // TestRandomProgramsOnTheRealServer runs random programs on the embedded
-// ensemble and on the real server, and every answer and every event has to be
-// the same, at the same place. With -seed it is one program, the one that
-// differed.
+// ensemble and on the real server. Every answer and event has to be the same.
+// -seed selects a single program.
 func TestRandomProgramsOnTheRealServer(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -57,7 +56,7 @@ func TestRandomProgramsOnTheRealServer(t *testing.T) {
 	}
 }
 
-// agree compares what two ensembles said, and shows how it came to the first
+// agree compares the output of two ensembles and shows what led to the first
 // difference.
 func agree(t *testing.T, p *program, got, want []string) {
 	t.Helper()
@@ -77,7 +76,7 @@ func agree(t *testing.T, p *program, got, want []string) {
 	}
 }
 
-// What the real server said to the programs 1 to recordedPrograms is kept as
+// The real server's output for the programs 1 to recordedPrograms is kept as
 // one hash each.
 const (
 	recordedPrograms = 100
@@ -88,8 +87,8 @@ func hash(lines []string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(lines, "\n"))))[:16]
 }
 
-// TestRandomPrograms holds the embedded ensemble to what the real server once
-// said.
+// TestRandomPrograms compares the embedded ensemble with recorded output of the
+// real server.
 func TestRandomPrograms(t *testing.T) {
 	b, err := os.ReadFile(hashes)
 	must(t, err)
@@ -120,8 +119,8 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// TestRecordRandomPrograms asks the real server for what TestRandomPrograms
-// compares with.
+// TestRecordRandomPrograms records the real server's output for
+// TestRandomPrograms.
 func TestRecordRandomPrograms(t *testing.T) {
 	if !*record {
 		t.Skip("records only with -record")

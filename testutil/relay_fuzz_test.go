@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// FuzzClientNet has a client and a server say any bytes to each other through a
-// client's network: each gets the beginning of what the other has said, nothing
-// else, and when both have gone nothing is left of it.
+// FuzzClientNet sends arbitrary bytes in both directions through a ClientNet.
+// Each side receives a prefix of what the other has sent and nothing else. When
+// both have closed, nothing is left.
 func FuzzClientNet(f *testing.F) {
 	handshake := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 5000, Password: make([]byte, 16)})
 	answer := wire.AppendFrame(nil, &wire.ConnectResponse{Timeout: 5000, SessionID: 1, Password: make([]byte, 16)})
@@ -27,7 +27,7 @@ func FuzzClientNet(f *testing.F) {
 			near, far := net.Pipe()
 			go func() {
 				go func() {
-					_, _ = far.Write(answers) // until its reader has gone
+					_, _ = far.Write(answers) // until its reader has closed
 				}()
 				all, _ := io.ReadAll(io.LimitReader(far, int64(len(says)+1)))
 				far.Close()
@@ -39,7 +39,7 @@ func FuzzClientNet(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = c.Write(says) // what makes no sense ends the connection
+		_, _ = c.Write(says) // bytes without a meaning end the connection
 		if half, ok := c.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The network's control does to a client's requests what the ensemble's does,
-// and other clients do not notice.
+// ClientNet.Control affects a client's requests like Embedded.Control, and
+// other clients are not affected.
 func TestControlOfOneClient(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
@@ -56,14 +56,14 @@ func TestControlOfOneClient(t *testing.T) {
 				t.Errorf("%s: exists: %t, hit %d times", test.path, e.Exists(test.path), fault.Count())
 			}
 			stop()
-			time.Sleep(2 * time.Second) // it connects again
+			time.Sleep(2 * time.Second) // it reconnects
 		}
 		must(t, create("/done"))
 	})
 }
 
-// An answer that the network gives itself keeps its place behind the answers
-// that are still on their way.
+// An answer made by the network keeps its place behind answers that are still
+// on their way.
 func TestARefusalKeepsItsPlace(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
@@ -93,8 +93,8 @@ func TestARefusalKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// A request that the network holds arrives when it is released, even if the
-// client has closed its connection meanwhile; not if the connection was broken.
+// A request held by the network arrives when it is released, even if the client
+// has closed its connection meanwhile, but not if the connection was broken.
 func TestTheNetworkDeliversLate(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -115,20 +115,20 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 				test.end(n, p.nc)
 				time.Sleep(time.Second)
 				if e.Exists("/late") {
-					t.Error("it happens too early")
+					t.Error("executed too early")
 				}
 				close(release)
 				synctest.Wait()
 				if e.Exists("/late") != test.arrives {
-					t.Errorf("it happens: %t", !test.arrives)
+					t.Errorf("executed: %t", !test.arrives)
 				}
 			})
 		})
 	}
 }
 
-// The network's control sees connections being opened, with the member and the
-// session they are for, and can refuse one or lose the answer to it.
+// ClientNet.Control sees connections being opened, with the member and the
+// session, and can refuse one or lose its answer.
 func TestControlOfOneClientsConnects(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
@@ -177,7 +177,7 @@ func TestLatencyOneWay(t *testing.T) {
 			time.Sleep(way[0] - time.Nanosecond)
 			synctest.Wait()
 			if before := e.Exists(path + "0000000000"); before && way[0] > 0 {
-				t.Errorf("%v: it happens too early", way)
+				t.Errorf("%v: executed too early", way)
 			}
 			for range 3 {
 				p.answer(10 * time.Second)
@@ -190,8 +190,8 @@ func TestLatencyOneWay(t *testing.T) {
 	})
 }
 
-// What is said in words passes through unchanged, and so do answers that are
-// larger than any request may be.
+// Four-letter words pass through unchanged, and so do answers that are larger
+// than any request may be.
 func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		for _, word := range []string{"isro", "ruok", "srvr"} {
@@ -223,7 +223,8 @@ func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
 	})
 }
 
-// Listen puts whoever connects there on the client's network, and ends with it.
+// Connections to the addresses of Listen are on the client's network, and end
+// with it.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t, testutil.WithMembers(3))
@@ -325,7 +326,7 @@ func TestIsolateWhatCan(t *testing.T) {
 	}
 }
 
-// other is an ensemble that can do nothing.
+// other is an ensemble without any faults.
 type other struct{ testutil.Ensemble }
 
 func (other) Members() int { return 1 }

@@ -16,7 +16,7 @@ import (
 
 var seed = flag.Uint64("seed", 0, "the seed of the random tests, 0 for a new one")
 
-// A client that sends connect and closeSession in one write and is gone: the
+// A client sends connect and closeSession in one write and disconnects. The
 // server executes both, however long the first takes.
 func TestCloseSessionBehindASlowConnect(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
@@ -38,8 +38,8 @@ func TestCloseSessionBehindASlowConnect(t *testing.T) {
 	})
 }
 
-// Whatever happens to the members, once it is over they agree, nothing that a
-// client was told is lost, and numbers never repeat.
+// Whatever happens to the members, afterwards they agree, nothing that was
+// confirmed to a client is lost, and transaction numbers never repeat.
 func TestReplicasAgree(t *testing.T) {
 	first := *seed
 	if first == 0 {

@@ -14,12 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// A program passed all of its tests on the embedded ensemble and was denied in
-// production: servers since 3.8.4 do not answer exists to those who may not
-// read the znode (ZOOKEEPER-2590), ours did. So every operation is asked for
-// with every permission missing, and with every one alone, by a client that has
-// shown nothing and by the super user. What real servers say is recorded, of
-// 3.8.0 and of 3.8.6; 3.9.5 says what 3.8.6 does.
+// A program passed all its tests on the embedded ensemble and was denied in
+// production: servers since 3.8.4 do not answer exists to a client that may not
+// read the znode (ZOOKEEPER-2590), and the embedded ensemble did. So every
+// operation is tried with every permission missing, and with every permission
+// alone, by a client without credentials and by the super user. The answers of
+// real servers are recorded, of 3.8.0 and of 3.8.6; 3.9.5 answers like 3.8.6.
 const (
 	rightsOfOlder = "testdata/rights-3.8.0.txt"
 	rightsOfNewer = "testdata/rights.txt"
@@ -47,8 +47,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRightsOnTheRealServer asks the servers that the answers come from: which
-// they are is up to the machine, and to ZOOKEEPER_HOME.
+// TestRightsOnTheRealServer asks the installed servers again, or those in
+// ZOOKEEPER_HOME.
 func TestRightsOnTheRealServer(t *testing.T) {
 	e := apache.Start(t, 1, apache.WithProperty("zookeeper.DigestAuthenticationProvider.superDigest", testutil.Digest(superSecret)))
 	release := releaseOf(t, e)
@@ -82,7 +82,7 @@ func releaseOf(t *testing.T, ens testutil.Ensemble) string {
 	return match[1]
 }
 
-// askWord asks a member by a four-letter word.
+// askWord sends a four-letter word to a member.
 func askWord(t *testing.T, ens testutil.Ensemble, member int, word string) string {
 	t.Helper()
 	nc, err := ens.Dial("tcp", strings.Split(ens.Servers(), ",")[member], patience)
@@ -95,8 +95,8 @@ func askWord(t *testing.T, ens testutil.Ensemble, member int, word string) strin
 	return string(answer)
 }
 
-// olderThan reports whether a release comes before the one of these in its own
-// line.
+// olderThan reports whether a release is older than the one of firsts with the
+// same minor version.
 func olderThan(release string, firsts ...string) bool {
 	line, patch := release[:strings.LastIndex(release, ".")], 0
 	fmt.Sscan(release[len(line)+1:], &patch)
@@ -110,15 +110,14 @@ func olderThan(release string, firsts ...string) bool {
 	return line < firsts[0]
 }
 
-// asking is one operation on a znode, as the test of rights asks for it.
+// asking is one operation on a znode.
 type asking struct {
 	what string
 	op   wire.Op
 	body wire.Appender
 }
 
-// askings are all operations, on the znode below which there is one named
-// "old".
+// askings returns all operations on the znode. It has a child named "old".
 func askings(path string) []asking {
 	in := func(op wire.Op, request wire.Message) wire.Appender {
 		return multi(wire.MultiOp{Op: op, Request: request})
@@ -155,7 +154,7 @@ func askings(path string) []asking {
 	return append(list, watchings(path)...)
 }
 
-// watchings are the operations that leave a watch, or look at one.
+// watchings returns the operations that set a watch or look at one.
 func watchings(path string) []asking {
 	return []asking{
 		{"exists, watching", wire.OpExists, look(path, true)},
@@ -170,7 +169,7 @@ func watchings(path string) []asking {
 	}
 }
 
-// rights asks for everything, and writes down the codes and the events.
+// rights tries everything and writes down the codes and the events.
 func rights(t *testing.T, ens testutil.Ensemble) []string {
 	s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
 	owner := s.peer("owner", patience)
@@ -183,8 +182,8 @@ func rights(t *testing.T, ens testutil.Ensemble) []string {
 	return s.log.lines
 }
 
-// rightsOf asks for everything on znodes that grant the world these
-// permissions, and the owner all.
+// rightsOf tries everything on znodes that grant perms to the world, and
+// everything to the owner.
 func (s *script) rightsOf(owner *peer, who string, perms int32) {
 	path := fmt.Sprintf("/%s-%d", who, perms)
 	list := append(acl(perms, "world", "anyone"), acl(31, "digest", testutil.Digest("alice:secret"))...)
@@ -224,7 +223,7 @@ func (s *script) rightsOf(owner *peer, who string, perms int32) {
 	}
 }
 
-// told writes down the code of an answer, of a multi that of each operation,
+// told writes down the code of an answer, for a multi that of each operation,
 // and the events before it.
 func (p *peer) told(op wire.Op, body wire.Appender, what string) {
 	p.t.Helper()
@@ -248,8 +247,8 @@ func (p *peer) told(op wire.Op, body wire.Appender, what string) {
 	}
 }
 
-// detail is what an answer shows besides its code, as far as permissions decide
-// on it.
+// detail returns the part of an answer, besides its code, that permissions
+// decide.
 func detail(op wire.Op, code wire.Code, body []byte) string {
 	d := wire.NewDecoder(body)
 	switch {

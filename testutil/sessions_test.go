@@ -20,8 +20,7 @@ func bubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embed
 	})
 }
 
-// at lets virtual time pass until so long after the ensemble's start, and
-// everything of that moment happen.
+// clock measures virtual time since the ensemble's start.
 type clock struct {
 	t     *testing.T
 	start time.Time
@@ -29,6 +28,8 @@ type clock struct {
 
 func newClock(t *testing.T) *clock { return &clock{t, time.Now()} }
 
+// at lets virtual time pass until d after the start, and lets everything due then
+// happen.
 func (c *clock) at(d time.Duration) {
 	c.t.Helper()
 	if wait := time.Until(c.start.Add(d)); wait > 0 {
@@ -40,8 +41,8 @@ func (c *clock) at(d time.Duration) {
 	}
 }
 
-// single is a peer on a connection to one member. What it sees is in its
-// transcript.
+// single returns a peer with a connection to one member. Its transcript is its
+// own.
 func single(t *testing.T, e *testutil.Embedded, member int, timeout time.Duration) *peer {
 	t.Helper()
 	return newPeer(t, "P", dialMember(t, e, member), timeout, &transcript{sessions: map[int64]string{}})
@@ -55,17 +56,17 @@ func dialMember(t *testing.T, e *testutil.Embedded, member int) netConn {
 	return nc
 }
 
-// code asks and returns the error code of the answer, and whether there was one
-// within a second.
+// code sends a request and returns the error code of the answer, and whether
+// there was an answer within a second.
 func (p *peer) code(op wire.Op, body wire.Appender) (wire.Code, bool) {
 	p.t.Helper()
 	p.send(op, body)
 	return p.answer(time.Second)
 }
 
-// answer returns the code of the next reply, and whether there was one.
+// answer returns the code of the next reply, and whether there was one in time.
 func (p *peer) answer(within time.Duration) (wire.Code, bool) {
-	by := time.Now().Add(max(within, 1)) // a nanosecond lets everything happen that is due
+	by := time.Now().Add(max(within, 1)) // one nanosecond is enough for everything that is due
 	for {
 		p.nc.SetReadDeadline(by)
 		frame, err := wire.ReadFrame(p.nc, 16<<20, nil)
@@ -82,7 +83,7 @@ func (p *peer) answer(within time.Duration) (wire.Code, bool) {
 	}
 }
 
-// gone reports whether the connection has ended, or ends within the time.
+// gone reports whether the connection has ended, or ends in time.
 func (p *peer) gone(within time.Duration) bool {
 	p.nc.SetReadDeadline(time.Now().Add(max(within, 1)))
 	for {
@@ -96,7 +97,7 @@ func (p *peer) gone(within time.Duration) bool {
 	}
 }
 
-// ok asks for what succeeds, however slow the machine is.
+// ok sends a request that must succeed, however slow the machine is.
 func (p *peer) ok(op wire.Op, body wire.Appender) {
 	p.t.Helper()
 	p.send(op, body)
@@ -105,9 +106,8 @@ func (p *peer) ok(op wire.Op, body wire.Appender) {
 	}
 }
 
-// A session that is heard of at 0 s with a time-out of 5 s expires at the first
-// whole tick after 5 s, which is 6 s, to the nanosecond, and its ephemerals
-// with it.
+// A session touched at 0 s with a timeout of 5 s expires at the first whole
+// tick after 5 s, which is 6 s, to the nanosecond, and its ephemerals with it.
 func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -127,8 +127,7 @@ func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
 	})
 }
 
-// A time-out that ends right on a tick lasts until the next one: never less
-// than the time-out.
+// A timeout that ends exactly on a tick lasts until the next one.
 func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -145,8 +144,8 @@ func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 	})
 }
 
-// By members whose clocks run faster than its client's a session is expired
-// earlier, and later by slower ones.
+// Members whose clocks run faster than a client's expire its session earlier,
+// and slower ones later.
 func TestClockRates(t *testing.T) {
 	for rate, expiry := range map[float64]time.Duration{0.8: 14 * time.Second, 1: 12 * time.Second, 1.25: 10 * time.Second} {
 		rates := testutil.WithClockRates(func(int64) float64 { return rate })
@@ -166,9 +165,10 @@ func TestClockRates(t *testing.T) {
 	}
 }
 
-// A follower tells the leader of its clients every half tick: a ping at 2.5 s
-// is heard of at 3 s, so that 5 s later it is 8 s, and the session expires at
-// the tick after, 10 s. The same ping to the leader counts from 2.5 s: 8 s.
+// A follower reports its clients to the leader every half tick. A ping at 2.5 s
+// is reported at 3 s, so the 5 s end at 8 s, and the session expires at the
+// tick after that, 10 s. The same ping to the leader counts from 2.5 s, and the
+// session expires at 8 s.
 func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -197,8 +197,8 @@ func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
 	})
 }
 
-// Writes through a follower do not touch the session at the leader by
-// themselves; the report of the next half tick does.
+// Writes through a follower do not touch the session at the leader. The report
+// at the next half tick does.
 func TestExpireSessionAndDropConnections(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 1, 5*time.Second)
@@ -231,8 +231,8 @@ func TestExpireSessionAndDropConnections(t *testing.T) {
 	})
 }
 
-// A session that has moved to another member: its old connection reads and
-// syncs as before, and is closed by its first write.
+// When a session has moved to another member, its old connection still reads
+// and syncs, and is closed by its first write.
 func TestOldConnectionOfAMovedSession(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 5*time.Second)
@@ -244,13 +244,14 @@ func TestOldConnectionOfAMovedSession(t *testing.T) {
 			t.Error("a write on the old connection is answered")
 		}
 		if e.Exists("/late") {
-			t.Error("it even happened")
+			t.Error("the write was executed")
 		}
 	})
 }
 
-// Containers go when they have had children and have none, at the interval, and
-// those that they stood in with them; an unused one stays, as do plain znodes.
+// Containers that have had children and have none are deleted at the interval,
+// together with the containers they were in. Unused ones stay, and so do plain
+// znodes.
 func TestContainersAreReaped(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
@@ -266,8 +267,8 @@ func TestContainersAreReaped(t *testing.T) {
 	})
 }
 
-// nest makes containers in one another, with a znode in the innermost one, and
-// has them empty again after the wait.
+// nest creates nested containers with a znode in the innermost, and deletes
+// that after wait.
 func nest(t *testing.T, c *zk.Conn, wait func()) {
 	t.Helper()
 	for _, path := range []string{"/c", "/c/inner", "/unused"} {
@@ -280,9 +281,9 @@ func nest(t *testing.T, c *zk.Conn, wait func()) {
 	must(t, c.Delete("/c/inner/node", 0))
 }
 
-// A test of somebody's had asked for a sweep each 50 ms and waited for a second
-// for three nested containers to go. The sweep came with the ticks, each 2 s,
-// and took one level each.
+// A user's test had asked for a sweep every 50 ms and waited a second for three
+// nested containers to be deleted. The sweep came only with the ticks, every 2
+// s, and deleted one level each time.
 func TestContainersAreReapedBetweenTicks(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {

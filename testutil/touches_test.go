@@ -9,14 +9,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// When the leader hears of a session: at the half tick, some time after it, or,
-// through another member, half a tick after that one has.
+// The leader hears from a session at the half tick, or with a delay, or,
+// through another member, half a tick after that member.
 func TestWhenTheLeaderHears(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		opts   []testutil.Option
 		member int
-		want   time.Duration // after the start, of what was asked for at 2.5 s
+		want   time.Duration // after the start, for a request sent at 2.5 s
 	}{
 		{name: "at the leader", member: 2, want: 2500 * time.Millisecond},
 		{name: "at a follower", want: 3 * time.Second},
@@ -52,7 +52,7 @@ func TestWhenTheLeaderHears(t *testing.T) {
 	}
 }
 
-// A member behind another is cut off with it, and what it asks for goes the
+// A member behind another one is cut off with it, and its requests take the
 // same way.
 func TestSecondHopIsCutOffWithTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// A znode with a time to live goes at the first sweep after its data has not
-// been set for that long, and only if it has no children. Those count from when
-// they are gone, not from when they were there: its own data alone keeps it.
+// A znode with a time to live is deleted at the first sweep after its data has
+// not been set for that time, if it has no children. The time is measured from
+// the last change of its own data, not of its children.
 func TestTimeToLive(t *testing.T) {
 	const ttl = 90 * time.Second
 	for _, members := range []int{1, 3} {
@@ -55,8 +55,8 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
-// Without the property a server does not know of times to live, and says so
-// rather than make a znode that stays for ever.
+// Without the property a server refuses times to live, rather than create a
+// znode that stays for ever.
 func TestTimesToLiveAreOffByDefault(t *testing.T) {
 	refuse := func(t *testing.T, ens testutil.Ensemble) []string {
 		s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
@@ -85,15 +85,15 @@ func TestTimesToLiveAreOffByDefault(t *testing.T) {
 	})
 }
 
-// TestTimeToLiveOnTheRealServer holds the rule of TestTimeToLive against the
-// real server's sweep, which comes quicker here.
+// TestTimeToLiveOnTheRealServer compares TestTimeToLive with the real server's
+// sweep, which is more frequent here.
 func TestTimeToLiveOnTheRealServer(t *testing.T) {
 	ens := apache.Start(t, 1, apache.WithProperty("znode.container.checkIntervalMs", "200"))
 	c := wireClient(t, ens.Servers(), ens.Dial, 20*time.Second)
 	const ttl = 300 * time.Millisecond
-	// The one with a child is the older one, so that the sweep that takes
-	// the other has looked at it; and it has its child from the beginning,
-	// lest a sweep come in between.
+	// The znode with a child is the older one, so that the sweep which
+	// deletes the other has seen it. It has its child from the start, so
+	// that no sweep comes in between.
 	p := (&script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{}}}).peer("P", patience)
 	p.ok(wire.OpMulti, multi(
 		wire.MultiOp{Op: wire.OpCreateTTL, Request: createTTL("/parent", 5, ttl.Milliseconds())},

@@ -17,11 +17,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The wire client's own reader of srvr could not read ours, and nobody had
-// compared what else a member says: cons had half of its columns, dump a form
-// of its own, wchs counted more than it does. So every word is asked of real
-// servers, with one member and with three, and what they say is recorded line
-// by line, with numbers masked.
+// The wire client's parser of srvr could not read the embedded ensemble's
+// answer, and other answers differed from the real server's too: cons lacked
+// half of its columns, dump had another form, and wchs counted too much.
+// So every word is sent to real servers, with one member and with three, and
+// the answers are recorded line by line, with numbers masked.
 const recordedWords = "testdata/words.txt"
 
 func TestWords(t *testing.T) {
@@ -50,8 +50,8 @@ var everyWord = []string{
 	"ruok", "isro", "srvr", "stat", "mntr", "envi", "conf", "cons", "wchs", "wchc", "wchp", "dump", "dirs", "crst", "srst",
 }
 
-// allWords asks for every word of a member that leads, of one that follows, and
-// of one that does not serve.
+// allWords sends every word to a leader, to a follower, and to a member that
+// does not serve.
 func allWords(t *testing.T, ens testutil.Ensemble) []string {
 	s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{}}}
 	p := s.peer("P", patience)
@@ -73,7 +73,7 @@ func allWords(t *testing.T, ens testutil.Ensemble) []string {
 		ask("standalone", 0)
 		return lines
 	}
-	// The first member has the client; of the others one leads, or both
+	// The first member has the client. Of the others one leads, or both
 	// follow.
 	if lead == 0 {
 		t.Fatal("the member that the client is at leads")
@@ -98,7 +98,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatal(what)
 }
 
-// exact are the lines in which the numbers count.
+// exact matches the lines whose numbers must agree.
 var exact = regexp.MustCompile(`^(Mode|Node count|Zxid|zk_(znode|ephemerals|watch|packets|quorum|synced|learners|global|approx)|Total watches|.*watching|.*Ephemerals|Global Sessions|tickTime)`)
 
 var masks = []struct {
@@ -112,8 +112,8 @@ var masks = []struct {
 	{regexp.MustCompile(`-?\d+(\.\d+)?`), "N"},
 }
 
-// shape is an answer without what differs from run to run. Of mntr it is the
-// lines that the embedded ensemble has; of envi the keys.
+// shape removes from an answer what differs from run to run. Of mntr it keeps
+// the lines that the embedded ensemble has, and of envi the keys.
 func shape(word, answer string) []string {
 	var lines []string
 	section := ""
@@ -137,8 +137,8 @@ func shape(word, answer string) []string {
 				line = m.find.ReplaceAllString(line, m.with)
 			}
 		}
-		// How many sets what expires makes, and whether empty ones are
-		// among them, is up to the moment.
+		// The number of sets, and whether empty ones are listed,
+		// depends on the moment.
 		if line != "N expire at DATE:" || !slices.Contains(lines[slices.Index(lines, section)+1:], line) {
 			lines = append(lines, line)
 		}
@@ -166,8 +166,8 @@ var monitored = strings.Fields(`zk_version zk_server_state zk_peer_state zk_quor
 	zk_packets_received zk_packets_sent zk_watch_count zk_approximate_data_size zk_uptime zk_learners zk_synced_followers
 	zk_synced_non_voting_followers zk_synced_observers zk_pending_syncs This`)
 
-// What a member says is what the wire client's own functions can read. They
-// take the line of the connection that asks for an error, before every server.
+// The wire client's functions can read a member's answers. They treat the line
+// of the asking connection as an error, on every server.
 func TestWordsAsTheWireClientReadsThem(t *testing.T) {
 	for name, ens := range map[string]func(t *testing.T) testutil.Ensemble{
 		"embedded": func(t *testing.T) testutil.Ensemble { return testutil.Start(t, testutil.WithMembers(3)) },
@@ -194,7 +194,7 @@ func TestWordsAsTheWireClientReadsThem(t *testing.T) {
 				t.Errorf("%d clients, the first is %+v", len(found), found[0])
 			}
 			if name == "real" {
-				return // its date of building has another form
+				return // its build date has another form
 			}
 			stats, ok := zk.FLWSrvr(servers, patience)
 			if !ok {

@@ -108,7 +108,7 @@ func TestDropConnections(t *testing.T) {
 	second.dropped.wait(t)
 }
 
-// client is the wire client, and a signal for each connection that it loses.
+// client is the wire client, with a signal for each lost connection.
 type client struct {
 	*zk.Conn
 	dropped signal
@@ -143,7 +143,7 @@ func connectBy(t *testing.T, servers string, dial zk.Dialer) client {
 	c.Conn = conn
 	t.Cleanup(func() {
 		conn.Close()
-		for range events { // closed once its goroutines are gone
+		for range events { // closed when its goroutines have ended
 		}
 	})
 	until(t, "connected", func() bool { return conn.State() == zk.StateHasSession })

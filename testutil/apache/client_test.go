@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The faults between one client and its members are the embedded ensemble's,
-// before real servers; another client sees what has happened.
+// The faults of a ClientNet are the same in front of real servers as in front
+// of the embedded ensemble. Another client checks the results.
 func TestClientNetwork(t *testing.T) {
 	e := apache.Start(t, 1)
 	n := e.ClientNet("alice")
@@ -47,7 +47,7 @@ func TestClientNetwork(t *testing.T) {
 		stop := n.Control(fault.Control)
 		if test.path == "/held" {
 			go func() {
-				defer close(release) // whatever comes: the create waits for it
+				defer close(release) // always: the create waits for it
 				<-fault.Hit()
 				until(t, "executed before it is answered", func() bool { return exists("/held") })
 			}()
@@ -56,7 +56,7 @@ func TestClientNetwork(t *testing.T) {
 			t.Errorf("%s: %v, want %v", test.path, err, test.err)
 		}
 		if got := exists(test.path); got != test.exists || fault.Count() != 1 {
-			t.Errorf("%s: exists: %t, struck %d times", test.path, got, fault.Count())
+			t.Errorf("%s: exists: %t, hit %d times", test.path, got, fault.Count())
 		}
 		stop()
 		until(t, "connected again", func() bool { return conn.State() == zk.StateHasSession })
@@ -96,7 +96,7 @@ func TestClientNetwork(t *testing.T) {
 	}
 }
 
-// A process that is given addresses of its own is on its client's network.
+// A process with the addresses of Listen is on its client's network.
 func TestClientNetworkForProcesses(t *testing.T) {
 	e := apache.Start(t, 1)
 	n := e.ClientNet("a process")

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestNew: a program that is no test has an ensemble too, one that writes to
-// its disk, and ends it itself.
+// TestNew: a program starts and closes an ensemble that writes to its disk.
 func TestNew(t *testing.T) {
 	if os.Getenv("ZKR_REAL") != "1" {
 		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// What is shown of a failure is its end, without what says only where in
-// ZooKeeper's sources it was noticed.
+// The log of a failed member is shown from its end, without stack traces.
 func TestLogged(t *testing.T) {
 	p := &process{dir: t.TempDir()}
 	if got := p.logged(); !strings.Contains(got, p.logFile()) {

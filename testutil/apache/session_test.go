@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSessionPassword holds the generator against the numbers that
-// java.util.Random is known to give for the seed 42.
+// TestSessionPassword compares the generator with the numbers that
+// java.util.Random gives for the seed 42.
 func TestSessionPassword(t *testing.T) {
 	password := sessionPassword(42 ^ 0xB3415C00)
 	for i, want := range []int32{-1170105035, 234785527, -1360544799, 205897768} {
@@ -18,12 +18,12 @@ func TestSessionPassword(t *testing.T) {
 	}
 }
 
-// The owner of a session that comes back at once may take it from us before we
-// were answered at all: we try again.
+// A client that reconnects at once may take its session back before our request
+// is answered: then ExpireSession tries again.
 func TestExpireSessionTriesAgain(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		answers int // how many frames a member says before it hangs up, try by try
+		answers int // the number of frames a member sends before it disconnects, for each try
 		tries   int
 		ok      bool
 	}{
