@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The documents name tests as "package: TestA, TestB". One that was renamed
-// or removed must not go on being claimed.
+// The documents name tests as "package: TestA, TestB". One that was renamed or
+// removed must not go on being claimed.
 func TestTrackRecordNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "track-record.md") }
 
 func TestEmbeddedNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "embedded.md") }

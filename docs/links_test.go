@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A link from one page to a file or a section of this repository must lead there.
+// A link from one page to a file or a section of this repository must lead
+// there.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, document := range documents(t) {

@@ -31,8 +31,8 @@ var packages = []string{
 }
 
 // Go code in a document must compile, so that it does not go on showing names
-// that have changed. A fragment may leave out what is around it: it is put into a
-// function that has ctx, and what a comment in front of the block names:
+// that have changed. A fragment may leave out what is around it: it is put into
+// a function that has ctx, and what a comment in front of the block names:
 //
 //	<!-- given: client *framework.Client; save func(context.Context) error -->
 //
@@ -115,8 +115,8 @@ func (s snippet) file() string {
 	return "package snippet\n" + imports.String() + code
 }
 
-// check type-checks the snippet. What the compiler calls soft (an unused variable
-// or import) is allowed.
+// check type-checks the snippet. What the compiler calls soft (an unused
+// variable or import) is allowed.
 func (s snippet) check(sources types.Importer) error {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "snippet.go", s.file(), parser.SkipObjectResolution)
@@ -134,8 +134,8 @@ func (s snippet) check(sources types.Importer) error {
 	return errors.Join(hard...)
 }
 
-// exports finds the compiled form of all packages, as the Go command has it in its
-// cache.
+// exports finds the compiled form of all packages, as the Go command has it in
+// its cache.
 func exports(t *testing.T) importer.Lookup {
 	t.Helper()
 	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, packages...)...)

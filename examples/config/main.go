@@ -1,8 +1,8 @@
-// Command config shows the shared/exclusive lock, and a downgrade. A configuration
-// stands in two znodes that belong together; several nodes read them, one after the
-// other, under the read lock. Whoever publishes a new one writes under the write
-// lock and goes on to reading without letting go, so that what it loads and says
-// is what it wrote, while the others read already.
+// Command config shows the read/write lock and a downgrade. A configuration is
+// stored in two znodes that belong together. Several nodes read both under the
+// read lock. One node publishes new versions under the write lock. It then
+// downgrades to the read lock, so that it loads exactly what it wrote, while
+// the others can already read.
 //
 //	go run ./examples/config                             # on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/config        # on a real one
@@ -30,7 +30,7 @@ const (
 	lockPath   = "/examples/config/lock"
 	routesPath = "/examples/config/routes"
 	limitsPath = "/examples/config/limits"
-	versions   = 3 // that are published
+	versions   = 3 // to publish
 	readers    = 2
 )
 
@@ -56,8 +56,8 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// run has one node publish, and others reload until they have the last version,
-// each with a client of its own.
+// run starts one node that publishes, and others that reload until they have
+// the last version. Each has its own client.
 func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -113,7 +113,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// config is a configuration: its halves are of one version.
+// config is a configuration. Both halves must be of the same version.
 type config struct{ routes, limits string }
 
 func (c config) String() string {
@@ -137,7 +137,7 @@ func newNode(client *framework.Client) (*node, error) {
 	return &node{client, lock}, nil
 }
 
-// setUp makes the znodes.
+// setUp creates the znodes.
 func (n *node) setUp(ctx context.Context) error {
 	for _, path := range []string{routesPath, limitsPath} {
 		if err := n.client.MakePersistentPath(ctx, "/examples/config"); err != nil {
@@ -150,7 +150,8 @@ func (n *node) setUp(ctx context.Context) error {
 	return nil
 }
 
-// reload loads under the read lock, beside any number of others.
+// reload loads the configuration under the read lock, together with other
+// readers.
 func (n *node) reload(ctx context.Context) (loaded config, err error) {
 	err = recipes.Do(ctx, n.lock.Reader(), func(ctx context.Context, _ *recipes.Lease) error {
 		loaded, err = n.load(ctx)
@@ -159,9 +160,9 @@ func (n *node) reload(ctx context.Context) (loaded config, err error) {
 	return loaded, err
 }
 
-// load reads the halves, which fit together only while nobody can write.
+// load reads both halves. They fit together only while nobody can write.
 func (n *node) load(ctx context.Context) (config, error) {
-	// A read may lag behind what others wrote, unless it follows a sync.
+	// Without a sync, a read may return older data than others have written.
 	if err := n.client.Sync(ctx, routesPath); err != nil {
 		return config{}, err
 	}
@@ -176,19 +177,21 @@ func (n *node) load(ctx context.Context) (config, error) {
 	return config{string(routes), string(limits)}, nil
 }
 
-// publish writes a version, and loads it before anybody can write another.
+// publish writes a version, and loads it before anybody else can write.
 func (n *node) publish(ctx context.Context, version string) (loaded config, err error) {
 	var reading *recipes.Lease
 	err = recipes.Do(ctx, n.lock.Writer(), func(ctx context.Context, writing *recipes.Lease) error {
-		// Behind the lease's guard: a process that was asleep meanwhile writes nothing.
+		// Multi writes only while the lease is held. A process that was paused
+		// for too long writes nothing.
 		_, err := writing.Multi(ctx,
 			&zk.SetDataRequest{Path: routesPath, Data: []byte(version), Version: -1},
 			&zk.SetDataRequest{Path: limitsPath, Data: []byte(version), Version: -1})
 		if err != nil {
 			return err
 		}
-		// The downgrade: ctx carries the write lease, so this waits for nobody, and
-		// stands where the write does when that is released, as it is at the return.
+		// The downgrade. ctx carries the write lease, so Acquire does not wait.
+		// The read lease keeps the place in line when Do releases the write
+		// lease.
 		reading, err = n.lock.Reader().Acquire(ctx)
 		return err
 	})
@@ -200,6 +203,6 @@ func (n *node) publish(ctx context.Context, version string) (loaded config, err 
 		loaded, err = n.load(bound)
 		cancel()
 	}
-	// Released without error, it was held all along.
+	// If Release returns no error, the read lease was held all the time.
 	return loaded, errors.Join(err, reading.Release(ctx))
 }

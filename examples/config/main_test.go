@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Every version is published, each reader ends with the last, and nobody sees
-// halves of two.
+// Every version is published, each reader ends with the last one, and nobody
+// sees halves of different versions.
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t, testutil.WithMembers(3))
 	var out strings.Builder
@@ -36,7 +36,7 @@ func TestExample(t *testing.T) {
 		}
 	}
 	if strings.Contains(out.String(), "with limits of") {
-		t.Error("halves of two versions")
+		t.Error("a reader saw halves of two versions")
 	}
 	if t.Failed() {
 		t.Log(out.String())
@@ -45,9 +45,9 @@ func TestExample(t *testing.T) {
 
 var seed = flag.Uint64("seed", 0, "of the random tests; 0: a new one")
 
-// Clients are cut off, dropped and expired at random: whoever loads without error
-// has both halves of one version, and whoever publishes without error has loaded
-// its own.
+// Connections are cut and dropped at random. A load without an error returns
+// both halves of one version. A publish without an error has loaded its own
+// version.
 func TestNobodySeesHalvesUnderFaults(t *testing.T) {
 	torn, loads, published := storm(t, (*node).reload)
 	if torn > 0 {
@@ -59,14 +59,16 @@ func TestNobodySeesHalvesUnderFaults(t *testing.T) {
 	t.Logf("%d loads, %d versions", loads, published)
 }
 
-// The test above is able to fail: without the lock there are halves of two.
+// The test above can fail: without the lock, readers see halves of two
+// versions.
 func TestHalvesAreSeenWithoutTheLock(t *testing.T) {
 	if torn, loads, _ := storm(t, (*node).load); torn == 0 {
 		t.Errorf("none of %d loads was of two versions", loads)
 	}
 }
 
-// storm has two nodes publish, and three load, for ten minutes of faults.
+// storm runs two nodes that publish and three that load, for ten minutes of
+// faults.
 func storm(t *testing.T, load func(*node, context.Context) (config, error)) (torn, loads, published int64) {
 	s := *seed
 	if s == 0 {

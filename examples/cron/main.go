@@ -1,8 +1,8 @@
-// Command cron runs a job once per tick on one of several hosts, whatever their
-// clocks say. Three hosts with clocks that differ stand for election; the one that
-// leads does so across ticks, and records each tick before it runs the job, in a
-// write that is applied only while it leads. The first to lead leaves after three
-// ticks, as if it had been shut down.
+// Command cron runs a job once per tick on one of several hosts, even if their
+// clocks differ. Three hosts are candidates in an election. The leader runs the
+// job at every tick of its term. Before each run it records the tick, in a
+// write that is applied only while it leads. The first leader leaves after
+// three ticks, as if it had been shut down.
 //
 //	go run ./examples/cron                             # on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/cron        # on a real one
@@ -31,7 +31,7 @@ const (
 	basePath     = "/examples/cron"
 	electionPath = basePath + "/leader"
 	recordPath   = basePath + "/last"
-	ticks        = 8 // that the demonstration takes
+	ticks        = 8 // of the demonstration
 )
 
 func main() {
@@ -56,7 +56,7 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// run has three hosts run the job until it ran for so many ticks.
+// run starts three hosts, and stops them when the job has run for all ticks.
 func run(ctx context.Context, servers string, period time.Duration, out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -104,7 +104,7 @@ func run(ctx context.Context, servers string, period time.Duration, out io.Write
 	return nil
 }
 
-// host is one of those that could run the job.
+// host is a machine that can run the job.
 type host struct {
 	name   string
 	client *framework.Client
@@ -113,17 +113,17 @@ type host struct {
 	job    func(ctx context.Context, tick int64, term *recipes.Lease) error
 }
 
-// record says which tick was last, and who took it.
+// record says which tick was the last, and which host took it.
 type record struct {
 	Tick  int64         `json:"tick"`
 	Host  string        `json:"host"`
 	Token recipes.Token `json:"token"`
 }
 
-// run stands for election, and runs the job while it leads, until ctx ends or the
-// job asks for it by leader.ErrStop.
+// run is a candidate in the election, and runs the job while it leads. It
+// returns when ctx ends or the job returns leader.ErrStop.
 func (h *host) run(ctx context.Context) error {
-	// Leadership goes round, so that not always the same host has the load.
+	// WithMaxTerm passes leadership on, so that the hosts share the load.
 	election, err := leader.New(h.client, electionPath, leader.WithID(h.name), leader.WithMaxTerm(10*h.period))
 	if err != nil {
 		return err
@@ -133,18 +133,18 @@ func (h *host) run(ctx context.Context) error {
 
 // lead runs the job at each tick of one term.
 //
-// What happens once per tick is the step of the record from one tick to the next,
-// in which the job's turn is taken. A host that dies between that step and the end
-// of the job has used the tick up: at most once. For at least once, take the step
-// after the job, which then must bear to be run again.
+// Taking a tick means to write it into the record. It happens once per tick. A
+// host that dies between that write and the end of the job has used the tick
+// up, so the job runs at most once per tick. To run it at least once, write the
+// record after the job. The job must then tolerate to be run twice.
 func (h *host) lead(ctx context.Context, term *recipes.Lease) error {
 	for {
 		last, version, err := h.last(ctx)
 		if err != nil {
 			return err
 		}
-		// The tick by this host's clock; but never one again that was had by a clock
-		// that is ahead of this one.
+		// The tick by this host's clock, but never a tick that a host with a
+		// faster clock has already taken.
 		tick := max(last.Tick+1, h.now().UnixNano()/int64(h.period))
 		if err := h.sleepUntil(ctx, tick); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (h *host) lead(ctx context.Context, term *recipes.Lease) error {
 	}
 }
 
-// last reads the record, and makes it if this is the first tick of all.
+// last reads the record. It creates it before the very first tick.
 func (h *host) last(ctx context.Context) (last record, version int32, err error) {
 	data, stat, err := h.client.Get(ctx, recordPath)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -180,7 +180,7 @@ func (h *host) last(ctx context.Context) (last record, version int32, err error)
 	return last, stat.Version, json.Unmarshal(data, &last)
 }
 
-// sleepUntil returns when this host's clock has come to tick.
+// sleepUntil waits until this host's clock reaches tick, or ctx ends.
 func (h *host) sleepUntil(ctx context.Context, tick int64) error {
 	at := time.Unix(0, tick*int64(h.period))
 	timer := time.NewTimer(at.Sub(h.now()))
@@ -193,9 +193,9 @@ func (h *host) sleepUntil(ctx context.Context, tick int64) error {
 	}
 }
 
-// take writes the record, if this host leads still, and nobody else has written it
-// since it was read. If it cannot be known whether the write was applied, the
-// record itself tells.
+// take writes the record, if this host still leads and nobody has written it
+// since it was read. If the answer is lost, take reads the record to find out
+// whether the write was applied.
 func (h *host) take(ctx context.Context, term *recipes.Lease, tick int64, version int32) (bool, error) {
 	own := record{Tick: tick, Host: h.name, Token: term.Token()}
 	data, err := json.Marshal(own)

@@ -20,7 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Each tick is run once, and the second leader goes on where the first has left.
+// Each tick is run once, and the second leader continues where the first one
+// left.
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t, testutil.WithMembers(3))
 	var out strings.Builder
@@ -51,10 +52,10 @@ func TestExample(t *testing.T) {
 
 var seed = flag.Uint64("seed", 0, "of the random test; 0: a new one")
 
-// An hour of hosts whose clocks differ by up to a minute, that are cut off, whose
-// connections are dropped, and whose sessions expire: no tick is run twice, no two
-// jobs run at once as far as either host can know, few ticks are missed, and every
-// host has its share.
+// For an hour the clocks of the hosts differ by up to a minute, hosts are cut
+// off, connections drop and sessions expire. No tick is run twice. No job
+// begins while another host works under a lease that is held. Few ticks are
+// missed, and every host has its share.
 func TestOncePerTickUnderFaults(t *testing.T) {
 	s := *seed
 	if s == 0 {
@@ -118,14 +119,15 @@ func TestOncePerTickUnderFaults(t *testing.T) {
 			case 0:
 				net.Drop()
 			case 1:
-				net.Cut() // for long enough to be expired, or not
+				net.Cut() // sometimes for long enough that the session expires
 				time.Sleep(time.Duration(rng.IntN(25)) * time.Second)
 				net.Heal()
 			}
 			time.Sleep(time.Duration(rng.IntN(60)) * time.Second)
 		}
 		wg.Wait()
-		// Whose clock is behind waits at first for it to reach the last tick.
+		// A leader whose clock is behind waits until its clock reaches the next
+		// tick.
 		if least := int(hour/period) / 2; len(ran) < least {
 			t.Errorf("%d ticks were run, want %d at least", len(ran), least)
 		}

@@ -1,14 +1,14 @@
-// Command httpleader is an HTTP service of which one instance leads. Each answers
-// a probe by whether its lease is held at that instant, so that a load balancer
-// sends the leader's requests to the leader alone, and drains on SIGTERM: first it
-// says that it is not ready, then it finishes what it is at, then it hands
+// Command httpleader is an HTTP service of which one instance leads. Each
+// instance answers a probe: ready while its lease is held. So a load balancer
+// sends requests to the leader only. On SIGTERM an instance drains: first it
+// reports that it is not ready, then it finishes its requests, then it passes
 // leadership on.
 //
 //	go run ./examples/httpleader                                      # two instances, on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/httpleader 127.0.0.1:8080  # one instance, on a real one
 //
 //	curl -i http://ADDRESS/ready      # 200 from the leader, 503 from others
-//	curl -X POST http://ADDRESS/count # counts one more, at the leader alone
+//	curl -X POST http://ADDRESS/count # adds one to the count; only the leader does
 package main
 
 import (
@@ -39,9 +39,10 @@ const (
 	electionPath = basePath + "/leader"
 	countPath    = basePath + "/count"
 
-	// A load balancer should have seen the probe fail before the listener closes.
+	// How long the probe fails before the listener closes: the load balancer
+	// must have seen it.
 	drainDelay = 500 * time.Millisecond
-	// What is under way then has so long to end.
+	// How long requests that have begun may take to finish.
 	drainTimeout = 10 * time.Second
 )
 
@@ -70,8 +71,8 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// run serves at each address, with a client of its own, until ctx ends, or any of
-// them.
+// run serves at each address, each with its own client, until ctx ends or one
+// of them fails.
 func run(ctx context.Context, servers string, addresses []string, out io.Writer) error {
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -102,18 +103,20 @@ func run(ctx context.Context, servers string, addresses []string, out io.Writer)
 // instance is one instance of the service.
 type instance struct {
 	client   *framework.Client
-	term     atomic.Pointer[recipes.Lease] // that it leads by; nil, or over: it does not lead
+	term     atomic.Pointer[recipes.Lease] // the last term; nil before the first
 	draining atomic.Bool
 }
 
-// serve answers at ln, and stands for election, until ctx ends; then it drains.
+// serve answers requests at ln, and is a candidate in the election, until ctx
+// ends. Then it drains.
 func serve(ctx context.Context, client *framework.Client, ln net.Listener) error {
 	i := &instance{client: client}
 	election, err := leader.New(client, electionPath, leader.WithID(ln.Addr().String()))
 	if err != nil {
 		return err
 	}
-	// Its requests outlive ctx by the drain, and so does its candidacy.
+	// The election ends after the drain, so that the last requests are still
+	// answered by a leader.
 	leading, resign := context.WithCancel(context.WithoutCancel(ctx))
 	defer resign()
 	campaign := make(chan error, 1)
@@ -127,7 +130,7 @@ func serve(ctx context.Context, client *framework.Client, ln net.Listener) error
 	case err := <-served:
 		resign()
 		return errors.Join(err, drained(<-campaign))
-	case err := <-campaign: // for good: see leader.Election.Run
+	case err := <-campaign: // Run has failed for good: see leader.Election.Run
 		return errors.Join(err, server.Close())
 	}
 
@@ -140,7 +143,8 @@ func serve(ctx context.Context, client *framework.Client, ln net.Listener) error
 	return errors.Join(err, drained(<-campaign))
 }
 
-// drained is the error of a campaign that was ended: none, if that is why it did.
+// drained returns the error of a campaign, or nil if it ended because it was
+// cancelled.
 func drained(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -148,7 +152,7 @@ func drained(err error) error {
 	return err
 }
 
-// lead is one term: the handlers do the work.
+// lead is one term. The handlers do the work.
 func (i *instance) lead(ctx context.Context, term *recipes.Lease) error {
 	if err := i.client.MakePersistentPath(ctx, basePath); err != nil {
 		return err
@@ -161,8 +165,9 @@ func (i *instance) lead(ctx context.Context, term *recipes.Lease) error {
 	return nil
 }
 
-// leads gives the term that is led now. Held looks at the clock, so it is right
-// also in a process that was stopped for a while, before anything else could tell.
+// leads returns the present term, and whether this instance leads. Held looks
+// at the clock, so the answer is right even in a process that was paused for a
+// while.
 func (i *instance) leads() (*recipes.Lease, bool) {
 	term := i.term.Load()
 	return term, term != nil && term.Held()
@@ -170,7 +175,7 @@ func (i *instance) leads() (*recipes.Lease, bool) {
 
 func (i *instance) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {}) // the process is: nothing else
+	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {}) // the process runs; it says nothing about leading
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		term, ok := i.leads()
 		switch {
@@ -186,9 +191,10 @@ func (i *instance) handler() http.Handler {
 	return mux
 }
 
-// count is a request for the leader alone. That it leads when the request comes is
-// not enough: the write is guarded by the term, so that it is not applied when
-// another leads by then, and by the version, so that two requests count as two.
+// count handles a request that only the leader may answer. To lead when the
+// request arrives is not enough. So the write is guarded by the term: it is not
+// applied once another instance leads. It is also guarded by the znode's
+// version, so that two requests at a time count as two.
 func (i *instance) count(w http.ResponseWriter, r *http.Request) {
 	for {
 		term, ok := i.leads()

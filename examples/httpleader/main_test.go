@@ -22,7 +22,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The service as it is run: one of two leads, and a signal ends both.
+// The service as a user runs it: one of two instances leads, and a signal ends
+// both.
 func TestExample(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot send itself SIGTERM there")
@@ -71,8 +72,8 @@ func TestExample(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// The probe follows the lease: not ready a margin before anybody else could be,
-// without a word from the ensemble.
+// The probe follows the lease. An instance that is cut off from the ensemble is
+// not ready any longer, a margin before another instance can lead.
 func TestTheProbeFollowsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -82,7 +83,7 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 			t.Errorf("both are ready: %d", status)
 		}
 		if status, _ := b.post("/count"); status != http.StatusServiceUnavailable {
-			t.Errorf("one that does not lead has counted: %d", status)
+			t.Errorf("an instance that does not lead has counted: %d", status)
 		}
 		if status, body := a.post("/count"); status != http.StatusOK || body != "1\n" {
 			t.Errorf("count: %d %q", status, body)
@@ -92,14 +93,14 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 		cut := time.Now()
 		w.await(a, http.StatusServiceUnavailable)
 		gone := time.Now()
-		if took := gone.Sub(cut); took > 9*time.Second { // the time-out less the margin
+		if took := gone.Sub(cut); took > 9*time.Second { // the session timeout without the margin
 			t.Errorf("ready for %v after the cut", took)
 		}
 		if status, _ := b.get("/ready"); status == http.StatusOK {
 			t.Error("the next is ready before the margin is over")
 		}
 		if status, _ := a.get("/alive"); status != http.StatusOK {
-			t.Error("it is alive, though it does not lead")
+			t.Error("the process is alive but its probe says otherwise")
 		}
 		w.await(b, http.StatusOK)
 		if between := time.Since(gone); between < 900*time.Millisecond {
@@ -111,20 +112,20 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 		w.ens.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
 		if status, _ := a.get("/ready"); status != http.StatusServiceUnavailable {
-			t.Error("who comes back leads again")
+			t.Error("an instance whose network is back leads at once")
 		}
 	})
 }
 
-// SIGTERM: not ready at once, requests that are under way are finished while it
-// still leads, then the next leads at once.
+// After SIGTERM an instance is not ready at once. It finishes its requests
+// while it still leads. Then the next instance leads at once.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.start("a"), w.start("b")
 		w.await(a, http.StatusOK)
 
-		slow := make(chan struct{}) // the request's write is held back for two seconds
+		slow := make(chan struct{}) // closed when the request's write is delayed by two seconds
 		var once sync.Once
 		w.ens.Control(func(r testutil.Request) testutil.Action {
 			action := testutil.Pass()
@@ -149,7 +150,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("the probe while it drains: %d %q", status, body)
 		}
 		if got := <-answer; got != "200 1\n" {
-			t.Errorf("the request that was under way: %q", got)
+			t.Errorf("the request that had begun: %q", got)
 		}
 		if took := time.Since(started); took < 2*time.Second {
 			t.Errorf("the request took %v", took)
@@ -165,7 +166,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// world is an ensemble, and instances that are reached over pipes.
+// world is an ensemble, and instances that are reached over pipes in memory.
 type world struct {
 	t   *testing.T
 	ens *testutil.Embedded
@@ -182,7 +183,7 @@ type running struct {
 	ended chan error
 }
 
-// start starts an instance; a test ends when it has.
+// start starts an instance. The test's cleanup waits until it has ended.
 func (w *world) start(name string) *running {
 	w.t.Helper()
 	client, err := framework.New(w.ens.Servers(), framework.WithDialer(w.ens.ClientNet(name).Dial))
@@ -277,7 +278,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// lines is what the service prints.
+// lines collects what the service prints.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -1,5 +1,5 @@
-// Command mutex shows the reentrant mutex: three workers share one counter that
-// tolerates no two writers, and lock it around each step.
+// Command mutex shows the reentrant mutex. Three workers share a counter that
+// only one of them may write at a time. Each locks it for every step.
 //
 //	go run ./examples/mutex                             # on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/mutex        # on a real one
@@ -51,8 +51,8 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// run has the workers count to workers times steps, each with a client of its own,
-// as if they were processes on different hosts.
+// run starts the workers, which count to workers times steps. Each has its own
+// client, as if it were a process on another host.
 func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,8 +83,8 @@ func work(ctx context.Context, servers string, id int, out io.Writer) error {
 	}
 	for range steps {
 		err := recipes.Do(ctx, mutex, func(ctx context.Context, lease *recipes.Lease) error {
-			// ctx ends when the lease is lost; the write is guarded besides, so that
-			// it is not applied if this process was asleep meanwhile.
+			// ctx ends when the lease is lost. The write is also guarded, so
+			// that it is not applied if this process was paused for too long.
 			return increment(ctx, client, mutex, lease, func(n int) {
 				fmt.Fprintf(out, "worker %d counted %d under token %s\n", id, n, lease.Token())
 			})
@@ -96,9 +96,10 @@ func work(ctx context.Context, servers string, id int, out io.Writer) error {
 	return nil
 }
 
-// increment reads the counter and writes the next number, a race unless it is
-// locked. It locks for itself: its caller holds the lock already, and its ctx says
-// so, hence this is a re-entry and no deadlock.
+// increment reads the counter and writes the next number. That is a race unless
+// the counter is locked, so increment locks it. Its caller already holds the
+// lock, and ctx carries the caller's lease, so this is a re-entry and not a
+// deadlock.
 func increment(ctx context.Context, client *framework.Client, mutex *locks.Mutex, lease *recipes.Lease, counted func(int)) error {
 	return recipes.Do(ctx, mutex, func(ctx context.Context, _ *recipes.Lease) error {
 		data, _, err := client.Get(ctx, counterPath)

@@ -9,7 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Every number is counted once and in order, under growing tokens.
+// Every number is counted once and in order, with increasing tokens.
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t, testutil.WithMembers(3))
 	var out strings.Builder // the workers write to it under the lock, one at a time

@@ -1,7 +1,8 @@
-// Command owntest shows how to test code of one's own that holds a lock. The code
-// is a small service, a ticker that one process at a time writes to; look at
-// main_test.go, which has its session expire, cuts it off, and moves its clock, in
-// milliseconds. Run, it ticks three times.
+// Command owntest shows how to test your own code that holds a lock. The code
+// is a small service: a ticker to which one process at a time writes. Its test,
+// in main_test.go, lets its session expire, cuts its network and stops a
+// server, and takes milliseconds for minutes. The command itself ticks three
+// times.
 //
 //	go test -v ./examples/owntest
 //	go run ./examples/owntest                             # on an embedded ensemble
@@ -80,7 +81,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	return nil
 }
 
-// ticker writes its name and the time to a znode, once per interval, while it
+// ticker writes its name and the time into a znode, once per interval, while it
 // holds the lock.
 type ticker struct {
 	name   string
@@ -89,8 +90,8 @@ type ticker struct {
 	ticked func(text string)
 }
 
-// newTicker is all that the test needs: whoever makes the client decides which
-// ensemble it is, so there is nothing to mock.
+// newTicker returns a ticker. It takes a client, so a test can pass a client of
+// an embedded ensemble, and needs no mock.
 func newTicker(client *framework.Client, name string) (*ticker, error) {
 	mutex, err := locks.NewMutex(client, lockPath, locks.WithData([]byte(name)))
 	if err != nil {
@@ -99,8 +100,8 @@ func newTicker(client *framework.Client, name string) (*ticker, error) {
 	return &ticker{name: name, client: client, mutex: mutex, ticked: func(string) {}}, nil
 }
 
-// run ticks until ctx ends, or the client closes. Whatever else goes wrong, it waits
-// for its turn again: the lock was lost, or no server could be reached for so long
+// run ticks until ctx ends or the client closes. After any other error it
+// acquires the lock again: the lock was lost, or no server answered for so long
 // that the client's retry policy gave up.
 func (t *ticker) run(ctx context.Context) error {
 	if err := t.client.MakePersistentPath(ctx, tickPath); err != nil {
@@ -119,7 +120,7 @@ func (t *ticker) run(ctx context.Context) error {
 	}
 }
 
-// tick works until ctx ends, which it does when the lock is lost.
+// tick works until ctx ends, as it does when the lock is lost.
 func (t *ticker) tick(ctx context.Context, lease *recipes.Lease) error {
 	pace := time.NewTicker(interval)
 	defer pace.Stop()
@@ -135,7 +136,8 @@ func (t *ticker) tick(ctx context.Context, lease *recipes.Lease) error {
 		case err == nil:
 			t.ticked(text)
 		case framework.MaybeApplied(err) && lease.Held():
-			// Its answer was lost, and the lock was not. The next one overwrites it.
+			// The answer was lost, and the lock was not. The next tick
+			// overwrites this one.
 		default:
 			return err
 		}

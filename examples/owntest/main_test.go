@@ -13,9 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// What a test of this kind consists of. Everything in the bubble of synctest.Test
-// runs in virtual time: a minute of sleep takes no time at all, and each time that
-// is asked for is exact.
+// How to write such a test. Everything inside synctest.Test runs in virtual
+// time: a minute of sleep takes no time, and every time is exact.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		ens := testutil.Start(t, testutil.InMemory())                  // within the bubble
@@ -23,8 +22,8 @@ import (
 //		...
 //	})
 
-// The session of the one that ticks expires: it stops, the other takes over, and
-// the first waits for its turn again.
+// When the session of the ticker that holds the lock expires, it stops, the
+// other ticker takes over, and the first one waits in line again.
 func TestAnotherTakesOverWhenTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory())
@@ -59,8 +58,9 @@ func TestAnotherTakesOverWhenTheSessionExpires(t *testing.T) {
 	})
 }
 
-// The one that ticks is cut off from all servers. It stops by its own clock, a
-// tenth of the session time-out before the lock can be anybody else's.
+// The ticker that holds the lock is cut off from all servers. It stops by its
+// own clock, a tenth of the session timeout before anybody else can get the
+// lock.
 func TestItStopsInTimeWhenItIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
@@ -89,13 +89,12 @@ func TestItStopsInTimeWhenItIsCutOff(t *testing.T) {
 		ens.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
 		if a.count() > before {
-			t.Error("a did not wait for its turn")
+			t.Error("a ticked while b held the lock")
 		}
 	})
 }
 
-// A write whose answer is lost, and a member that is stopped, are no business of
-// the service's: it goes on.
+// The service goes on when the leader of the ensemble stops.
 func TestItGoesOnWhenAMemberStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3))
@@ -114,7 +113,7 @@ func TestItGoesOnWhenAMemberStops(t *testing.T) {
 	})
 }
 
-// A run as a newcomer sees it, in real time.
+// The command as a user runs it, in real time.
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t)
 	var out strings.Builder
@@ -126,7 +125,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// service is a ticker that runs, and when it ticked.
+// service is a running ticker, with the times at which it ticked.
 type service struct {
 	client *framework.Client
 	stop   context.CancelFunc
@@ -135,7 +134,7 @@ type service struct {
 	ats []time.Time
 }
 
-// start runs a ticker until the test ends, over a network of its own.
+// start runs a ticker, with its own client and network, until the test ends.
 func start(t *testing.T, ens *testutil.Embedded, name string) *service {
 	t.Helper()
 	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet(name).Dial))

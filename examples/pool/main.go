@@ -1,6 +1,6 @@
-// Command pool shows the semaphore: workers on four hosts share a machine that
-// bears three jobs at once, wherever they come from. A heavy job counts as two: it
-// gets both permits at once, or waits without having one.
+// Command pool shows the semaphore. Workers on four hosts share a resource that
+// can take three jobs at a time. A heavy job counts as two: it gets both
+// permits at once, and holds none while it waits.
 //
 //	go run ./examples/pool                             # on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/pool        # on a real one
@@ -51,7 +51,7 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-// run has the hosts work off the jobs, each with a client of its own.
+// run starts the hosts, which do the jobs. Each has its own client.
 func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -97,7 +97,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for range 2 { // workers of one host
+		for range 2 { // workers on each host
 			wg.Go(func() {
 				if err := p.work(ctx, queue); err != nil {
 					cancel(err)
@@ -109,7 +109,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	return context.Cause(ctx)
 }
 
-// job is what a worker does.
+// job is a piece of work.
 type job struct {
 	id     int
 	weight int // how many permits it needs
@@ -129,13 +129,13 @@ func newPool(client *framework.Client) (*pool, error) {
 	return &pool{permits}, nil
 }
 
-// work is a worker's life: one job after the other, until there are no more, or ctx
-// ends. A job whose permits were lost is done again, so it must bear that.
+// work does one job after the other, until there are no more or ctx ends. A job
+// whose permits were lost is done again, so a job must tolerate that.
 func (p *pool) work(ctx context.Context, queue <-chan job) error {
 	for j := range queue {
 		for {
-			// The job's context ends when its permits are lost, before anybody else can
-			// have them. It must return by then.
+			// The job's context ends when its permits are lost, before anybody
+			// else can get them. The job must then return.
 			err := recipes.Do(ctx, p.permits.Permits(j.weight), j.do)
 			if err == nil {
 				break
@@ -143,7 +143,7 @@ func (p *pool) work(ctx context.Context, queue <-chan job) error {
 			if ctx.Err() != nil || errors.Is(err, semaphore.ErrLimit) || errors.Is(err, framework.ErrClosed) {
 				return fmt.Errorf("job %d: %w", j.id, err)
 			}
-			// Lost, or no server for a while: again.
+			// The permits were lost, or no server answered: try again.
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():

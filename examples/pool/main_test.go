@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Every job is done, and never more than the capacity at once.
+// Every job is done, and never more of them at a time than the capacity.
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t, testutil.WithMembers(3))
 	var out strings.Builder
@@ -42,9 +42,9 @@ func TestExample(t *testing.T) {
 
 var seed = flag.Uint64("seed", 0, "of the random test; 0: a new one")
 
-// Hosts are cut off and dropped at random, so that permits are lost in the middle
-// of jobs: every job is done in the end, and never more at once than the capacity,
-// as far as those who work can know.
+// Hosts are cut off and connections drop at random, so that permits are lost in
+// the middle of jobs. Every job is done in the end, and the permits that are
+// held at a time are never more than the capacity.
 func TestCapacityUnderFaults(t *testing.T) {
 	s := *seed
 	if s == 0 {
