@@ -27,8 +27,10 @@ func (m *Match) matches(r Request) bool {
 // Fault does one action to the requests that match. Pass its Control to the
 // Control of an ensemble or of a client's network:
 //
-//	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: "/lock/"}, testutil.DropAfter())
-//	defer ens.ClientNet("holder").Control(lost.Control)()
+//	creates := testutil.Match{Op: testutil.OpCreate, Path: "/lock/"}
+//	lost := testutil.NewFault(creates, testutil.DropAfter())
+//	stop := ens.ClientNet("holder").Control(lost.Control)
+//	defer stop()
 //
 // The zero Fault counts one request and lets it pass.
 type Fault struct {

@@ -28,8 +28,8 @@ type clock struct {
 
 func newClock(t *testing.T) *clock { return &clock{t, time.Now()} }
 
-// at lets virtual time pass until d after the start, and lets everything due then
-// happen.
+// at lets virtual time pass until d after the start, and lets everything due
+// then happen.
 func (c *clock) at(d time.Duration) {
 	c.t.Helper()
 	if wait := time.Until(c.start.Add(d)); wait > 0 {

@@ -3,9 +3,9 @@
 // they speak the real wire protocol, so the test uses a real client and mocks
 // nothing. Three lines to begin:
 //
-//	ens := testutil.Start(t, testutil.WithMembers(3))
-//	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
-//	defer client.Close()
+//	ens := testutil.Start(t)
+//	dial := framework.WithDialer(ens.Dial)
+//	client, err := framework.New(ens.Servers(), dial)
 //
 // [Start] stops the ensemble when the test ends. [New] is for programs, and
 // returns an ensemble to close. What the members hold can be read without a
@@ -21,7 +21,8 @@
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		ens := testutil.Start(t, testutil.InMemory())
-//		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+//		dial := framework.WithDialer(ens.Dial)
+//		client, err := framework.New(ens.Servers(), dial)
 //		...
 //		ens.ExpireSession(session.ID())
 //		time.Sleep(time.Minute) // takes no time
@@ -68,8 +69,19 @@
 // [HoldReply].
 //
 //	net := ens.ClientNet("worker")
-//	lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
-//	defer net.Control(lost.Control)() // executes the first create and loses its answer
+//	creates := testutil.Match{Op: testutil.OpCreate}
+//	lost := testutil.NewFault(creates, testutil.DropAfter())
+//	stop := net.Control(lost.Control) // loses the answer to the first create
+//	defer stop()
+//
+// # Race detector
+//
+// The wire client, github.com/go-zookeeper/zk, has a data race between the
+// goroutine that reads a connection and the one that sets watches after a
+// reconnect. A test that breaks connections may report it. Leave that package
+// uninstrumented:
+//
+//	go test -race -gcflags=github.com/go-zookeeper/zk=-race=false ./...
 //
 // # How faithful it is
 //
