@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
@@ -16,8 +17,8 @@ import (
 const session = 30 * time.Second
 
 var (
-	lingering = locks.WithLinger(time.Second)
-	oneByOne  = locks.WithHandover(0)
+	lingering = recipes.WithLinger(time.Second)
+	oneByOne  = recipes.WithHandoffs(0)
 )
 
 // mutexes are this module's.

@@ -10,32 +10,54 @@ import (
 
 // Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
 // the lease (Lease.Bind): it ends when the lease is lost, a stop margin before
-// anybody else can be granted it, and fn must return by then. Work that goes on
-// past the lease's deadline is logged, and counted by the Observer (Overran);
-// after an expiry or a deletion the deadline is the loss itself.
+// anybody else can be granted it, and fn must return by then. Work that goes on past
+// the lease's deadline is logged, and counted by the Observer (Overran); after an
+// expiry or a deletion the deadline is the loss itself.
 //
-// The error joins fn's and the release's. A loss of the lease is an error,
+// The error joins those of fn and of the release. A loss of the lease is an error,
 // ErrNotHeld, even if fn returned nil: a nil error proves that the lease was held
 // all along.
 //
 // The end of ctx does not keep Do from releasing. Do waits for the release for one
 // session timeout at most, and returns that much later than fn if no server answers;
 // the znode is removed in the background then, or ends with the session.
+//
+// Do(ctx, Try(a), fn) does not wait for a busy lock, and Do(ctx, Within(a, d), fn)
+// waits for d at most.
 func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) error) (err error) {
 	l, err := a.Acquire(ctx)
 	if err != nil {
 		return err
 	}
+	return l.work(ctx, fn, func() error {
+		// The release is not for ctx to prevent. The znode's safety net, if no server
+		// answers in all that time, is the session's end.
+		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
+		defer stop()
+		return l.Release(releaseCtx)
+	})
+}
+
+// Do calls fn as Do the function does, under a lease that the caller already has. It
+// does not release the lease. It returns the error of fn, joined with ErrNotHeld if
+// the lease is no longer held.
+func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error) error {
+	return l.work(ctx, fn, func() error {
+		if l.Held() {
+			return nil
+		}
+		return l.notHeld()
+	})
+}
+
+// work calls fn under the lease, and end when fn has returned or panicked.
+func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease) error, end func() error) (err error) {
 	l.beginWork()
 	bound, cancel := l.Bind(ctx)
 	defer func() { // on a panic too, which goes on after it
 		cancel()
 		late := l.endWork()
-		// The release is not for ctx to prevent. The znode's safety net, if no server
-		// answers in all that time, is the session's end.
-		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
-		defer stop()
-		err = errors.Join(err, l.Release(releaseCtx))
+		err = errors.Join(err, end())
 		if late > 0 {
 			l.overran(late) // last: the observer may take its time
 		}
@@ -47,35 +69,40 @@ func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) 
 func (l *Lease) beginWork() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.working = true
-	if l.err != nil {
+	l.working++
+	if l.loss != nil {
 		l.watchWorkLocked()
 	}
 }
 
 // watchWorkLocked is called at the loss, or at the beginning of work that comes
-// later still. Work that never ends is to be heard of too. Work that is told of a
+// later still: work that never ends must be heard of, too. Work that is told of a
 // loss only at the deadline gets a moment to end before it is complained about.
 func (l *Lease) watchWorkLocked() {
-	err := l.err
-	l.late = time.AfterFunc(max(time.Until(l.deadline), l.timeout()/10), func() {
-		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.path()), zap.Error(err))
+	if l.late != nil || len(l.shares) == 0 {
+		return
+	}
+	loss := l.loss
+	l.late = time.AfterFunc(max(time.Until(loss.Deadline), l.timeout()/10), func() {
+		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.LockPath()), zap.Error(loss.Err))
 	})
 }
 
 // endWork returns for how long the work has gone on past the deadline, if it has.
 func (l *Lease) endWork() (late time.Duration) {
 	l.mu.Lock()
-	l.working = false
+	l.working--
 	if l.late == nil {
 		l.mu.Unlock()
 		return 0
 	}
-	l.late.Stop()
-	late = time.Since(l.deadline)
+	if l.working == 0 {
+		l.late.Stop()
+	}
+	late = time.Since(l.loss.Deadline)
 	l.mu.Unlock()
 	if late > 0 {
-		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.path()), zap.Duration("by", late))
+		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.LockPath()), zap.Duration("by", late))
 	}
 	return late
 }
@@ -85,16 +112,19 @@ func (l *Lease) overran(by time.Duration) {
 	for _, part := range l.parts {
 		part.overran(by)
 	}
-	if overran := l.client().Observer().Overran; overran != nil && len(l.parts) == 0 {
-		overran(l.path(), by)
+	if len(l.parts) > 0 || len(l.shares) == 0 {
+		return
+	}
+	if overran := l.client().Observer().Overran; overran != nil {
+		overran(l.LockPath(), by)
 	}
 }
 
-// timeout is that of the session, the longest one if there are several.
+// timeout returns the session timeout, the longest one if there are several.
 func (l *Lease) timeout() time.Duration {
 	longest := time.Duration(0)
-	for _, p := range l.places {
-		longest = max(longest, p.Timeout())
+	for _, s := range l.shares {
+		longest = max(longest, s.Timeout())
 	}
 	return longest
 }

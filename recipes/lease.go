@@ -14,11 +14,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A Lease is one acquisition. It belongs to one session, and is over for good when
-// it was lost or released. It is safe for concurrent use.
+// A Lease is one acquisition. It belongs to one session, and is over for good once
+// it was lost or released. It is safe for concurrent use. The zero Lease is not
+// held, and never was.
 type Lease struct {
-	places []*line.Place // one, except where a recipe takes several at once
-	parts  []*Lease      // that it is made of, and that have the places; nil: none
+	shares []*line.Share // one, except where a recipe takes several at once
+	parts  []*Lease      // of a joined lease: they have the shares; nil: none
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	owner  *Owner
@@ -27,22 +28,20 @@ type Lease struct {
 
 	mu       sync.Mutex    // guards what follows
 	ended    bool          // the observer has heard of its end, or is about to
-	err      error         // why it was lost
-	deadline time.Time     // as known at the loss
+	loss     *line.Loss    // the first of its shares or parts; nil: it was not lost
 	released bool          // Release was called
 	wholes   []*Lease      // that it is a part of
-	revoked  chan struct{} // of a whole, closed: a part is to be released; nil: nobody wants to know
-	working  bool          // under Do
+	revoked  chan struct{} // of a joined lease, closed: a part is to be released; nil: nobody wants to know
+	working  int           // calls of Do under way
 	late     *time.Timer   // fires at the deadline of a lost lease that works
 }
 
-// NewLease makes a lease of places that were granted to an Acquire with ctx. It is
-// for the recipes: nobody outside can have a place.
-func NewLease(ctx context.Context, places ...*line.Place) *Lease {
-	l := &Lease{places: places}
+// newLease makes a lease of shares that were granted to an Acquire with ctx.
+func newLease(ctx context.Context, shares ...*line.Share) *Lease {
+	l := &Lease{shares: shares}
 	l.start(ctx)
-	for _, p := range places {
-		p.OnLoss(l.lose)
+	for _, s := range shares {
+		s.OnLoss(l.lose)
 	}
 	l.observeGrant()
 	return l
@@ -56,42 +55,54 @@ func (l *Lease) start(ctx context.Context) {
 	}
 }
 
-// lose is called when any of the places, or of the parts, is lost.
-func (l *Lease) lose(why error) {
-	deadline := l.Deadline()
+// lose is called when any of the shares, or of the parts, is lost.
+func (l *Lease) lose(loss *line.Loss) {
 	l.mu.Lock()
-	if l.err != nil {
+	if l.loss != nil {
 		l.mu.Unlock()
 		return
 	}
-	l.err, l.deadline = why, deadline
-	if l.working {
+	l.loss = loss
+	if l.working > 0 {
 		l.watchWorkLocked()
 	}
 	l.mu.Unlock()
 	// In this order: whoever sees Lost finds the context ended, and whoever sees
 	// either finds Err.
-	l.end(fmt.Errorf("%w: %w", ErrNotHeld, why))
+	l.end(fmt.Errorf("%w: %w", ErrNotHeld, loss.Err))
 	for _, whole := range l.partOf() {
-		whole.lose(l.partly(why))
+		whole.lose(l.lossOfPart(loss))
 	}
 	close(l.lost)
-	l.observeLoss(why)
+	l.observeLoss(loss)
 }
 
-// Context carries the values of Acquire's context and this lease, so that an
-// Acquire with it re-enters. It ends when the lease is lost or released, and not
-// when Acquire's context does: a time-out for the wait must not end the work. Its
-// cause wraps ErrNotHeld and why, or is ErrReleased.
-func (l *Lease) Context() context.Context { return l.ctx }
+// Context returns a context that carries the values of Acquire's context and this
+// lease: an Acquire with it re-enters. It ends when the lease is lost or released,
+// but not when Acquire's context does: a timeout for the wait must not end the work.
+// Its cause wraps ErrNotHeld and the reason, or is ErrReleased.
+func (l *Lease) Context() context.Context {
+	if l.ctx == nil {
+		return neverHeld
+	}
+	return l.ctx
+}
 
-// Bind gives ctx, carrying this lease too, that also ends when the lease does.
-// cancel must be called when it is no longer needed.
+// neverHeld is the context of the zero Lease.
+var neverHeld = func() context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	end(ErrNotHeld)
+	return ctx
+}()
+
+// Bind returns ctx, carrying this lease too, so that it also ends when the lease
+// does. cancel must be called when it is no longer needed.
 func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	lease := l.Context()
 	bound, end := context.WithCancelCause(withLease(ctx, l))
-	stop := context.AfterFunc(l.ctx, func() { end(context.Cause(l.ctx)) })
-	if l.ctx.Err() != nil {
-		end(context.Cause(l.ctx)) // over already: at once
+	stop := context.AfterFunc(lease, func() { end(context.Cause(lease)) })
+	if lease.Err() != nil {
+		end(context.Cause(lease)) // over already: at once
 	}
 	return bound, func() {
 		stop()
@@ -99,36 +110,36 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context
 	}
 }
 
-// Held reports whether the lease is held, as far as the clock can prove: it looks
-// at the clock itself, so it is right also in a process that was stopped for a
-// while. Once false it stays false. What it reports was true when it looked: work
-// that must not be done by two needs the Token or Guard.
+// Held reports whether the lease is held, as far as the clock can prove. It looks at
+// the clock itself, so it is right also in a process that was stopped for a while.
+// Once false it stays false. What it reports was true when it looked: work that must
+// not be done by two needs the Token or Guard.
 func (l *Lease) Held() bool {
 	if l.isReleased() {
 		return false
 	}
-	for _, p := range l.places {
-		if !p.Held() {
+	for _, s := range l.shares {
+		if !s.Held() {
 			return false
 		}
 	}
-	return len(l.places) > 0 // a Lease that nobody was granted holds nothing
+	return len(l.shares) > 0
 }
 
 // Lost is closed when the lease is lost, and only then: the session's deadline is
-// near or the session is over, the znode was deleted, the recipe's longest hold is
-// over, or the client closed. By then the work has a stop margin left, unless it
-// was the ensemble that ended it, or Close, which waits for no work.
+// near or the session is over, the znode was deleted, the maximum hold time is over,
+// or the client closed. The work has a stop margin left then, unless it was the
+// ensemble that ended it, or Close, which waits for no work.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Err is nil while the lease is held, ErrReleased after its release, and why it
-// was lost after a loss.
+// Err returns nil while the lease is held, ErrReleased after its release, and the
+// reason after a loss.
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.err != nil:
-		return l.err
+	case l.loss != nil:
+		return l.loss.Err
 	case l.released:
 		return ErrReleased
 	}
@@ -141,41 +152,60 @@ func (l *Lease) Err() error {
 // expired the session, somebody deleted the znode, or the client was closed.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
-	lost, deadline := l.err != nil, l.deadline
+	loss := l.loss
 	l.mu.Unlock()
-	if lost {
-		return deadline
+	if loss != nil {
+		return loss.Deadline
 	}
-	for i, p := range l.places {
-		if d := p.Deadline(); i == 0 || d.Before(deadline) {
-			deadline = d
-		}
-	}
-	return deadline
+	return l.deadlineOfShares()
 }
 
-// Token is the fencing token. See Token. For several locks taken together it is the
-// greatest of theirs. That one increases among leases of the same set of locks; what
-// one of the locks guards, or what leases of other sets use, too, must look at the
-// tokens of Parts, each of which increases by itself.
-func (l *Lease) Token() Token {
-	greatest := tokenOf(l.places[0])
-	for _, part := range l.parts {
-		if t := part.Token(); t.Compare(greatest) > 0 {
+func (l *Lease) deadlineOfShares() (first time.Time) {
+	for i, s := range l.shares {
+		if d := s.Deadline(); i == 0 || d.Before(first) {
+			first = d
+		}
+	}
+	return first
+}
+
+// Token returns the fencing token: see Token. Of several locks taken together it is
+// the greatest of theirs. That one increases among leases of the same set of locks.
+// What one of the locks guards, or what leases of other sets use, too, must look at
+// the tokens of Parts, each of which increases by itself.
+func (l *Lease) Token() (greatest Token) {
+	for _, s := range l.shares {
+		if t := tokenOf(s); t.Compare(greatest) > 0 {
 			greatest = t
 		}
 	}
 	return greatest
 }
 
-// Path is the path of the znode that holds, in the view of the recipe's client; of
+// Path returns the path of the lease's znode, in the view of the recipe's client; of
 // several locks taken together, of the first one.
-func (l *Lease) Path() string { return l.places[0].Path() }
+func (l *Lease) Path() string {
+	if len(l.shares) == 0 {
+		return ""
+	}
+	return l.shares[0].Path()
+}
 
-// Parts are the leases that this one is made of, in the order in which they were
-// acquired, if it is one of several locks taken together; otherwise there are
-// none. They are this lease's: the release of one by itself is the loss of the
-// whole.
+// LockPath returns the path of the lock, semaphore or election that the lease was
+// acquired from; of several locks taken together, all of them, with commas.
+func (l *Lease) LockPath() string {
+	switch {
+	case len(l.parts) > 0:
+		return l.pathOfParts()
+	case len(l.shares) > 0:
+		return l.shares[0].Line().Path()
+	}
+	return ""
+}
+
+// Parts returns the leases that this one is made of, in the order in which they were
+// acquired, if it is one of several locks taken together; otherwise none. They
+// belong to this lease: the release of one by itself is the loss of the whole.
 func (l *Lease) Parts() []*Lease { return slices.Clone(l.parts) }
 
 // Revoked is closed when somebody asks for the lease to be released, by writing
@@ -183,76 +213,86 @@ func (l *Lease) Parts() []*Lease { return slices.Clone(l.parts) }
 // call begins to look for it, which costs a watch and a read, off the path of the
 // acquisition.
 func (l *Lease) Revoked() <-chan struct{} {
-	if len(l.parts) > 0 {
+	switch {
+	case len(l.parts) > 0:
 		return l.anyRevoked()
+	case len(l.shares) > 0:
+		return l.shares[0].Revoked()
 	}
-	return l.places[0].Revoked()
+	return nil
 }
 
 // Release gives the lease up, and returns when its znode is gone. ctx bounds the
 // wait alone: the removal goes on if it ends, and Release may be called again to
-// wait again. Where the lease is a re-entered one the znode stays until the last
-// is released, in whichever order, and no request is made.
+// wait again. A lease that was re-entered keeps the znode until the last is
+// released, in whichever order, and makes no request. Nor does it where the znode is
+// handed off in-process, or lingers.
 //
-// Where the recipe hands its znode over at home, or lets it linger, and may do so,
-// it makes no request either.
-//
-// It returns nil if the lease was held until now, or was released before; and
-// ErrNotHeld, wrapping Err, if it was lost, be it while it was being released. So
-// a checked Release proves the whole section. Where it makes no request it knows
-// of a znode that somebody else deleted only if that was heard of before, as Held
-// does.
+// Release returns nil if the lease was held until now, or was released before; and
+// ErrNotHeld, wrapping Err, if it was lost, even while it was being released. So a
+// checked Release proves the whole section. Where it makes no request it knows of a
+// znode that somebody else deleted only if the client has heard of that before, as
+// Held does.
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
-			whole.lose(l.partly(ErrReleased))
+			whole.lose(l.lossOfPart(&line.Loss{Err: ErrReleased, Deadline: l.Deadline()}))
 		}
 	}
 	err := l.leave(ctx)
 	l.observeRelease()
 	if err != nil {
-		return fmt.Errorf("recipes: release %s: %w", l.path(), err)
+		return fmt.Errorf("recipes: release %s: %w", l.LockPath(), err)
 	}
 	return nil
 }
 
-// leave is Release, also by the whole.
+// leave is Release, also by a lease that l is a part of.
 func (l *Lease) leave(ctx context.Context) error {
 	l.mu.Lock()
 	first := !l.released
 	l.released = true
 	l.mu.Unlock()
-	if first {
+	if first && l.ctx != nil {
 		if l.owner != nil {
 			l.owner.remove(l)
 		}
-		// A loss that is found only now is to be the cause, not the release.
-		l.checkHeld()
+		for _, s := range l.shares {
+			s.Held() // a loss that is found only now is the cause, not the release
+		}
 		l.end(ErrReleased)
 	}
 	if len(l.parts) > 0 {
 		return l.leaveParts(ctx)
 	}
-	for _, p := range l.places {
-		p.Quit() // all at once
+	for _, s := range l.shares {
+		s.Leave() // all at once
 	}
 	var errs []error
-	for _, p := range l.places {
-		if err := p.Leave(ctx); err != nil {
+	for _, s := range l.shares {
+		if err := s.Left(ctx); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if why := l.lossOfPlace(); why != nil {
-		l.lose(why) // which may be about to be told, by another goroutine
+	if loss := l.lossNow(); loss != nil {
+		l.lose(loss) // which another goroutine may be about to tell
 	}
 	return errors.Join(errs...)
 }
 
-// checkHeld has each place look at the clock.
-func (l *Lease) checkHeld() {
-	for _, p := range l.places {
-		p.Held()
+// lossNow returns how the lease was lost, also if lose has not been told yet; nil if
+// it was not.
+func (l *Lease) lossNow() *line.Loss {
+	l.mu.Lock()
+	loss := l.loss
+	l.mu.Unlock()
+	for _, s := range l.shares {
+		if loss != nil {
+			break
+		}
+		loss = s.Loss()
 	}
+	return loss
 }
 
 func (l *Lease) isReleased() bool {
@@ -261,30 +301,22 @@ func (l *Lease) isReleased() bool {
 	return l.released
 }
 
-// path is the path of the recipe, for messages.
-func (l *Lease) path() string {
-	if len(l.parts) > 0 {
-		return l.pathOfParts()
-	}
-	return l.places[0].Line().Dir()
-}
+func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() }
 
-func (l *Lease) client() *framework.Client { return l.places[0].Line().Client() }
-
-// Guard gives ops behind a check that the lease's znode exists, for a Multi of
-// one's own. The whole is applied only while the lease is held, or its znode has
-// not been removed yet; what the Guard of a lease that is over gives is never
-// applied. So that it cannot be applied under another's lease, the znode of a lease
-// that has given out a guard is not handed over at home, nor does it linger. Of several locks taken
-// together each is checked; where they belong to different clients, or namespaces
-// of one, no Multi can do that, and what Guard gives is refused by any.
+// Guard prepends a check of the lease's znode to ops, for a Multi of yours: all of
+// it is applied only while the lease is held, or its znode has not been removed yet.
+// Once the lease has ended, the check always fails. The znode of a lease that has
+// given out a guard is not handed off in-process, nor does it linger: the guard can
+// never be applied under another lease. Of several locks taken together each is
+// checked; where they belong to different clients, or namespaces of one, no Multi
+// can do that, and every Multi refuses what Guard returns.
 func (l *Lease) Guard(ops ...any) []any {
-	guarded := make([]any, 0, len(l.places)+len(ops)+1)
+	guarded := make([]any, 0, len(l.shares)+len(ops)+1)
 	if !l.oneView() {
-		guarded = append(guarded, partsOfDifferentClients{})
+		guarded = append(guarded, noCommonMulti{})
 	}
-	for _, p := range l.places {
-		guarded = append(guarded, check(p.Guard()))
+	for _, s := range l.shares {
+		guarded = append(guarded, check(s.Guard()))
 	}
 	return append(guarded, ops...)
 }
@@ -297,12 +329,12 @@ func check(path string) *zk.CheckVersionRequest {
 
 // Multi executes ops, all or none, in the lease's session and behind its Guard. It
 // returns the responses to ops alone. If the lease is not held the error is
-// ErrNotHeld, and nothing was applied; if the session is lost while the answer is
+// ErrNotHeld, and nothing was applied. If the session is lost while the answer is
 // awaited it wraps ErrNotHeld too, and framework.MaybeApplied tells the rest.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	responses, err := l.multi(ctx, ops)
 	if err != nil {
-		err = fmt.Errorf("recipes: multi under %s: %w", l.path(), err)
+		err = fmt.Errorf("recipes: multi under %s: %w", l.LockPath(), err)
 	}
 	return responses, err
 }
@@ -315,39 +347,39 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 	if err != nil {
 		return nil, err
 	}
-	all := make([]any, 0, len(l.places)+len(ops))
-	for _, p := range l.places {
-		done, held := p.Guarding()
+	all := make([]any, 0, len(l.shares)+len(ops))
+	for _, s := range l.shares {
+		done, held := s.Guarding()
 		if !held {
 			return nil, l.notHeld()
 		}
 		defer func() { done(!framework.MaybeApplied(err)) }()
-		all = append(all, check(p.Path()))
+		all = append(all, check(s.Path()))
 	}
 	responses, err := sess.Multi(ctx, append(all, ops...)...)
 	if errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed) {
 		return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
-	for i, p := range l.places {
+	for i, s := range l.shares {
 		if i < len(responses) && errors.Is(responses[i].Error, zk.ErrNoNode) {
-			p.Deleted()
+			s.Deleted()
 			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}
 	}
-	if len(responses) < len(l.places) {
+	if len(responses) < len(l.shares) {
 		return nil, err
 	}
-	return responses[len(l.places):], err
+	return responses[len(l.shares):], err
 }
 
-// session is the one that all the places belong to.
+// session returns the session that all the shares belong to.
 func (l *Lease) session() (*framework.Session, error) {
 	if !l.oneView() {
-		return nil, errForeign
+		return nil, errDifferentClients
 	}
 	var first *framework.Session
-	for _, p := range l.places {
-		sess, err := p.Session()
+	for _, s := range l.shares {
+		sess, err := s.Session()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}
@@ -361,7 +393,7 @@ func (l *Lease) session() (*framework.Session, error) {
 	return first, nil
 }
 
-// notHeld wraps why it is not.
+// notHeld wraps the reason.
 func (l *Lease) notHeld() error {
 	if err := l.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)

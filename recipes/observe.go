@@ -1,23 +1,21 @@
 package recipes
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// The observer hears of each lease that was acquired by itself: of its grant, and
-// of one end. A whole is heard of by its parts.
+// The observer hears of each lease that was acquired by itself: of its grant, and of
+// one end. Of a joined lease it hears by its parts.
 
 // observeGrant is called once, by the goroutine that acquired the lease.
 func (l *Lease) observeGrant() {
-	if len(l.places) == 0 { // nothing was granted
-		return
-	}
 	if granted := l.client().Observer().Granted; granted != nil {
-		granted(l.path(), l.places[0].Waited())
+		granted(l.LockPath(), l.shares[0].Waited())
 	}
 }
 
@@ -27,32 +25,29 @@ func (l *Lease) observeRelease() {
 	for _, part := range slices.Backward(l.parts) {
 		part.observeRelease()
 	}
-	if len(l.places) == 0 || len(l.parts) > 0 {
+	if len(l.shares) == 0 || len(l.parts) > 0 {
 		return
 	}
-	l.mu.Lock()
-	lost := l.err
-	l.mu.Unlock()
-	if lost != nil { // lose, on another goroutine, may not have come to this yet
-		l.observeLoss(lost)
+	if loss := l.lossNow(); loss != nil { // lose, on another goroutine, may not have come to this yet
+		l.observeLoss(loss)
 		return
 	}
 	if !l.endsNow() {
 		return
 	}
 	if released := l.client().Observer().Released; released != nil {
-		released(l.path(), time.Since(l.since))
+		released(l.LockPath(), time.Since(l.since))
 	}
 }
 
 // observeLoss is called at a loss, and neither blocks nor waits for anything.
-func (l *Lease) observeLoss(why error) {
-	if len(l.parts) > 0 || !l.endsNow() {
+func (l *Lease) observeLoss(loss *line.Loss) {
+	if len(l.shares) == 0 || len(l.parts) > 0 || !l.endsNow() {
 		return
 	}
-	l.client().Logger().Warn("lease lost", zap.String("path", l.path()), zap.String("znode", l.Path()), zap.Error(why))
+	l.client().Logger().Warn("lease lost", zap.String("path", l.LockPath()), zap.String("znode", l.Path()), zap.Error(loss.Err))
 	if lost := l.client().Observer().Lost; lost != nil {
-		lost(l.path(), time.Since(l.since), why)
+		lost(l.LockPath(), time.Since(l.since), loss.Err)
 	}
 }
 
@@ -63,14 +58,4 @@ func (l *Lease) endsNow() bool {
 	first := !l.ended
 	l.ended = true
 	return first
-}
-
-// lossOfPlace is why a place of the lease was lost, nil if none was.
-func (l *Lease) lossOfPlace() error {
-	for _, p := range l.places {
-		if err := p.Err(); err != nil && !errors.Is(err, ErrReleased) {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,6 +2,8 @@ package recipes
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -9,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// chain is the live leases that a context carries, the innermost first.
+// chain is the leases that a context carries, the innermost first.
 type chain struct {
 	lease *Lease
 	outer *chain
@@ -36,19 +38,19 @@ func withLease(ctx context.Context, l *Lease) context.Context {
 }
 
 // An Owner stands for one flow of control that cannot pass its context on. What is
-// acquired under it re-enters what is held under it. It must not be shared by
-// goroutines that are to exclude each other.
+// acquired under an owner re-enters what is held under it. Goroutines that are to
+// exclude each other must not share an owner.
 type Owner struct {
 	mu     sync.Mutex // guards leases
 	leases []*Lease   // that were not released
 }
 
-// NewOwner makes an owner, which is equal to no other.
+// NewOwner returns an owner that equals no other.
 func NewOwner() *Owner { return &Owner{} }
 
 type ownerKey struct{}
 
-// WithOwner gives a context whose acquisitions belong to o.
+// WithOwner returns a context whose acquisitions belong to o.
 func WithOwner(ctx context.Context, o *Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }
@@ -78,85 +80,110 @@ func (o *Owner) held() []*Lease {
 	return slices.Clone(o.leases)
 }
 
-// carried gives the first of the leases that ctx carries, or that its owner has,
-// that is on what key identifies, and its place there; nil if there is none. A
-// lease that was released is none; one that was lost is.
-func carried(ctx context.Context, key line.Key) (*Lease, *line.Place) {
+// shares returns what Acquire is granted: another share of what ctx carries, or what
+// enter waits for.
+func (l *Line) shares(ctx context.Context, enter enter) ([]*line.Share, error) {
+	if l.ignoreContext {
+		return enter(l.line, ctx)
+	}
+	for {
+		share, err := l.reenter(ctx)
+		switch {
+		case errors.Is(err, errReleasedNow):
+		case err != nil:
+			return nil, err
+		case share != nil:
+			return []*line.Share{share}, nil
+		default:
+			return enter(l.line, ctx)
+		}
+	}
+}
+
+// errReleasedNow says that a lease that ctx carried was released just now: it is not
+// carried any longer.
+var errReleasedNow = errors.New("released just now")
+
+// reenter returns a share of what ctx, or its owner, holds of this line; nil if it
+// holds nothing. If that was lost the error is ErrNotHeld: the work must not go on
+// under a new lease as if nothing had happened.
+func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
+	lease, outer, _ := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().SameKey(l.line), nil })
+	if outer == nil {
+		return l.besideConflicting(ctx)
+	}
+	held := outer.Held()
+	switch {
+	case held && ctx.Err() != nil:
+		return nil, ctxerr.Of(ctx)
+	case held && l.noReentry:
+		return nil, ErrDeadlock
+	}
+	share, err := outer.Again(l.line)
+	if err != nil && lease.isReleased() {
+		return nil, errReleasedNow
+	}
+	return share, err
+}
+
+// besideConflicting looks whether ctx, or its owner, holds a lease of this line that
+// conflicts. Acquire would wait for itself then, unless the lease is downgraded.
+func (l *Line) besideConflicting(ctx context.Context) (*line.Share, error) {
+	_, other, err := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().Conflicting(l.line) })
+	if err != nil || other == nil {
+		return nil, err
+	}
+	var share *line.Share
+	if l.downgradeFrom != "" && other.Line().Name() == l.downgradeFrom {
+		share, err = other.Downgrade(ctx, l.line)
+	} else if other.Held() {
+		err = ErrDeadlock
+	} else {
+		err = fmt.Errorf("%w: %w", ErrNotHeld, other.Err())
+	}
+	if errors.Is(err, ErrReleased) {
+		return nil, errReleasedNow
+	}
+	return share, err
+}
+
+// carried returns the first share that matches among those of the leases that ctx
+// carries, or that its owner has, and the lease, or part of it, that the share
+// belongs to. Leases that were released are left out; lost ones are not.
+func carried(ctx context.Context, match func(*line.Share) (bool, error)) (*Lease, *line.Share, error) {
 	c, _ := ctx.Value(chainKey{}).(*chain)
 	for ; c != nil; c = c.outer {
-		if l, p := c.lease.on(key); p != nil {
-			return l, p
+		if l, s, err := c.lease.matching(match); s != nil || err != nil {
+			return l, s, err
 		}
 	}
 	if o := ownerOf(ctx); o != nil {
 		for _, l := range o.held() {
-			if l, p := l.on(key); p != nil {
-				return l, p
+			if l, s, err := l.matching(match); s != nil || err != nil {
+				return l, s, err
 			}
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
-// on gives l, or that part of it, which is on what key identifies, and its place
-// there; nil if there is none or l was released.
-func (l *Lease) on(key line.Key) (*Lease, *line.Place) {
+// matching returns the first share of l, or of its parts, that matches.
+func (l *Lease) matching(match func(*line.Share) (bool, error)) (*Lease, *line.Share, error) {
 	if l.isReleased() {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for _, part := range l.parts {
-		if on, p := part.on(key); p != nil {
-			return on, p
+		if l, s, err := part.matching(match); s != nil || err != nil {
+			return l, s, err
 		}
 	}
 	if len(l.parts) > 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	for _, p := range l.places {
-		if p.Line().Key() == key {
-			return l, p
+	for _, s := range l.shares {
+		if ok, err := match(s); ok || err != nil {
+			return l, s, err
 		}
 	}
-	return nil, nil
-}
-
-// Carried gives the place in ln of a lease that ctx carries, or that its owner has,
-// and that was not released; nil if there is none. It is for the recipes.
-func Carried(ctx context.Context, ln *line.Line) *line.Place {
-	_, p := carried(ctx, ln.Key())
-	return p
-}
-
-// Held gives the lease on ln that ctx carries, or that its owner has, and that is
-// held. It is for the recipes.
-func Held(ctx context.Context, ln *line.Line) (*Lease, bool) {
-	l, _ := carried(ctx, ln.Key())
-	if l == nil || !l.Held() {
-		return nil, false
-	}
-	return l, true
-}
-
-// Reenter gives another lease on what ctx, or its owner, holds of ln; ok is false
-// if that is nothing. If what it held was lost the error is ErrNotHeld: the work
-// must not go on under a new lease as if nothing had happened. It is for the
-// recipes.
-func Reenter(ctx context.Context, ln *line.Line) (l *Lease, ok bool, err error) {
-	for {
-		lease, outer := carried(ctx, ln.Key())
-		if outer == nil {
-			return nil, false, nil
-		}
-		if outer.Held() && ctx.Err() != nil {
-			return nil, true, ctxerr.Of(ctx)
-		}
-		place, err := outer.Share(ln)
-		if err != nil && lease.isReleased() {
-			continue // just now: it is carried no more
-		}
-		if err != nil {
-			return nil, true, err
-		}
-		return NewLease(ctx, place), true, nil
-	}
+	return nil, nil, nil
 }

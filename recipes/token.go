@@ -2,6 +2,8 @@ package recipes
 
 import (
 	"cmp"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -60,9 +62,9 @@ type Token struct {
 	handed uint32 // how often the znode was handed off before
 }
 
-// tokenOf is the token of a place in line.
-func tokenOf(p *line.Place) Token {
-	r := p.Rank()
+// tokenOf returns the token of a share.
+func tokenOf(s *line.Share) Token {
+	r := s.Rank()
 	return Token{dir: r.Dir, seq: r.Seq, handed: r.Handoffs}
 }
 
@@ -94,17 +96,40 @@ func (t Token) Compare(u Token) int {
 // IsZero reports whether t is the zero Token.
 func (t Token) IsZero() bool { return t == Token{} }
 
-// String returns the token as 32 hex digits. Texts sort as the tokens do.
+// String returns the token as 32 hex digits. The texts sort as the tokens do.
 func (t Token) String() string { return fmt.Sprintf("%016x%08x%08x", uint64(t.dir), t.seq, t.handed) }
 
-// MarshalText is String.
+// MarshalText returns what String does.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText is ParseToken.
+// UnmarshalText reads what MarshalText has written.
 func (t *Token) UnmarshalText(text []byte) error {
 	parsed, err := ParseToken(string(text))
 	if err == nil {
 		*t = parsed
 	}
 	return err
+}
+
+var (
+	_ driver.Valuer = Token{}
+	_ sql.Scanner   = (*Token)(nil)
+)
+
+// Value returns what String does, for a column of a database: char(32) compares as
+// the tokens do.
+func (t Token) Value() (driver.Value, error) { return t.String(), nil }
+
+// Scan reads what Value has written. NULL is the zero Token.
+func (t *Token) Scan(value any) error {
+	switch value := value.(type) {
+	case nil:
+		*t = Token{}
+		return nil
+	case string:
+		return t.UnmarshalText([]byte(value))
+	case []byte:
+		return t.UnmarshalText(value)
+	}
+	return fmt.Errorf("%w: %T", errToken, value)
 }

@@ -119,11 +119,11 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (b *bench) mutex(c *framework.Client, path string) (recipes.Acquirer, error) {
-	return locks.NewMutex(c, path, locks.WithHandover(b.handover), locks.WithLinger(b.linger))
+	return locks.NewMutex(c, path, recipes.WithHandoffs(b.handover), recipes.WithLinger(b.linger))
 }
 
 func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, error) {
-	rw, err := rwlock.New(c, path, rwlock.WithLinger(b.linger))
+	rw, err := rwlock.New(c, path, recipes.WithLinger(b.linger))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, erro
 }
 
 func (b *bench) writer(c *framework.Client, path string) (recipes.Acquirer, error) {
-	rw, err := rwlock.New(c, path, rwlock.WithHandover(b.handover), rwlock.WithLinger(b.linger))
+	rw, err := rwlock.New(c, path, recipes.WithHandoffs(b.handover), recipes.WithLinger(b.linger))
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (d *demo) mutexClient(ctx context.Context, name string) error {
 	}
 	defer d.leave(name, c)
 	network := d.ensemble.ClientNet(name)
-	mutex, err := locks.NewMutex(c, demoMutex, locks.WithData([]byte(name)))
+	mutex, err := locks.NewMutex(c, demoMutex, recipes.WithData([]byte(name)))
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func (d *demo) readersAndWriters(ctx context.Context) error {
 			return err
 		}
 		defer d.leave(name, c)
-		if clients[name], err = rwlock.New(c, demoConfig, rwlock.WithHost(name), rwlock.WithData([]byte(name))); err != nil {
+		if clients[name], err = rwlock.New(c, demoConfig, rwlock.WithHost(name), recipes.WithData([]byte(name))); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func (d *demo) worker(ctx context.Context, name string, full <-chan struct{}) er
 		return err
 	}
 	defer d.leave(name, c)
-	s, err := semaphore.New(c, demoWorkers, demoPermits, semaphore.WithData([]byte(name)))
+	s, err := semaphore.New(c, demoWorkers, demoPermits, recipes.WithData([]byte(name)))
 	if err != nil {
 		return err
 	}

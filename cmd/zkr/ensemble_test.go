@@ -116,7 +116,13 @@ func line(t *testing.T, c *framework.Client, path string) []string {
 	if err != nil {
 		return nil // nobody has arrived yet
 	}
-	contenders, _ := layout.Line(children, layout.CuratorLock, layout.Latch, layout.PlainRW, layout.CuratorRW, layout.KazooLock, layout.KazooRLock)
+	var contenders []layout.Node
+	for _, name := range children {
+		if contender, known := layout.Parse(name); known {
+			contenders = append(contenders, contender)
+		}
+	}
+	layout.Sort(contenders)
 	var names []string
 	for _, contender := range contenders {
 		names = append(names, contender.Name)

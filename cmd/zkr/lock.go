@@ -31,7 +31,7 @@ the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
 		Args: t.parse,
 		RunE: func(*cobra.Command, []string) error {
 			return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
-				return locks.NewMutex(c, t.path, locks.WithData(t.identity()), locks.WithLayout(layout.value()))
+				return locks.NewMutex(c, t.path, recipes.WithData(t.identity()), locks.WithLayout(layout.value()))
 			})
 		},
 	}

@@ -55,7 +55,7 @@ func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra
 	cmd.Args = t.parse
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
-			lock, err := rwlock.New(c, t.path, rwlock.WithData(t.identity()), rwlock.WithLayout(layout.value()))
+			lock, err := rwlock.New(c, t.path, recipes.WithData(t.identity()), rwlock.WithLayout(layout.value()))
 			if err != nil {
 				return nil, err
 			}

@@ -65,7 +65,7 @@ func (w *semaphoreCommand) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (w *semaphoreCommand) acquirer(ctx context.Context, c *framework.Client) (recipes.Acquirer, error) {
-	s, err := semaphore.New(c, w.path, w.most, semaphore.WithData(w.identity()))
+	s, err := semaphore.New(c, w.path, w.most, recipes.WithData(w.identity()))
 	if err != nil {
 		return nil, err
 	}

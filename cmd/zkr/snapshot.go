@@ -195,7 +195,7 @@ func (s *snapshot) readKazooSemaphore(ctx context.Context, c *framework.Client, 
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}
-	line, _ := layout.Line(children, layout.KazooLock)
+	line, _ := layout.Line(children, layout.Set{Family: layout.KazooLock})
 	return s.addLine(ctx, c, s.Path+kazooQueue, line, now, func(int) bool { return false })
 }
 

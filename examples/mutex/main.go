@@ -74,7 +74,7 @@ func work(ctx context.Context, servers string, id int, out io.Writer) error {
 		return err
 	}
 	defer client.Close()
-	mutex, err := locks.NewMutex(client, lockPath, locks.WithData(fmt.Appendf(nil, "worker %d", id)))
+	mutex, err := locks.NewMutex(client, lockPath, recipes.WithData(fmt.Appendf(nil, "worker %d", id)))
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ type ticker struct {
 // newTicker returns a ticker. It takes a client, so a test can pass a client of
 // an embedded ensemble, and needs no mock.
 func newTicker(client *framework.Client, name string) (*ticker, error) {
-	mutex, err := locks.NewMutex(client, lockPath, locks.WithData([]byte(name)))
+	mutex, err := locks.NewMutex(client, lockPath, recipes.WithData([]byte(name)))
 	if err != nil {
 		return nil, err
 	}

@@ -126,7 +126,7 @@ var everyRecipe = []struct {
 }{
 	{"mutex", func(c *framework.Client, path string) (recipes.Acquirer, error) { return locks.NewMutex(c, path) }},
 	{"lingering mutex", func(c *framework.Client, path string) (recipes.Acquirer, error) {
-		return locks.NewMutex(c, path, locks.WithLinger(time.Minute))
+		return locks.NewMutex(c, path, recipes.WithLinger(time.Minute))
 	}},
 	{"key", func(c *framework.Client, path string) (recipes.Acquirer, error) {
 		k, err := locks.NewKeyed(c, path)

@@ -121,7 +121,7 @@ func (d *days) enter(ctx context.Context, a recipes.Acquirer, work ...func(l *re
 // locks: plain, lingering, under an owner, by a key that is never used again, several.
 func (d *days) locks() {
 	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/mutex")))
-	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/linger", locks.WithLinger(time.Second), locks.WithMaxHold(time.Hour))))
+	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/linger", recipes.WithLinger(time.Second), recipes.WithMaxHold(time.Hour))))
 	owned := recipes.WithOwner(d.t.Context(), d.owner)
 	m := made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/owned"))
 	d.enter(owned, m, func(*recipes.Lease) { d.enter(owned, m) })

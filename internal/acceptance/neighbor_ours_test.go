@@ -61,13 +61,13 @@ func (s side) Path() string { return s.RWLock.Path() }
 // newRecipe makes the recipe that a neighbor calls kind.
 func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
 	mutex := func(l locks.Layout) (lined, error) {
-		return locks.NewMutex(c, path, locks.WithLayout(l), locks.WithData([]byte(id)))
+		return locks.NewMutex(c, path, locks.WithLayout(l), recipes.WithData([]byte(id)))
 	}
 	election := func(l leader.Layout) (lined, error) {
 		return leader.New(c, path, leader.WithID(id), leader.WithLayout(l))
 	}
 	rw := func(l rwlock.Layout, of func(*rwlock.RWLock) recipes.Acquirer) (lined, error) {
-		lock, err := rwlock.New(c, path, rwlock.WithLayout(l), rwlock.WithData([]byte(id)))
+		lock, err := rwlock.New(c, path, rwlock.WithLayout(l), recipes.WithData([]byte(id)))
 		if err != nil {
 			return nil, err
 		}

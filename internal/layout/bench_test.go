@@ -23,7 +23,7 @@ func BenchmarkLine(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", own.who, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					front, stranger := layout.Front(layout.Node{Seq: int32(own.seq)}, children, layout.CuratorLock)
+					front, stranger := layout.Front(layout.Node{Seq: int32(own.seq)}, children, layout.Set{Family: layout.CuratorLock})
 					if len(front) != own.seq+1 || stranger != "" {
 						b.Fatal(len(front), stranger)
 					}

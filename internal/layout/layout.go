@@ -18,7 +18,6 @@
 package layout
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -35,6 +34,7 @@ const (
 	Lease                     // lease-: a semaphore's lease
 	KazooLock                 // __lock__: Lock and WriteLock
 	KazooRLock                // __rlock__: ReadLock
+	OfKind                    // <kind>~<name>~: a line that is no layout's
 )
 
 // String returns what a person calls the family, for messages: "Curator read/write lock".
@@ -54,6 +54,8 @@ func (f Family) String() string {
 		return "Kazoo lock"
 	case KazooRLock:
 		return "Kazoo read lock"
+	case OfKind:
+		return "line of a kind"
 	default:
 		return "unknown"
 	}
@@ -116,6 +118,8 @@ type Node struct {
 	Name   string // the whole name, without its directory
 	Family Family
 	Mode   Mode
+	Kind   string // of the family OfKind
+	Says   string // what the contender says of itself: its mode, or the name in the family OfKind
 	ID     string // what protects the name: a UUID, or 32 hex digits; empty if nothing does
 	Base   string // between the protection and the sequence: "lock-", "web-1-R-"
 	Seq    int32  // the sequence number
@@ -159,6 +163,12 @@ func (n *Node) parseBase(rest string) bool {
 			}
 		}
 		n.Family, n.Mode, n.ID, n.Base = form.family, form.mode, id, base
+		n.Kind, n.Says = "", form.mode.String()
+		return true
+	}
+	if kind, name, ok := cutKind(base); ok {
+		n.Family, n.Mode, n.ID, n.Base = OfKind, Exclusive, id, base
+		n.Kind, n.Says = kind, name
 		return true
 	}
 	return false
@@ -191,29 +201,44 @@ const KazooSemaphoreLine = "-__lock__"
 // else's may be so too, hence it is of no [Family].
 func MayBeKazooLease(name string) bool { return isHex(name) }
 
-// Line picks the contenders of the given families out of a directory's children and sorts them. stranger is the first child
-// that belongs to a family that was not given, or empty; foreign children are left out.
-func Line(children []string, families ...Family) (line []Node, stranger string) {
-	line, stranger = pick(children, families, func(int32) bool { return true })
+// A Set is the names that one line takes for its own. The zero Set has none.
+type Set struct {
+	Family Family
+	Also   Family // a second family, where readers and writers have one each; Unknown: none
+	Kind   string // of the family OfKind
+}
+
+func (s Set) has(n *Node) bool {
+	return n.Family == s.Family && n.Kind == s.Kind || n.Family == s.Also
+}
+
+// Has reports whether n stands in the line of s.
+func (s Set) Has(n Node) bool { return s.has(&n) }
+
+// Line picks the contenders of a set out of a directory's children and sorts them.
+// stranger is the first child that belongs to another set, or empty. Foreign
+// children are left out.
+func Line(children []string, set Set) (line []Node, stranger string) {
+	line, stranger = pick(children, set, func(int32) bool { return true })
 	Sort(line)
 	return line, stranger
 }
 
-// Front is the front of a line, up to the number of own, and all who have it. Whoever stands behind is looked at, but not
-// sorted: the first of many in line has nothing to sort.
-func Front(own Node, children []string, families ...Family) (front []Node, stranger string) {
-	front, stranger = pick(children, families, func(seq int32) bool { return Compare(seq, own.Seq) <= 0 })
+// Front returns the front of a line, up to the number of own. It looks at the
+// others, but does not sort them: the first of many in line has nothing to sort.
+func Front(own Node, children []string, set Set) (front []Node, stranger string) {
+	front, stranger = pick(children, set, func(seq int32) bool { return Compare(seq, own.Seq) <= 0 })
 	Sort(front)
 	return front, stranger
 }
 
-// pick picks those of the given families that are wanted, in no order.
-func pick(children []string, families []Family, wanted func(seq int32) bool) (picked []Node, stranger string) {
+// pick returns the contenders of a set that are wanted, in no order.
+func pick(children []string, set Set, wanted func(seq int32) bool) (picked []Node, stranger string) {
 	var node Node
 	for _, name := range children {
 		switch {
 		case !node.parse(name):
-		case slices.Contains(families, node.Family):
+		case set.has(&node):
 			if wanted(node.Seq) {
 				picked = append(picked, node)
 			}

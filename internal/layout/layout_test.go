@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 				t.Fatal("is foreign")
 			}
 			want := layout.Node{
-				Name: test.name, Family: test.family, Mode: test.mode, ID: test.id, Base: test.base, Seq: test.seq,
+				Name: test.name, Family: test.family, Mode: test.mode, ID: test.id, Base: test.base, Seq: test.seq, Says: test.mode.String(),
 				Digits: layout.FormatSequence(test.seq),
 			}
 			if node != want {
@@ -157,7 +157,7 @@ func TestLine(t *testing.T) {
 		"_c_x",                             // foreign
 		"_c_" + hex + "-lock-2147483645",
 	}
-	line, stranger := layout.Line(children, layout.CuratorLock)
+	line, stranger := layout.Line(children, layout.Set{Family: layout.CuratorLock})
 	if stranger != "" {
 		t.Errorf("stranger = %q", stranger)
 	}
@@ -168,20 +168,20 @@ func TestLine(t *testing.T) {
 
 	t.Run("both of Kazoo's families are one line", func(t *testing.T) {
 		children := []string{hex + "__rlock__0000000002", hex + "__lock__0000000001"}
-		line, stranger := layout.Line(children, layout.KazooLock, layout.KazooRLock)
+		line, stranger := layout.Line(children, layout.Set{Family: layout.KazooLock, Also: layout.KazooRLock})
 		if got := names(line); stranger != "" || !slices.Equal(got, []string{children[1], children[0]}) {
 			t.Errorf("line = %q, stranger = %q", got, stranger)
 		}
 	})
 	t.Run("a stranger is named", func(t *testing.T) {
 		children := []string{"config", "_c_" + uuid + "-latch-0000000002", "_c_" + uuid + "-lock-0000000001"}
-		line, stranger := layout.Line(children, layout.CuratorLock)
+		line, stranger := layout.Line(children, layout.Set{Family: layout.CuratorLock})
 		if stranger != children[1] || len(line) != 1 {
 			t.Errorf("line = %q, stranger = %q", names(line), stranger)
 		}
 	})
 	t.Run("no children, no line", func(t *testing.T) {
-		if line, stranger := layout.Line(nil, layout.CuratorLock); line != nil || stranger != "" {
+		if line, stranger := layout.Line(nil, layout.Set{Family: layout.CuratorLock}); line != nil || stranger != "" {
 			t.Errorf("line = %v, stranger = %q", line, stranger)
 		}
 	})
@@ -191,7 +191,7 @@ func TestLine(t *testing.T) {
 func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 	read := "_c_00000000-0000-0000-0000-000000000000-__READ__0000000005" // its name alone would put it first
 	write := "_c_" + uuid + "-__WRIT__0000000005"
-	line, _ := layout.Line([]string{read, write}, layout.CuratorRW)
+	line, _ := layout.Line([]string{read, write}, layout.Set{Family: layout.CuratorRW})
 	if got := names(line); !slices.Equal(got, []string{write, read}) {
 		t.Errorf("line = %q", got)
 	}
@@ -200,12 +200,12 @@ func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 	}
 	// Who has the same number is at the front, on whichever side; who comes later is not.
 	for _, own := range line {
-		front, _ := layout.Front(own, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.CuratorRW)
+		front, _ := layout.Front(own, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.Set{Family: layout.CuratorRW})
 		if got := names(front); !slices.Equal(got, []string{write, read}) {
 			t.Errorf("the front of %q = %q", own.Name, got)
 		}
 	}
-	if _, stranger := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.CuratorRW); stranger != "latch-0000000009" {
+	if _, stranger := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); stranger != "latch-0000000009" {
 		t.Errorf("a stranger behind is %q", stranger)
 	}
 }
@@ -225,7 +225,7 @@ func TestTwins(t *testing.T) {
 		{"two writes and a read", []string{"a-W-2147483647", "c-R-2147483647", "b-W-2147483647"}, true},
 		{"a write and its read", []string{"a-W-0000000001", "a-R-0000000001"}, false},
 	} {
-		line, _ := layout.Line(test.line, layout.CuratorLock, layout.PlainRW)
+		line, _ := layout.Line(test.line, layout.Set{Family: layout.CuratorLock, Also: layout.PlainRW})
 		if len(line) != len(test.line) {
 			t.Fatalf("%s: line = %q", test.name, names(line))
 		}
@@ -393,12 +393,12 @@ func FuzzSort(f *testing.F) {
 		}
 		children := slices.Clone(given)
 		rand.New(rand.NewPCG(seed, seed)).Shuffle(contenders, func(i, j int) { children[i], children[j] = children[j], children[i] })
-		line, _ := layout.Line(children, layout.CuratorLock)
+		line, _ := layout.Line(children, layout.Set{Family: layout.CuratorLock})
 		if got := names(line); !slices.Equal(got, given) {
 			t.Errorf("line = %q\nwant %q", got, given)
 		}
 		for i, own := range line {
-			front, _ := layout.Front(own, children, layout.CuratorLock)
+			front, _ := layout.Front(own, children, layout.Set{Family: layout.CuratorLock})
 			if got := names(front); !slices.Equal(got, given[:i+1]) {
 				t.Errorf("the front of %q = %q\nwant %q", own.Name, got, given[:i+1])
 			}
@@ -412,4 +412,30 @@ func names(line []layout.Node) []string {
 		out[i] = node.Name
 	}
 	return out
+}
+
+// FuzzKind: a contender in a line of a kind is read back as what it is, and no kind
+// and name together are taken for another layout's, whatever protects them.
+func FuzzKind(f *testing.F) {
+	f.Add("range.v1", "r=10,20", int32(7))
+	f.Add("lock", "lock-", int32(0))
+	f.Add("R", "__READ__", int32(1))
+	f.Add("latch", "-R-", int32(-5))
+	f.Add("k", "", int32(math.MaxInt32))
+	f.Fuzz(func(t *testing.T, kind, name string, seq int32) {
+		base := layout.KindBase(kind, name)
+		valid := layout.CheckKind(kind) == nil && layout.CheckName(name) == nil
+		for _, protected := range []string{base, layout.Protect(uuid, base), layout.Protect(hex, base), hex + base} {
+			node, known := layout.Parse(protected + layout.FormatSequence(seq))
+			if valid && protected != hex+base && (!known || node.Kind != kind || node.Says != name || node.Seq != seq) {
+				t.Errorf("%q: known %v, %+v", protected, known, node)
+			}
+			if known && node.Family != layout.OfKind {
+				t.Errorf("%q: taken for a %v", protected, node.Family)
+			}
+		}
+		if valid && layout.MayBeKazooLease(layout.Protect(uuid, base)+layout.FormatSequence(seq)) {
+			t.Errorf("%q: taken for a lease of Kazoo's semaphore", base)
+		}
+	})
 }

@@ -116,9 +116,9 @@ func BenchmarkGrant(b *testing.B) {
 		atOnce     int32
 	}{
 		{"mutex", mutex(), 1, 1},
-		{"mutex-lingering", mutex(locks.WithLinger(time.Second)), 1, 1},
+		{"mutex-lingering", mutex(recipes.WithLinger(time.Second)), 1, 1},
 		{"mutex-16", mutex(), 16, 1},
-		{"mutex-16-one-by-one", mutex(locks.WithHandover(0)), 16, 1},
+		{"mutex-16-one-by-one", mutex(recipes.WithHandoffs(0)), 16, 1},
 		{"read", rw((*rwlock.RWLock).Reader), 1, 1},
 		{"read-16", rw((*rwlock.RWLock).Reader), 16, 16},
 		{"write", rw((*rwlock.RWLock).Writer), 1, 1},

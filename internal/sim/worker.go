@@ -42,10 +42,10 @@ func newWorker(w *world, id who) *worker {
 	k := &worker{who: id, world: w, client: w.clients[id.client]}
 	view := w.plan.view(id.client)
 	path, hold := view.Path(w.paths[0]), w.plan.MaxHold
-	ofLocks := []locks.Option{locks.WithMaxHold(hold), locks.WithLinger(w.plan.Linger)}
-	ofRW := []rwlock.Option{rwlock.WithMaxHold(hold), rwlock.WithLinger(w.plan.Linger)}
+	ofLocks := []locks.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
+	ofRW := []rwlock.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
 	if n := w.plan.Handover; n >= 0 {
-		ofLocks, ofRW = append(ofLocks, locks.WithHandover(n)), append(ofRW, rwlock.WithHandover(n))
+		ofLocks, ofRW = append(ofLocks, recipes.WithHandoffs(n)), append(ofRW, recipes.WithHandoffs(n))
 	}
 	switch w.plan.Recipe {
 	case Mutex:
@@ -60,7 +60,7 @@ func newWorker(w *world, id who) *worker {
 		k.rw = must(rwlock.New(k.client, path, ofRW...))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
 	case Semaphore:
-		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, semaphore.WithMaxHold(hold), semaphore.WithRecordedLimit()))
+		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, recipes.WithMaxHold(hold), semaphore.WithRecordedLimit()))
 		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
 	case Election, Campaign:
 		k.election = must(leader.New(k.client, path, leader.WithID(id.String())))

@@ -13,9 +13,14 @@ import (
 
 const module = "github.com/zkrecipes/zkrecipes/"
 
-// public are the packages that have no leaks.
+// public are the packages that others import.
 var public = []string{
 	"framework",
+	"recipes",
+	"recipes/leader",
+	"recipes/locks",
+	"recipes/rwlock",
+	"recipes/semaphore",
 	"retry",
 	"testutil/apache",
 	"testutil",

@@ -451,13 +451,13 @@ func TestNewRejectsBadInput(t *testing.T) {
 		`"relative"`: func() error { _, err := leader.New(c, "relative"); return err },
 		"layout 7":   func() error { _, err := leader.New(c, path, leader.WithLayout(7)); return err },
 		"term -1s":   func() error { _, err := leader.New(c, path, leader.WithMaxTerm(-time.Second)); return err },
-		"back-off":   func() error { _, err := leader.New(c, path, leader.WithBackoff(nil)); return err },
+		"backoff":    func() error { _, err := leader.New(c, path, leader.WithBackoff(nil)); return err },
 		"every 0s": func() error {
 			_, err := leader.New(c, path, leader.WithHealthCheck(0, func(context.Context) error { return nil }))
 			return err
 		},
 		"no client":    func() error { _, err := leader.New(nil, path); return err },
-		"ACL: empty":   func() error { _, err := leader.New(c, path, leader.WithACL()); return err },
+		"ACL: empty":   func() error { _, err := leader.New(c, path, recipes.WithACL()); return err },
 		"__REVOKE__":   func() error { _, err := leader.New(c, path, leader.WithID("__REVOKE__")); return err },
 		`path "/a//b"`: func() error { _, err := leader.New(c, "/a//b"); return err },
 	} {

@@ -10,15 +10,15 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// Observe follows who leads, until ctx ends or the client closes, and then closes
-// the channel. The first value is the present leader; the zero Participant stands
-// for nobody. A value that was not received yet is replaced by a newer one, so
-// leaders that came and went in between may be left out, but the last one is never
-// missed. It stands in nobody's way: it watches the leader's znode alone, and the
-// directory while there is no leader.
+// Observe returns a channel of who leads, by anybody's candidates. It closes the
+// channel when ctx ends or the client closes. The first value is the present leader;
+// the zero Participant stands for nobody. A newer value replaces one that was not
+// received yet: leaders that came and went in between may be left out, but the last
+// one is never missed. It watches the leader's znode alone, and the directory while
+// there is no leader.
 func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 	leaders := make(chan recipes.Participant, 1)
 	go func() {
@@ -31,7 +31,7 @@ func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 				if errors.Is(err, framework.ErrClosed) || ctx.Err() != nil {
 					return
 				}
-				e.line.Client().Logger().Warn("leader: cannot observe", zap.String("path", e.Path()), zap.Error(err))
+				e.client.Logger().Warn("leader: cannot observe", zap.String("path", e.Path()), zap.Error(err))
 				if e.rest(ctx, observePause) != nil {
 					return
 				}
@@ -60,7 +60,7 @@ const observePause = time.Second
 func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	client := e.line.Client()
+	client := e.client
 	if now.Path == "" {
 		return e.awaitCandidates(ctx, 1)
 	}
@@ -78,10 +78,10 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 		return err
 	}
 	for {
-		timer := time.NewTimer(line.LookAgain(sess))
+		timer := time.NewTimer(recheck.Interval(sess))
 		select {
 		case <-timer.C: // an event can be lost
-			if line.Gone(ctx, sess, now.Path) {
+			if recheck.Gone(ctx, sess, now.Path) {
 				return nil
 			}
 			continue

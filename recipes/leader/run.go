@@ -12,8 +12,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // ErrStop ends Run, without an error, when a term's function returns it.
@@ -22,12 +23,12 @@ var ErrStop = errors.New("stop campaigning")
 // The causes for which Run ends a term's context while it still leads.
 var (
 	ErrResigned  = errors.New("resigned")
-	ErrTermOver  = errors.New("the longest term is over")
-	ErrUnhealthy = errors.New("the health check failed")
+	ErrTermOver  = errors.New("maximum term is over")
+	ErrUnhealthy = errors.New("health check failed")
 )
 
-// term is one term that Run leads. It has an identity, so that what was meant for
-// one never ends another.
+// term is one term that Run leads. It has an identity: what was meant for one never
+// ends another.
 type term struct {
 	end      context.CancelCauseFunc
 	returned chan struct{} // closed: its function has returned, so its znode goes
@@ -38,17 +39,17 @@ type term struct {
 //
 // lead gets a context that ends when the term does: when it is lost (a stop margin
 // before anybody else can lead), at Resign, or by WithMaxTerm and WithHealthCheck;
-// context.Cause says which. It must return by then: the znode stays until it has,
-// so that no other candidate can lead while it works, as long as the session
-// lives; work that goes on past the deadline of a lost term is logged, and counted
-// by the Observer.
+// context.Cause says which. lead must return then. The znode stays until it has, so
+// that no other candidate can lead while it works, as long as the session lives.
+// Work that goes on past the deadline of a lost term is logged, and counted by the
+// Observer.
 //
 // An error of lead, and a campaign that fails, are logged and followed by a pause
 // (WithBackoff). The loss of a term is not lead's error: what it returns then is
 // ignored. ErrStop ends Run with nil. Run fails for good with framework.ErrClosed,
 // recipes.ErrLayout, recipes.ErrExhausted and zk.ErrNoAuth, which no further
-// campaign would mend; any other error, a tree that was wiped included, it
-// outlives. A panic of lead passes through, with the term released.
+// campaign would mend. It campaigns again after any other error, even if the tree
+// was deleted. A panic of lead passes through, with the term released.
 //
 // An Election runs once at a time: a second Run beside the first is an error, and so
 // is a nil function.
@@ -75,7 +76,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case hopeless(err):
 			return err
 		}
-		e.line.Client().Logger().Warn("leader: campaigning again", zap.String("path", e.Path()), zap.Error(err))
+		e.client.Logger().Warn("leader: campaigning again", zap.String("path", e.Path()), zap.Error(err))
 		pause := pauses.NextBackOff()
 		if pause == backoff.Stop {
 			return err
@@ -86,9 +87,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// workError is an error of what works in a term, or decides about one: the
-// function's or the health check's. Whatever it wraps says nothing about the
-// election.
+// workError is an error of a term's function, or of the health check. What it wraps
+// says nothing about the election.
 type workError struct{ error }
 
 func (e workError) Unwrap() error { return e.error }
@@ -115,7 +115,7 @@ func (e *Election) rest(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("leader: run %s: %w", e.Path(), ctxerr.Of(ctx))
-	case <-e.line.Client().Done():
+	case <-e.client.Done():
 		return fmt.Errorf("leader: run %s: %w", e.Path(), framework.ErrClosed)
 	}
 }
@@ -194,8 +194,8 @@ func (e *Election) Resign() (returned <-chan struct{}) {
 	return t.returned
 }
 
-// rotate ends a term that has lasted for the longest time allowed, as soon as there
-// is another candidate.
+// rotate ends a term that has lasted for WithMaxTerm, as soon as there is another
+// candidate.
 func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
 	if e.rest(ctx, e.cfg.maxTerm) != nil {
 		return
@@ -217,7 +217,7 @@ func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
 func (e *Election) awaitCandidates(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	client := e.line.Client()
+	client := e.client
 	lists, err := client.WatchChildren(ctx, e.Path())
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (e *Election) awaitCandidates(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		timer := time.NewTimer(line.LookAgain(sess))
+		timer := time.NewTimer(recheck.Interval(sess))
 		var list framework.Children
 		select {
 		case list = <-lists: // the zero value, once ctx has ended
@@ -242,18 +242,23 @@ func (e *Election) awaitCandidates(ctx context.Context, n int) error {
 			return list.Err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case e.line.Count(list.Names) >= n:
+		case e.count(list.Names) >= n:
 			return nil
 		}
 	}
 }
 
-// watchHealth ends a term whose candidate is not fit to lead. The first check is at
-// once: the last one was before the candidate joined the line, and that may have
-// been long.
+// count returns how many of the directory's children stand in line.
+func (e *Election) count(children []string) int {
+	candidates, _ := layout.Line(children, e.cfg.layout.inside().Set)
+	return len(candidates)
+}
+
+// watchHealth ends a term when the health check fails. The first check is at once:
+// the one before was before the candidate joined the line, maybe long ago.
 func (e *Election) watchHealth(ctx context.Context, end context.CancelCauseFunc) {
 	for {
-		// One that does not heed the end of its context has failed as well.
+		// A check that ignores the end of its context has failed as well.
 		hangs := time.AfterFunc(e.cfg.every, func() { end(fmt.Errorf("%w: %w", ErrUnhealthy, context.DeadlineExceeded)) })
 		err := e.check(ctx)
 		hangs.Stop()

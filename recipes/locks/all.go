@@ -14,29 +14,29 @@ import (
 )
 
 // all is several acquirers as one. It keeps nothing of its own in line: what there
-// is, and what it costs, is theirs.
+// is, and what it costs, belongs to the acquirers.
 type all struct {
 	parts []recipes.Acquirer // in the order of their full paths, no two alike
 }
 
-// All takes several acquirers, of whatever kind, as one. Its lease is held while
-// all of them are, is lost with the first that is lost, releases all of them, the
-// last one first, and has the lease of each among its Parts.
+// All takes several acquirers, of any kind, as one. Its lease is held while all of
+// them are, is lost with the first that is lost, releases all of them, the last one
+// first, and has the lease of each among its Parts.
 //
 // They are acquired one after the other in the order of their full paths, whatever
-// the order here. So two Alls that have several in common never wait for each
-// other; but one that holds a lock, and acquires an All beyond it, is in no such
-// order, and should have made it part of the All. An acquirer that is an All
-// itself is taken apart, for the same reason. Two of the same path are refused,
-// even if they belong to different clients: the second would wait for the first.
+// the order of the arguments. So two Alls that have several acquirers in common
+// never wait for each other. A caller that holds a lock and then acquires an All is
+// in no such order: make that lock part of the All. An acquirer that is an All
+// itself is taken apart, for the same reason. Two of the same path are refused, even
+// if they belong to different clients: the second would wait for the first.
 //
-// While it waits for one of them it holds those before it. Whatever goes wrong,
-// it gives them up again, the last one first, before it fails; those that are lost
-// on the way, with their session or by a deletion, it acquires anew, with all
-// that come after them, as any waiter would.
+// While it waits for one of them it holds those before it. When it fails, it has
+// released them, the last one first. Parts that are lost on the way, with their
+// session or by a deletion, it acquires again, with all that come after them, as any
+// waiter would.
 //
-// An acquirer of one's own may say, by a method FullPath() string, where on the
-// ensemble it is, if its Path alone does not: in a namespace, or under a chroot.
+// A custom Acquirer may implement FullPath() string to report its path on the
+// ensemble, if its Path alone does not: in a namespace, or under a chroot.
 func All(acquirers ...recipes.Acquirer) (recipes.Acquirer, error) {
 	parts := make([]recipes.Acquirer, 0, len(acquirers))
 	for i, a := range acquirers {
@@ -52,27 +52,20 @@ func All(acquirers ...recipes.Acquirer) (recipes.Acquirer, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("locks: all: of nothing")
 	}
-	slices.SortStableFunc(parts, func(a, b recipes.Acquirer) int { return strings.Compare(fullPath(a), fullPath(b)) })
+	slices.SortStableFunc(parts, func(a, b recipes.Acquirer) int { return strings.Compare(recipes.FullPath(a), recipes.FullPath(b)) })
 	for i := range parts[1:] {
-		if path := fullPath(parts[i]); path == fullPath(parts[i+1]) {
+		if path := recipes.FullPath(parts[i]); path == recipes.FullPath(parts[i+1]) {
 			return nil, fmt.Errorf("locks: all: %s: more than once", path)
 		}
 	}
 	return &all{parts}, nil
 }
 
-func fullPath(a recipes.Acquirer) string {
-	if a, ok := a.(interface{ FullPath() string }); ok {
-		return a.FullPath()
-	}
-	return a.Path()
-}
-
-// Path is the path of the first part.
+// Path returns the path of the first part.
 func (a *all) Path() string { return a.parts[0].Path() }
 
-// FullPath is the full path of the first part.
-func (a *all) FullPath() string { return fullPath(a.parts[0]) }
+// FullPath returns the full path of the first part.
+func (a *all) FullPath() string { return recipes.FullPath(a.parts[0]) }
 
 // Acquire waits for one part after the other. ctx is one for all.
 func (a *all) Acquire(ctx context.Context) (*recipes.Lease, error) {
@@ -91,14 +84,14 @@ func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) 
 	for {
 		parts, err := a.acquireEach(ctx, enter)
 		if err == nil {
-			whole := recipes.NewWhole(ctx, parts...)
+			whole := recipes.Join(ctx, parts...)
 			if whole.Held() {
 				return whole, nil
 			}
 			err = lostPart(parts)
 			_ = whole.Release(ctx) // as in giveUp
 		}
-		if !errors.Is(err, errLostPart) || !joinsAnew(err) {
+		if !errors.Is(err, errLostPart) || !joinsAgain(err) {
 			return nil, err
 		}
 	}
@@ -129,7 +122,7 @@ func (a *all) acquireEach(ctx context.Context, enter enter) ([]*recipes.Lease, e
 // errLostPart says that a part was lost before all were there.
 var errLostPart = errors.New("lost while the others were waited for")
 
-// lostPart is the error of a wait that ended with the loss of one of held.
+// lostPart returns the error of a wait that ended with the loss of one of held.
 func lostPart(held []*recipes.Lease) error {
 	for _, l := range held {
 		if err := l.Err(); err != nil {
@@ -139,8 +132,8 @@ func lostPart(held []*recipes.Lease) error {
 	return errLostPart
 }
 
-// joinsAnew reports whether a waiter of a single lock would join the line anew.
-func joinsAnew(err error) bool {
+// joinsAgain reports whether a waiter of a single lock would join the line again.
+func joinsAgain(err error) bool {
 	return errors.Is(err, framework.ErrSessionLost) || errors.Is(err, zk.ErrNoNode)
 }
 
@@ -148,6 +141,6 @@ func joinsAnew(err error) bool {
 // ctx ends, and when it fails, until the znode is gone: its error is no news.
 func giveUp(ctx context.Context, held []*recipes.Lease) {
 	if len(held) > 0 {
-		_ = recipes.NewWhole(ctx, held...).Release(ctx)
+		_ = recipes.Join(ctx, held...).Release(ctx)
 	}
 }

@@ -119,7 +119,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 		},
 		{
 			story: "it is held for as long as it may be",
-			opts:  []locks.Option{locks.WithMaxHold(3 * time.Second)},
+			opts:  []locks.Option{recipes.WithMaxHold(3 * time.Second)},
 			lose:  func(*testing.T, *bubble.World, *framework.Client) {},
 			want:  recipes.ErrMaxHold,
 		},

@@ -182,7 +182,7 @@ func TestTryAll(t *testing.T) {
 			start := time.Now()
 			_, err := whole.TryAcquire(t.Context())
 			bubble.WantErr(t, err, recipes.ErrBusy)
-			if want := "locks: acquire " + taken + ": it would have to wait"; err == nil || err.Error() != want {
+			if want := "locks: acquire " + taken + ": lock is busy"; err == nil || err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
 			}
 			if took := time.Since(start); took != 0 {
@@ -319,13 +319,13 @@ func TestAllOfDifferentClients(t *testing.T) {
 		}
 		for _, second := range []*framework.Client{elsewhere, w.Connect("b"), app} {
 			l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, second, "/app/b")))
-			want := "its parts belong to different clients, or namespaces of one"
+			want := "the parts belong to different clients, or namespaces of one"
 			if _, err := l.Multi(t.Context(), set("/config", "new")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Multi: %v, want %s", err, want)
 			}
 			for _, c := range []*framework.Client{a, second} {
-				if _, err := c.Multi(t.Context(), l.Guard(set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "partsOfDifferentClients") {
-					t.Errorf("a multi of one's own: %v", err)
+				if _, err := c.Multi(t.Context(), l.Guard(set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "noCommonMulti") {
+					t.Errorf("a plain multi: %v", err)
 				}
 			}
 			if !l.Held() {

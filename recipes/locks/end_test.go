@@ -12,7 +12,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
 // Work that outlives the stop margin keeps its znode in line until the deadline
@@ -21,7 +20,7 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 	for _, released := range []bool{true, false} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			a, b := w.Connect("a"), w.Connect("b")
-			l := bubble.Acquire(t, t.Context(), mutexOf(t, a, locks.WithMaxHold(30*time.Second)))
+			l := bubble.Acquire(t, t.Context(), mutexOf(t, a, recipes.WithMaxHold(30*time.Second)))
 			start := time.Now()
 			waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
 			w.InLine(lockPath, 2)
@@ -51,7 +50,7 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 
 func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Minute))
 		outer := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(40 * time.Second)
 		inner := bubble.Acquire(t, outer.Context(), m)

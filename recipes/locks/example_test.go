@@ -58,7 +58,7 @@ func ExampleMutex_Acquire() {
 	defer stop()
 	ctx := context.Background()
 
-	mutex, err := locks.NewMutex(client, "/app/lock", locks.WithData([]byte("host 7")))
+	mutex, err := locks.NewMutex(client, "/app/lock", recipes.WithData([]byte("host 7")))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func ExampleMutex_Revoke() {
 	defer stop()
 	ctx := context.Background()
 
-	mutex, err := locks.NewMutex(client, "/app/lock", locks.WithData([]byte("host 7")))
+	mutex, err := locks.NewMutex(client, "/app/lock", recipes.WithData([]byte("host 7")))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -91,7 +90,7 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 // Nor does it take what lingers without a look.
 func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		synctest.Wait() // it is known that nobody stands behind
 		answer := make(chan struct{})
@@ -110,7 +109,7 @@ func TestLingeringNeedsFreshKnowledge(t *testing.T) {
 func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
-		m, other := mutexOf(t, a, locks.WithHandover(1)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, a, recipes.WithHandoffs(1)), mutexOf(t, w.Connect("b"))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 3)
 		sess, err := a.Session()
@@ -189,7 +188,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithObserver(framework.Observer{
 				Lost: func(string, time.Duration, error) { lost++ },
 			}))
-			m := mutexOf(t, c, locks.WithLinger(time.Minute))
+			m := mutexOf(t, c, recipes.WithLinger(time.Minute))
 			l := bubble.Acquire(t, t.Context(), m)
 			first := l.Path()
 			waiting := queued(m, waits)

@@ -86,7 +86,7 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 func TestTheGuardOfALostLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		l := bubble.Acquire(t, t.Context(), mutexOf(t, c, locks.WithMaxHold(time.Second)))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, c, recipes.WithMaxHold(time.Second)))
 		bubble.Lost(t, l)
 		w.InLine(lockPath, 1)
 		if _, err := c.Multi(t.Context(), l.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
@@ -154,7 +154,7 @@ func TestWhatIsNotHandedOverNeedsNoLook(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				var opts []locks.Option
 				if name == "by option" {
-					opts = append(opts, locks.WithHandover(0))
+					opts = append(opts, recipes.WithHandoffs(0))
 				}
 				m := mutexOf(t, w.Connect("a"), opts...)
 				l := bubble.Acquire(t, t.Context(), m)

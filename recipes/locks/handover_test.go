@@ -88,9 +88,9 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 		want int
 	}{
 		{"by default", nil, 16},
-		{"three", []locks.Option{locks.WithHandover(3)}, 3},
-		{"none", []locks.Option{locks.WithHandover(0)}, 0},
-		{"lingering changes nothing", []locks.Option{locks.WithHandover(3), locks.WithLinger(time.Second)}, 3},
+		{"three", []locks.Option{recipes.WithHandoffs(3)}, 3},
+		{"none", []locks.Option{recipes.WithHandoffs(0)}, 0},
+		{"lingering changes nothing", []locks.Option{recipes.WithHandoffs(3), recipes.WithLinger(time.Second)}, 3},
 	} {
 		for _, when := range []string{"before they wait at home", "after"} {
 			t.Run(test.name+", "+when, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
 // What is handed over is held no longer than each of its leases may be.
 func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(10*time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(10*time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 2)
 		for _, granted := range waiting {
@@ -255,7 +255,7 @@ func TestHandoverBetweenViews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inside, err := locks.NewMutex(app, "/lock", locks.WithLinger(time.Minute))
+		inside, err := locks.NewMutex(app, "/lock", recipes.WithLinger(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestHandoverBetweenViews(t *testing.T) {
 // What was handed over, or has lingered, for however long, is watched as before.
 func TestWhatWasHandedOverIsWatched(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second) // nobody works under it when the watch begins
 		l := bubble.Acquire(t, t.Context(), m)
@@ -308,7 +308,7 @@ func TestTheObserverHearsOfEachLease(t *testing.T) {
 			Granted:  func(string, time.Duration) { granted++ },
 			Released: func(_ string, held time.Duration) { released++ },
 			Lost:     func(string, time.Duration, error) { lost++ },
-		})), locks.WithLinger(time.Second), locks.WithHandover(1))
+		})), recipes.WithLinger(time.Second), recipes.WithHandoffs(1))
 		l := bubble.Acquire(t, t.Context(), m)
 		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
 		waiting := queued(m, 2)
@@ -329,7 +329,7 @@ func TestEachHandsOverByHisOwnOptions(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		c := w.Connect("a")
-		m, never := mutexOf(t, c), mutexOf(t, c, locks.WithHandover(0))
+		m, never := mutexOf(t, c), mutexOf(t, c, recipes.WithHandoffs(0))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := append(queued(never, 1), queued(m, 1)...)
 		time.Sleep(time.Second)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
 // Keyed is a lock for each key, any string, below one directory. It is safe for
@@ -22,14 +21,13 @@ import (
 //	<root>/<name of the key>/_c_<uuid>-lock-NNNNNNNNNN    as of a Mutex
 //
 // A key has nothing, at the ensemble or here, while nobody holds or waits: its
-// directory is a container, which vanishes some time after its last use, and the
-// next use makes it again, at the cost of three requests. (In Kazoo's layout the
+// directory is a container, which vanishes some time after its last use. The next
+// use creates it again, at the cost of three requests. (In Kazoo's layout the
 // directories stay.)
 type Keyed struct {
 	client *framework.Client
 	root   string
-	cfg    line.Config
-	rule   line.Rule
+	opts   []Option
 
 	open  context.Context // ends with Close
 	close context.CancelFunc
@@ -39,40 +37,35 @@ type Keyed struct {
 	closed bool // leases are those that Close has found, and no others come
 }
 
-// ErrClosed is the error of an acquisition by a key whose Keyed was closed.
+// ErrClosed is returned by an Acquire by a key whose Keyed was closed.
 var ErrClosed = errors.New("keyed locks closed")
 
-// NewKeyed makes a Keyed whose directory is root, with options for the lock of
+// NewKeyed returns a Keyed whose directory is root, with options for the lock of
 // each key. It does no I/O.
 func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) {
-	cfg, rule, err := newConfig(opts)
-	if err != nil {
-		return nil, fmt.Errorf("locks: keyed: path %s: %w", root, err)
+	if _, err := newLine(c, root, opts, nil); err != nil { // what holds for it does for each key
+		return nil, err
 	}
-	k := &Keyed{client: c, root: root, cfg: cfg.Config, rule: rule, leases: make(map[*recipes.Lease]struct{})}
-	if _, err := line.New(c, root, rule, k.cfg); err != nil { // what holds for it does for each key
-		return nil, fmt.Errorf("locks: keyed: %w", err)
-	}
+	k := &Keyed{client: c, root: root, opts: slices.Clone(opts), leases: make(map[*recipes.Lease]struct{})}
 	k.open, k.close = context.WithCancel(context.Background())
-	k.cfg.Closed = k.open.Done()
 	return k, nil
 }
 
-// Key is the lock of a key. It costs nothing, and need not be kept: two Mutexes of
-// one key are one lock. A key whose name, as it is escaped, has more than 1024
-// bytes has no lock: to acquire it is an error.
+// Key returns the lock of a key. It costs nothing, and need not be kept: two Mutexes
+// of one key are one lock. A key whose name, as it is escaped, has more than 1024
+// bytes has no lock: its Acquire is an error.
 func (k *Keyed) Key(key string) *Mutex {
 	name := keyName(key)
 	m := &Mutex{keyed: k, bad: checkName(name)}
 	if m.bad != nil {
 		name = strings.ToValidUTF8(name[:maxName], "") + "%..." // no key's name
 	}
-	// What could be wrong with it, New has looked at: a name is always a valid one.
-	m.line, _ = line.New(k.client, k.root+"/"+name, k.rule, k.cfg)
+	// NewKeyed has looked at what could be wrong with it: a name is always valid.
+	m.line, _ = newLine(k.client, k.root+"/"+name, k.opts, k.open.Done())
 	return m
 }
 
-// Path is the path of the directory, in its client's view.
+// Path returns the path of the directory, in its client's view.
 func (k *Keyed) Path() string { return k.root }
 
 // Keys lists the keys that somebody, of any process, holds or waits for, and those
@@ -92,29 +85,30 @@ func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// acquire has grant acquire a key's lock, unless Close comes first.
-func (k *Keyed) acquire(ctx context.Context, grant func(context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
+// acquire acquires the lock of a key, unless Close comes first.
+func (k *Keyed) acquire(ctx context.Context, m *Mutex, acquire func(*recipes.Line, context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
+	errClosed := fmt.Errorf("locks: acquire %s: %w", m.Path(), ErrClosed)
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(k.open, stop)()
 	if k.open.Err() != nil {
-		return nil, ErrClosed
+		return nil, errClosed
 	}
-	l, err := grant(wait)
+	l, err := acquire(m.line, wait)
 	switch {
 	case err != nil && k.open.Err() != nil && ctx.Err() == nil:
-		return nil, ErrClosed
+		return nil, errClosed
 	case err != nil:
 		return nil, err
 	case !k.add(l):
 		_ = l.Release(wait) // which has ended: the removal is begun, and goes on
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	context.AfterFunc(l.Context(), func() { k.remove(l) })
 	return l, nil
 }
 
-// add notes a lease for Close to release, or reports that it has come too late.
+// add notes a lease for Close to release. It reports false if Close came before.
 func (k *Keyed) add(l *recipes.Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,12 +127,12 @@ func (k *Keyed) remove(l *recipes.Lease) {
 	}
 }
 
-// Close releases all leases that were acquired through this value and are held,
-// all at once, ends its waits, and has leave whatever of this client lingers below
-// its root; from then on its locks cannot be acquired, with ErrClosed. ctx bounds
-// the wait for the znodes to be gone alone: they go if it ends, too, and Close may
-// be called again to wait again. It returns nil if each of the leases was held
-// until now; ErrNotHeld is wrapped if one was lost meanwhile.
+// Close releases all held leases that were acquired through this value, ends its
+// waits, and removes every znode that this client is keeping under the root. From
+// then on an Acquire of its locks fails with ErrClosed. ctx bounds the wait for the
+// znodes to be gone: they go if it ends, too, and Close may be called again to wait
+// again. It returns nil if each of the leases was held until now, and wraps
+// ErrNotHeld if one was lost meanwhile.
 func (k *Keyed) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
@@ -162,7 +156,7 @@ func (k *Keyed) Close(ctx context.Context) error {
 			other = cmp.Or(other, err)
 		}
 	}
-	other = cmp.Or(other, line.EndLinger(ctx, k.client, k.root))
+	other = cmp.Or(other, recipes.EndLinger(ctx, k.client, k.root))
 	if err := errors.Join(lost, other); err != nil {
 		return fmt.Errorf("locks: close %s: %w", k.root, err)
 	}

@@ -36,7 +36,7 @@ func keyedOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Keyed
 func TestKeyed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
-		mine, theirs := keyedOf(t, a, locks.WithData([]byte("host a"))), keyedOf(t, b)
+		mine, theirs := keyedOf(t, a, recipes.WithData([]byte("host a"))), keyedOf(t, b)
 		if mine.Path() != root || mine.Key("a/b").Path() != root+"/a%2Fb" {
 			t.Errorf("paths %s and %s", mine.Path(), mine.Key("a/b").Path())
 		}
@@ -112,11 +112,11 @@ func TestKeysThatCannotBe(t *testing.T) {
 			"no client":     func() (*locks.Keyed, error) { return locks.NewKeyed(nil, root) },
 			"a relative":    func() (*locks.Keyed, error) { return locks.NewKeyed(c, "orders") },
 			"the root":      func() (*locks.Keyed, error) { return locks.NewKeyed(c, "/") },
-			"a bad option":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, locks.WithMaxHold(-1)) },
+			"a bad option":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, recipes.WithMaxHold(-1)) },
 			"a bad layout":  func() (*locks.Keyed, error) { return locks.NewKeyed(c, root, locks.WithLayout(7)) },
 			"an empty root": func() (*locks.Keyed, error) { return locks.NewKeyed(c, "") },
 		} {
-			if _, err := make(); err == nil || !strings.HasPrefix(err.Error(), "locks: keyed: ") {
+			if _, err := make(); err == nil || !strings.HasPrefix(err.Error(), "locks: ") {
 				t.Errorf("%s: error %v", story, err)
 			}
 		}

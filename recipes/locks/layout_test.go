@@ -272,7 +272,7 @@ func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("Acquire took %v", took)
 		}
-		l := bubble.Acquire(t, t.Context(), mutexOf(t, b, locks.WithACL(acl...)))
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, b, recipes.WithACL(acl...)))
 		synctest.Wait()
 		bubble.Release(t, l)
 		w.NothingLeft(lockPath)

@@ -14,7 +14,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -265,7 +264,7 @@ func TestDo(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
-		mine := mutexOf(t, a, locks.WithData([]byte("host a")))
+		mine := mutexOf(t, a, recipes.WithData([]byte("host a")))
 		theirs := mutexOf(t, b)
 		for _, early := range []bool{true, false} {
 			l := bubble.Acquire(t, t.Context(), mine)
@@ -343,7 +342,7 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 func TestParticipants(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
-		m := mutexOf(t, a, locks.WithData([]byte("host 0")))
+		m := mutexOf(t, a, recipes.WithData([]byte("host 0")))
 		if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("of a path that does not exist: %v, %v", all, err)
 		}
@@ -355,7 +354,7 @@ func TestParticipants(t *testing.T) {
 			time.Sleep(time.Second)
 			c := w.Connect(fmt.Sprint("client ", i))
 			sessions = append(sessions, w.SessionID(c))
-			waiting = append(waiting, bubble.Acquiring(t.Context(), mutexOf(t, c, locks.WithData(fmt.Appendf(nil, "host %d", i)))))
+			waiting = append(waiting, bubble.Acquiring(t.Context(), mutexOf(t, c, recipes.WithData(fmt.Appendf(nil, "host %d", i)))))
 			w.InLine(lockPath, i+1)
 		}
 		if _, err := a.Create(t.Context(), lockPath+"/notes", nil, zk.FlagPersistent); err != nil {

@@ -19,7 +19,7 @@ import (
 // While it lingers a lock costs no request, and each lease has a greater token.
 func TestALingeringLockCostsNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
 		bubble.Release(t, l)
 		w.ResetRequests()
@@ -58,7 +58,7 @@ func TestALingeringLockCostsNothing(t *testing.T) {
 func TestALingeringLockMakesRoom(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
-		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		for range 3 {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			time.Sleep(100 * time.Millisecond)
@@ -90,7 +90,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					c := w.Connect("a", patient)
-					m := mutexOf(t, c, locks.WithLinger(time.Minute))
+					m := mutexOf(t, c, recipes.WithLinger(time.Minute))
 					bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 					time.Sleep(time.Second)
 					fault(w, c)
@@ -117,7 +117,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 func TestCloseEndsLingering(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, c, locks.WithLinger(time.Hour))))
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, c, recipes.WithLinger(time.Hour))))
 		w.InLine(lockPath, 1)
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -125,7 +125,7 @@ func TestCloseEndsLingering(t *testing.T) {
 		w.Empty(lockPath)
 	})
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+		k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", recipes.WithLinger(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestCloseEndsLingering(t *testing.T) {
 // for those who come later.
 func TestLingeringHandsNothingOver(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithHandover(0), locks.WithLinger(time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithHandoffs(0), recipes.WithLinger(time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(time.Second) // it is known that nobody else is in line
 		waiting := queued(m, 1)[0]
@@ -165,7 +165,7 @@ func TestLingeringHandsNothingOver(t *testing.T) {
 func TestATryAsLingeringEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Second))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second + time.Millisecond) // the delete is under way
 		l, err := m.TryAcquire(t.Context())
@@ -182,7 +182,7 @@ func TestATryAsLingeringEnds(t *testing.T) {
 func TestGivingUpAsLingeringEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Second))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		w.ResetRequests()
 		time.Sleep(time.Second - 2*time.Millisecond)
@@ -222,7 +222,7 @@ func TestATryBesideARelease(t *testing.T) {
 // cannot be told.
 func TestALingeringLockBesideAnotherLayout(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
 		const strange = "_c_0123abcd-0123-4567-89ab-0123456789ab-latch-0000000009"
@@ -241,7 +241,7 @@ func TestCloseEndsNoOthersLingering(t *testing.T) {
 		c := w.Connect("a")
 		var all []*locks.Keyed
 		for _, root := range []string{"/app/keys", "/app/keys-too"} {
-			k, err := locks.NewKeyed(c, root, locks.WithLinger(time.Hour))
+			k, err := locks.NewKeyed(c, root, recipes.WithLinger(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +261,7 @@ func TestCloseEndsNoOthersLingering(t *testing.T) {
 func TestALingeringLockAmongStrangers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		l := bubble.Acquire(t, t.Context(), m)
 		znode := l.Path()
 		bubble.Release(t, l)
@@ -318,7 +318,7 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 // Whoever asks for what lingers has it at once, if anybody here looks for that.
 func TestALingeringLockCanBeRevoked(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		l := bubble.Acquire(t, t.Context(), m)
 		l.Revoked()
 		time.Sleep(time.Second)
@@ -372,7 +372,7 @@ func TestNothingLingersAfterClose(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
-				k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+				k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", recipes.WithLinger(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -396,7 +396,7 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e"}
 	for _, last := range keys {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", locks.WithLinger(time.Hour))
+			k, err := locks.NewKeyed(w.Connect("a"), "/app/keys", recipes.WithLinger(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -427,7 +427,7 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
 	for _, held := range []time.Duration{bubble.Timeout / 20, bubble.Timeout / 5, bubble.Timeout * 24 / 100} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
+			m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour))
 			l := bubble.Acquire(t, t.Context(), m)
 			next := bubble.Acquiring(t.Context(), m)
 			time.Sleep(held)
@@ -440,7 +440,7 @@ func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
 			bubble.Release(t, l)
 		})
 		bubble.Run(t, func(t *testing.T, w *bubble.World) { // or to one that comes later
-			m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour))
+			m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour))
 			l := bubble.Acquire(t, t.Context(), m)
 			time.Sleep(held)
 			w.ResetRequests()

@@ -20,7 +20,7 @@ import (
 func TestTriesGetInWhereALockLingers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
-		user := mutexOf(t, w.Connect("a"), locks.WithLinger(2*time.Second))
+		user := mutexOf(t, w.Connect("a"), recipes.WithLinger(2*time.Second))
 		other := mutexOf(t, w.Connect("b"))
 		ctx, stop := context.WithCancel(t.Context())
 		used := make(chan int)
@@ -68,7 +68,7 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 		gets int
 	}{
 		{nil, 0},
-		{[]locks.Option{locks.WithLinger(time.Minute)}, 1},
+		{[]locks.Option{recipes.WithLinger(time.Minute)}, 1},
 	} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
@@ -99,7 +99,7 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
-		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
 		l := bubble.Acquire(t, t.Context(), m)
@@ -129,7 +129,7 @@ func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 // answer was lost: the holder looks, and answers the try all the same.
 func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		hits := w.Once(testutil.OpSetData, lockPath, testutil.DropAfter())
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(2 * time.Second)
@@ -150,10 +150,10 @@ func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
 func TestTwoTriesAtALingeringLock(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
-		m := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Minute))
+		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		others := []*locks.Mutex{
-			mutexOf(t, w.Connect("b"), locks.WithLinger(time.Minute)),
-			mutexOf(t, w.Connect("c"), locks.WithLinger(time.Minute)),
+			mutexOf(t, w.Connect("b"), recipes.WithLinger(time.Minute)),
+			mutexOf(t, w.Connect("c"), recipes.WithLinger(time.Minute)),
 		}
 		for range 20 {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
@@ -188,7 +188,7 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 // and leaves nothing in line. Once that session has expired it is let in.
 func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
 		w.ClientNet("a").Cut()
@@ -233,7 +233,7 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 						t.Run(fmt.Sprintf("%v of %s lost, the %s, after %d, in use %t", op, whose, what, skip, inUse), func(t *testing.T) {
 							bubble.Run(t, func(t *testing.T, w *bubble.World) {
 								w.Latency(2 * time.Millisecond)
-								m, other := mutexOf(t, w.Connect("a", patient), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
+								m, other := mutexOf(t, w.Connect("a", patient), recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
 								lost := testutil.NewFault(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
 								below := testutil.NewFault(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
 								defer w.ClientNet(whose).Control(lost.Control)()
@@ -288,7 +288,7 @@ func TestLingeringUndoesNoRevocation(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				free := make(chan struct{})
 				defer w.ClientNet("a").Control(testutil.NewFault(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(free)).Control)()
-				m, other := mutexOf(t, w.Connect("a"), locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+				m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 				l := bubble.Acquire(t, t.Context(), m)
 				bubble.Release(t, l)
 				time.Sleep(100 * time.Millisecond)

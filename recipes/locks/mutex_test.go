@@ -276,12 +276,12 @@ func TestNamespacesAreViewsOfOneLock(t *testing.T) {
 func TestValuesInUseMustAgree(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		a, b := mutexOf(t, c, locks.WithData([]byte("a"))), mutexOf(t, c, locks.WithData([]byte("b")))
+		a, b := mutexOf(t, c, recipes.WithData([]byte("a"))), mutexOf(t, c, recipes.WithData([]byte("b")))
 		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "a" {
 			t.Errorf("data %q", got)
 		}
-		if _, err := b.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "other data") {
+		if _, err := b.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "different data") {
 			t.Errorf("with other data: %v", err)
 		}
 		bubble.Release(t, l)
@@ -308,10 +308,10 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			{c, "", nil, "path"},
 			{c, "/", nil, `"/"`},
 			{c, "/lock/", nil, "/lock/"},
-			{c, "/lock", locks.WithMaxHold(-time.Second), "-1s"},
-			{c, "/lock", locks.WithACL(), "ACL"},
+			{c, "/lock", recipes.WithMaxHold(-time.Second), "-1s"},
+			{c, "/lock", recipes.WithACL(), "ACL"},
 			{c, "/lock", locks.WithLayout(7), "layout 7"},
-			{c, "/lock", locks.WithData(make([]byte, 1<<20)), "1048576 bytes"},
+			{c, "/lock", recipes.WithData(make([]byte, 1<<20)), "1048576 bytes"},
 		}
 		for _, test := range tests {
 			var opts []locks.Option
@@ -323,7 +323,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			}
 		}
 		for data, ok := range map[int]bool{c.MaxRequest() - 4096: true, c.MaxRequest() - 4095: false} {
-			if _, err := locks.NewMutex(c, "/lock", locks.WithData(make([]byte, data))); (err == nil) != ok {
+			if _, err := locks.NewMutex(c, "/lock", recipes.WithData(make([]byte, data))); (err == nil) != ok {
 				t.Errorf("data of %d bytes: %v", data, err)
 			}
 		}

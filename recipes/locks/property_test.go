@@ -39,8 +39,8 @@ func alone(greatest *recipes.Token) func(held []bubble.Held) error {
 func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := []locks.Option{
-			locks.WithHandover(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(rt, "handover")),
-			locks.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
+			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(rt, "handover")),
+			recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
 		}
 		var greatest recipes.Token
 		game := bubble.Game{

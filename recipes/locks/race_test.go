@@ -14,7 +14,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -117,7 +116,7 @@ func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		data := []byte("host a")
-		m := mutexOf(t, c, locks.WithData(data))
+		m := mutexOf(t, c, recipes.WithData(data))
 		copy(data, "XXXX")
 		l := bubble.Acquire(t, t.Context(), m)
 		if got, _ := w.Data(l.Path()); string(got) != "host a" {
@@ -251,7 +250,7 @@ func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
 // What has ended, however it did, keeps the session's heartbeat quick no longer.
 func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m, other := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Second)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Second)), mutexOf(t, w.Connect("b"))
 		beats := func() int {
 			time.Sleep(bubble.Timeout)
 			w.ResetRequests()
@@ -293,7 +292,7 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 // Whoever hears of the loss by Lost finds the context ended, and Err.
 func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(time.Millisecond))
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Millisecond))
 		for range 500 {
 			l := bubble.Acquire(t, t.Context(), m)
 			<-l.Lost()
@@ -333,7 +332,7 @@ func TestAMultiFindsTheLoss(t *testing.T) {
 // the znode under which the others are still stopping.
 func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(30*time.Second))
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(30*time.Second))
 		outer := bubble.Acquire(t, t.Context(), m)
 		inner := bubble.Acquire(t, outer.Context(), m)
 		next := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))

@@ -29,7 +29,7 @@ func TestTryAcquire(t *testing.T) {
 			_, err = b.TryAcquire(t.Context()) // busy elsewhere
 			bubble.WantErr(t, err, recipes.ErrBusy)
 		}
-		if want := "locks: acquire /app/lock: it would have to wait"; err == nil || err.Error() != want {
+		if want := "locks: acquire /app/lock: lock is busy"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		// It looks before it joins: a list each time, and nothing else.

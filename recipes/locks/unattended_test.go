@@ -9,7 +9,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -18,7 +17,7 @@ import (
 func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 	const hold = time.Second
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), locks.WithMaxHold(hold), locks.WithHandover(1<<30))
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(hold), recipes.WithHandoffs(1<<30))
 		l := bubble.Acquire(t, t.Context(), m)
 		kept := 0
 		for i := range 300 {
@@ -53,7 +52,7 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
-		m, other := mutexOf(t, a, locks.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+		m, other := mutexOf(t, a, recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		for range 3 {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 			s, err := a.Session()

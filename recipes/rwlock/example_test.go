@@ -99,7 +99,7 @@ func ExampleRWLock_Participants() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	rw, err := rwlock.New(client, "/app/config", rwlock.WithData([]byte("host 7")))
+	rw, err := rwlock.New(client, "/app/config", recipes.WithData([]byte("host 7")))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
 // comes is let in at once.
 func TestAReadLingers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		rw := clients(w, 2, rwlock.WithLinger(time.Minute))
+		rw := clients(w, 2, recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), rw[0].Reader()))
 		w.ResetRequests()
 		for range 100 {
@@ -153,7 +153,7 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
 				c := w.Connect("a")
-				short, long := newLock(t, c, rwlock.WithMaxHold(time.Second)), newLock(t, c)
+				short, long := newLock(t, c, recipes.WithMaxHold(time.Second)), newLock(t, c)
 				l := bubble.Acquire(t, t.Context(), long.Reader())
 				late := []<-chan bubble.Grant{
 					bubble.Acquiring(t.Context(), long.Reader()), bubble.Acquiring(t.Context(), short.Reader()), bubble.Acquiring(t.Context(), long.Reader()),
@@ -184,7 +184,7 @@ func TestPassingReadersWakeNobody(t *testing.T) {
 	for _, linger := range []time.Duration{0, time.Minute} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(time.Millisecond)
-			rw := clients(w, 5, rwlock.WithLinger(linger))
+			rw := clients(w, 5, recipes.WithLinger(linger))
 			passing := newLock(t, w.Connect("passing"))
 			for _, rw := range rw {
 				held, late := bubble.Acquire(t, t.Context(), rw.Reader()), bubble.Acquire(t, t.Context(), rw.Reader())
@@ -211,7 +211,7 @@ func TestPassingReadersWakeNobody(t *testing.T) {
 func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		limited := newLock(t, c, rwlock.WithMaxHold(10*time.Second), rwlock.WithLinger(time.Minute))
+		limited := newLock(t, c, recipes.WithMaxHold(10*time.Second), recipes.WithLinger(time.Minute))
 		unlimited := newLock(t, c)
 		first := bubble.Acquire(t, t.Context(), limited.Reader())
 		time.Sleep(9 * time.Second)
@@ -261,7 +261,7 @@ func TestALimitedReaderIsLimited(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
-			unlimited, limited := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
+			unlimited, limited := newLock(t, c), newLock(t, c, recipes.WithMaxHold(time.Second))
 			reading := []*recipes.Lease{bubble.Acquire(t, t.Context(), unlimited.Reader())}
 			if known {
 				reading = append(reading, bubble.Acquire(t, t.Context(), unlimited.Reader()))
@@ -283,7 +283,7 @@ func TestALimitedReaderIsLimited(t *testing.T) {
 func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		limited, unlimited := newLock(t, c, rwlock.WithMaxHold(time.Hour)), newLock(t, c)
+		limited, unlimited := newLock(t, c, recipes.WithMaxHold(time.Hour)), newLock(t, c)
 		writing := bubble.Acquire(t, t.Context(), newLock(t, w.Connect("b")).Writer())
 		var waiting []<-chan bubble.Grant
 		for _, rw := range []*rwlock.RWLock{limited, unlimited, limited} {
@@ -341,7 +341,7 @@ func TestTriesBesideALingeringSide(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					w.Latency(2 * time.Millisecond)
-					rw := clients(w, 3, rwlock.WithLinger(time.Minute))
+					rw := clients(w, 3, recipes.WithLinger(time.Minute))
 					var used []*recipes.Lease
 					for i, side := range test.lingers {
 						used = append(used, bubble.Acquire(t, t.Context(), side(rw[i])))

@@ -44,8 +44,8 @@ func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := []rwlock.Option{
 			rwlock.WithLayout(rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo}).Draw(rt, "layout")),
-			rwlock.WithHandover(rapid.SampledFrom([]int{0, 1, 16}).Draw(rt, "handover")),
-			rwlock.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
+			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 16}).Draw(rt, "handover")),
+			recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
 		}
 		game := bubble.Game{
 			Sides: []func(*framework.Client) recipes.Acquirer{

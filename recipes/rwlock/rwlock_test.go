@@ -173,7 +173,7 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		long, short := newLock(t, c), newLock(t, c, rwlock.WithMaxHold(time.Second))
+		long, short := newLock(t, c), newLock(t, c, recipes.WithMaxHold(time.Second))
 		writing := bubble.Acquire(t, t.Context(), long.Writer())
 		a, b := bubble.Acquiring(t.Context(), long.Reader()), bubble.Acquiring(t.Context(), short.Reader())
 		bubble.Pending(t, a, b)
@@ -260,7 +260,7 @@ func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
 
 func TestParticipantsAreListedInOrder(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		rw := clients(w, 4, rwlock.WithData([]byte("me")))
+		rw := clients(w, 4, recipes.WithData([]byte("me")))
 		writing := bubble.Acquire(t, t.Context(), rw[0].Writer())
 		reading := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -395,9 +395,9 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			{nil, path, rwlock.WithHost("x"), "no client"},
 			{c, "rw", rwlock.WithHost("x"), "rw"},
 			{c, "/", rwlock.WithHost("x"), `"/"`},
-			{c, path, rwlock.WithMaxHold(-time.Second), "-1s"},
-			{c, path, rwlock.WithACL(), "ACL"},
-			{c, path, rwlock.WithData([]byte("__REVOKE__")), "__REVOKE__"},
+			{c, path, recipes.WithMaxHold(-time.Second), "-1s"},
+			{c, path, recipes.WithACL(), "ACL"},
+			{c, path, recipes.WithData([]byte("__REVOKE__")), "__REVOKE__"},
 			{c, path, rwlock.WithLayout(7), "layout 7"},
 		}
 		for _, test := range tests {
@@ -413,7 +413,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")
-		a := newLock(t, w.Connect("a"), rwlock.WithData(data)).Writer()
+		a := newLock(t, w.Connect("a"), recipes.WithData(data)).Writer()
 		copy(data, "else")
 		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "ours" {

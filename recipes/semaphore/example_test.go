@@ -56,7 +56,7 @@ func ExampleSemaphore_Permits() {
 	defer stop()
 	ctx := context.Background()
 
-	memory, err := semaphore.New(client, "/app/memory", 8, semaphore.WithData([]byte("host 7")))
+	memory, err := semaphore.New(client, "/app/memory", 8, recipes.WithData([]byte("host 7")))
 	if err != nil {
 		log.Fatal(err)
 	}

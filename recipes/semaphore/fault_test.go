@@ -250,7 +250,7 @@ func TestAPermitIsDeleted(t *testing.T) {
 
 func TestTheLongestHold(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		s := clients(w, 1, 2, semaphore.WithMaxHold(3*time.Second))[0]
+		s := clients(w, 1, 2, recipes.WithMaxHold(3*time.Second))[0]
 		start := time.Now()
 		held := bubble.Acquire(t, t.Context(), s.Permits(2))
 		if took := bubble.Lost(t, held).Sub(start); took != 3*time.Second {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		s, err := semaphore.New(c, path, 3, semaphore.WithData(make([]byte, 600<<10)))
+		s, err := semaphore.New(c, path, 3, recipes.WithData(make([]byte, 600<<10)))
 		if err != nil {
 			t.Fatal(err)
 		}

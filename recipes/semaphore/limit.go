@@ -12,11 +12,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
-// The limit is the data of the path, in decimal text. The first who is first in
-// line records it; who comes later compares.
+// The limit is the data of the path, in decimal text. The first holder records it;
+// later users compare.
 
 // limit returns the limit in force and what must still be true of it when permits are
 // taken: that it has not changed, or that it can be recorded. Only when it was
@@ -34,16 +34,10 @@ func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, 
 	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil, nil
 }
 
-// reader is a client, or one session of it.
-type reader interface {
-	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
-	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
-}
-
-// agree gives the limit in force, ErrLimit if it is another one than this value's
-// and was so from the beginning. Whenever children have come or gone, which does
-// not happen often, it looks whether the path is used for something else.
-func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, err error) {
+// agree returns the limit in force; ErrLimit if it differs from this value's, and did
+// from the beginning. Whenever children have come or gone, which does not happen
+// often, it looks whether the path is used for something else.
+func (s *Semaphore) agree(ctx context.Context, r bridge.Reader) (n int, stat *zk.Stat, err error) {
 	n, stat, err = s.recorded(r.Get(ctx, s.path))
 	if err != nil {
 		return 0, nil, err
@@ -57,7 +51,7 @@ func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, 
 	if agreed {
 		return n, stat, nil
 	}
-	if n != s.max && !s.cfg.adopt {
+	if n != s.max && !s.adopt {
 		return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
 	}
 	if stat.DataLength > 0 {
@@ -66,7 +60,7 @@ func (s *Semaphore) agree(ctx context.Context, r reader) (n int, stat *zk.Stat, 
 	return n, stat, nil
 }
 
-func (s *Semaphore) checkLayout(ctx context.Context, r reader) error {
+func (s *Semaphore) checkLayout(ctx context.Context, r bridge.Reader) error {
 	children, stat, err := r.Children(ctx, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -74,18 +68,21 @@ func (s *Semaphore) checkLayout(ctx context.Context, r reader) error {
 	if err != nil {
 		return err
 	}
-	if _, stranger := layout.Line(children); stranger != "" {
-		return fmt.Errorf("%w: child %s", recipes.ErrLayout, stranger)
+	_, other := layout.Line(children, layout.Set{})
+	if other == "" {
+		if other, err = bridge.KazooLease(ctx, r, s.path, children); err != nil {
+			return err
+		}
 	}
-	if err := line.CheckNoKazooLeases(ctx, r, s.path, children); err != nil {
-		return err
+	if other != "" {
+		return fmt.Errorf("%w: child %s", recipes.ErrLayout, other)
 	}
 	s.seen.Store(stat.Pzxid)
 	return nil
 }
 
-// recorded takes the answer to a read of the path: the limit in force, which is
-// this value's where none is recorded.
+// recorded returns the limit in force by the answer to a read of the path: this
+// value's where none is recorded.
 func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.Stat, error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -102,9 +99,8 @@ func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.St
 	return n, stat, nil
 }
 
-// possible fails with ErrLimit if as many permits cannot be had, or if this value
-// has not agreed to the limit before and does not: at once, rather than after its
-// turn in line.
+// possible fails with ErrLimit if there can never be so many permits, or if this
+// value does not agree to the limit: at once, not after a wait in line.
 func (p permits) possible(ctx context.Context) error {
 	if p.n <= p.max && p.agreed.Load() != 0 {
 		return nil
@@ -116,20 +112,35 @@ func (p permits) possible(ctx context.Context) error {
 	return err
 }
 
-// watch gives what is closed when the permits held, or the limit, have changed.
-func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed [2]<-chan struct{}, err error) {
-	if _, changed[0], err = sess.WatchChildren(ctx, s.path+"/"+leases); err == nil {
-		changed[1], err = sess.Watch(ctx, s.path)
+// watch returns a channel that is closed when the permits held, or the limit, have
+// changed, or after stop.
+func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed <-chan struct{}, stop func(), err error) {
+	_, ofPermits, err := sess.WatchChildren(ctx, s.path+"/"+leases)
+	var ofLimit <-chan struct{}
+	if err == nil {
+		ofLimit, err = sess.Watch(ctx, s.path)
 	}
-	if errors.Is(err, zk.ErrNoNode) { // the last of them has left: look again at once
-		again := make(chan struct{})
-		close(again)
-		changed[0], err = again, nil
+	either, stop := context.WithCancel(ctx)
+	switch {
+	case errors.Is(err, zk.ErrNoNode): // the last permit was released: look again at once
+		stop()
+		return either.Done(), stop, nil
+	case err != nil:
+		stop()
+		return nil, nil, err
 	}
-	return changed, err
+	go func() {
+		defer stop()
+		select {
+		case <-ofPermits:
+		case <-ofLimit:
+		case <-either.Done():
+		}
+	}()
+	return either.Done(), stop, nil
 }
 
-// count is how many permits are held, by the answer to a list.
+// count returns how many permits are held, by the answer to a list.
 func count(children []string, _ *zk.Stat, err error) (int, error) {
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil
@@ -137,8 +148,8 @@ func count(children []string, _ *zk.Stat, err error) (int, error) {
 	return len(children), err
 }
 
-// setMax makes the path, keeps it by a child of it that stays, and sets the limit;
-// that wakes whoever is first in line.
+// setMax makes the path, keeps it by a persistent child, and sets the limit. That
+// wakes the first in line.
 func (s *Semaphore) setMax(ctx context.Context, n int) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d permits: must be positive", ErrLimit, n)
@@ -154,11 +165,11 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 			return nil
 		case framework.MaybeApplied(err), !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
 			return err
-		} // else another one has set it in between, or removed the path
+		} // else somebody else has set it in between, or removed the path
 	}
 }
 
-// keepPath makes the path, and the child that keeps it.
+// keepPath makes the path, and the child that keeps it from vanishing.
 func (s *Semaphore) keepPath(ctx context.Context) error {
 	for {
 		if err := s.client.MakeContainerPath(ctx, s.path); err != nil {

@@ -1,4 +1,4 @@
-// Package semaphore limits how many work at once.
+// Package semaphore limits how many callers work at once.
 //
 //	s, err := semaphore.New(client, "/app/workers", 5)
 //	...
@@ -16,49 +16,51 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
 // Semaphore grants at most a number of permits at once, first come first served, to
 // goroutines, processes and Apache Curator's InterProcessSemaphoreV2 at the same
-// path. It is safe for concurrent use, and all values of one client and path are
-// one semaphore; those in use at the same time must agree in data and ACL.
+// path. It is safe for concurrent use, and all values of one client and path are one
+// semaphore; those in use at the same time must agree in data and ACL.
 //
 //	<path>                                     data: the limit, as decimal text
-//	<path>/locks/_c_<uuid>-lock-NNNNNNNNNN     one who waits: ephemeral, sequential
+//	<path>/locks/_c_<uuid>-lock-NNNNNNNNNN     a waiter: ephemeral, sequential
 //	<path>/leases/_c_<uuid>-lease-NNNNNNNNNN   a permit that is held: the same
 //
-// Those who wait stand in line; the first alone looks at the permits held, and
-// takes its own, all or none, when there is room for them: in one step that proves
-// that it is still first, that the limit is still the one it has seen, and takes it
-// out of line. So there are never more than the limit, in whatever order holders
-// leave, and each departure wakes one waiter.
+// Waiters stand in line. Only the first looks at the permits held. It takes its own,
+// all or none, when there is room for them, in one step that proves that it is still
+// first, and that the limit is still the one it has seen, and that takes it out of
+// line. So there are never more permits than the limit, in whatever order holders
+// leave, and each release wakes one waiter.
 //
-// An uncontended Acquire costs a create and two lists, a read and a Multi in three
+// An uncontended Acquire costs a create, two lists, a read and a Multi, in three
 // round trips, the first ones of a value a read and a list more; Release a delete for
 // each permit.
 //
 // A permit is never re-entered: with the context of a lease, too, Acquire waits for
 // another one. Beside a Curator client that takes several permits one by one, taking
-// more than one at a time needs a time-out: the two may wait for each other.
+// more than one at a time needs a timeout: the two may wait for each other.
 type Semaphore struct {
 	client *framework.Client
 	path   string
-	cfg    config
+	opts   []recipes.LineOption
+	adopt  bool // the recorded limit, whatever max is
 	max    int
 	one    permits
 
 	// agreed is the creation, as its zxid, of the path whose limit was this value's:
-	// from then on it follows as SetMax changes it.
+	// after that, this value follows SetMax.
 	agreed *atomic.Int64
 	seen   *atomic.Int64 // the zxid of the latest coming or going of the path's children that were looked at
 }
 
 var _ recipes.Acquirer = (*Semaphore)(nil)
 
-// ErrLimit says that more permits are wanted than there can be, or that the limit
-// that is recorded at the path is another one than this process was made with.
-var ErrLimit = line.ErrLimit
+// ErrLimit is returned when more permits are wanted than there can be, or when the
+// limit that is recorded at the path differs from the one this process was made
+// with.
+var ErrLimit = errors.New("not within the limit")
 
 // Below the path.
 const (
@@ -67,46 +69,46 @@ const (
 	keeper = "limit" // keeps the path: see SetMax
 )
 
-// New makes a Semaphore of maxLeases permits at path. It does no I/O: the first
-// Acquire by anybody makes the path and records the limit there; it lasts for as
-// long as the path does, which vanishes when it has not been used for a while, if
-// the ensemble has containers. See SetMax.
+// New returns a Semaphore of maxLeases permits at path. It does no I/O: the first
+// Acquire by anybody creates the path and records the limit there. The limit lasts
+// as long as the path does, which vanishes when it has not been used for a while, if
+// the ensemble has containers: see SetMax.
 func New(c *framework.Client, path string, maxLeases int, opts ...Option) (*Semaphore, error) {
 	if maxLeases < 1 {
 		return nil, fmt.Errorf("semaphore: path %s: %d permits: must be positive", path, maxLeases)
 	}
-	s := &Semaphore{client: c, path: path, cfg: newConfig(opts), max: maxLeases, agreed: new(atomic.Int64), seen: new(atomic.Int64)}
-	one, err := s.permits(1)
+	lineOpts, adopt, err := split(opts)
 	if err != nil {
-		return nil, fmt.Errorf("semaphore: %w", err)
+		return nil, fmt.Errorf("semaphore: path %s: %w", path, err)
 	}
-	s.one = one
-	return s, nil
+	s := &Semaphore{client: c, path: path, opts: lineOpts, adopt: adopt, max: maxLeases, agreed: new(atomic.Int64), seen: new(atomic.Int64)}
+	s.one, err = s.permits(1)
+	return s, err
 }
 
 // fits is the rule: the first in line goes on when there is room for all that it
-// wants. Nobody passes it, so that who wants many is not starved by who want few.
+// wants. Nobody passes it, so that waiters for few do not starve a waiter for many.
 func fits(n, held, limit int) bool { return held+n <= limit }
 
 // Acquire waits for one permit.
 func (s *Semaphore) Acquire(ctx context.Context) (*recipes.Lease, error) { return s.one.Acquire(ctx) }
 
 // TryAcquire is Acquire that fails with recipes.ErrBusy when there is no permit
-// left, or another waits first. It waits for those in line who are merely passing
-// to take theirs; ctx bounds that.
+// left, or another caller waits first. It waits until those in line who are merely
+// passing have taken theirs; ctx bounds that.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return s.one.TryAcquire(ctx)
 }
 
-// Path is the path of the semaphore, in its client's view.
+// Path returns the path of the semaphore, in its client's view.
 func (s *Semaphore) Path() string { return s.path }
 
-// FullPath is the path of the semaphore on the ensemble, its client's chroot and
+// FullPath returns the path of the semaphore on the ensemble, its client's chroot and
 // namespace included.
-func (s *Semaphore) FullPath() string { return s.client.Resolve(s.path) }
+func (s *Semaphore) FullPath() string { return s.one.line.FullPath() }
 
-// Permits acquires n permits at once, as one lease, all or none. It fails with
-// ErrLimit when the limit is, or becomes, less than n.
+// Permits returns an Acquirer of n permits at once, as one lease, all or none. It
+// fails with ErrLimit when the limit is, or becomes, less than n.
 func (s *Semaphore) Permits(n int) recipes.Acquirer {
 	p, err := s.permits(n)
 	if err != nil {
@@ -115,94 +117,108 @@ func (s *Semaphore) Permits(n int) recipes.Acquirer {
 	return p
 }
 
-// permits is the way to n of them.
+// permits acquires n of them.
 type permits struct {
 	*Semaphore
 	n    int
-	line *line.Line
-	err  error // why there is no way
+	line *recipes.Line
+	err  error // why that is impossible
 }
 
 func (s *Semaphore) permits(n int) (permits, error) {
 	p := permits{Semaphore: s, n: n}
 	if n < 1 {
-		return p, fmt.Errorf("%w: %d permits of %d", ErrLimit, n, s.max)
+		return p, p.failed(fmt.Errorf("%w: %d permits of %d", ErrLimit, n, s.max))
 	}
 	var err error
-	p.line, err = line.New(s.client, s.path, line.Rule{
-		Kind:    "semaphore",
-		Sub:     locks,
-		Base:    layout.CuratorLockName,
-		Family:  layout.CuratorLock,
-		Blocker: line.Predecessor,
-		Take:    &line.Take{Dir: s.path + "/" + leases, Name: layout.LeaseName, N: n, Look: p.look},
-	}, s.cfg.Config)
+	p.line, err = recipes.NewLine(s.client, s.path, "semaphore", layout.Exclusive.String(), always, append(s.opts, bridge.Inside{
+		Package:       "semaphore",
+		Sub:           locks,
+		Set:           layout.Set{Family: layout.CuratorLock},
+		Base:          layout.CuratorLockName,
+		IgnoreContext: true,
+		Permits:       &bridge.Permits{Dir: s.path + "/" + leases, Name: layout.LeaseName, Set: layout.Set{Family: layout.Lease}, N: n, Look: p.look},
+	})...)
 	return p, err
 }
 
+// always is the rule of the waiters: any two conflict.
+func always(mine, theirs string) bool { return true }
+
 func (p permits) Acquire(ctx context.Context) (*recipes.Lease, error) {
-	return p.acquire(ctx, (*line.Line).WaitAll)
+	return p.acquire(ctx, p.line.Acquire)
 }
 
 func (p permits) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
-	return p.acquire(ctx, (*line.Line).TryAll)
+	return p.acquire(ctx, p.line.TryAcquire)
 }
 
-func (p permits) acquire(ctx context.Context, enter func(*line.Line, context.Context) ([]*line.Place, error)) (*recipes.Lease, error) {
-	err := p.err
-	if err == nil {
-		err = p.possible(ctx)
+func (p permits) acquire(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
+	if p.err != nil {
+		return nil, p.err
 	}
-	var places []*line.Place
-	if err == nil {
-		places, err = enter(p.line, ctx)
+	if err := p.possible(ctx); err != nil {
+		return nil, p.failed(err)
 	}
+	return acquire(ctx)
+}
+
+func (p permits) failed(err error) error {
+	return fmt.Errorf("semaphore: acquire %s: %w", p.path, err)
+}
+
+// look is what the first in line does.
+func (p permits) look(ctx context.Context, sess *framework.Session, watch bool) (bridge.Room, error) {
+	room, err := p.lookOnce(ctx, sess)
+	if err != nil || room.Free || room.Refused != nil || !watch {
+		return room, err
+	}
+	changed, stop, err := p.watch(ctx, sess)
 	if err != nil {
-		return nil, fmt.Errorf("semaphore: acquire %s: %w", p.path, err)
+		return room, err
 	}
-	return recipes.NewLease(ctx, places...), nil
+	// Look again, with the watches set: what happened in between is not missed.
+	room, err = p.lookOnce(ctx, sess)
+	if err != nil || room.Free || room.Refused != nil {
+		stop()
+		return room, err
+	}
+	room.Changed, room.Stop = changed, stop
+	return room, nil
 }
 
-// look is what the first in line does: it reads the limit and counts the permits
-// held, each child whatever its name, as Curator does.
-func (p permits) look(ctx context.Context, sess *framework.Session, watch bool) (line.Room, error) {
-	var room line.Room
-	for {
-		var held int
-		counted := make(chan error, 1)
-		go func() { // both reads travel together
-			var err error
-			held, err = count(sess.Children(ctx, p.path+"/"+leases))
-			counted <- err
-		}()
-		limit, while, taken, err := p.limit(ctx, sess)
-		if err := errors.Join(err, <-counted); err != nil {
-			return line.Room{}, err
-		}
-		if p.n > limit {
-			return line.Room{}, fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, limit)
-		}
-		if room.Free = fits(p.n, held, limit); room.Free {
-			room.While, room.Taken = []any{while}, taken
-		}
-		if room.Free || !watch {
-			return room, nil
-		}
-		// Look once more, with the watches set, lest what happens in between be missed.
-		watch = false
-		if room.Changed, err = p.watch(ctx, sess); err != nil {
-			return line.Room{}, err
-		}
+// lookOnce reads the limit and counts the permits held, each child whatever its
+// name, as Curator does.
+func (p permits) lookOnce(ctx context.Context, sess *framework.Session) (room bridge.Room, err error) {
+	var held int
+	counted := make(chan error, 1)
+	go func() { // both reads travel together
+		var err error
+		held, err = count(sess.Children(ctx, p.path+"/"+leases))
+		counted <- err
+	}()
+	limit, while, taken, err := p.limit(ctx, sess)
+	if err = errors.Join(err, <-counted); err == nil && p.n > limit {
+		err = fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, limit)
 	}
+	switch {
+	case errors.Is(err, ErrLimit): // it fails one caller, and any other error fails all
+		return bridge.Room{Refused: err}, nil
+	case err != nil:
+		return bridge.Room{}, err
+	case fits(p.n, held, limit):
+		return bridge.Room{Free: true, While: []any{while}, Taken: taken}, nil
+	}
+	return bridge.Room{}, nil
 }
 
-// SetMax changes the limit for all who use the semaphore, now and from now on: the
-// path does not vanish any more. Permits that are held are never revoked: after the
-// limit was lowered nobody is let in until there are fewer. Who waits for more than
-// it fails with ErrLimit. A process that was made with another number than the one
-// recorded when it comes first fails with ErrLimit too, unless WithRecordedLimit.
-// The error is one of framework.MaybeApplied if nobody knows whether the limit was
-// set: an answer was lost, and others may have set theirs since.
+// SetMax changes the limit for all users of the semaphore. The path does not vanish
+// any longer. Permits that are held are never revoked: if the limit was lowered, none
+// is granted until there are fewer. A waiter for more than the limit fails with
+// ErrLimit. A process that was made with a number other than the recorded one fails
+// with ErrLimit at its first Acquire, unless it has WithRecordedLimit. If an answer
+// was lost, framework.MaybeApplied reports true for the error: nobody knows whether
+// this limit was set, and others may have set theirs since.
 func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 	if err := s.setMax(ctx, n); err != nil {
 		return fmt.Errorf("semaphore: set the limit of %s: %w", s.path, err)
@@ -210,7 +226,7 @@ func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 	return nil
 }
 
-// Available is how many permits are left. It may have changed by the time that it
+// Available returns how many permits are left. It may have changed by the time it
 // returns. It costs a read and a list.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	limit, _, err := s.recorded(s.client.Get(ctx, s.path))
@@ -224,17 +240,13 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	return max(limit-held, 0), nil
 }
 
-// Participants lists those who hold, one for each permit, and then those who wait,
-// in order, of all processes; a process waits once, however many of its goroutines
-// do. It costs two lists and a read for each.
+// Participants lists the holders, one for each permit, and then the waiters, in
+// order, of all processes. A process waits once, however many of its goroutines do.
+// It costs two lists, and a read for each.
 func (s *Semaphore) Participants(ctx context.Context) ([]recipes.Participant, error) {
-	members, err := s.one.line.Members(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("semaphore: participants of %s: %w", s.path, err)
-	}
-	all := recipes.Participants(members)
+	all, err := s.one.line.Participants(ctx)
 	for i := range all {
 		all[i].Mode = recipes.Shared
 	}
-	return all, nil
+	return all, err
 }

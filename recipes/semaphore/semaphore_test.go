@@ -85,7 +85,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 
 func TestNamesAreCurators(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		s := clients(w, 2, 2, semaphore.WithData([]byte("me")))
+		s := clients(w, 2, 2, recipes.WithData([]byte("me")))
 		one, two := bubble.Acquire(t, t.Context(), s[0]), bubble.Acquire(t, t.Context(), s[1])
 		waiting := bubble.Acquiring(t.Context(), s[0])
 		const id = `_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-`
@@ -278,7 +278,7 @@ func TestItIsNotReentered(t *testing.T) {
 
 func TestParticipants(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		s := clients(w, 3, 3, semaphore.WithData([]byte("me")))
+		s := clients(w, 3, 3, recipes.WithData([]byte("me")))
 		held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
 		ctx, cancel := context.WithCancel(t.Context())
 		first := bubble.Acquiring(ctx, s[1].Permits(2))
@@ -322,9 +322,9 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 			{c, "/", 1, semaphore.WithRecordedLimit(), `"/"`},
 			{c, path, 0, semaphore.WithRecordedLimit(), "0 permits"},
 			{c, path, -3, semaphore.WithRecordedLimit(), "-3 permits"},
-			{c, path, 1, semaphore.WithMaxHold(-time.Second), "-1s"},
-			{c, path, 1, semaphore.WithACL(), "ACL"},
-			{c, path, 1, semaphore.WithData(make([]byte, 1<<20)), "1048576 bytes"},
+			{c, path, 1, recipes.WithMaxHold(-time.Second), "-1s"},
+			{c, path, 1, recipes.WithACL(), "ACL"},
+			{c, path, 1, recipes.WithData(make([]byte, 1<<20)), "1048576 bytes"},
 		}
 		for _, test := range tests {
 			if _, err := semaphore.New(test.c, test.path, test.max, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
@@ -341,7 +341,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")
-		a := newSemaphore(t, w.Connect("a"), 1, semaphore.WithData(data))
+		a := newSemaphore(t, w.Connect("a"), 1, recipes.WithData(data))
 		copy(data, "else")
 		l := bubble.Acquire(t, t.Context(), a)
 		if got, _ := w.Data(l.Path()); string(got) != "ours" {

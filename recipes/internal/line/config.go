@@ -10,33 +10,29 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Config is what the options of every recipe have in common.
+// Config is what the options of a line set.
 type Config struct {
 	Data    []byte        // of the znode in line
 	ACL     []zk.ACL      // of the znode in line; nil: the client's
 	MaxHold time.Duration // 0: no limit
-	// Handover is how often a znode that has its turn is handed over at home while
-	// others stand in line; 0: never, not even while nobody does.
-	Handover int
-	// Linger is for how long it is kept after the last caller has left, while nobody
-	// stands in line.
+	// Handoffs is how often a znode is handed off in-process while others stand in
+	// line; 0: never, not even while nobody does.
+	Handoffs int
+	// Linger is for how long a znode is kept after its last release, while nobody
+	// else stands in line.
 	Linger time.Duration
-	// Closed is closed when nothing lingers any more; nil: never.
-	Closed <-chan struct{}
-	// StayUntilLeft keeps the znode of a hold that was lost, while its session
-	// lives, until its last place has left, however long that takes. Otherwise it
-	// goes at the deadline at the latest.
-	StayUntilLeft bool
+	// StopLinger is closed when nothing lingers any longer; nil: never.
+	StopLinger <-chan struct{}
 }
 
-// DefaultHandover keeps others waiting for some milliseconds at most, where the work
-// is short.
-const DefaultHandover = 16
+// DefaultHandoffs keeps others waiting for some milliseconds at most, where the
+// work is short.
+const DefaultHandoffs = 16
 
-// lingers is for how long what is left now is kept.
-func (c *Config) lingers() time.Duration {
+// lingerNow returns for how long a znode that is released now is kept.
+func (c *Config) lingerNow() time.Duration {
 	select {
-	case <-c.Closed:
+	case <-c.StopLinger:
 		return 0
 	default:
 		return c.Linger
@@ -48,7 +44,7 @@ func (c *Config) lingers() time.Duration {
 func (c *Config) validate(maxRequest int) error {
 	var errs []error
 	if most := maxRequest - restOfRequest; len(c.Data) > most {
-		errs = append(errs, fmt.Errorf("data of %d bytes: at most %d", len(c.Data), most))
+		errs = append(errs, fmt.Errorf("data of %d bytes: must be at most %d", len(c.Data), most))
 	}
 	if string(c.Data) == Revocation {
 		errs = append(errs, fmt.Errorf("data %q: means a request to release", Revocation))
@@ -57,10 +53,10 @@ func (c *Config) validate(maxRequest int) error {
 		errs = append(errs, errors.New("ACL: empty, nobody could remove the znode"))
 	}
 	if c.MaxHold < 0 {
-		errs = append(errs, fmt.Errorf("longest hold %v: must not be negative", c.MaxHold))
+		errs = append(errs, fmt.Errorf("maximum hold time %v: must not be negative", c.MaxHold))
 	}
-	if c.Handover < 0 {
-		errs = append(errs, fmt.Errorf("handing over %d times: must not be negative", c.Handover))
+	if c.Handoffs < 0 {
+		errs = append(errs, fmt.Errorf("%d handoffs: must not be negative", c.Handoffs))
 	}
 	if c.Linger < 0 {
 		errs = append(errs, fmt.Errorf("linger %v: must not be negative", c.Linger))
@@ -71,8 +67,8 @@ func (c *Config) validate(maxRequest int) error {
 // restOfRequest is the room that is left for all but the data in a request.
 const restOfRequest = 4 << 10
 
-// sameZnode reports whether both make the same znode. How long it may be held is
-// each caller's own.
+// sameZnode reports whether both make the same znode. For how long it may be held
+// is each caller's own choice.
 func (c *Config) sameZnode(other *Config) bool {
 	return bytes.Equal(c.Data, other.Data) && slices.Equal(c.ACL, other.ACL)
 }

@@ -5,121 +5,120 @@ import (
 	"sync"
 )
 
-// Queued is a caller in the middle of Wait, whose next step a test decides.
+// Queued is a caller in the middle of Acquire, whose next step a test decides.
 type Queued struct {
-	g *gate
+	q *localQueue
 	w *waiter
 }
 
-// Queue begins a Wait.
+// Queue begins an Acquire.
 func (l *Line) Queue() (*Queued, error) {
-	g, err := l.gates.use(l)
+	q, err := l.queues.use(l)
 	if err != nil {
 		return nil, err
 	}
 	w := newWaiter(l, false)
-	g.queue(w)
-	return &Queued{g, w}, nil
+	q.join(w)
+	return &Queued{q, w}, nil
 }
 
 // Ready is closed when the waiter was chosen, or has failed.
 func (q *Queued) Ready() <-chan struct{} { return q.w.ready }
 
 // Take goes on as a caller does who sees that first.
-func (q *Queued) Take() (p *Place, ok bool) {
-	defer q.g.registry.unuse(q.g)
+func (q *Queued) Take() (s *Share, ok bool) {
+	defer q.q.registry.unuse(q.q)
 	if q.w.err != nil {
 		return nil, false
 	}
-	return q.w.places[0], q.w.begin()
+	return q.w.shares[0], q.w.begin()
 }
 
 // GiveUp goes on as a caller does who sees first that its context has ended.
 func (q *Queued) GiveUp() {
-	defer q.g.registry.unuse(q.g)
-	q.g.leave(q.w)
+	defer q.q.registry.unuse(q.q)
+	q.q.leave(q.w)
 }
 
-// Again goes on as a Wait, or a Try, does whose place was lost before it was taken:
-// it reports whether it is queued once more.
+// Again goes on as an Acquire, or a TryAcquire, does whose share was lost before it
+// was taken. It reports whether it is queued once more.
 func (q *Queued) Again(try bool) bool {
 	q.w = newWaiter(q.w.line, try)
-	return q.g.requeue(q.w)
+	return q.q.rejoin(q.w)
 }
 
-// Use keeps the gate from being dropped, as a caller does who is about to leave.
+// Use keeps the queue from being dropped, as a caller does who is about to leave.
 func (l *Line) Use() (unuse func(), err error) {
-	g, err := l.gates.use(l)
+	q, err := l.queues.use(l)
 	if err != nil {
 		return nil, err
 	}
-	return func() { l.gates.unuse(g) }, nil
+	return func() { l.queues.unuse(q) }, nil
 }
 
-// Gates is the number of gates that are kept.
-func (l *Line) Gates() int {
-	l.gates.mu.Lock()
-	defer l.gates.mu.Unlock()
-	return len(l.gates.gates)
+// Queues returns the number of queues that are kept.
+func (l *Line) Queues() int {
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	return len(l.queues.queues)
 }
 
 // GrantAfter joins the line, where nobody else stands, and calls before just as the
 // znode is first.
 func (l *Line) GrantAfter(ctx context.Context, before func()) error {
-	g, err := l.gates.use(l)
+	q, err := l.queues.use(l)
 	if err != nil {
 		return err
 	}
-	defer g.registry.unuse(g)
-	sess, err := g.client.AwaitSession(ctx)
+	defer q.registry.unuse(q)
+	sess, err := q.client.AwaitSession(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := g.join(ctx, sess)
+	a := &acquisition{queue: q, ctx: ctx, stop: func() {}}
+	c, err := a.join(sess)
 	if err != nil {
 		return err
 	}
 	before()
-	return g.grant(ctx, &driver{stop: func() {}}, c)
+	return a.grant(c)
 }
 
-// LetIn reports whether a hold is given out to a waiter, with which before is done
-// once it was made: it was lost, or the waiter has left.
+// LetIn reports whether a grant is given to a waiter, with which before is done once
+// it was made: it was lost, or the waiter has left.
 func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave func())) (admitted bool, err error) {
-	g, err := l.gates.use(l)
+	q, err := l.queues.use(l)
 	if err != nil {
 		return false, err
 	}
-	defer g.registry.unuse(g)
+	defer q.registry.unuse(q)
 	w := newWaiter(l, false)
-	d := &driver{stop: func() {}}
-	g.mu.Lock()
-	w.at, g.driver = g.waiters.PushBack(w), d
-	g.mu.Unlock()
-	leave := sync.OnceFunc(func() { g.leave(w) })
+	a := &acquisition{queue: q, ctx: ctx, stop: func() {}}
+	q.update(func() { w.at, q.acquisition = q.waiters.PushBack(w), a })
+	leave := sync.OnceFunc(func() { q.leave(w) })
 	defer leave()
-	sess, err := g.client.AwaitSession(ctx)
+	sess, err := q.client.AwaitSession(ctx)
 	if err != nil {
 		return false, err
 	}
-	c, err := g.join(ctx, sess)
+	c, err := a.join(sess)
 	if err != nil {
 		return false, err
 	}
-	h, err := c.claim(ctx)
+	g, err := c.claim(ctx)
 	if err != nil {
 		return false, err
 	}
-	before(h.lose, leave)
-	err = g.letIn(d, c, h)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return w.places != nil, err
+	before(g.lose, leave)
+	err = a.letIn(c, g)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return w.shares != nil, err
 }
 
-// Handed has p's znode be handed over so often.
-func (p *Place) Handed(turn uint32) {
-	p.h.gate.mu.Lock()
-	defer p.h.gate.mu.Unlock()
-	p.turn, p.h.turn = turn, turn
+// HandedOff makes s's znode one that was handed off so often.
+func (s *Share) HandedOff(handoffs uint32) {
+	s.grant.queue.mu.Lock()
+	defer s.grant.queue.mu.Unlock()
+	s.handoffs, s.grant.handoffs = handoffs, handoffs
 }

@@ -9,23 +9,22 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
-	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and a
 // configuration. It is immutable.
 type Line struct {
 	client *framework.Client
-	path   string // that it is made for
-	dir    string // whose children are the line
+	path   string // that the line was made for
+	dir    string // whose children stand in line
 	rule   Rule
 	cfg    Config
-	gates  *registry
+	queues *registry
 	key    Key
 }
 
-// New makes a Line over the children of path, or of rule.Sub below it. It does no
-// I/O.
+// New returns a Line over the children of path, or of rule.Sub below it. It does
+// no I/O.
 func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, error) {
 	if client == nil {
 		return nil, errors.New("no client")
@@ -36,91 +35,104 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	if path == "/" {
 		return nil, errors.New(`path "/": the root cannot be a line`)
 	}
-	if err := cfg.validate(client.MaxRequest()); err != nil {
+	if err := errors.Join(cfg.validate(client.MaxRequest()), rule.init()); err != nil {
 		return nil, fmt.Errorf("path %s: %w", path, err)
 	}
-	gates, dir := gatesOf(client), path
+	dir := path
 	if rule.Sub != "" {
 		dir = child(path, rule.Sub)
 	}
 	return &Line{
-		client: client, path: path, dir: dir, rule: rule, cfg: cfg, gates: gates,
-		key: Key{gates: gates, path: client.Resolve(dir), kind: rule.Kind, layout: rule.Family},
+		client: client, path: path, dir: dir, rule: rule, cfg: cfg, queues: queuesOf(client),
+		key: Key{path: client.Resolve(dir), kind: rule.Kind, name: rule.Name, candidate: rule.Candidate},
 	}, nil
 }
 
-// Dir is the path that the line is made for.
-func (l *Line) Dir() string { return l.path }
+// Path returns the path that the line was made for.
+func (l *Line) Path() string { return l.path }
 
-// held is the directory of the znodes that hold.
-func (l *Line) held() string {
-	if l.rule.Take != nil {
-		return l.rule.Take.Dir
+// Client returns the view of the client that Path belongs to.
+func (l *Line) Client() *framework.Client { return l.client }
+
+// Name returns what the contenders of this Line say of themselves.
+func (l *Line) Name() string { return l.rule.Name }
+
+// grantDir returns the directory of the znodes that are granted.
+func (l *Line) grantDir() string {
+	if l.rule.Permits != nil {
+		return l.rule.Permits.Dir
 	}
 	return l.dir
 }
 
-// Client is the view of the client that Dir belongs to.
-func (l *Line) Client() *framework.Client { return l.client }
-
-// Key identifies what is being held: equal keys, same lock.
+// Key tells the lines of one client apart: Lines with equal keys share a local
+// queue.
 type Key struct {
-	gates  *registry // one for each client, whatever its view
-	path   string    // the full one
-	kind   string
-	layout layout.Family
+	path      string // of the directory, on the ensemble
+	kind      string
+	name      string
+	candidate int64
 }
 
-// Key is the line's.
-func (l *Line) Key() Key { return l.key }
+// SameKey reports whether the callers of l and m share a local queue, and so
+// leases.
+func (l *Line) SameKey(m *Line) bool { return l.queues == m.queues && l.key == m.key }
+
+// Conflicting reports whether contenders of l and m stand in one line, in which one
+// of the two waits for the other.
+func (l *Line) Conflicting(m *Line) (bool, error) {
+	if l.queues != m.queues || l.key.path != m.key.path || l.key.kind != m.key.kind {
+		return false, nil
+	}
+	return l.rule.conflict(l.rule.Name, m.rule.Name)
+}
 
 // SameView reports whether m's paths mean the same as l's: one client, and one
 // namespace of it.
 func (l *Line) SameView(m *Line) bool {
-	return l.gates == m.gates && l.client.Resolve("/") == m.client.Resolve("/")
+	return l.queues == m.queues && l.client.Resolve("/") == m.client.Resolve("/")
 }
 
-// Wait queues at the gate and returns when this caller has its turn, with
-// everything that a grant promises. If ctx ends first the error wraps both its
-// error and its cause, and what was waited for is passed on or withdrawn.
-func (l *Line) Wait(ctx context.Context) (*Place, error) { return sole(l.WaitAll(ctx)) }
+// Acquire waits in the local queue, and in line, until this caller is granted its
+// shares: one, or as many as rule.Permits says. If ctx ends first the error wraps
+// its error and its cause. On any error nothing of this caller stays in line.
+func (l *Line) Acquire(ctx context.Context) ([]*Share, error) { return l.enter(ctx, false) }
 
-// WaitAll is Wait for a rule that takes several znodes: a place on each.
-func (l *Line) WaitAll(ctx context.Context) ([]*Place, error) { return l.enter(ctx, false) }
+// TryAcquire is Acquire that fails with ErrBusy where it would have to wait for
+// another holder. It looks before it joins: a busy line costs one read.
+func (l *Line) TryAcquire(ctx context.Context) ([]*Share, error) { return l.enter(ctx, true) }
 
-// Try is Wait that fails with ErrBusy where Wait would have to wait for somebody
-// else. It looks before it joins, so that a busy line costs one read.
-func (l *Line) Try(ctx context.Context) (*Place, error) { return sole(l.TryAll(ctx)) }
-
-// TryAll is Try for a rule that takes several znodes: a place on each.
-func (l *Line) TryAll(ctx context.Context) ([]*Place, error) { return l.enter(ctx, true) }
-
-func sole(places []*Place, err error) (*Place, error) {
-	if err != nil {
-		return nil, err
-	}
-	return places[0], nil
-}
-
-func (l *Line) enter(ctx context.Context, try bool) ([]*Place, error) {
+func (l *Line) enter(ctx context.Context, try bool) ([]*Share, error) {
 	if ctx.Err() != nil {
 		return nil, ctxerr.Of(ctx)
 	}
-	g, err := l.gates.use(l)
+	q, err := l.queues.use(l)
 	if err != nil {
 		return nil, err
 	}
-	defer l.gates.unuse(g)
-	came := time.Now()
-	places, err := g.enter(ctx, l, try)
-	for _, p := range places {
-		p.came = came
+	defer l.queues.unuse(q)
+	began := time.Now()
+	shares, err := q.enter(ctx, l, try)
+	for _, s := range shares {
+		s.waited = time.Since(began)
 	}
-	return places, err
+	return shares, err
 }
 
-// child is the path of a child of dir.
+// view returns sess in the view of the line's client.
+func (l *Line) view(sess *framework.Session) (*framework.Session, error) {
+	own, err := l.client.Session()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, err)
+	}
+	if own.ID() != sess.ID() {
+		return nil, framework.ErrSessionLost
+	}
+	return own, nil
+}
+
+// child returns the path of a child of dir.
 func child(dir, name string) string { return dir + "/" + name }
 
-// base is the last element of path.
+// base returns the last element of path.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

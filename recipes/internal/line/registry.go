@@ -6,80 +6,88 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// registry holds the gates of one client. It lives as long as the client.
+// registry holds the local queues of one client. It lives as long as the client.
 type registry struct {
-	mu    sync.Mutex // guards what follows, and users of each gate
-	gates map[Key]*gate
+	mu     sync.Mutex // guards queues, and users of each queue
+	queues map[queueKey]*localQueue
 }
+
+// queueKey tells local queues apart. Lines of different layouts have one each: the
+// second finds the first on the ensemble, and fails with ErrLayout.
+type queueKey struct {
+	Key
+	set layout.Set
+}
+
+func (l *Line) queueKey() queueKey { return queueKey{l.key, l.rule.Set} }
 
 type registryKey struct{}
 
-func gatesOf(c *framework.Client) *registry {
+func queuesOf(c *framework.Client) *registry {
 	return c.Attach(registryKey{}, func() any {
-		return &registry{gates: make(map[Key]*gate)}
+		return &registry{queues: make(map[queueKey]*localQueue)}
 	}).(*registry)
 }
 
-var errConflict = errors.New("another value for this path, with other data, another ACL or another name, is in use in this process")
+var errDifferentZnode = errors.New("this process already uses the path with different data, ACL or node name")
 
-// use gives the gate for l, and counts the caller as one of its users: it must
-// call unuse.
-func (r *registry) use(l *Line) (*gate, error) {
-	key := l.Key()
+// use returns the local queue for l, and counts the caller among its users. The
+// caller must call unuse.
+func (r *registry) use(l *Line) (*localQueue, error) {
+	key := l.queueKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g := r.gates[key]
-	if g == nil {
-		g = &gate{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
-		r.gates[key] = g
-	} else if !g.cfg.sameZnode(&l.cfg) || g.rule.Base != l.rule.Base {
-		return nil, errConflict
+	q := r.queues[key]
+	if q == nil {
+		q = &localQueue{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
+		r.queues[key] = q
+	} else if !q.cfg.sameZnode(&l.cfg) || q.rule.Base != l.rule.Base {
+		return nil, errDifferentZnode
 	}
-	g.users++
+	q.users++
 	if l.cfg.Linger > 0 {
-		g.lingers.Store(true)
+		q.lingers.Store(true)
 	}
-	return g, nil
+	return q, nil
 }
 
-// below are the gates of lines below the full path dir.
-func (r *registry) below(dir string) (all []*gate) {
+// below returns the queues of lines below the full path dir.
+func (r *registry) below(dir string) (all []*localQueue) {
+	prefix := strings.TrimSuffix(dir, "/") + "/"
+	return r.where(func(path string) bool { return strings.HasPrefix(path, prefix) })
+}
+
+// at returns the queues of all kinds of lines at the full path dir.
+func (r *registry) at(dir string) (all []*localQueue) {
+	return r.where(func(path string) bool { return path == dir })
+}
+
+func (r *registry) where(is func(path string) bool) (all []*localQueue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, g := range r.gates {
-		if strings.HasPrefix(key.path, strings.TrimSuffix(dir, "/")+"/") {
-			all = append(all, g)
+	for key, q := range r.queues {
+		if is(key.path) {
+			all = append(all, q)
 		}
 	}
 	return all
 }
 
-// at are the gates of all kinds of lines at the full path dir.
-func (r *registry) at(dir string) (all []*gate) {
+// reuse counts another user of a queue that is in use.
+func (r *registry) reuse(q *localQueue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, g := range r.gates {
-		if key.path == dir {
-			all = append(all, g)
-		}
-	}
-	return all
+	q.users++
 }
 
-// reuse counts one user more of a gate that is in use.
-func (r *registry) reuse(g *gate) {
+// unuse drops the queue with its last user.
+func (r *registry) unuse(q *localQueue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g.users++
-}
-
-// unuse drops the gate with its last user.
-func (r *registry) unuse(g *gate) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g.users--; g.users == 0 {
-		delete(r.gates, g.key)
+	if q.users--; q.users == 0 {
+		delete(r.queues, q.key)
 	}
 }

@@ -2,9 +2,7 @@ package line
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -12,155 +10,155 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// The errors of this package that callers tell apart. The recipes export them.
-var (
-	ErrBusy      = errors.New("it would have to wait")
-	ErrNotHeld   = errors.New("not held")
-	ErrLeft      = errors.New("released")
-	ErrLayout    = errors.New("the path is used with another layout")
-	ErrExhausted = errors.New("the directory's sequence numbers are used up")
-	ErrMaxHold   = errors.New("held for the longest time allowed")
-	ErrLimit     = errors.New("not within the limit")
-)
-
-// errOut says that the own znode is not in line any more; errMissing that it may not
-// be, for its directory was not found.
-var (
-	errOut     = errors.New("the znode is no longer in line")
-	errMissing = fmt.Errorf("%w: its directory was not found", errOut)
-)
-
 // A Rule is what makes one kind of line different from another.
 type Rule struct {
-	// Kind tells apart the gates of lines over one directory: "mutex".
-	Kind string
-	// Sub is where the line stands, below the path that it is made for; empty: there.
-	Sub string
+	// Kind and Name tell apart the local queues of lines over one directory. Name is
+	// what a contender's znode says of itself.
+	Kind, Name string
+	// Candidate, if not 0, gives the Line a local queue that it shares with no other.
+	Candidate int64
+	// Conflicts reports whether a contender named mine has to wait for a contender
+	// named theirs that stands ahead. It may be user code: it is called without locks
+	// held, and may panic. Either order decides, so that a conflict is symmetric.
+	Conflicts func(mine, theirs string) bool
+	// Set is the children that stand in line. A child of another known layout is
+	// ErrLayout; a child of no known layout is ignored.
+	Set layout.Set
 	// Base is what the znode's name ends with, before its sequence number.
 	Base string
-	// Family is the layout that stands in this line. A child of another layout
-	// is ErrLayout, one of no known layout is ignored.
-	Family layout.Family
-	// Also is a second layout that stands in it, where readers and writers have one
-	// each; zero: none.
-	Also layout.Family
-	// Stays has the directory made as a znode that stays, for neighbours who take it
-	// for granted once they have seen it.
-	Stays bool
-	// Mode is that of the znode. Where it is Shared, all who wait at home when the
-	// turn comes have it together, and those who come later share it until one who
-	// does not share stands behind it; then they join the line anew.
-	Mode layout.Mode
-	// Blocker picks the one to wait for among those ahead of own, which are in
-	// order. It reports false when own need not wait.
-	Blocker func(own layout.Node, ahead []layout.Node) (layout.Node, bool)
-	// Take, if not nil, is what the first in line does instead of holding.
-	Take *Take
+	// Sub is the directory of the line, below the path that it is made for; empty:
+	// the path itself.
+	Sub string
+	// PersistentDir makes the directory as a persistent znode, not as a container.
+	PersistentDir bool
+	// KeepUntilReleased keeps the znode of a lost grant, while its session lives,
+	// until its last share was released, however long that takes. Otherwise it is
+	// removed at the deadline at the latest.
+	KeepUntilReleased bool
+	// OtherLayout, if not nil, returns a child of another layout, where the names of
+	// children do not show that for certain. It is called before each grant.
+	OtherLayout func(ctx context.Context, r Reader, dir string, children []string) (name string, err error)
+	// Permits, if not nil, is what the first in line takes instead of its own grant.
+	Permits *Permits
+
+	shares bool // contenders of this name do not conflict with each other
 }
 
-// alone reports whether a hold keeps all others at home waiting.
-func (r *Rule) alone() bool { return r.Mode == layout.Exclusive && r.Take == nil }
+// Reader is a client, or one session of it.
+type Reader interface {
+	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
+	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
+}
 
-// Predecessor is the Blocker of an exclusive line: wait for whoever is directly
-// ahead. It is fair, for the order is the ensemble's, and each departure wakes
-// one waiter only.
-func Predecessor(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
-	if len(ahead) == 0 {
-		return layout.Node{}, false
+// init asks Conflicts once, so that a predicate that cannot read its own name
+// fails the constructor.
+func (r *Rule) init() error {
+	conflicts, err := r.conflict(r.Name, r.Name)
+	r.shares = !conflicts
+	return err
+}
+
+// exclusive reports whether a grant keeps all other callers of its local queue
+// waiting.
+func (r *Rule) exclusive() bool { return !r.shares && r.Permits == nil }
+
+// conflict reports whether one of two contenders with these names has to wait for
+// the other. A name that this release would not write conflicts with every other.
+// A panic of Conflicts is an error.
+func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
+	if layout.CheckName(a) != nil || layout.CheckName(b) != nil {
+		return true, nil
 	}
-	return ahead[len(ahead)-1], true
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the line's conflicts function panicked: %v", p)
+		}
+	}()
+	return r.Conflicts(a, b) || r.Conflicts(b, a), nil
 }
 
-// line picks the members of this line out of a directory's children, in order.
-func (r *Rule) line(children []string) ([]layout.Node, error) {
-	members, stranger := layout.Line(children, r.Family, r.Also)
-	return members, errStranger(stranger)
+// lastConflict returns the index of the last contender ahead that own has to wait
+// for, or -1. A downgraded grant has the number of the grant beside it, and does
+// not wait for it.
+func (r *Rule) lastConflict(own *layout.Node, ahead []layout.Node) (int, error) {
+	for i := len(ahead) - 1; i >= 0; i-- {
+		if ahead[i].Seq == own.Seq {
+			continue
+		}
+		if conflicts, err := r.conflict(own.Says, ahead[i].Says); conflicts || err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
 }
 
-// errStranger says that one of another layout is there, if any is.
-func errStranger(name string) error {
+// members returns the contenders of this line among a directory's children, in
+// order.
+func (r *Rule) members(children []string) ([]layout.Node, error) {
+	members, stranger := layout.Line(children, r.Set)
+	return members, errConflictingLayout(stranger)
+}
+
+// errConflictingLayout says that a child of another layout is there, if there is.
+func errConflictingLayout(name string) error {
 	if name == "" {
 		return nil
 	}
 	return fmt.Errorf("%w: child %s", ErrLayout, name)
 }
 
-// CheckNoKazooLeases is ErrLayout where Kazoo's semaphore is used at dir, by its
-// children. Anybody may have children named as its leases are; hence, where there
-// are any, it looks for the line beside dir that Kazoo makes first.
-func CheckNoKazooLeases(ctx context.Context, r interface {
-	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
-}, dir string, children []string,
-) error {
-	i := slices.IndexFunc(children, layout.MayBeKazooLease)
-	if i < 0 {
-		return nil
-	}
-	_, _, err := r.Children(ctx, dir+layout.KazooSemaphoreLine)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	if err == nil {
-		err = fmt.Errorf("%w: child %s, a lease of Kazoo's semaphore", ErrLayout, children[i])
-	}
-	return err
-}
-
-// turn decides by a list of the directory what the znode named own has to do:
-// wait for the znode named blocker, or go on if that is empty. Who stands behind it
-// does not matter, and is not sorted: a line may be long.
+// blocker decides by a list of the directory what the znode named own has to do:
+// wait until the znode named blocker is gone, or go on if that is empty. It does
+// not sort who stands behind: a line may be long.
 //
-// Two members with equal numbers are the end of the line: today's servers repeat
-// the last number, so that both would be first.
-func (r *Rule) turn(own string, children []string) (blocker string, err error) {
+// Two contenders with equal numbers are the end of the line: today's servers
+// repeat the last number, so that both would be first.
+func (r *Rule) blocker(own string, children []string) (blocker string, err error) {
 	self, _ := layout.Parse(own)
-	front, stranger := layout.Front(self, children, r.Family, r.Also)
-	if err := errStranger(stranger); err != nil {
+	front, stranger := layout.Front(self, children, r.Set)
+	if err := errConflictingLayout(stranger); err != nil {
 		return "", err
 	}
-	i := slices.Index(front, self)
+	i := slices.IndexFunc(front, func(n layout.Node) bool { return n.Name == own })
 	if i < 0 {
-		return "", errOut
+		return "", errNotInLine
 	}
 	if layout.Exhausted(self.Seq) || layout.Twins(front) {
 		return "", fmt.Errorf("%w: %s", ErrExhausted, own)
 	}
-	if ahead, wait := r.Blocker(self, front[:i]); wait {
-		return ahead.Name, nil
+	last, err := r.lastConflict(&self, front[:i])
+	if err != nil || last < 0 {
+		return "", err
 	}
-	return "", nil
+	return front[last].Name, nil
 }
 
-// crowded reports whether anybody behind own, which has its turn, is kept waiting
-// by it. Members of another line count: what they wait for cannot be told.
-func (r *Rule) crowded(own string, children []string) bool {
-	return slices.ContainsFunc(children, func(name string) bool {
+// contended reports whether the granted znode named own keeps anybody waiting. A
+// contender of another line counts: whether it waits cannot be known.
+func (r *Rule) contended(own string, children []string) (bool, error) {
+	for _, name := range children {
 		if name == own {
-			return false
+			continue
 		}
-		m, known := layout.Parse(name)
-		return known && (r.Mode == layout.Exclusive || m.Mode == layout.Exclusive || m.Family != r.Family && m.Family != r.Also)
-	})
-}
-
-// blockers yields all that a contender which joined now would have to wait for, one
-// after the other, from the last in line to the first; none if it would be let in
-// at once.
-func (r *Rule) blockers(children []string) (iter.Seq[layout.Node], error) {
-	members, err := r.line(children)
-	own := layout.Node{Base: r.Base, Family: r.Family, Mode: r.Mode, Seq: next(members)}
-	return func(yield func(layout.Node) bool) {
-		ahead := members
-		for blocker, wait := r.Blocker(own, ahead); wait && yield(blocker); blocker, wait = r.Blocker(own, ahead) {
-			ahead = ahead[:slices.Index(ahead, blocker)]
+		other, known := layout.Parse(name)
+		if !known {
+			continue
 		}
-	}, err
-}
-
-// next is a number that is behind all of a line.
-func next(members []layout.Node) int32 {
-	if len(members) == 0 {
-		return 0
+		if !r.Set.Has(other) {
+			return true, nil
+		}
+		if conflicts, err := r.conflict(r.Name, other.Says); conflicts || err != nil {
+			return true, err
+		}
 	}
-	return members[len(members)-1].Seq + 1
+	return false, nil
+}
+
+// newcomer returns a contender that joined now, behind members.
+func (r *Rule) newcomer(members []layout.Node) layout.Node {
+	own := layout.Node{Base: r.Base, Family: r.Set.Family, Says: r.Name}
+	if len(members) > 0 {
+		own.Seq = members[len(members)-1].Seq + 1
+	}
+	return own
 }

@@ -10,13 +10,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-var exclusive = Rule{Kind: "test", Base: layout.CuratorLockName, Family: layout.CuratorLock, Blocker: Predecessor}
+var exclusive = Rule{
+	Kind: "test", Name: "exclusive", Conflicts: func(mine, theirs string) bool { return true },
+	Base: layout.CuratorLockName, Set: layout.Set{Family: layout.CuratorLock},
+}
 
 func name(seq int) string {
 	return fmt.Sprintf("_c_00000000-0000-4000-8000-%012d-lock-%010d", seq&0xffff, seq)
 }
 
-func TestTurn(t *testing.T) {
+func TestBlocker(t *testing.T) {
 	const own = 7
 	tests := []struct {
 		story    string
@@ -32,8 +35,8 @@ func TestTurn(t *testing.T) {
 		{"children of no known form are ignored", own, []string{"config", "lock", "_c_x", name(own), "lock-12", "clock-0000000001"}, "", nil},
 		{"one ahead without protection counts", own, []string{"lock-0000000003", name(own)}, "lock-0000000003", nil},
 		{"one of go-zookeeper's form counts", own, []string{"_c_0123456789abcdef0123456789abcdef-lock-0000000003", name(own)}, "_c_0123456789abcdef0123456789abcdef-lock-0000000003", nil},
-		{"not in line", own, []string{name(8)}, "", errOut},
-		{"an empty line", own, nil, "", errOut},
+		{"not in line", own, []string{name(8)}, "", errNotInLine},
+		{"an empty line", own, nil, "", errNotInLine},
 		{"a Curator read", own, []string{name(own), "_c_00000000-0000-4000-8000-000000000000-__READ__0000000003"}, "", ErrLayout},
 		{"a Curator write", own, []string{name(own), "_c_00000000-0000-4000-8000-000000000000-__WRIT__0000000003"}, "", ErrLayout},
 		{"a plain read", own, []string{name(own), "_c_00000000-0000-4000-8000-000000000000-web-1-R-0000000003"}, "", ErrLayout},
@@ -48,7 +51,7 @@ func TestTurn(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.story, func(t *testing.T) {
-			blocker, err := exclusive.turn(name(test.own), test.children)
+			blocker, err := exclusive.blocker(name(test.own), test.children)
 			if blocker != test.blocker || !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
 				t.Errorf("got blocker %q, error %v; want %q, %v", blocker, err, test.blocker, test.err)
 			}
@@ -56,29 +59,93 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-func TestFree(t *testing.T) {
+func TestBusy(t *testing.T) {
 	tests := []struct {
 		story    string
 		children []string
-		free     bool
+		busy     bool
 		err      error
 	}{
-		{"nobody", nil, true, nil},
-		{"nobody that counts", []string{"config"}, true, nil},
-		{"one", []string{name(3)}, false, nil},
+		{"nobody", nil, false, nil},
+		{"nobody that counts", []string{"config"}, false, nil},
+		{"one", []string{name(3)}, true, nil},
 		{"another layout", []string{"0123456789abcdef0123456789abcdef__lock__0000000003"}, false, ErrLayout},
 	}
 	for _, test := range tests {
-		blockers, err := exclusive.blockers(test.children)
-		free := err == nil
-		if free {
-			for range blockers {
-				free = false
-			}
+		members, err := exclusive.members(test.children)
+		own := exclusive.newcomer(members)
+		last, _ := exclusive.lastConflict(&own, members)
+		if !errors.Is(err, test.err) || err == nil && (last >= 0) != test.busy {
+			t.Errorf("%s: got %v, %v; want %v, %v", test.story, last, err, test.busy, test.err)
 		}
-		if free != test.free || !errors.Is(err, test.err) {
-			t.Errorf("%s: got %v, %v; want %v, %v", test.story, free, err, test.free, test.err)
+	}
+}
+
+// Readers and writers: of those ahead the last that conflicts is watched.
+func TestBlockerOfReadersAndWriters(t *testing.T) {
+	const r, w = "a-R-000000000", "a-W-000000000"
+	tests := []struct {
+		story string
+		own   string
+		ahead []string
+		want  string
+	}{
+		{"a reader alone", r + "1", nil, ""},
+		{"a writer alone", w + "1", nil, ""},
+		{"a reader behind readers", r + "3", []string{r + "1", r + "2"}, ""},
+		{"a reader behind a writer", r + "2", []string{w + "1"}, w + "1"},
+		{"a reader behind several writers: the last one", r + "4", []string{w + "1", w + "2", w + "3"}, w + "3"},
+		{"a reader behind a writer that other readers follow", r + "5", []string{r + "1", w + "2", r + "3", r + "4"}, w + "2"},
+		{"a writer behind a reader", w + "2", []string{r + "1"}, r + "1"},
+		{"a writer behind readers: the last one", w + "3", []string{r + "1", r + "2"}, r + "2"},
+		{"a writer behind writers: the last one", w + "3", []string{w + "1", w + "2"}, w + "2"},
+		{"a downgraded read beside its write", r + "2", []string{w + "2"}, ""},
+		{"a downgraded read beside its write and another read of it", r + "2", []string{w + "2", "b-R-0000000002"}, ""},
+		{"a downgraded read with a write ahead, which cannot be", r + "2", []string{w + "1", w + "2"}, w + "1"},
+		{"a writer behind a downgraded read", w + "3", []string{w + "2", r + "2"}, r + "2"},
+		{"a reader behind a write and its read", r + "3", []string{w + "2", r + "2"}, w + "2"},
+		{"a reader behind a read that was downgraded and its write gone", r + "3", []string{r + "2"}, ""},
+	}
+	for _, test := range tests {
+		own, _ := layout.Parse(test.own)
+		rule := Rule{
+			Name: own.Says, Set: layout.Set{Family: layout.PlainRW},
+			Conflicts: func(mine, theirs string) bool { return mine == "exclusive" },
 		}
+		got, err := rule.blocker(test.own, append(test.ahead, test.own))
+		if got != test.want || err != nil {
+			t.Errorf("%s: waits for %q, %v; want %q", test.story, got, err, test.want)
+		}
+	}
+}
+
+// A name that no release of this module writes, or a function that panics, lets
+// nobody in.
+func TestConflictsInDoubt(t *testing.T) {
+	const uuid = "00000000-0000-4000-8000-000000000001"
+	never := func(mine, theirs string) bool { return false }
+	rule := Rule{Name: "a", Conflicts: never, Set: layout.Set{Family: layout.OfKind, Kind: "k.v1"}}
+	own := layout.Protect(uuid, layout.KindBase("k.v1", "a")) + layout.FormatSequence(5)
+	odd := layout.Protect(uuid, layout.KindBase("k.v1", "no such name")) + layout.FormatSequence(3)
+	if got, err := rule.blocker(own, []string{odd, own}); got != odd || err != nil {
+		t.Errorf("an odd name: waits for %q, %v", got, err)
+	}
+	other := layout.Protect(uuid, layout.KindBase("k.v2", "a")) + layout.FormatSequence(9)
+	if _, err := rule.blocker(own, []string{own, other}); !errors.Is(err, ErrLayout) {
+		t.Errorf("another kind: %v", err)
+	}
+	rule.Conflicts = func(mine, theirs string) bool { panic("no") }
+	plain := layout.Protect(uuid, layout.KindBase("k.v1", "b")) + layout.FormatSequence(3)
+	if _, err := rule.blocker(own, []string{plain, own}); err == nil {
+		t.Error("a panic: granted")
+	}
+	if err := rule.init(); err == nil {
+		t.Error("a panic: the constructor succeeds")
+	}
+	// Either order decides.
+	rule.Conflicts = func(mine, theirs string) bool { return mine == "b" }
+	if got, err := rule.blocker(own, []string{plain, own}); got != plain || err != nil {
+		t.Errorf("a conflict that the other names: waits for %q, %v", got, err)
 	}
 }
 

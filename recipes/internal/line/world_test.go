@@ -12,7 +12,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-var exclusive = line.Rule{Kind: "mutex", Base: layout.CuratorLockName, Family: layout.CuratorLock, Blocker: line.Predecessor}
+var exclusive = line.Rule{
+	Kind: "mutex", Name: "exclusive", Conflicts: func(mine, theirs string) bool { return true },
+	Base: layout.CuratorLockName, Set: layout.Set{Family: layout.CuratorLock},
+}
 
 func inBubble(t *testing.T, scenario func(t *testing.T, ens *testutil.Embedded)) {
 	t.Helper()
@@ -64,7 +67,7 @@ func session(t *testing.T, c *framework.Client) int64 {
 }
 
 // empty fails the test unless nobody stands in line, nothing is watched and no
-// gate is kept.
+// queue is kept.
 func empty(t *testing.T, ens *testutil.Embedded, l *line.Line) {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -75,7 +78,28 @@ func empty(t *testing.T, ens *testutil.Embedded, l *line.Line) {
 	if left := ens.Watches(); len(left) > 0 {
 		t.Errorf("watches left: %v", left)
 	}
-	if n := l.Gates(); n != 0 {
-		t.Errorf("%d gates kept", n)
+	if n := l.Queues(); n != 0 {
+		t.Errorf("%d queues kept", n)
+	}
+}
+
+func acquire(t *testing.T, l *line.Line) *line.Share {
+	t.Helper()
+	shares, err := l.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shares[0]
+}
+
+func release(ctx context.Context, s *line.Share) error {
+	s.Leave()
+	return s.Left(ctx)
+}
+
+func leave(t *testing.T, s *line.Share) {
+	t.Helper()
+	if err := release(t.Context(), s); err != nil {
+		t.Error(err)
 	}
 }

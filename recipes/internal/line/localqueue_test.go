@@ -14,9 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A caller's context ends at the very moment at which it is chosen: the turn is
-// passed on to the next at home, with no request.
-func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
+// A caller's context ends at the very moment at which it is chosen: the choice is
+// passed on to the next waiter in-process, with no request.
+func TestAChosenWaiterThatLeavesPassesTheChoiceOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
 		first, second, third := queue(t, l), queue(t, l), queue(t, l)
@@ -24,7 +24,7 @@ func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
 		names := ens.Children("/line")
 		synctest.Wait() // for the list behind the first create, which found no directory
 		ens.ResetRequests()
-		third.GiveUp() // at home
+		third.GiveUp() // in the local queue
 		first.GiveUp() // chosen
 		synctest.Wait()
 		<-second.Ready()
@@ -35,14 +35,12 @@ func TestAChosenWaiterThatLeavesPassesTheTurnOn(t *testing.T) {
 		if got := ens.Requests(); len(got) != 0 {
 			t.Errorf("requests: %v", got)
 		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
-// The same with nobody else at home: the znode goes.
+// The same with no other waiter: the znode goes.
 func TestAChosenWaiterThatLeavesTakesTheZnodeWithIt(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
@@ -51,20 +49,15 @@ func TestAChosenWaiterThatLeavesTakesTheZnodeWithIt(t *testing.T) {
 		q.GiveUp()
 		synctest.Wait()
 		empty(t, ens, l)
-		p, err := l.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		p := acquire(t, l)
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
 // The session is over between the choice and the moment at which the caller takes
-// its place.
-func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
+// its share.
+func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		c := connect(t, ens)
 		l := newLine(t, c, exclusive)
@@ -80,7 +73,7 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 		expire()
 		if p, ok := taken.Take(); ok || p.Held() {
 			t.Error("a lost place was taken")
-		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+		} else if err := release(t.Context(), p); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
 		<-left.Ready()
@@ -91,24 +84,21 @@ func TestAPlaceThatIsLostBeforeItIsTaken(t *testing.T) {
 		if !ok {
 			t.Fatal("the next was not let in")
 		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
-// Who was chosen in a session that was lost keeps its place at home.
-func TestWhoIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
+// A waiter that was chosen in a session that was lost keeps its place in the local
+// queue.
+func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
 		first, later, p := chosenAndLost(t, ens, l)
 		if !first.Again(false) {
 			t.Error("refused")
 		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		select {
 		case <-first.Ready():
 		case <-later.Ready():
@@ -119,28 +109,22 @@ func TestWhoIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 			t.Fatal("the place was not to be taken")
 		}
 		later.GiveUp()
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
-// chosenAndLost gives a waiter that was chosen in a session that is over, one who
-// came later, and another client's place, behind which the later one stands by now.
-func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, later *line.Queued, held *line.Place) {
+// chosenAndLost returns a waiter that was chosen in a session that is over, a later one, and
+// another client's share, behind which the later one stands.
+func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, later *line.Queued, held *line.Share) {
 	t.Helper()
 	first = queue(t, l)
 	<-first.Ready()
 	later = queue(t, l)
 	other := newLine(t, connect(t, ens), exclusive)
-	waiting := make(chan *line.Place)
+	waiting := make(chan *line.Share)
 	go func() {
-		p, err := other.Wait(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		waiting <- p
+		waiting <- acquire(t, other)
 	}()
 	synctest.Wait()
 	if err := ens.ExpireSession(session(t, l.Client())); err != nil {
@@ -154,15 +138,12 @@ func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, l
 	return first, later, held
 }
 
-// The last waiter leaves and another comes at once: the driver that was told to
-// stop says so, but not to the other.
-func TestADriverThatWasStoppedFailsNobodyElse(t *testing.T) {
+// The last waiter leaves and another comes at once: the acquisition that was told
+// to stop fails, but not the other waiter.
+func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
-		held, err := newLine(t, connect(t, ens), exclusive).Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := acquire(t, newLine(t, connect(t, ens), exclusive))
 		unuse, err := l.Use()
 		if err != nil {
 			t.Fatal(err)
@@ -178,25 +159,21 @@ func TestADriverThatWasStoppedFailsNobodyElse(t *testing.T) {
 			q.GiveUp()
 			q = queue(t, l)
 		}
-		if err := held.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, held)
 		<-q.Ready()
 		unuse()
 		p, ok := q.Take()
 		if !ok {
 			t.Fatal("not let in")
 		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
 // The process is paused between the choice and the moment at which the caller takes
 // its place: nothing has told of the loss yet, and only the clock knows.
-func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
+func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		paused := make(chan struct{})
 		c := connect(t, ens)
@@ -215,7 +192,7 @@ func TestAPlaceThatIsOverdueBeforeItIsTaken(t *testing.T) {
 		time.Sleep(framework.DefaultSessionTimeout)
 		if p, ok := q.Take(); ok || !errors.Is(p.Err(), framework.ErrSessionLost) {
 			t.Errorf("taken %v, err %v", ok, p.Err())
-		} else if err := p.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+		} else if err := release(t.Context(), p); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
 		ens.RestoreClient(sess.ID())
@@ -269,22 +246,20 @@ func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 		later.GiveUp()
 		synctest.Wait()
 		if !first.Again(true) {
-			t.Error("a try was refused at home, where nobody waits")
+			t.Error("a try was refused by a local queue in which nobody waits")
 		}
 		<-first.Ready()
 		if _, ok := first.Take(); ok {
 			t.Error("a try was let in beside the holder")
 		}
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		leave(t, p)
 		empty(t, ens, l)
 	})
 }
 
 // The turn comes at the moment at which it is lost, or at which the last waiter
 // leaves: it is given to nobody, and its znode goes.
-func TestATurnThatComesTooLate(t *testing.T) {
+func TestAGrantThatComesTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
 		lost := errors.New("lost")
@@ -312,21 +287,16 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		c := connect(t, ens)
 		l := newLine(t, c, exclusive)
-		p, err := l.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared, err := p.Share(l)
+		p := acquire(t, l)
+		shared, err := p.Again(l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := map[string]int{}
-		p.OnLoss(func(error) { told["left"]++ })
-		shared.OnLoss(func(error) { told["held"]++ })
-		if err := p.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if _, err := p.Share(l); !errors.Is(err, line.ErrNotHeld) {
+		p.OnLoss(func(*line.Loss) { told["left"]++ })
+		shared.OnLoss(func(*line.Loss) { told["held"]++ })
+		leave(t, p)
+		if _, err := p.Again(l); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("a place that has left was shared: %v", err)
 		}
 		shared.Deleted()
@@ -335,14 +305,14 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		shared.OnLoss(func(error) { told["late"]++ })
+		shared.OnLoss(func(*line.Loss) { told["late"]++ })
 		if want := map[string]int{"held": 1, "late": 1}; !maps.Equal(told, want) {
 			t.Errorf("told %v, want %v", told, want)
 		}
-		if _, err := shared.Share(l); !errors.Is(err, line.ErrNotHeld) {
+		if _, err := shared.Again(l); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("a lost place was shared: %v", err)
 		}
-		if err := shared.Leave(t.Context()); !errors.Is(err, line.ErrNotHeld) {
+		if err := release(t.Context(), shared); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
 		empty(t, ens, l)
@@ -354,11 +324,8 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		l := newLine(t, connect(t, ens), exclusive)
-		p, err := l.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.OnLoss(func(err error) { t.Errorf("lost: %v", err) })
+		p := acquire(t, l)
+		p.OnLoss(func(loss *line.Loss) { t.Errorf("lost: %v", loss.Err) })
 		answer := make(chan struct{})
 		stop := ens.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpDelete {
@@ -368,7 +335,7 @@ func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 		})
 		defer stop()
 		left := make(chan error)
-		go func() { left <- p.Leave(t.Context()) }()
+		go func() { left <- release(t.Context(), p) }()
 		synctest.Wait()
 		if n := len(ens.Children("/line")); n != 0 {
 			t.Fatalf("%d in line", n)
@@ -382,47 +349,34 @@ func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 	})
 }
 
-// The engine knows nothing of what makes a lock exclusive: with other rules it is
-// a shared/exclusive one.
+// The engine knows nothing of what makes a lock exclusive: with another predicate it
+// is a shared/exclusive one.
 func TestOtherRules(t *testing.T) {
+	either := func(mine, theirs string) bool { return mine == "exclusive" || theirs == "exclusive" }
 	reading := line.Rule{
-		Kind: "read", Base: layout.CuratorReadName, Family: layout.CuratorRW,
-		Blocker: func(_ layout.Node, ahead []layout.Node) (layout.Node, bool) {
-			for i := len(ahead) - 1; i >= 0; i-- {
-				if ahead[i].Mode == layout.Exclusive {
-					return ahead[i], true
-				}
-			}
-			return layout.Node{}, false
-		},
+		Kind: "rw", Name: "shared", Conflicts: either,
+		Base: layout.CuratorReadName, Set: layout.Set{Family: layout.CuratorRW},
 	}
-	writing := line.Rule{Kind: "write", Base: layout.CuratorWriteName, Family: layout.CuratorRW, Blocker: line.Predecessor}
+	writing := reading
+	writing.Name, writing.Base = "exclusive", layout.CuratorWriteName
 	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
 		a, b := connect(t, ens), connect(t, ens)
-		wait := func(c *framework.Client, rule line.Rule) <-chan *line.Place {
-			places := make(chan *line.Place, 1)
+		wait := func(c *framework.Client, rule line.Rule) <-chan *line.Share {
+			shares := make(chan *line.Share, 1)
 			l := newLine(t, c, rule)
-			go func() {
-				p, err := l.Wait(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				places <- p
-			}()
+			go func() { shares <- acquire(t, l) }()
 			synctest.Wait()
-			return places
+			return shares
 		}
-		leave := func(p *line.Place) {
+		leave := func(s *line.Share) {
 			t.Helper()
-			if err := p.Leave(t.Context()); err != nil {
-				t.Error(err)
-			}
+			leave(t, s)
 			synctest.Wait()
 		}
-		waits := func(who string, places <-chan *line.Place) {
+		waits := func(who string, shares <-chan *line.Share) {
 			t.Helper()
 			synctest.Wait()
-			if len(places) > 0 {
+			if len(shares) > 0 {
 				t.Errorf("%s does not wait", who)
 			}
 		}
@@ -436,9 +390,9 @@ func TestOtherRules(t *testing.T) {
 		leave(two)
 		w := <-writer
 		waits("a reader behind the writer", behind)
-		members, err := w.Line().Members(t.Context())
-		if err != nil || len(members) != 2 || !members[0].Holds || members[1].Holds || members[1].Mode != layout.Shared {
-			t.Errorf("members: %+v, %v", members, err)
+		all, err := w.Line().Participants(t.Context())
+		if err != nil || len(all) != 2 || !all[0].Holder || all[1].Holder || !all[1].Shared {
+			t.Errorf("participants: %+v, %v", all, err)
 		}
 		leave(w)
 		leave(<-behind)

@@ -1,0 +1,100 @@
+// Package bridge is how the recipes of this module tell recipes.NewLine what is not
+// for others: the znode names of Apache Curator and Kazoo, the permits of a
+// semaphore, the downgrade of a read/write lock, the staying of a leader's znode.
+// Only package recipes and its recipes may import it.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// Inside is the one option of recipes.NewLine that this package makes. What is zero
+// is as in any line.
+type Inside struct {
+	// Package is the prefix of errors.
+	Package string
+
+	// Set and Base, if not zero, are the znode names of the line: those of a fixed
+	// layout, and not those of kind and name.
+	Set  layout.Set
+	Base string
+	// Sub is the directory of the line, below its path.
+	Sub string
+	// PersistentDir makes the directory as a persistent znode, not as a container.
+	PersistentDir bool
+
+	// OwnQueue gives the Line a local queue that it shares with no other, so that it
+	// stands in line for itself.
+	OwnQueue bool
+	// IgnoreContext acquires whatever leases the context carries.
+	IgnoreContext bool
+	// DowngradeFrom is the name of a lease that this line downgrades, instead of
+	// waiting for it.
+	DowngradeFrom string
+	// KeepUntilReleased keeps the znode of a lost lease, while its session lives,
+	// until the lease was released.
+	KeepUntilReleased bool
+	// StopLinger is closed when nothing lingers any longer.
+	StopLinger <-chan struct{}
+	// Permits is what the first in line takes.
+	Permits *Permits
+}
+
+// ForLine makes Inside an option of recipes.NewLine.
+func (Inside) ForLine() {}
+
+// Reader is a client, or one session of it.
+type Reader interface {
+	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
+	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
+}
+
+// Permits is what the first in line takes instead of being granted its own znode: N
+// znodes Dir/_c_<uuid>-Name, by one Multi that also removes its own from the line.
+type Permits struct {
+	Dir  string
+	Name string
+	Set  layout.Set // which children of Dir are permits
+	N    int
+	// Look looks for room. If watch is true and there is none, Room.Changed is closed
+	// when it must look again, and watches end with ctx.
+	Look func(ctx context.Context, sess *framework.Session, watch bool) (Room, error)
+}
+
+// Room is what a look for permits has found.
+type Room struct {
+	// Refused, if not nil, fails the one caller for whom the look was made.
+	Refused error
+	// Free: there is room. While is what makes it true, to be executed with the
+	// taking: zk.ErrBadVersion means that it must look again.
+	Free  bool
+	While []any
+	// Taken, if not nil, is called once the permits were taken.
+	Taken func()
+	// Changed is closed when it must look again, if that was asked for. Stop must be
+	// called when nobody waits for that any longer.
+	Changed <-chan struct{}
+	Stop    func()
+}
+
+// KazooLease returns the child of dir that is a lease of Kazoo's semaphore, if there
+// is one. Anybody may have children named as its leases are; hence, where there are
+// any, it looks first for the line beside dir that Kazoo makes.
+func KazooLease(ctx context.Context, r Reader, dir string, children []string) (name string, err error) {
+	i := slices.IndexFunc(children, layout.MayBeKazooLease)
+	if i < 0 {
+		return "", nil
+	}
+	_, _, err = r.Children(ctx, dir+layout.KazooSemaphoreLine)
+	if errors.Is(err, zk.ErrNoNode) {
+		return "", nil
+	}
+	return children[i], err
+}

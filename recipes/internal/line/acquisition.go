@@ -1,0 +1,346 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// An acquisition is the goroutine that stands in line for a local queue. It has an
+// identity: one that was told to stop, and is slow to, never acts for the next.
+type acquisition struct {
+	queue *localQueue
+	ctx   context.Context // ends when nobody waits for it any longer
+	stop  context.CancelFunc
+	look  chan struct{} // a token: a caller that only tries has come
+
+	// Guarded by queue.mu.
+	serves  uint64 // the number of the last waiter for whom it makes its present try
+	blocked bool   // it waits for other holders: a try has no hope behind it
+}
+
+func newAcquisition(q *localQueue) *acquisition {
+	ctx, stop := context.WithCancel(context.Background())
+	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
+}
+
+var errExited = errors.New("a function of the caller ended the goroutine of the acquisition")
+
+// run stands in line until the first waiter is granted, or nobody waits any longer,
+// or an error ends the wait of all. A lost session, or a znode removed by somebody
+// else, costs the place in line only: it joins again, at the end. While the
+// directory cannot be found it pauses before that.
+func (a *acquisition) run() {
+	defer a.stop()
+	defer a.fail(errExited) // no effect if a has ended
+	pauses := rejoinPauses()
+	for {
+		a.begin()
+		sess, err := a.queue.client.AwaitSession(a.ctx)
+		if err != nil {
+			a.fail(err) // ErrClosed, ctx, or no server in all of the retry budget
+			return
+		}
+		switch err = a.stand(sess); {
+		case err == nil:
+			return
+		case errors.Is(err, framework.ErrClosed):
+		case errors.Is(err, errNoDirectory):
+			a.pause(pauses.NextBackOff())
+			continue
+		case errors.Is(err, framework.ErrSessionLost), errors.Is(err, errNotInLine):
+			continue
+		}
+		a.fail(err)
+		return
+	}
+}
+
+// rejoinPauses is how long to pause while the directory cannot be found.
+var rejoinPauses = retry.Exponential(100*time.Millisecond, 2*time.Second, math.MaxInt)
+
+// pause waits for d, or until nobody needs what comes after.
+func (a *acquisition) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.ctx.Done():
+	case <-a.queue.client.Done():
+	}
+}
+
+// stand goes through the line once, in one session. It returns nil when a waiter
+// was granted or nobody waits any longer, and otherwise why it is not in line any
+// longer. On any return without a grant, no znode stays.
+func (a *acquisition) stand(sess *framework.Session) error {
+	// The quick heartbeat, from the first look to the grant, which asks for it too: so
+	// that the session is still proven when the znode is first.
+	defer sess.Keep()()
+
+	if a.firstOnlyTries() {
+		if err := a.lookFirst(sess); err != nil || a.first() == nil {
+			return err
+		}
+	}
+	c, err := a.join(a.queue.naming(sess))
+	if err != nil {
+		return err
+	}
+	for {
+		blocker, err := c.blocker(a.ctx)
+		if errors.Is(err, errNotInLine) && !errors.Is(err, errNoDirectory) {
+			return err
+		}
+		if err != nil {
+			c.withdraw()
+			return err
+		}
+		if blocker == "" {
+			break
+		}
+		passed, err := a.refuseTries(c, blocker)
+		if err == nil && a.first() != nil {
+			err = c.wait(a.ctx, blocker, passed, a.look)
+		}
+		if err != nil || a.first() == nil {
+			c.withdraw()
+			return err
+		}
+	}
+	if a.queue.rule.Permits != nil {
+		return a.takePermits(c)
+	}
+	return a.grant(c)
+}
+
+// joinTries bounds how often the directory may vanish before the create: the
+// server removes a container that has become empty, and it is made again.
+const joinTries = 10
+
+// join creates the znode in line, and its directory where that is missing.
+func (a *acquisition) join(sess *framework.Session) (*contender, error) {
+	q := a.queue
+	for try := 1; ; try++ {
+		created, err := sess.CreateProtected(a.ctx, q.dir, q.rule.Base, q.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL...)
+		if err == nil {
+			return newContender(q, sess, created), nil
+		}
+		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
+			return nil, err
+		}
+		if err := a.makeDir(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (a *acquisition) makeDir() error {
+	q := a.queue
+	if !q.rule.PersistentDir {
+		return q.client.MakeContainerPath(a.ctx, q.dir)
+	}
+	if above := q.dir[:strings.LastIndexByte(q.dir, '/')]; above != "" {
+		if err := q.client.MakeContainerPath(a.ctx, above); err != nil {
+			return err
+		}
+	}
+	_, err := q.client.Create(a.ctx, q.dir, nil, zk.FlagPersistent)
+	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // or what is above was reaped: join looks again
+		return nil
+	}
+	return err
+}
+
+// grant ends stand with a grant of c, which nobody stands ahead of.
+func (a *acquisition) grant(c *contender) error {
+	g, err := c.claim(a.ctx)
+	if err != nil {
+		c.withdraw()
+		return err
+	}
+	return a.letIn(c, g)
+}
+
+// letIn ends stand with g for the first waiter. If g was lost already, or nobody
+// waits any longer, g is taken back.
+func (a *acquisition) letIn(c *contender, g *grant) error {
+	if a.admit(g) {
+		return nil
+	}
+	c.withdraw()
+	g.unhold()
+	return g.reason()
+}
+
+// admit ends a: the waiters in front get the grants. It reports false, and changes
+// nothing, if any grant was lost already, or nobody waits any longer, or the first
+// waiter by now needs another number of permits.
+func (a *acquisition) admit(grants ...*grant) (ok bool) {
+	q := a.queue
+	q.update(func() {
+		if q.acquisition != a || q.rule.Permits != nil && q.firstLocked().line.rule.Permits.N != len(grants) {
+			return
+		}
+		for _, g := range grants {
+			if g.loss != nil {
+				return
+			}
+		}
+		ok = true
+		q.acquisition = nil
+		for _, g := range grants {
+			q.addGrantLocked(g)
+		}
+		if q.rule.Permits == nil {
+			q.current = grants[0]
+		}
+		q.chooseAllLocked(grants...)
+		q.serveLocked()
+	})
+	return ok
+}
+
+// begin notes that a makes another try, for all who wait now.
+func (a *acquisition) begin() {
+	a.queue.update(func() { a.serves = a.queue.came })
+}
+
+// fail ends a with err for all for whom it made this try. For those who came later,
+// when the time or the retries that led to err were used up in part, another
+// acquisition tries.
+func (a *acquisition) fail(err error) {
+	q := a.queue
+	q.update(func() {
+		if q.acquisition != a {
+			return
+		}
+		q.acquisition = nil
+		a.stop()
+		q.refuseLocked(func(w *waiter) bool { return w.number <= a.serves }, err)
+		q.serveLocked()
+	})
+}
+
+// first returns the first waiter, nil if nobody waits for a any longer.
+func (a *acquisition) first() (w *waiter) {
+	a.queue.update(func() {
+		if a.queue.acquisition == a {
+			w = a.queue.firstLocked()
+		}
+	})
+	return w
+}
+
+// firstOnlyTries reports whether the first waiter only tries.
+func (a *acquisition) firstOnlyTries() bool {
+	w := a.first()
+	return w != nil && w.try
+}
+
+// tries returns the waiters who only try.
+func (a *acquisition) tries() (all []*waiter) {
+	q := a.queue
+	q.update(func() {
+		for e := q.waiters.Front(); e != nil; e = e.Next() {
+			if w := e.Value.(*waiter); w.try {
+				all = append(all, w)
+			}
+		}
+	})
+	return all
+}
+
+// refuse fails one waiter, if it still waits for a.
+func (a *acquisition) refuse(w *waiter, err error) {
+	a.queue.update(func() {
+		if a.queue.acquisition == a {
+			a.queue.refuseLocked(func(other *waiter) bool { return other == w }, err)
+		}
+	})
+}
+
+// refuseAllTries fails all waiters who only try, and those that come from now on.
+// It reports whether anybody still waits for a.
+func (a *acquisition) refuseAllTries() (waited bool) {
+	q := a.queue
+	q.update(func() {
+		if q.acquisition != a {
+			return
+		}
+		a.blocked = true
+		q.refuseLocked(func(w *waiter) bool { return w.try }, ErrBusy)
+		waited = q.acquisition == a
+	})
+	return waited
+}
+
+// lookAgain has a look for the sake of a caller that only tries.
+func (a *acquisition) lookAgain() {
+	select {
+	case a.look <- struct{}{}:
+	default:
+	}
+}
+
+// lookFirst fails the waiters who only try, if one that joined now would not be
+// granted.
+func (a *acquisition) lookFirst(sess *framework.Session) error {
+	if a.queue.rule.Permits != nil {
+		return a.lookForRoom(sess)
+	}
+	free, err := a.isFree(sess)
+	if err == nil && !free {
+		a.refuseAllTries()
+	}
+	return err
+}
+
+// isFree reports whether a contender that joined now would be granted at once, or
+// as soon as the znodes that linger ahead of it have left.
+func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
+	rule := &a.queue.rule
+	children, _, err := sess.Children(a.ctx, a.queue.dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ahead, err := rule.members(children)
+	if err != nil {
+		return false, err
+	}
+	own := rule.newcomer(ahead)
+	for {
+		last, err := rule.lastConflict(&own, ahead)
+		if err != nil || last < 0 {
+			return err == nil, err
+		}
+		makesRoom, err := a.makesRoom(sess, ahead[last])
+		if err != nil || !makesRoom {
+			return false, err
+		}
+		ahead = ahead[:last]
+	}
+}
+
+// refuseTries fails the waiters who only try and have to wait for another holder.
+// When passed, if it is not nil, is closed, the others have to look again.
+func (a *acquisition) refuseTries(c *contender, blocker string) (passed <-chan struct{}, err error) {
+	if a.queue.rule.Permits != nil {
+		return a.refuseTriesForPermits(c)
+	}
+	passed, err = a.waitForLingering(c, blocker)
+	if err == nil && passed == nil {
+		a.refuseAllTries()
+	}
+	return passed, err
+}

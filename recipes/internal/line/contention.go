@@ -1,0 +1,132 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// contention is what a grant knows of those whom it keeps waiting in line.
+type contention struct {
+	known    knowledge
+	at       time.Time // uncontested: when the look began that found so; contested: when that was found
+	handoffs int       // contested: grants since
+	stop     context.CancelFunc
+	hurry    chan struct{} // a token: somebody waits for a look
+}
+
+type knowledge int
+
+const (
+	notKnown    knowledge = iota
+	uncontested           // by a look that is still true: no watch has fired since
+	contested             // for the rest of this grant's life
+)
+
+func (c *contention) stopLocked() {
+	if c.stop != nil {
+		c.stop()
+	}
+}
+
+// lookLocked has a goroutine look at the line behind g, until somebody stands there
+// or g leaves. One that rests looks at once.
+func (g *grant) lookLocked() {
+	switch c := &g.contention; {
+	case c.known == contested:
+	case c.stop == nil:
+		ctx, stop := context.WithCancel(context.Background())
+		c.stop, c.hurry = stop, make(chan struct{}, 1)
+		go g.watchContention(ctx)
+	default:
+		select {
+		case c.hurry <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// watchContention looks at the line until somebody waits for g: it looks once more
+// when the first of them comes, and no longer watches. Other children may come and
+// go all the time, where contenders share, or are unrelated to the line: from look
+// to look it rests for longer then, unless somebody waits for the next.
+func (g *grant) watchContention(ctx context.Context) {
+	defer g.foundContention(ctx, time.Time{}, nil, errExited) // no effect if ctx has ended, or it was found before
+	var rest time.Duration
+	for {
+		began := time.Now()
+		names, changed, err := g.sess.WatchChildren(ctx, g.queue.dir)
+		for quiet := true; quiet; {
+			if !g.foundContention(ctx, began, names, err) {
+				return
+			}
+			timer := time.NewTimer(g.sess.Timeout() / 4)
+			select {
+			case <-changed:
+				g.queue.update(func() { g.contention.known = notKnown })
+				g.rest(ctx, rest)
+				rest = min(2*rest+time.Millisecond, g.sess.Timeout()/40)
+				quiet = false
+			case <-timer.C: // a watch can be lost
+				rest = 0
+				began = time.Now()
+				names, _, err = g.sess.Children(ctx, g.queue.dir)
+			case <-ctx.Done(): // with the session too
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// rest returns after d, or when somebody waits for a look.
+func (g *grant) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-g.contention.hurry: // it is made with the look, and stays
+	case <-ctx.Done():
+	}
+}
+
+// foundContention takes the answer to a look at the line that began at the given
+// time, and goes on with those who wait for it. It reports whether to look again.
+func (g *grant) foundContention(ctx context.Context, began time.Time, names []string, err error) (again bool) {
+	contends := false
+	if err == nil {
+		contends, err = g.queue.rule.contended(g.name, names) // user code: not under mu
+	}
+	q := g.queue
+	q.update(func() {
+		switch c := &g.contention; {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, zk.ErrNoNode), err == nil && !slices.Contains(names, g.name):
+			g.loseDeletedLocked()
+			return
+		case err != nil || contends:
+			c.known, c.at = contested, began
+			if err != nil {
+				c.handoffs = math.MaxInt // nothing is known, so nothing is handed off
+			}
+			c.stop()
+		default:
+			c.known, c.at = uncontested, began
+			again = true
+		}
+		if g.state == idle {
+			g.resumeOrLeaveLocked()
+		} else {
+			q.serveLocked() // readers may wait for this
+		}
+		if !again && g.shares > 0 && g.loss == nil {
+			g.refuseTriesLocked()
+		}
+		again = again && ctx.Err() == nil
+	})
+	return again
+}

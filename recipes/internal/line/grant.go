@@ -1,0 +1,257 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+)
+
+// A grant is a znode that is first in line. Each caller has a [Share] of it; with
+// the last share it leaves, or is kept for the next caller. grant_state.go has its
+// life.
+type grant struct {
+	queue  *localQueue
+	sess   *framework.Session
+	name   string
+	path   string // in the queue's view of the client
+	rank   Rank
+	unhold func() // ends the session's interest in it
+
+	// Guarded by queue.mu.
+	state      state
+	counted    bool     // among the queue's grants: it is admitted, and has neither left nor failed
+	loss       *Loss    // lost: why
+	removal    *removal // leaving: the request that is under way; nil: none
+	discarded  bool     // lost: the znode is gone, or will go, without further requests
+	handoffs   uint32   // how often it was handed off
+	contention contention
+	idle       idleTime
+	timed      bool     // it is not held for long, by MaxHold
+	bound      bool     // a guard was given out, or a downgraded read relies on it: it serves nobody else
+	guarding   int      // guarded writes under way
+	shares     int      // that were not left
+	open       []*Share // that have no result yet
+	begun      bool     // a caller has begun to use it since it was last idle
+	watch      nodeWatch
+	mark       lingerMark
+	maxHold    *time.Timer
+	cleanup    *time.Timer // lost: removes the znode at the deadline
+}
+
+// Loss says how a grant ended before it was released.
+type Loss struct {
+	Err error
+	// Deadline is until when nobody else could be granted, as was known then.
+	Deadline time.Time
+}
+
+// removal is one try to remove the znode, on a goroutine of its own: it goes on when
+// nobody waits for it any longer.
+type removal struct {
+	done chan struct{} // closed: the shares that waited for it have their result, or err is set
+	err  error         // nobody knows whether the znode is gone
+}
+
+// await returns when the removal has ended, with nil if the znode is gone.
+func (r *removal) await(ctx context.Context) error {
+	select {
+	case <-r.done: // rather than ctx, if both
+		return r.err
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctxerr.Of(ctx)
+	}
+}
+
+// onLocked moves the grant on. It reports whether that changed its state.
+func (g *grant) onLocked(e event) (changed bool) {
+	before := g.state
+	g.state = next(before, e)
+	return g.state != before
+}
+
+// errDeleted is why a grant is lost whose znode somebody else has removed.
+func (g *grant) errDeleted() error {
+	return fmt.Errorf("znode %s deleted: %w", g.name, zk.ErrNoNode)
+}
+
+// proven reports whether the session is proven alive. If it is not, the grant is
+// lost.
+func (g *grant) proven() bool {
+	if g.sess.Proven() {
+		return true
+	}
+	err := framework.ErrUnproven
+	if over := g.sess.Err(); over != nil {
+		err = over
+	}
+	select {
+	case <-g.queue.client.Done():
+		err = framework.ErrClosed
+	default:
+	}
+	g.lose(err)
+	return false
+}
+
+// reason returns why it was lost, nil if it was not.
+func (g *grant) reason() error {
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	if g.loss == nil {
+		return nil
+	}
+	return g.loss.Err
+}
+
+// shareLocked adds a share.
+func (g *grant) shareLocked(l *Line) *Share {
+	s := &Share{grant: g, line: l, handoffs: g.handoffs}
+	if g.shares == 0 {
+		g.onLocked(taken)
+		g.timed = l.cfg.MaxHold > 0
+	}
+	g.shares++
+	g.open = append(g.open, s)
+	return s
+}
+
+// unusedLocked reports whether a new caller need not wait for another to release:
+// it is idle, or leaves because nobody has come.
+func (g *grant) unusedLocked() bool {
+	return g.state == idle || g.removal != nil && len(g.open) == 0
+}
+
+// lose ends the grant: at the session's stop margin, or when the session is over,
+// or the client closes. It does not block.
+func (g *grant) lose(reason error) {
+	g.queue.update(func() { g.loseLocked(failed, reason) })
+}
+
+// loseDeletedLocked ends a grant whose znode was found missing, unless its own
+// removal is what was found.
+func (g *grant) loseDeletedLocked() { g.loseLocked(deleted, g.errDeleted()) }
+
+// loseLocked ends the grant by an event that may do so.
+func (g *grant) loseLocked(e event, reason error) {
+	before := g.state
+	if !g.onLocked(e) {
+		return
+	}
+	missing := errors.Is(reason, zk.ErrNoNode)
+	deadline := g.sess.Deadline()
+	if now := time.Now(); now.Before(deadline) && (missing || errors.Is(reason, framework.ErrClosed)) {
+		deadline = now // others may be granted already, or are about to be
+	}
+	g.loss = &Loss{Err: reason, Deadline: deadline}
+	g.discarded = missing || before == leaving
+	g.stopLocked()
+	if g.shares > 0 && !g.discarded && !g.queue.rule.KeepUntilReleased {
+		// The work may still be stopping, and has until the deadline for it.
+		g.cleanup = time.AfterFunc(time.Until(deadline), g.discard)
+	}
+	if g.removal == nil {
+		g.queue.dropGrantLocked(g)
+	}
+	for _, s := range g.open {
+		if onLoss := s.onLoss; onLoss != nil {
+			g.queue.later(func() { onLoss(g.loss) })
+		}
+	}
+	if g.unhold != nil {
+		g.queue.later(g.unhold)
+	}
+	if before == idle { // nobody will release it
+		g.queue.later(g.discard)
+	}
+}
+
+// stopLocked ends what runs beside a grant.
+func (g *grant) stopLocked() {
+	g.watch.stopLocked()
+	g.idle.stopLocked()
+	g.contention.stopLocked()
+	if g.maxHold != nil {
+		g.maxHold.Stop()
+	}
+}
+
+// discard removes the znode of a lost grant, unless that was done before.
+func (g *grant) discard() {
+	first := false
+	g.queue.update(func() {
+		first = !g.discarded
+		g.discarded = true
+		if g.cleanup != nil {
+			g.cleanup.Stop()
+		}
+	})
+	if first && g.sess.Err() == nil {
+		g.sess.Discard(g.path)
+	}
+}
+
+// removeLocked begins to remove the znode of a grant that has no shares left.
+func (g *grant) removeLocked() *removal {
+	g.stopLocked()
+	again := !g.onLocked(ended)
+	g.removal = &removal{done: make(chan struct{})}
+	go g.remove(g.removal, again)
+	return g.removal
+}
+
+// remove ends when the session has the answer, or is over, or no server answered in
+// all of its retry budget; then the session goes on trying by itself. again says
+// that an earlier removal may be why the znode is missing.
+func (g *grant) remove(r *removal, again bool) {
+	err := g.sess.Delete(context.Background(), g.path, -1)
+	missing := errors.Is(err, zk.ErrNoNode)
+	over := errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
+	g.queue.update(func() {
+		switch {
+		case g.state == lost:
+			// That the znode stood until now does not take it back: the loss has been
+			// told, and is final.
+		case err == nil, missing && again:
+			g.onLocked(removed)
+		case missing:
+			g.loseLocked(failed, g.errDeleted())
+		case over:
+			g.loseLocked(failed, err)
+		default:
+			r.err = err
+		}
+		if r.err == nil {
+			g.settleLocked()
+		}
+		g.removal = nil
+		g.queue.dropGrantLocked(g)
+		g.queue.later(g.unhold)
+	})
+	if err != nil && !missing && !over {
+		g.sess.Discard(g.path)
+	}
+	close(r.done)
+}
+
+// settleLocked gives the last share, which has waited for the removal, its result.
+func (g *grant) settleLocked() {
+	var result error
+	if g.loss != nil {
+		result = notHeld(g.loss.Err)
+	}
+	for _, s := range slices.Clone(g.open) {
+		s.settleLocked(result)
+	}
+}

@@ -1,0 +1,64 @@
+package line_test
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A znode is not handed off more often than can be counted: the next caller has a
+// new one.
+func TestHandoffsCanBeCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		l, err := line.New(connect(t, ens), "/line", exclusive, line.Config{Handoffs: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := acquire(t, l)
+		first := p.Path()
+		for _, handoffs := range []uint32{math.MaxUint32 - 1, math.MaxUint32} {
+			p.HandedOff(handoffs)
+			q := queue(t, l)
+			synctest.Wait()
+			leave(t, p)
+			<-q.Ready()
+			p, _ = q.Take()
+			if p.Rank().Handoffs != handoffs+1 {
+				t.Errorf("after %d handoffs: %d", handoffs, p.Rank().Handoffs)
+			}
+		}
+		if p.Path() == first {
+			t.Error("handed off")
+		}
+		leave(t, p)
+		empty(t, ens, l)
+	})
+}
+
+// Nothing lingers that is released after StopLinger, even by a caller that was
+// chosen and gives up.
+func TestWhatIsLeftTooLateDoesNotLinger(t *testing.T) {
+	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+		closed := make(chan struct{})
+		l, err := line.New(connect(t, ens), "/line", exclusive, line.Config{Linger: time.Hour, StopLinger: closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave(t, acquire(t, l))
+		if n := len(ens.Children("/line")); n != 1 {
+			t.Fatalf("%d in line", n)
+		}
+		p := acquire(t, l)
+		close(closed)
+		leave(t, p)
+		empty(t, ens, l)
+		q := queue(t, l)
+		<-q.Ready()
+		q.GiveUp()
+		empty(t, ens, l)
+	})
+}

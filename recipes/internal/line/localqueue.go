@@ -1,0 +1,267 @@
+package line
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// A localQueue is where the goroutines of this process wait, in the order in which
+// they come, before one znode of theirs stands in line. It is dropped when nobody
+// uses it.
+//
+// An acquisition runs exactly while somebody waits and no grant will serve that
+// waiter: no exclusive grant, and no grant for which a look decides whether it may
+// be shared. Each change of either ends with serveLocked.
+type localQueue struct {
+	registry *registry
+	key      queueKey
+	client   *framework.Client
+	path     string // for messages
+	dir      string // whose children stand in line
+	rule     Rule
+	cfg      Config
+	lingers  atomic.Bool                // znodes created from now on may linger
+	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
+
+	users int // guarded by registry.mu: callers in enter, and grants in use
+
+	mu          sync.Mutex // guards what follows, and the state of the queue's grants
+	after       []func()   // to be called once mu is free: see update
+	waiters     list.List  // of *waiter
+	came        uint64     // how many have queued
+	acquisition *acquisition
+	grants      int    // in use: held, idle, or being removed
+	current     *grant // the latest of them, which may serve other callers; nil: none
+}
+
+// update calls change with mu held and then, without it, what change has put off by
+// later: whatever is told to callers, and whatever makes requests.
+func (q *localQueue) update(change func()) {
+	q.mu.Lock()
+	change()
+	after := q.after
+	q.after = nil
+	q.mu.Unlock()
+	for _, fn := range after {
+		fn()
+	}
+}
+
+// later puts fn off until mu is free. It must be called within update.
+func (q *localQueue) later(fn func()) { q.after = append(q.after, fn) }
+
+// waiter is a goroutine that waits in-process.
+type waiter struct {
+	line   *Line
+	number uint64        // in the order in which waiters came
+	try    bool          // it leaves rather than wait for another holder
+	ready  chan struct{} // closed: shares or err is set, and it has left the queue
+	gone   chan struct{} // closed: it has left the queue
+	shares []*Share
+	err    error
+	at     *list.Element // nil: not in the queue
+}
+
+func newWaiter(l *Line, try bool) *waiter {
+	return &waiter{line: l, try: try, ready: make(chan struct{}), gone: make(chan struct{})}
+}
+
+func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, error) {
+	if s := q.shareAtOnce(l); s != nil {
+		if s.begin() {
+			return []*Share{s}, nil
+		}
+		s.Leave()
+	}
+	w := newWaiter(l, try)
+	if !q.join(w) {
+		return nil, ErrBusy
+	}
+	for {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			err := q.timedOut(ctx)
+			q.leave(w)
+			return nil, err
+		}
+		switch {
+		case w.err != nil:
+			return nil, w.err
+		case w.begin():
+			return w.shares, nil
+		}
+		// Lost between the choice and now, unused. That costs this caller its place in
+		// line, but not its call, and not its place in the local queue.
+		w.giveBack()
+		w = newWaiter(l, try)
+		if !q.rejoin(w) {
+			return nil, ErrBusy
+		}
+	}
+}
+
+// begin takes the shares that w was chosen for, all or none.
+func (w *waiter) begin() bool {
+	for _, s := range w.shares {
+		if !s.begin() {
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack leaves the shares that w was chosen for.
+func (w *waiter) giveBack() {
+	for _, s := range w.shares {
+		s.Leave()
+	}
+}
+
+// join puts w at the end of the queue. It reports false if w only tries and would
+// have to wait here already.
+func (q *localQueue) join(w *waiter) (joined bool) {
+	q.update(func() {
+		if joined = q.addLocked(w, q.waiters.PushBack); joined && w.try && q.acquisition != nil {
+			q.acquisition.lookAgain()
+		}
+	})
+	return joined
+}
+
+// rejoin is join at the front of the queue. A try may find others in line by now,
+// and does not wait for them.
+func (q *localQueue) rejoin(w *waiter) (joined bool) {
+	q.update(func() { joined = q.addLocked(w, q.waiters.PushFront) })
+	return joined
+}
+
+func (q *localQueue) addLocked(w *waiter, push func(any) *list.Element) bool {
+	if w.try && q.busyLocked() {
+		return false
+	}
+	w.at = push(w)
+	q.came++
+	w.number = q.came
+	q.serveLocked()
+	return true
+}
+
+// busyLocked reports whether a new caller would have to wait for another of this
+// process.
+func (q *localQueue) busyLocked() bool {
+	if q.rule.exclusive() {
+		taken := q.grants > 0 && !q.current.unusedLocked() // the only one
+		return taken || q.waiters.Len() > 0
+	}
+	return q.acquisition != nil && q.acquisition.blocked
+}
+
+// leave takes w, whose caller has given up, out of the queue. If w was chosen
+// already, the choice is passed on.
+func (q *localQueue) leave(w *waiter) {
+	q.update(func() {
+		switch {
+		case w.at != nil:
+			q.removeLocked(w)
+			if q.current != nil && q.waiters.Len() == 0 {
+				q.current.resumeOrLeaveLocked() // it may have been kept for w alone
+			}
+		case w.shares == nil: // it has failed, which its caller need not hear
+		case w.shares[0].grant.loss == nil && q.waiters.Len() > 0 && q.rule.exclusive():
+			s := w.shares[0]
+			q.chooseLocked(s.grant)
+			s.outLocked()
+			s.settleLocked(nil)
+		default:
+			q.later(w.giveBack)
+		}
+	})
+}
+
+// serveLocked goes on with the waiters: with a grant that is there already, or else
+// with an acquisition.
+func (q *localQueue) serveLocked() {
+	switch {
+	case q.acquisition != nil || q.waiters.Len() == 0:
+	case q.rule.exclusive() && q.grants > 0:
+		q.expectLocked()
+	case !q.shareCurrentLocked():
+		q.acquisition = newAcquisition(q)
+		go q.acquisition.run()
+	}
+}
+
+// chooseAllLocked gives the grants to all who may have them at once: where a grant
+// is shared, to the waiters who would have to give it back after the same time.
+func (q *localQueue) chooseAllLocked(grants ...*grant) {
+	first := q.firstLocked().line
+	q.chooseLocked(grants...)
+	for q.rule.shares && q.waiters.Len() > 0 && q.firstLocked().line.cfg.MaxHold == first.cfg.MaxHold {
+		q.chooseLocked(grants...)
+	}
+}
+
+// chooseLocked gives the first waiter a share of each grant.
+func (q *localQueue) chooseLocked(grants ...*grant) {
+	w := q.firstLocked()
+	q.removeLocked(w)
+	for _, g := range grants {
+		w.shares = append(w.shares, g.shareLocked(w.line))
+	}
+	close(w.ready)
+}
+
+func (q *localQueue) firstLocked() *waiter { return q.waiters.Front().Value.(*waiter) }
+
+// removeLocked takes w out of the queue. With the last waiter goes the acquisition,
+// which withdraws its znode.
+func (q *localQueue) removeLocked(w *waiter) {
+	q.waiters.Remove(w.at)
+	w.at = nil
+	close(w.gone)
+	if q.waiters.Len() == 0 && q.acquisition != nil {
+		q.acquisition.stop()
+		q.acquisition = nil
+	}
+}
+
+// refuseLocked fails the waiters that which picks.
+func (q *localQueue) refuseLocked(which func(*waiter) bool, err error) {
+	var next *list.Element
+	for e := q.waiters.Front(); e != nil; e = next {
+		next = e.Next()
+		if w := e.Value.(*waiter); which(w) {
+			q.removeLocked(w)
+			w.err = err
+			close(w.ready)
+		}
+	}
+}
+
+// addGrantLocked counts g among the grants in use.
+func (q *localQueue) addGrantLocked(g *grant) {
+	g.onLocked(admitted)
+	g.counted = true
+	q.grants++
+	q.registry.reuse(q)
+}
+
+// dropGrantLocked ends g's use of the queue, at its loss or when it has left: the
+// waiters stand in line again.
+func (q *localQueue) dropGrantLocked(g *grant) {
+	if !g.counted {
+		return
+	}
+	g.counted = false
+	q.grants--
+	if q.current == g {
+		q.current = nil
+	}
+	q.serveLocked()
+	q.registry.unuse(q)
+}

@@ -1,0 +1,140 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Revocation is the data by which anybody asks a holder, or a waiter, to release:
+// Apache Curator's.
+const Revocation = "__REVOKE__"
+
+// Revoke asks the contender with the znode at path to leave. It fails with
+// zk.ErrNoNode if that has left.
+func (l *Line) Revoke(ctx context.Context, path string) error {
+	if path != child(l.dir, base(path)) {
+		return fmt.Errorf("%s: not in line at %s", path, l.dir)
+	}
+	_, err := l.client.Set(ctx, path, []byte(Revocation), -1)
+	return err
+}
+
+// watchDelay is how long a znode is held before it is watched. Most are not held for
+// so long, and cost no watch.
+const watchDelay = 300 * time.Millisecond
+
+// nodeWatch is the watch of a grant's own znode, which somebody else might delete,
+// or ask to be released. It is guarded by the queue's mutex.
+type nodeWatch struct {
+	timer   *time.Timer        // starts it
+	stop    context.CancelFunc // nil: not running
+	revoked chan struct{}      // closed: a release was asked for; nil: nobody wants to know
+	asked   chan struct{}      // a token: look at the data now
+}
+
+func (w *nodeWatch) startLaterLocked(g *grant) {
+	if w.timer == nil {
+		w.timer = time.AfterFunc(watchDelay, g.watchNode)
+	}
+}
+
+func (w *nodeWatch) stopLocked() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// isRevoked reports whether a release was asked for, as far as anybody has looked.
+func (w *nodeWatch) isRevoked() bool {
+	select {
+	case <-w.revoked: // never, if it is nil
+		return true
+	default:
+		return false
+	}
+}
+
+// Revoked is closed when somebody has asked for the share to be released. The first
+// call begins to look for it.
+func (s *Share) Revoked() <-chan struct{} {
+	g := s.grant
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	if g.watch.revoked != nil {
+		return g.watch.revoked
+	}
+	g.watch.revoked = make(chan struct{})
+	if g.watch.asked != nil {
+		g.watch.asked <- struct{}{} // it holds one, and this is done once
+	} else {
+		go g.watchNode()
+	}
+	return g.watch.revoked
+}
+
+// watchNode watches the znode until the grant is lost or begins to leave. It runs on
+// a goroutine of its own, once for a grant at most.
+func (g *grant) watchNode() {
+	g.queue.mu.Lock()
+	if g.watch.asked != nil || g.state != held && g.state != idle {
+		g.queue.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	asked := make(chan struct{}, 1)
+	g.watch.stop, g.watch.asked = stop, asked
+	g.queue.mu.Unlock()
+	defer stop()
+	for {
+		changed, err := g.sess.Watch(ctx, g.path)
+		if err == nil {
+			err = g.checkRevoked(ctx)
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			g.queue.update(func() {
+				if ctx.Err() == nil { // the own removal ends ctx before it begins
+					g.loseDeletedLocked()
+				}
+			})
+			return
+		}
+		var again <-chan time.Time
+		if err != nil && g.sess.Err() == nil {
+			again = time.After(g.sess.Timeout() / 3) // no server answers: look later
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-asked:
+		case <-g.sess.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkRevoked looks at the data, if anybody wants to know. The watch was set
+// before: a request that comes after the look is not missed.
+func (g *grant) checkRevoked(ctx context.Context) error {
+	g.queue.mu.Lock()
+	revoked := g.watch.revoked
+	done := revoked == nil || g.watch.isRevoked()
+	g.queue.mu.Unlock()
+	if done {
+		return nil
+	}
+	data, _, err := g.sess.Get(ctx, g.path)
+	if err == nil && string(data) == Revocation {
+		close(revoked)
+		g.queue.update(g.resumeOrLeaveLocked)
+	}
+	return err
+}

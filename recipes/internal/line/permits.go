@@ -1,0 +1,264 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+)
+
+// Permits is what the first in line takes, where being first is only the right to
+// take something else. It waits for room and takes N znodes in another directory by
+// one Multi, which removes its own from the line: all or none. Those are granted.
+// Since nobody else takes anything meanwhile, the first alone looks for room.
+type Permits struct {
+	Dir  string     // of the permits, in the view of the line's client
+	Name string     // what their names end with, before their numbers
+	Set  layout.Set // which children of Dir are permits
+	N    int        // how many are taken, all or none
+	// Look looks for room. If watch is true and there is none, Room.Changed is closed
+	// when it must look again, and watches end with ctx.
+	Look func(ctx context.Context, sess *framework.Session, watch bool) (Room, error)
+}
+
+// Room is what a look for permits has found.
+type Room struct {
+	// Refused, if not nil, fails the one caller for whom the look was made.
+	Refused error
+	// Free: there is room. While is what makes it true, to be executed with the
+	// taking: zk.ErrBadVersion means that it must look again.
+	Free  bool
+	While []any
+	// Taken, if not nil, is called once the permits were taken.
+	Taken func()
+	// Changed is closed when it must look again, if that was asked for. Stop must be
+	// called when nobody waits for that any longer.
+	Changed <-chan struct{}
+	Stop    func()
+}
+
+// lookForRoom fails the first waiter, who only tries, if there is no room.
+func (a *acquisition) lookForRoom(sess *framework.Session) error {
+	w := a.first()
+	if w == nil {
+		return nil
+	}
+	return a.tryRoom(sess, w)
+}
+
+func (a *acquisition) tryRoom(sess *framework.Session, w *waiter) error {
+	room, err := w.line.lookForRoom(a.ctx, sess, false)
+	switch {
+	case err != nil:
+		return err
+	case room.Refused != nil:
+		a.refuse(w, room.Refused)
+	case !room.Free:
+		a.refuse(w, ErrBusy)
+	}
+	return nil
+}
+
+// lookForRoom calls Look in the line's view of the session.
+func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch bool) (Room, error) {
+	own, err := l.view(sess)
+	if err != nil {
+		return Room{}, err
+	}
+	return l.rule.Permits.Look(ctx, own, watch)
+}
+
+// refuseTriesForPermits fails the waiters who only try where there is no room, or
+// where the first in line waits itself. Behind a first that is merely passing they
+// wait: when passed is closed it has passed, or has begun to wait.
+func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{}, err error) {
+	tries := a.tries()
+	if len(tries) == 0 {
+		return nil, nil
+	}
+	members, err := a.queue.rule.members(c.children)
+	if err != nil {
+		return nil, err
+	}
+	_, stat, passed, err := c.sess.GetAndWatch(a.ctx, child(a.queue.dir, members[0].Name))
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return closed, nil // it has passed
+	case err != nil:
+		return nil, err
+	case stat.Version != 0: // it waits itself
+		for _, w := range tries {
+			a.refuse(w, ErrBusy)
+		}
+		return nil, nil
+	}
+	for _, w := range tries {
+		if err := a.tryRoom(c.sess, w); err != nil {
+			return nil, err
+		}
+	}
+	return passed, nil
+}
+
+// closed is a channel that is.
+var closed = func() <-chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// takePermits has c, which is first in line, take what the first waiter wants. Like
+// stand, it leaves no znode of ours in line.
+func (a *acquisition) takePermits(c *contender) error {
+	for made := 0; ; {
+		w := a.first()
+		if w == nil {
+			c.withdraw()
+			return nil
+		}
+		room, err := w.line.lookForRoom(a.ctx, c.sess, true)
+		if err == nil && room.Refused != nil {
+			a.refuse(w, room.Refused)
+			continue
+		}
+		if err == nil && !room.Free {
+			if err = a.awaitRoom(c, w, room); err == nil {
+				continue
+			}
+		}
+		var grants []*grant
+		if err == nil {
+			grants, err = c.take(a.ctx, w.line, room)
+		}
+		switch {
+		case err == nil && a.admit(grants...):
+			return nil
+		case err == nil: // nobody wants them any longer, or they were lost: join again
+			discardAll(grants)
+			return errNotInLine
+		case errors.Is(err, errLookAgain):
+			continue
+		case errors.Is(err, errNoPermitDir) && made < joinTries:
+			made++
+			if err = w.line.client.MakeContainerPath(a.ctx, w.line.rule.Permits.Dir); err == nil {
+				continue
+			}
+		}
+		c.withdraw()
+		return err
+	}
+}
+
+// errLookAgain and errNoPermitDir say why permits were not taken.
+var (
+	errLookAgain   = errors.New("there may be no more room")
+	errNoPermitDir = fmt.Errorf("directory of the permits is missing: %w", zk.ErrNoNode)
+)
+
+// awaitRoom returns when there may be room, or w has left. The waiters who only try
+// do not wait for that.
+func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
+	defer room.Stop()
+	if !a.refuseAllTries() || a.first() != w {
+		return nil
+	}
+	if w.line.rule.Permits.N > 1 && !c.marked {
+		// There may be room for a try that wants less. It sees by the znode's version
+		// that the first in line waits.
+		if _, err := c.sess.Set(a.ctx, c.path, a.queue.cfg.Data, 0); err != nil && !errors.Is(err, zk.ErrBadVersion) {
+			return directoryOf(err)
+		}
+		c.marked = true
+	}
+	a.queue.waitsFor.Store(&waitingFor{})
+	defer a.queue.waitsFor.Store(nil)
+	for {
+		timer := time.NewTimer(recheck.Interval(c.sess))
+		var err error
+		select {
+		case <-timer.C: // an event can be lost
+			if c.mayHaveRoom(a.ctx, w.line) {
+				return nil
+			}
+			continue
+		case <-room.Changed:
+		case <-w.gone:
+		case <-c.sess.Done():
+			err = c.sess.Err()
+		case <-a.ctx.Done():
+			err = a.ctx.Err()
+		}
+		timer.Stop()
+		return err
+	}
+}
+
+// mayHaveRoom looks for room without an event: whether there is any, or whether
+// there never can be.
+func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
+	if !c.sess.Connected() || c.sess.Sync(ctx, c.queue.dir) != nil {
+		return false
+	}
+	room, err := l.lookForRoom(ctx, c.sess, false)
+	return err == nil && (room.Free || room.Refused != nil)
+}
+
+// take makes the permits, and a grant of each, while c leaves the line: all in one
+// Multi, or nothing. So it can be done only while c is first, and only once.
+func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
+	sess, err := l.view(c.sess)
+	if err != nil {
+		return nil, err
+	}
+	own := child(l.dir, c.name)
+	paths, failed, err := sess.CreateAllProtected(ctx, framework.ProtectedBatch{
+		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
+		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
+		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
+		After: []any{&zk.DeleteRequest{Path: own, Version: -1}},
+	})
+	switch {
+	case err == nil:
+		if room.Taken != nil {
+			room.Taken()
+		}
+	case failed == 0 && errors.Is(err, zk.ErrNoNode):
+		return nil, errNotInLine
+	case failed > 0 && errors.Is(err, zk.ErrNoNode):
+		return nil, errNoPermitDir
+	case failed > 0 && errors.Is(err, zk.ErrBadVersion):
+		return nil, errLookAgain
+	default:
+		return nil, err
+	}
+	grants := make([]*grant, 0, len(paths))
+	for _, path := range paths {
+		grants = append(grants, &grant{queue: c.queue, sess: sess, name: base(path), path: path, rank: c.rank()})
+	}
+	for _, g := range grants {
+		if err := g.claim(ctx); err != nil {
+			discardAll(grants)
+			return nil, err
+		}
+	}
+	return grants, nil
+}
+
+// discardAll removes the znodes of grants that nobody was given.
+func discardAll(grants []*grant) {
+	for _, g := range grants {
+		g.queue.mu.Lock()
+		unhold := g.unhold
+		g.queue.mu.Unlock()
+		if unhold != nil {
+			unhold()
+		}
+		g.sess.Discard(g.path)
+	}
+}

@@ -1,0 +1,250 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+)
+
+// A Line is what all locks of this module are made of, and what you make your own
+// of: contenders stand in one line, and each waits for those ahead that it conflicts
+// with. See NewLine. It is safe for concurrent use, and all values of one client,
+// path, kind and name share a local queue; those in use at the same time must agree
+// in data and ACL.
+//
+// Each process that wants the line has one znode in it for each name,
+//
+//	<path>/_c_<uuid>-<kind>~<name>~NNNNNNNNNN    ephemeral, sequential
+//
+// and watches one other at a time: the last ahead that it conflicts with.
+//
+// What a Line does for you: it creates the znode so that none is ever left behind,
+// waits in the order in which contenders came, grants only while the session is
+// proven alive, tells a holder in time when its lease is lost, re-enters by the
+// context, hands a znode off between goroutines of the process, lets goroutines
+// share it where the name does not conflict with itself, and carries fencing tokens.
+//
+// An uncontended Acquire costs a create and a list, in one round trip, and Release a
+// delete. A contended Acquire costs a watch and a list more for each time that the
+// contender it waits for leaves, or nothing where the znode is handed off
+// in-process.
+type Line struct {
+	line      *line.Line
+	pkg       string // the prefix of errors
+	noReentry bool
+
+	ignoreContext bool
+	downgradeFrom string
+}
+
+var _ Acquirer = (*Line)(nil)
+
+// NewLine returns a Line at path. It does no I/O: path is created, as a container
+// where the ensemble has those, with the first Acquire.
+//
+// kind says which rule the line follows, in 1 to 32 letters, digits and dots. Put
+// the rule's version into it: "range.v1". Contenders of one kind at one path stand
+// in one line; a child of another kind, or of another layout, fails Acquire with
+// ErrLayout.
+//
+// name is what the znode of this contender says of itself, in at most 128 bytes of
+// [a-zA-Z0-9._=,+-]: what conflicts needs to know.
+//
+// conflicts reports whether a contender named mine has to wait for a contender named
+// theirs that stands ahead. It must be pure, and the same in all processes: it is
+// asked in both orders, and either answer makes a conflict. Nobody overtakes. So two
+// contenders that conflict never hold together. A name that it cannot read must
+// conflict with every other. It is called without locks held; if it panics, the call
+// fails. It is also called by NewLine, with name and name: if these do not conflict,
+// goroutines of this process share the lease.
+//
+// Where holders may stand side by side, tokens only order the leases that conflict:
+// a resource must compare the token of a request with the greatest token among the
+// requests that this one conflicts with.
+func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, theirs string) bool, opts ...LineOption) (*Line, error) {
+	s, err := newSettings(opts)
+	if err == nil {
+		err = errors.Join(layout.CheckKind(kind), layout.CheckName(name))
+	}
+	if err == nil && conflicts == nil {
+		err = errors.New("no conflicts function")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: path %s: %w", s.inside.Package, path, err)
+	}
+	l, err := line.New(c, path, s.rule(kind, name, conflicts), s.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.inside.Package, err)
+	}
+	return &Line{
+		line: l, pkg: s.inside.Package, noReentry: s.noReentry,
+		ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
+	}, nil
+}
+
+// candidates numbers the lines that share no local queue.
+var candidates atomic.Int64
+
+func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) bool) line.Rule {
+	in := &s.inside
+	rule := line.Rule{
+		Kind: kind, Name: name, Conflicts: conflicts,
+		Set: layout.Set{Family: layout.OfKind, Kind: kind}, Base: layout.KindBase(kind, name),
+		Sub: in.Sub, PersistentDir: in.PersistentDir, KeepUntilReleased: in.KeepUntilReleased,
+		OtherLayout: func(ctx context.Context, r line.Reader, dir string, children []string) (string, error) {
+			return bridge.KazooLease(ctx, r, dir, children)
+		},
+	}
+	if in.Set != (layout.Set{}) {
+		rule.Set, rule.Base = in.Set, in.Base
+	}
+	if in.OwnQueue {
+		rule.Candidate = candidates.Add(1)
+	}
+	if p := in.Permits; p != nil {
+		rule.Permits = &line.Permits{
+			Dir: p.Dir, Name: p.Name, Set: p.Set, N: p.N,
+			Look: func(ctx context.Context, sess *framework.Session, watch bool) (line.Room, error) {
+				room, err := p.Look(ctx, sess, watch)
+				return line.Room(room), err
+			},
+		}
+	}
+	return rule
+}
+
+// Acquire waits until no contender ahead conflicts with this one. With a context
+// that carries a lease of this line and name, or whose owner has one, it returns
+// another lease at once; the znode is removed when the last of them is released. If
+// that lease was lost the error is ErrNotHeld. If the context carries a lease under
+// another name that conflicts, Acquire would wait for itself: it fails at once with
+// ErrDeadlock. See Acquirer for the other errors.
+func (l *Line) Acquire(ctx context.Context) (*Lease, error) {
+	return l.acquire(ctx, (*line.Line).Acquire)
+}
+
+// TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
+// another holder. It lists the line before it joins: one list more than Acquire, and
+// nothing else where it is busy.
+func (l *Line) TryAcquire(ctx context.Context) (*Lease, error) {
+	return l.acquire(ctx, (*line.Line).TryAcquire)
+}
+
+// enter is one of the two verbs of the engine.
+type enter func(l *line.Line, ctx context.Context) ([]*line.Share, error)
+
+func (l *Line) acquire(ctx context.Context, enter enter) (*Lease, error) {
+	if !l.made() {
+		return nil, errNotMade
+	}
+	shares, err := l.shares(ctx, enter)
+	if err != nil {
+		return nil, l.failed("acquire", err)
+	}
+	return newLease(ctx, shares...), nil
+}
+
+// errNotMade is the error of a recipe that no constructor has made.
+var errNotMade = errors.New("recipes: a zero value is no lock: it must be made by its constructor")
+
+func (l *Line) made() bool { return l != nil && l.line != nil }
+
+// failed adds what failed, and where.
+func (l *Line) failed(what string, err error) error {
+	return fmt.Errorf("%s: %s %s: %w", l.pkg, what, l.Path(), err)
+}
+
+// Path returns the path of the line, in its client's view.
+func (l *Line) Path() string {
+	if !l.made() {
+		return ""
+	}
+	return l.line.Path()
+}
+
+// FullPath returns the path of the line on the ensemble, its client's chroot and
+// namespace included.
+func (l *Line) FullPath() string {
+	if !l.made() {
+		return ""
+	}
+	return l.line.Client().Resolve(l.line.Path())
+}
+
+// Held returns the lease of this line and name that ctx carries, or that its owner
+// has, if it is held. It makes no request.
+func (l *Line) Held(ctx context.Context) (*Lease, bool) {
+	if !l.made() {
+		return nil, false
+	}
+	lease, _, _ := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().SameKey(l.line), nil })
+	if lease == nil || !lease.Held() {
+		return nil, false
+	}
+	return lease, true
+}
+
+// Participants lists the contenders of all processes, in order: who holds, and who
+// waits. A process is listed once for each name, however many of its goroutines
+// wait. It costs a list, and a read for each.
+func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
+	if !l.made() {
+		return nil, errNotMade
+	}
+	all, err := l.line.Participants(ctx)
+	if err != nil {
+		return nil, l.failed("participants of", err)
+	}
+	participants := make([]Participant, len(all))
+	for i := range all {
+		participants[i] = participantOf(&all[i])
+	}
+	return participants, nil
+}
+
+// First returns the first in line, which holds; false if nobody stands there. It may
+// have changed by the time First returns. It costs a list and a read.
+func (l *Line) First(ctx context.Context) (first Participant, ok bool, err error) {
+	if !l.made() {
+		return Participant{}, false, errNotMade
+	}
+	p, err := l.line.First(ctx)
+	if err != nil {
+		return Participant{}, false, l.failed("first of", err)
+	}
+	if p == nil {
+		return Participant{}, false, nil
+	}
+	return participantOf(p), true, nil
+}
+
+// Revoke asks p to release: its lease's Revoked is closed, if the holder looks at
+// it, and a Curator client's listener is called. Nothing enforces it. It fails with
+// zk.ErrNoNode if p has left. It costs one write.
+func (l *Line) Revoke(ctx context.Context, p Participant) error {
+	if !l.made() {
+		return errNotMade
+	}
+	if err := l.line.Revoke(ctx, p.Path); err != nil {
+		return l.failed("revoke at", err)
+	}
+	return nil
+}
+
+// EndLinger removes every znode that the client keeps (WithLinger) in lines below
+// path, and waits until they are gone, or until ctx ends; they go then, too.
+func EndLinger(ctx context.Context, c *framework.Client, path string) error {
+	if err := framework.ValidatePath(path); err != nil {
+		return fmt.Errorf("recipes: end linger: %w", err)
+	}
+	if err := line.EndLinger(ctx, c, path); err != nil {
+		return fmt.Errorf("recipes: end linger below %s: %w", path, err)
+	}
+	return nil
+}

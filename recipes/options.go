@@ -1,0 +1,119 @@
+package recipes
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+)
+
+// A LineOption is an option of NewLine. A bad value is an error of the constructor.
+type LineOption interface{ ForLine() }
+
+// The options that several recipes have. Each means the same in all of them, and is
+// only taken by the constructors where it makes sense: its methods say which.
+
+// A LockOption is taken by NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
+type LockOption struct{ set func(*settings) }
+
+// ForLine makes it an option of NewLine.
+func (LockOption) ForLine() {}
+
+// ForMutex makes it an option of locks.NewMutex and locks.NewKeyed.
+func (LockOption) ForMutex() {}
+
+// ForRWLock makes it an option of rwlock.New.
+func (LockOption) ForRWLock() {}
+
+// A LeaseOption is taken where a LockOption is, and by semaphore.New.
+type LeaseOption struct{ LockOption }
+
+// ForSemaphore makes it an option of semaphore.New.
+func (LeaseOption) ForSemaphore() {}
+
+// A ZnodeOption is taken where a LeaseOption is, and by leader.New: by every recipe.
+type ZnodeOption struct{ LeaseOption }
+
+// ForElection makes it an option of leader.New.
+func (ZnodeOption) ForElection() {}
+
+// WithData sets the data of the contender's znode, by which others see who it is.
+// Default: none.
+func WithData(data []byte) ZnodeOption {
+	data = bytes.Clone(data)
+	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.Data = data }}}}
+}
+
+// WithACL sets the ACL of the contender's znode; directories have the client's.
+// Default: the client's.
+func WithACL(acl ...zk.ACL) ZnodeOption {
+	acl = append([]zk.ACL{}, acl...)
+	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.ACL = acl }}}}
+}
+
+// WithMaxHold sets for how long a lease is held at most, together with the leases
+// that re-enter it: then it is declared lost, with ErrMaxHold. Its znode is removed
+// when it is released, or else at the deadline that the session has then, at most a
+// session timeout later. Default 0: for as long as the session lives.
+//
+// A downgraded read lease has a time of its own. Callers who share with a maximum
+// hold time only share with those who waited together with them, and their znode
+// does not linger.
+func WithMaxHold(d time.Duration) LeaseOption {
+	return LeaseOption{LockOption{func(s *settings) { s.MaxHold = d }}}
+}
+
+// WithHandoffs sets how often the znode of a released lease is handed off to the
+// next waiter of this process, without a request, before other processes in line get
+// their turn: n times, and for a session timeout at most. While nobody else stands
+// in line it goes from one caller to the next without limit. 0 turns handoffs off:
+// each grant joins the end of the line. Default 16.
+func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Handoffs = n }} }
+
+// WithLinger keeps the znode for d after its last release, while nobody else stands
+// in line: an Acquire of this process within d makes no request. Other processes
+// wait for one round trip more, and their TryAcquire is granted as well: see
+// Acquirer. The lock counts as in use meanwhile, and Participants lists this process
+// as its holder. It costs a watch and a list for each lease that made requests, a
+// write when it lingers for the first time, and a list every quarter of the session
+// timeout. Default 0: the znode is removed at once.
+func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
+
+// WithoutReentry makes an Acquire fail at once with ErrDeadlock if its context
+// carries a held lease on the same lock, or its owner has one. Default: such an
+// Acquire returns another lease at once.
+func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noReentry = true }} }
+
+// settings is what the options of a line set.
+type settings struct {
+	line.Config
+	noReentry bool
+	inside    bridge.Inside
+}
+
+func (o LockOption) apply(s *settings) {
+	if o.set != nil {
+		o.set(s)
+	}
+}
+
+// newSettings applies opts to the defaults.
+func newSettings(opts []LineOption) (settings, error) {
+	s := settings{Config: line.Config{Handoffs: line.DefaultHandoffs}, inside: bridge.Inside{Package: "recipes"}}
+	for _, opt := range opts {
+		switch opt := opt.(type) {
+		case interface{ apply(*settings) }:
+			opt.apply(&s)
+		case bridge.Inside:
+			s.inside = opt
+		default:
+			return s, fmt.Errorf("option %T: not an option of this package", opt)
+		}
+	}
+	s.StopLinger = s.inside.StopLinger
+	return s, nil
+}
