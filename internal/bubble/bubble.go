@@ -1,5 +1,6 @@
-// Package bubble is for the tests of recipes: an ensemble in memory and clients of
-// it, in virtual time, and what a scenario does to them and expects of them.
+// Package bubble is the harness for the tests of recipes. It runs scenarios in
+// virtual time, on an ensemble in memory, connects clients to it, and checks
+// what they leave behind.
 package bubble
 
 import (
@@ -17,13 +18,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// What clients have by default: see framework.
+// The framework's defaults.
 const (
 	Timeout = 10 * time.Second
 	Margin  = Timeout / 10
 )
 
-// T is what this package needs of a testing.TB, which a rapid.T has too.
+// T is the part of testing.TB that this package needs. A rapid.T has it too.
 type T interface {
 	Helper()
 	Cleanup(func())
@@ -33,13 +34,13 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
-// World is an ensemble in memory, inside a bubble, as its clients see it.
+// World is an ensemble in memory, inside a bubble, and its clients.
 type World struct {
-	*Seen
+	*Ensemble
 	T T
 }
 
-// New starts a World in the bubble that the caller is in.
+// New starts a World in the caller's bubble.
 func New(t T, opts ...testutil.Option) *World {
 	t.Helper()
 	return NewBelow(t, View{}, opts...)
@@ -58,11 +59,11 @@ func NewBelow(t T, v View, opts ...testutil.Option) *World {
 			t.Error(err)
 		}
 	})
-	return &World{See(t, ens, v), t}
+	return &World{NewEnsemble(t, ens, v), t}
 }
 
-// Run runs a scenario in virtual time. The bubble itself fails one that leaves a
-// goroutine behind.
+// Run runs a scenario in virtual time. The bubble fails the test if the
+// scenario leaves a goroutine behind.
 func Run(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
 	t.Helper()
 	RunBelow(t, View{}, scenario, opts...)
@@ -83,7 +84,7 @@ func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testut
 	EachView(t, func(t *testing.T, v View) { RunBelow(t, v, scenario, opts...) })
 }
 
-// Connect connects a client over a network of its own, w.ClientNet(name).
+// Connect connects a client through w.ClientNet(name).
 func (w *World) Connect(name string, opts ...framework.Option) *framework.Client {
 	w.T.Helper()
 	return w.ConnectTo(name, w.Servers(), opts...)
@@ -144,17 +145,17 @@ func (w *World) MemberOf(session int64) int {
 // Address returns the address of a member.
 func (w *World) Address(member int) string { return strings.Split(w.Servers(), ",")[member] }
 
-// Empty fails the test unless, after two seconds, the directories have no children
-// and nothing is watched but them and their parents: a watch on a directory may
-// outlive the lease that needed it, and a semaphore watches its limit. It also fails
-// if a znode stands outside of what the clients see.
+// Empty fails the test unless, after two seconds, the directories have no
+// children and only they and their parents are watched: a watch on a directory
+// may outlive the lease that needed it, and a semaphore watches its limit. It
+// also fails the test if a znode is outside of the clients' view.
 func (w *World) Empty(dirs ...string) {
 	w.T.Helper()
 	w.empty(dirs, dirs)
 }
 
-// NothingLeft is Empty for tests that leave no watch on a directory either, and no
-// ephemeral znode anywhere.
+// NothingLeft is Empty for tests that leave no watch on a directory either, and
+// no ephemeral znode anywhere.
 func (w *World) NothingLeft(dirs ...string) {
 	w.T.Helper()
 	w.empty(dirs, nil)
@@ -180,11 +181,11 @@ func (w *World) empty(dirs, watched []string) {
 		}
 	}
 	if path := w.View.Outside(w.Embedded); path != "" {
-		w.T.Errorf("%s stands outside of what the clients see", path)
+		w.T.Errorf("%s is outside of the clients' view", path)
 	}
 }
 
-// InLine waits until n znodes stand in dir, and returns their names.
+// InLine waits until dir has n children, and returns their names.
 func (w *World) InLine(dir string, n int) []string {
 	w.T.Helper()
 	for range 10000 {
@@ -198,8 +199,8 @@ func (w *World) InLine(dir string, n int) []string {
 	return nil
 }
 
-// ResetRequests starts to count requests from zero. It first waits until requests
-// that nobody waits for have been executed: the list behind a failed create is one.
+// ResetRequests sets the request counts to zero. Before that it waits for
+// requests that nobody waits for, such as the list after a failed create.
 func (w *World) ResetRequests() {
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
@@ -214,8 +215,8 @@ func (w *World) Cost() map[testutil.Op]int {
 	return counts
 }
 
-// Total returns how many requests were executed since the last ResetRequests,
-// heartbeats included.
+// Total returns the number of requests executed since the last ResetRequests,
+// with heartbeats.
 func (w *World) Total() int {
 	sum := 0
 	for _, n := range w.Requests() {
@@ -224,8 +225,8 @@ func (w *World) Total() int {
 	return sum
 }
 
-// Once gives an action to the first request for an operation below dir, and counts
-// how often that was.
+// Once applies an action to the first request for an operation below dir. It
+// returns how many requests it was applied to.
 func (w *World) Once(op testutil.Op, dir string, action testutil.Action) *atomic.Int32 {
 	var hits atomic.Int32
 	w.Control(func(r testutil.Request) testutil.Action {
@@ -237,7 +238,7 @@ func (w *World) Once(op testutil.Op, dir string, action testutil.Action) *atomic
 	return &hits
 }
 
-// Acquire is one that must succeed.
+// Acquire acquires a lease, and fails the test if that fails.
 func Acquire(t T, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
 	t.Helper()
 	g := Await(t, "Acquire to return", Acquiring(ctx, a))
@@ -247,7 +248,7 @@ func Acquire(t T, ctx context.Context, a recipes.Acquirer) *recipes.Lease {
 	return g.Lease
 }
 
-// Release is one that must succeed.
+// Release releases leases, and fails the test if that fails.
 func Release(t T, leases ...*recipes.Lease) {
 	t.Helper()
 	for _, l := range leases {
@@ -259,14 +260,14 @@ func Release(t T, leases ...*recipes.Lease) {
 	}
 }
 
-// Grant is the outcome of an Acquire on a goroutine of its own.
+// Grant is the result of an Acquire in another goroutine.
 type Grant struct {
 	Lease *recipes.Lease
 	Err   error
 	At    time.Time
 }
 
-// Acquiring starts an Acquire.
+// Acquiring starts an Acquire in another goroutine.
 func Acquiring(ctx context.Context, a recipes.Acquirer) <-chan Grant {
 	granted := make(chan Grant, 1)
 	go func() {
@@ -289,7 +290,7 @@ func Pending(t T, all ...<-chan Grant) {
 	}
 }
 
-// Granted waits for an Acquire, which must succeed.
+// Granted waits for an Acquire, and fails the test if it fails.
 func Granted(t T, from <-chan Grant) Grant {
 	t.Helper()
 	g := Await(t, "Acquire to return", from)
@@ -299,7 +300,7 @@ func Granted(t T, from <-chan Grant) Grant {
 	return g
 }
 
-// Lost waits for the loss of a lease, and says when it was.
+// Lost waits until a lease is lost and returns that time.
 func Lost(t T, l *recipes.Lease) time.Time {
 	t.Helper()
 	Await(t, "the lease to be lost", l.Lost())

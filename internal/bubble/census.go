@@ -9,14 +9,14 @@ import (
 	"testing/synctest"
 )
 
-// Census is how many of each thing there are that lives as long as a client does, by
-// what it is.
+// Census is the number of things of each kind that live as long as a client,
+// such as goroutines, watches and objects.
 type Census map[string]int
 
-// Count counts, once nothing can go on, the goroutines of the bubble, what the ensemble
-// keeps, and everything that can be reached from the given values: objects by their
-// types, and the elements of maps, slices and channels by the field that has them. It
-// sees nothing of what a function has captured.
+// Count waits until all goroutines of the bubble are blocked, and counts them,
+// what the ensemble stores, and everything reachable from the given values:
+// objects by type, and elements of maps, slices and channels by the field that
+// holds them. It does not see variables captured by functions.
 func (w *World) Count(of ...any) Census {
 	synctest.Wait()
 	c := Census{
@@ -33,7 +33,7 @@ func (w *World) Count(of ...any) Census {
 	return c
 }
 
-// Grown says what there is more of than before, by more than the given number.
+// Grown lists the kinds whose number has grown by more than slack.
 func (c Census) Grown(before Census, slack int) []string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(c)) {
@@ -49,13 +49,13 @@ type visit struct {
 	of reflect.Type
 }
 
-// counter walks what can be reached. Nothing moves meanwhile.
+// counter walks everything reachable while all goroutines are blocked.
 type counter struct {
 	census Census
 	seen   map[visit]bool
 }
 
-// walk counts what v has. in is the field that it stands in.
+// walk counts v and everything reachable from it. in is the field that holds v.
 func (k *counter) walk(v reflect.Value, in string) {
 	if !v.IsValid() || foreign(v.Type()) {
 		return
@@ -103,7 +103,7 @@ func (k *counter) each(v reflect.Value, in string) {
 	}
 }
 
-// first reports whether an object has not been met before.
+// first reports whether an object is met for the first time.
 func (k *counter) first(v reflect.Value) bool {
 	id := visit{v.Pointer(), v.Type()}
 	if k.seen[id] {
@@ -113,8 +113,8 @@ func (k *counter) first(v reflect.Value) bool {
 	return true
 }
 
-// foreign reports whether a type is of what is not the client's: the ensemble, the
-// loggers, the runtime's.
+// foreign reports whether a type does not belong to the client, but to the
+// ensemble, the logger or the runtime.
 func foreign(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

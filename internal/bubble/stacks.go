@@ -8,13 +8,13 @@ import (
 
 var inBubble = regexp.MustCompile(`synctest bubble \d+`)
 
-// Name names the bubble that the caller is in.
+// Name returns the name of the caller's bubble.
 func Name() string {
 	buf := make([]byte, 1<<10)
 	return inBubble.FindString(string(buf[:runtime.Stack(buf, false)]))
 }
 
-// Stacks gives those of the goroutines of a bubble.
+// Stacks returns the stacks of a bubble's goroutines.
 func Stacks(bubble string) (all []string) {
 	buf := make([]byte, 1<<18)
 	n := runtime.Stack(buf, true)

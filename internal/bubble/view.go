@@ -12,11 +12,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// View is how a client sees the ensemble: below a chroot, below a namespace, below
-// both, or as it is.
+// View is how a client sees the ensemble: directly, below a chroot, below a
+// namespace, or below both.
 type View struct{ Chroot, Namespace string }
 
-// Views are one of each, none first. All but the first lead to the same directory.
+// Views has one of each kind, the direct one first. All others lead to the same
+// directory.
 var Views = []View{
 	{},
 	{Chroot: "/team/blue"},
@@ -44,7 +45,7 @@ func (v View) String() string {
 	return "plain"
 }
 
-// Base is the directory of the ensemble that the view's paths stand below; empty:
+// Base returns the directory of the ensemble that is the view's root, "" for
 // the root.
 func (v View) Base() string {
 	if v.Namespace == "" {
@@ -53,7 +54,7 @@ func (v View) Base() string {
 	return v.Chroot + "/" + v.Namespace
 }
 
-// Full is the ensemble's path for one of the view.
+// Full returns the ensemble's path for a path of the view.
 func (v View) Full(path string) string {
 	if path == "/" && v != (View{}) {
 		return v.Base()
@@ -61,8 +62,8 @@ func (v View) Full(path string) string {
 	return v.Base() + path
 }
 
-// Path is the view's path for one of the ensemble. A path that the view does not
-// show stays as it is.
+// Path returns the view's path for a path of the ensemble. A path outside of
+// the view is returned unchanged.
 func (v View) Path(full string) string {
 	if base := v.Base(); strings.HasPrefix(full, base+"/") {
 		return full[len(base):]
@@ -70,7 +71,7 @@ func (v View) Path(full string) string {
 	return full
 }
 
-// New is framework.New for a client that has the view.
+// New is framework.New for a client with the view.
 func (v View) New(servers string, opts ...framework.Option) (*framework.Client, error) {
 	c, err := framework.New(servers+v.Chroot, opts...)
 	if err != nil || v.Namespace == "" {
@@ -79,8 +80,8 @@ func (v View) New(servers string, opts ...framework.Option) (*framework.Client, 
 	return c.Namespace(v.Namespace)
 }
 
-// Outside names a znode of the ensemble that the view does not show, other than the
-// ones that lead to it; empty: there is none.
+// Outside returns the path of a znode that is outside of the view and does not
+// lead to it, "" if there is none.
 func (v View) Outside(ens *testutil.Embedded) string {
 	base := v.Base() + "/"
 	for line := range strings.Lines(ens.Tree()) {
@@ -92,14 +93,15 @@ func (v View) Outside(ens *testutil.Embedded) string {
 	return ""
 }
 
-// Seen is an ensemble whose paths are those of a view, as its clients have them.
-type Seen struct {
+// Ensemble is an ensemble with the paths of a view, as its clients see them.
+type Ensemble struct {
 	*testutil.Embedded
 	View View
 }
 
-// See is an ensemble as a view shows it. It makes the directory of the views.
-func See(t T, ens *testutil.Embedded, v View) *Seen {
+// NewEnsemble returns ens with the paths of a view, and creates the views'
+// directory.
+func NewEnsemble(t T, ens *testutil.Embedded, v View) *Ensemble {
 	t.Helper()
 	if v != (View{}) {
 		ctx, cancel := bounded()
@@ -108,11 +110,11 @@ func See(t T, ens *testutil.Embedded, v View) *Seen {
 			t.Fatal(err)
 		}
 	}
-	return &Seen{ens, v}
+	return &Ensemble{ens, v}
 }
 
-// MakeBase makes the directory that the Views lead to, of znodes that stay: servers
-// remove containers that are empty.
+// MakeBase creates the directory of the Views, as persistent znodes, since
+// servers delete empty containers.
 func MakeBase(ctx context.Context, ens *testutil.Embedded) error {
 	c, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet("builder").Dial))
 	if err != nil {
@@ -127,20 +129,21 @@ func MakeBase(ctx context.Context, ens *testutil.Embedded) error {
 	return nil
 }
 
-// Exists is that of a path of the view, and so is all that follows.
-func (s *Seen) Exists(path string) bool { return s.Embedded.Exists(s.View.Full(path)) }
+// Exists is Embedded.Exists for a path of the view. The methods below are
+// alike.
+func (s *Ensemble) Exists(path string) bool { return s.Embedded.Exists(s.View.Full(path)) }
 
-// Data is that of a path of the view.
-func (s *Seen) Data(path string) ([]byte, bool) { return s.Embedded.Data(s.View.Full(path)) }
+// Data is Embedded.Data for a path of the view.
+func (s *Ensemble) Data(path string) ([]byte, bool) { return s.Embedded.Data(s.View.Full(path)) }
 
-// Stat is that of a path of the view.
-func (s *Seen) Stat(path string) (testutil.Stat, bool) { return s.Embedded.Stat(s.View.Full(path)) }
+// Stat is Embedded.Stat for a path of the view.
+func (s *Ensemble) Stat(path string) (testutil.Stat, bool) { return s.Embedded.Stat(s.View.Full(path)) }
 
-// Children are those of a path of the view.
-func (s *Seen) Children(path string) []string { return s.Embedded.Children(s.View.Full(path)) }
+// Children is Embedded.Children for a path of the view.
+func (s *Ensemble) Children(path string) []string { return s.Embedded.Children(s.View.Full(path)) }
 
-// Watches counts them by the paths of the view.
-func (s *Seen) Watches() map[string]int {
+// Watches is Embedded.Watches with paths of the view.
+func (s *Ensemble) Watches() map[string]int {
 	counts := map[string]int{}
 	for path, n := range maps.All(s.Embedded.Watches()) {
 		counts[s.View.Path(path)] += n
@@ -148,20 +151,20 @@ func (s *Seen) Watches() map[string]int {
 	return counts
 }
 
-// Control is told the paths of the view.
-func (s *Seen) Control(decide func(testutil.Request) testutil.Action) (stop func()) {
+// Control is Embedded.Control with paths of the view.
+func (s *Ensemble) Control(decide func(testutil.Request) testutil.Action) (stop func()) {
 	return s.Embedded.Control(func(r testutil.Request) testutil.Action {
 		r.Path = s.View.Path(r.Path)
 		return decide(r)
 	})
 }
 
-// Open is framework.New for a client of the view, over a network of its own.
-func (s *Seen) Open(name string, opts ...framework.Option) (*framework.Client, error) {
+// Open is framework.New for a client of the view, through ClientNet(name).
+func (s *Ensemble) Open(name string, opts ...framework.Option) (*framework.Client, error) {
 	return s.OpenTo(name, s.Servers(), opts...)
 }
 
 // OpenTo is Open for a client that knows only the given servers.
-func (s *Seen) OpenTo(name, servers string, opts ...framework.Option) (*framework.Client, error) {
+func (s *Ensemble) OpenTo(name, servers string, opts ...framework.Option) (*framework.Client, error) {
 	return s.View.New(servers, append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, opts...)...)
 }

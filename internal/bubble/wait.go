@@ -10,21 +10,22 @@ import (
 	"time"
 )
 
-// In virtual time a wait for what never happens does not stand still: heartbeats go
-// on for ever, and so does the test. So every wait has a bound.
+// In virtual time a wait for something that never happens does not block:
+// heartbeats continue for ever, and so does the test. So every wait has a
+// limit.
 
-// Patience bounds a single wait, in virtual time.
+// Patience limits a single wait, in virtual time.
 const Patience = 5 * time.Minute
 
-// Longest bounds a whole scenario.
+// Longest limits a whole scenario.
 const Longest = 24 * time.Hour
 
 func bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), Patience, fmt.Errorf("not in %v", Patience))
+	return context.WithTimeoutCause(context.Background(), Patience, fmt.Errorf("timed out after %v", Patience))
 }
 
-// Await receives from a channel, and fails the test if there is nothing to receive in
-// Patience, saying what was waited for: "the lease to be lost".
+// Await receives from a channel. It fails the test after Patience and says what
+// it was waiting for, such as "the lease to be lost".
 func Await[V any](t T, what string, from <-chan V) V {
 	t.Helper()
 	timer := time.NewTimer(Patience)
@@ -38,8 +39,8 @@ func Await[V any](t T, what string, from <-chan V) V {
 	}
 }
 
-// AwaitTrue waits until a condition holds, once nothing else can go on. It looks
-// every few milliseconds.
+// AwaitTrue waits until a condition holds while all goroutines are blocked. It
+// checks every few milliseconds.
 func AwaitTrue(t T, what string, condition func() bool) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -52,9 +53,9 @@ func AwaitTrue(t T, what string, condition func() bool) {
 	}
 }
 
-// Bound ends the test binary if the test, which is in a bubble, has not ended after d
-// of its time, and says where its goroutines wait: one that waits without a bound of its
-// own would go on until go test gives up.
+// Bound ends the test binary if the test, which is in a bubble, has not ended
+// after d of virtual time, and shows where its goroutines wait. A wait without
+// a limit would go on until go test gives up.
 func Bound(t testing.TB, d time.Duration) {
 	bubble := Name()
 	timer := time.AfterFunc(d, func() {

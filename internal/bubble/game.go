@@ -16,24 +16,26 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A Game is a recipe under random acquisitions, cancels and faults of several
-// clients: see Play.
+// Game is a recipe under random acquisitions, cancellations and faults of
+// several clients. See Play.
 type Game struct {
-	// Sides are the ways to acquire: reader, writer; or one permit, two permits.
+	// Sides are the ways to acquire, such as reader and writer, or one and
+	// two permits.
 	Sides []func(*framework.Client) recipes.Acquirer
-	// Check is told all that is held, by anybody's knowledge at one instant, and
-	// says what is wrong with it.
+	// Check checks everything held at one instant and returns what is
+	// wrong.
 	Check func(held []Held) error
-	// Dirs must be empty in the end.
+	// Dirs must be empty at the end.
 	Dirs []string
-	// Refusal is what an Acquire with the context of a lease may fail with.
+	// Refusal is an error with which an Acquire in the context of a lease
+	// may fail.
 	Refusal error
-	// More is another step, if not nil.
+	// More is another kind of step, if not nil.
 	More func(t *rapid.T, clients []*framework.Client)
 }
 
-// Held is a lease of a Game. Root is the one in whose context it was acquired, or
-// itself.
+// Held is a lease of a Game. Root is the lease in whose context it was
+// acquired, or the lease itself.
 type Held struct {
 	Client int
 	Side   int
@@ -41,7 +43,7 @@ type Held struct {
 	Root   *recipes.Lease
 }
 
-// clients is how many a Game has.
+// clients is the number of clients of a Game.
 const clients = 3
 
 type player struct {
@@ -52,7 +54,7 @@ type player struct {
 	names   []string
 	waiting []*wait
 	held    []Held
-	expired [clients]int64 // the session that an operator has ended, until its client knows
+	expired [clients]int64 // the session ended by ExpireSession, until its client knows
 }
 
 // wait is an Acquire that has not returned.
@@ -65,9 +67,9 @@ type wait struct {
 	try       bool
 }
 
-// Play draws a sequence of steps and looks after each of them, and ten times a
-// second, at what is held. In the end all faults are over: then everybody who waits
-// is granted, and nothing is left.
+// Play draws a sequence of steps. After each step, and ten times a second, it
+// checks everything held. At the end it ends all faults: then every waiter must
+// be granted, and nothing may be left.
 func (g Game) Play(t *rapid.T) {
 	p := &player{Game: g, t: t, w: New(t, testutil.WithMembers(rapid.SampledFrom([]int{1, 3}).Draw(t, "members")))}
 	for i := range clients {
@@ -81,7 +83,7 @@ func (g Game) Play(t *rapid.T) {
 	}
 	for range rapid.IntRange(5, 60).Draw(t, "steps") {
 		p.step(rapid.SampledFrom(steps).Draw(t, "step"))
-		p.look()
+		p.check()
 	}
 	p.end()
 }
@@ -107,7 +109,7 @@ func (p *player) step(what string) {
 	case what == "wait":
 		for range pick(100, "tenths") {
 			time.Sleep(100 * time.Millisecond)
-			p.look()
+			p.check()
 		}
 	case what == "drop":
 		p.w.ClientNet(p.names[client()]).Drop()
@@ -140,7 +142,7 @@ func (p *player) acquire(ctx context.Context, h Held, try bool) {
 	p.waiting = append(p.waiting, &wait{Held: h, granted: granted, began: time.Now(), cancel: cancel, try: try})
 }
 
-// release gives up a lease, in the background: its client may be cut off.
+// release releases a lease in the background, since its client may be cut off.
 func (p *player) release(i int) {
 	h := p.held[i]
 	p.held = slices.Delete(p.held, i, i+1)
@@ -151,21 +153,21 @@ func (p *player) release(i int) {
 		err := h.Lease.Release(ctx)
 		switch {
 		case err == nil && lost:
-			p.t.Errorf("the release of a lost lease has succeeded")
+			p.t.Errorf("the release of a lost lease succeeded")
 		case err != nil && !errors.Is(err, recipes.ErrNotHeld) && !errors.Is(err, context.DeadlineExceeded) && !disconnected(err):
 			p.t.Errorf("Release: %v", err)
 		}
 	}()
 }
 
-// look takes what was granted and checks all that is held.
-func (p *player) look() {
+// check collects the new grants and checks everything held.
+func (p *player) check() {
 	synctest.Wait()
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *wait) bool {
 		select {
 		case g := <-w.granted:
 			w.cancel()
-			p.took(w, g)
+			p.record(w, g)
 			return true
 		default:
 			return false
@@ -182,8 +184,8 @@ func (p *player) look() {
 	}
 }
 
-// unaware reports whether a client cannot know yet that an operator has ended its
-// session: against that, no clock helps.
+// unaware reports whether a client cannot know yet that its session was ended
+// by ExpireSession. No clock can tell it.
 func (p *player) unaware(client int) bool {
 	if p.expired[client] == 0 {
 		return false
@@ -196,7 +198,7 @@ func (p *player) unaware(client int) bool {
 	return false
 }
 
-func (p *player) took(w *wait, g Grant) {
+func (p *player) record(w *wait, g Grant) {
 	nested := w.Root != nil
 	switch {
 	case g.Err == nil:
@@ -215,14 +217,14 @@ func (p *player) took(w *wait, g Grant) {
 	}
 }
 
-// disconnected reports whether err is what an operation meets without a connection:
-// there was none, or the one that it was tried on has ended.
+// disconnected reports whether an operation failed since there was no
+// connection, or it was lost.
 func disconnected(err error) bool {
 	return errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed)
 }
 
-// leastBudget is less than the pauses of the default retry policy add up to, 16
-// seconds on average: no step of an acquisition may give up before it.
+// leastBudget is less than the sum of the pauses of the default retry policy,
+// which is 16 s on average. No step of an acquisition may give up earlier.
 const leastBudget = 4 * time.Second
 
 func (p *player) end() {
@@ -230,7 +232,7 @@ func (p *player) end() {
 		p.w.ClientNet(name).Heal()
 	}
 	for range 3000 {
-		if p.look(); len(p.waiting) == 0 && len(p.held) == 0 {
+		if p.check(); len(p.waiting) == 0 && len(p.held) == 0 {
 			break
 		}
 		for len(p.held) > 0 {
@@ -239,8 +241,8 @@ func (p *player) end() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if len(p.waiting) > 0 {
-		p.t.Fatalf("%d were not granted in 5 minutes:\n%s", len(p.waiting), p.w.Tree())
+		p.t.Fatalf("%d acquisitions were not granted in 5 minutes:\n%s", len(p.waiting), p.w.Tree())
 	}
-	time.Sleep(2 * time.Minute) // the releases are over
+	time.Sleep(2 * time.Minute) // until the releases have ended
 	p.w.Empty(p.Dirs...)
 }
