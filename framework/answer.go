@@ -8,18 +8,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// The wire client takes the answers apart without looking how long they are: a
-// list of a nonsensical length is room for as many names asked for, a result that
-// ends too early is a panic on a goroutine of its own, and where a length goes
-// beyond the end of its frame it reads on in what an earlier, longer frame has left
-// in its buffer. It lets an answer to nobody pass, too, and then the request that
-// it was meant for never ends. So each answer is looked at before the wire client
-// gets the last byte of it: whether it is to the request whose turn it is, and
-// whether its body can be taken apart. One that makes no sense costs its
-// connection, and what was under way is made up for as after any loss.
+// The wire client decodes answers without checking their lengths. It allocates as many
+// names as a list claims to have. It panics, on one of its own goroutines, on a result
+// that ends too early. Where a length goes beyond the end of its frame, it reads on in
+// what an earlier, longer frame has left in its buffer. It also ignores an answer to no
+// request, and then the request that was meant never ends.
+//
+// So each answer is checked before the wire client gets its last byte: that it is to
+// the request that is next, and that its body can be decoded. If not, the connection is
+// closed, and what was under way is handled as after any loss of a connection.
 
-// asked are the requests of a connection that are not answered yet, in order.
-type asked struct {
+// unanswered are the requests of a connection that are not answered yet, in order.
+type unanswered struct {
 	mu       sync.Mutex // guards what follows
 	requests []pendingRequest
 }
@@ -29,9 +29,9 @@ type pendingRequest struct {
 	op  wire.Op
 }
 
-// add notes a request that leaves. Pings have no number of their own, and nothing
-// in their answers.
-func (a *asked) add(xid int32, op wire.Op) {
+// add notes a request that is about to be sent. Pings all have the same number, and
+// their answers have no body.
+func (a *unanswered) add(xid int32, op wire.Op) {
 	if xid < 0 {
 		return
 	}
@@ -40,10 +40,10 @@ func (a *asked) add(xid int32, op wire.Op) {
 	a.requests = append(a.requests, pendingRequest{xid, op})
 }
 
-// take gives the operation that an answer is to, and reports false if it is to
-// none, or not to the one whose turn it is. Answers come in the order of their
-// requests, but for those to credentials, which a server takes in passing.
-func (a *asked) take(xid int32) (op wire.Op, ok bool) {
+// take returns the operation that an answer belongs to. It reports false if there is
+// none, or if another request must be answered first. Answers come in the order of
+// their requests, except those to credentials, which a server answers out of order.
+func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.IndexFunc(a.requests, func(r pendingRequest) bool { return r.xid == xid })
@@ -62,143 +62,143 @@ func (a *asked) take(xid int32) (op wire.Op, ok bool) {
 	return op, true
 }
 
-// part is a kind of piece that the body of an answer is made of.
-type part byte
+// fieldKind is a kind of field in the body of an answer.
+type fieldKind byte
 
 const (
-	fixed    part = iota // n bytes, whatever they are
-	text                 // a length, and as many bytes
-	blob                 // the same, where -1 is no bytes
-	list                 // a count, and as many elements
-	elements             // n of them
-	results              // of a multi, up to the one that says that there are no more
+	fixed    fieldKind = iota // n bytes, whatever they are
+	text                      // a length, and as many bytes
+	blob                      // the same, where -1 means no bytes
+	list                      // a count, and as many elements
+	elements                  // n of them
+	results                   // of a multi, up to the one that says that there are no more
 )
 
-// piece is one of them, with what it needs.
-type piece struct {
-	part
-	n  int
-	of []piece // an element, of one or more pieces
+// field is one field of a body, with what its kind needs.
+type field struct {
+	kind fieldKind
+	n    int
+	of   []field // an element consists of these
 }
 
 const statSize = 68
 
-// bodies are those of the answers to the operations that the wire client is asked
-// for. What is not here has none that it looks at.
+// bodies are the fields of the answers to the operations that the wire client is asked
+// for. It does not look at the body of any other answer.
 var (
-	theStat = piece{part: fixed, n: statSize}
-	bodies  = map[wire.Op][]piece{
-		wire.OpCreate:          {{part: text}},
-		wire.OpCreateContainer: {{part: text}},
-		wire.OpSync:            {{part: text}},
-		wire.OpExists:          {theStat},
-		wire.OpSetData:         {theStat},
-		wire.OpSetACL:          {theStat},
-		wire.OpGetData:         {{part: blob}, theStat},
-		wire.OpGetChildren2:    {{part: list, of: []piece{{part: text}}}, theStat},
-		wire.OpGetACL:          {{part: list, of: []piece{{part: fixed, n: 4}, {part: text}, {part: text}}}, theStat},
-		wire.OpMulti:           {{part: results}},
+	statField = field{kind: fixed, n: statSize}
+	bodies    = map[wire.Op][]field{
+		wire.OpCreate:          {{kind: text}},
+		wire.OpCreateContainer: {{kind: text}},
+		wire.OpSync:            {{kind: text}},
+		wire.OpExists:          {statField},
+		wire.OpSetData:         {statField},
+		wire.OpSetACL:          {statField},
+		wire.OpGetData:         {{kind: blob}, statField},
+		wire.OpGetChildren2:    {{kind: list, of: []field{{kind: text}}}, statField},
+		wire.OpGetACL:          {{kind: list, of: []field{{kind: fixed, n: 4}, {kind: text}, {kind: text}}}, statField},
+		wire.OpMulti:           {{kind: results}},
 	}
-	notification = []piece{{part: fixed, n: 8}, {part: text}} // type and state, path
+	notification = []field{{kind: fixed, n: 8}, {kind: text}} // type and state, path
 )
 
-// resultHead is the size of the head of a result: the type of its operation,
-// whether there are no more, an error code.
+// resultHead is the size of the head of a result: the type of its operation, whether it
+// is the end of the list, an error code.
 const resultHead = 9
 
-// anatomy looks whether a body can be taken apart, as its bytes come by. What
-// stands behind its pieces is passed over, as the wire client does.
-type anatomy struct {
-	todo []piece // a stack: the next is the last
-	left int     // bytes of the frame that have not come by
-	skip int     // bytes of the present piece that need not be looked at
+// bodyCheck checks that a body can be decoded, while its bytes pass by. It ignores what
+// is behind the fields, as the wire client does.
+type bodyCheck struct {
+	todo []field // a stack: the next is the last
+	left int     // bytes of the frame that have not passed yet
+	skip int     // bytes of the current field that need no check
 	num  [resultHead]byte
-	have int // of what is being collected in num
+	have int // bytes of num
 }
 
-// begin expects a body of size bytes, and reports false when that is too few.
-func (a *anatomy) begin(body []piece, size int) bool {
-	*a = anatomy{todo: a.todo[:0], left: size}
-	a.push(body)
-	return a.feed(nil)
+// begin expects a body of size bytes, and reports false if those are too few.
+func (c *bodyCheck) begin(body []field, size int) bool {
+	*c = bodyCheck{todo: c.todo[:0], left: size}
+	c.push(body)
+	return c.feed(nil)
 }
 
-func (a *anatomy) push(pieces []piece) {
-	for _, p := range slices.Backward(pieces) {
-		a.todo = append(a.todo, p)
+func (c *bodyCheck) push(fields []field) {
+	for _, p := range slices.Backward(fields) {
+		c.todo = append(c.todo, p)
 	}
 }
 
-// feed takes the next bytes, none of them beyond the frame, and reports false when
-// the body cannot be right.
-func (a *anatomy) feed(p []byte) bool {
-	a.left -= len(p)
+// feed takes the next bytes, none of them beyond the frame, and reports false when the
+// body cannot be decoded.
+func (c *bodyCheck) feed(p []byte) bool {
+	c.left -= len(p)
 	for {
-		n := min(a.skip, len(p))
-		a.skip, p = a.skip-n, p[n:]
-		if a.skip > 0 {
-			return a.skip <= a.left
+		n := min(c.skip, len(p))
+		c.skip, p = c.skip-n, p[n:]
+		if c.skip > 0 {
+			return c.skip <= c.left
 		}
-		if len(a.todo) == 0 {
+		if len(c.todo) == 0 {
 			return true
 		}
-		next := &a.todo[len(a.todo)-1]
+		next := &c.todo[len(c.todo)-1]
 		need := 4
 		switch {
-		case next.part == elements && next.n > 0:
+		case next.kind == elements && next.n > 0:
 			next.n--
-			a.push(next.of)
+			c.push(next.of)
 			continue
-		case next.part == elements, next.part == fixed:
-			a.skip = next.n
-			a.pop()
+		case next.kind == elements, next.kind == fixed:
+			c.skip = next.n
+			c.pop()
 			continue
-		case next.part == results:
+		case next.kind == results:
 			need = resultHead
 		}
-		n = copy(a.num[a.have:need], p)
-		a.have, p = a.have+n, p[n:]
-		if a.have < need {
-			return need-a.have <= a.left
+		n = copy(c.num[c.have:need], p)
+		c.have, p = c.have+n, p[n:]
+		if c.have < need {
+			return need-c.have <= c.left
 		}
-		a.have = 0
-		if !a.take(*next, int(int32(binary.BigEndian.Uint32(a.num[:]))), len(p)+a.left) {
+		c.have = 0
+		if !c.take(*next, int(int32(binary.BigEndian.Uint32(c.num[:]))), len(p)+c.left) {
 			return false
 		}
 	}
 }
 
-func (a *anatomy) pop() { a.todo = a.todo[:len(a.todo)-1] }
+func (c *bodyCheck) pop() { c.todo = c.todo[:len(c.todo)-1] }
 
-// take takes the number that a piece begins with; rest is what comes behind it.
-func (a *anatomy) take(next piece, number, rest int) bool {
-	if next.part == results {
-		return a.result(wire.Op(number), a.num[4] != 0)
+// take takes the number that a field begins with; rest is how many bytes follow it.
+func (c *bodyCheck) take(next field, number, rest int) bool {
+	if next.kind == results {
+		return c.result(wire.Op(number), c.num[4] != 0)
 	}
-	a.pop()
-	if next.part == blob && number == -1 {
+	c.pop()
+	if next.kind == blob && number == -1 {
 		return true
 	}
 	if number < 0 || number > rest { // no element is shorter than a byte
 		return false
 	}
-	if next.part != list {
-		a.skip = number
+	if next.kind != list {
+		c.skip = number
 		return true
 	}
-	a.todo = append(a.todo, piece{part: elements, n: number, of: next.of})
+	c.todo = append(c.todo, field{kind: elements, n: number, of: next.of})
 	return number*4*len(next.of) <= rest
 }
 
 // result takes the head of one result of a multi.
-func (a *anatomy) result(op wire.Op, last bool) bool {
+func (c *bodyCheck) result(op wire.Op, last bool) bool {
 	switch {
 	case last:
-		a.pop()
+		c.pop()
 	case op == wire.OpError:
-		a.todo = append(a.todo, piece{part: fixed, n: 4})
+		c.todo = append(c.todo, field{kind: fixed, n: 4})
 	case op == wire.OpCreate, op == wire.OpSetData:
-		a.push(bodies[op])
+		c.push(bodies[op])
 	case op == wire.OpDelete, op == wire.OpCheck:
 	default:
 		return false

@@ -8,9 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// accepts is whether a body passes, cut into pieces by rnd.
+// accepts is whether a body passes, cut into fields by rnd.
 func accepts(op wire.Op, body []byte, rnd *rand.Rand) bool {
-	var a anatomy
+	var a bodyCheck
 	if !a.begin(bodies[op], len(body)) {
 		return false
 	}
@@ -24,10 +24,10 @@ func accepts(op wire.Op, body []byte, rnd *rand.Rand) bool {
 	return true
 }
 
-// FuzzAnatomy holds what passes to the codec of the embedded ensemble: that can take
+// FuzzBodyCheck holds what passes to the codec of the embedded ensemble: that can take
 // apart whatever passes, and what it has taken apart passes when it is put together
-// again. Into which pieces the network cuts it makes no difference.
-func FuzzAnatomy(f *testing.F) {
+// again. Into which fields the network cuts it makes no difference.
+func FuzzBodyCheck(f *testing.F) {
 	stat := wire.Stat{Czxid: 1, DataLength: -1}
 	for op, m := range map[wire.Op]wire.Message{
 		wire.OpSync:         &wire.PathResponse{Path: "/a"},
@@ -69,7 +69,7 @@ func FuzzAnatomy(f *testing.F) {
 		passes := accepts(op, body, rand.New(rand.NewPCG(seed, 0)))
 		for i := range uint64(3) {
 			if again := accepts(op, body, rand.New(rand.NewPCG(seed, i))); again != passes {
-				t.Fatalf("passes %t, and in other pieces %t", passes, again)
+				t.Fatalf("passes %t, and in other fields %t", passes, again)
 			}
 		}
 		d := wire.NewDecoder(slices.Clone(body))
@@ -112,7 +112,7 @@ func TestAnswersComeInOrder(t *testing.T) {
 		"to nobody":            {{5, false}},
 		"to what is to come":   {{1, true}, {3, true}, {4, false}},
 	} {
-		var a asked
+		var a unanswered
 		a.add(wire.XidNotification-1, 11) // a ping: has no number of its own
 		for i, op := range []wire.Op{wire.OpSync, wire.OpCreate, wire.OpAuth, wire.OpMulti} {
 			a.add(int32(i+1), op)
@@ -131,7 +131,7 @@ func TestWhatComesBeforeNonsense(t *testing.T) {
 	answer := append([]byte{0, 0, 0, 16}, make([]byte, 16)...)
 	stream := slices.Concat(connect, answer, []byte{0xff, 0xff, 0xff, 0xff}, answer)
 	var in inbound
-	whole, ok := in.feed(stream, func([]byte, bool) ([]piece, bool) { return nil, true })
+	whole, ok := in.feed(stream, func([]byte, bool) ([]field, bool) { return nil, true })
 	if ok || whole != len(connect)+len(answer) {
 		t.Errorf("%d bytes, %t", whole, ok)
 	}

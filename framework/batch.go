@@ -25,14 +25,16 @@ type ProtectedBatch struct {
 	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 
-// CreateAllProtected creates a batch, all of it or nothing, and gives the paths of its
-// znodes. failed is which of its operations was refused with err, counted from 0,
-// and negative if none was.
+// CreateAllProtected creates all znodes of a batch or none, and returns their paths.
+// If the ensemble refuses the batch, failed is the index of the operation that caused
+// err, counted from 0 over Before, the creates and After. For other errors it is
+// negative.
 //
-// An answer that is lost is made up for as by CreateProtected: the znodes are looked
-// for by their ids, in this session, and if they are not there the batch is tried
-// again under others, within one budget of the retry policy. On any error nothing
-// of it stays behind in a session that lives.
+// A lost answer is handled as by CreateProtected: the znodes are searched by their ids in
+// the same session, and if they are not there the batch is repeated with other ids,
+// within one budget of the retry policy. After an error no znode of it exists, or
+// they are deleted in the background as soon as they appear, as long as the session
+// lives. Each try costs one request.
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
 	if err := ValidatePath(join(b.Dir, b.Name)); err != nil {
@@ -40,7 +42,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
-		m := many{session: s.session(), dir: w.root.fix(b.Dir)}
+		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir)}
 		ops, err := m.ops(w, b)
 		if err != nil {
 			return err
@@ -57,15 +59,15 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 	return paths, -1, nil
 }
 
-// many is one try of a batch.
-type many struct {
+// batchCreate is one try of a batch.
+type batchCreate struct {
 	session *session
 	dir     string
 	ids     []string
 }
 
-// ops is the batch under new ids, with the paths of the wire.
-func (m *many) ops(w scope, b ProtectedBatch) ([]any, error) {
+// ops returns the operations of the batch under new ids, with absolute paths.
+func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
 		id := newID(false)
@@ -75,7 +77,7 @@ func (m *many) ops(w scope, b ProtectedBatch) ([]any, error) {
 	return w.fixOps(append(ops, b.After...))
 }
 
-func (m *many) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
+func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
 	s := m.session
 	responses, err := call(ctx, s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 		return wireMulti(conn, ops)
@@ -85,17 +87,17 @@ func (m *many) create(ctx context.Context, ops []any, before int, budget backoff
 			for _, path := range m.made(late, before) {
 				s.discard(path)
 			}
-		case judge(err) == ambiguous:
-			m.condemn()
+		case classify(err) == ambiguous:
+			m.expectStrays()
 		}
 	})
 	switch {
 	case err == nil:
 		return m.made(responses, before), -1, nil
-	case isLeft(err):
-		return nil, -1, err // the late answer is seen to
-	case judge(err) == ambiguous:
-		paths, err = m.recover(ctx, err, budget)
+	case isDetached(err):
+		return nil, -1, err // the function above gets the answer
+	case classify(err) == ambiguous:
+		paths, err = m.findAgain(ctx, err, budget)
 		return paths, -1, err
 	}
 	for i, r := range responses {
@@ -106,8 +108,8 @@ func (m *many) create(ctx context.Context, ops []any, before int, budget backoff
 	return nil, -1, err
 }
 
-// made is the paths that the answer to a batch gives.
-func (m *many) made(responses []zk.MultiResponse, before int) []string {
+// made returns the paths of the znodes, from the answer to a batch.
+func (m *batchCreate) made(responses []zk.MultiResponse, before int) []string {
 	var paths []string
 	for i := range m.ids {
 		paths = append(paths, responses[before+i].String)
@@ -115,23 +117,23 @@ func (m *many) made(responses []zk.MultiResponse, before int) []string {
 	return paths
 }
 
-// recover looks for the znodes of a batch whose answer was lost with lost, which it
-// gives back, to be tried again, when they are not there.
-func (m *many) recover(ctx context.Context, lost error, budget backoff.BackOff) ([]string, error) {
+// findAgain searches the znodes of a batch whose answer was lost with the error lost. If
+// they are not there it returns that error, so that the batch is retried.
+func (m *batchCreate) findAgain(ctx context.Context, lost error, budget backoff.BackOff) ([]string, error) {
 	paths, err := m.find(ctx, budget)
 	if err == nil && paths == nil {
 		err = lost
 	}
 	if err != nil {
-		m.condemn()
+		m.expectStrays()
 		return nil, err
 	}
 	return paths, nil
 }
 
-// find gives the paths if all of them are there, and this session's: they were made
-// at once, so one tells for all.
-func (m *many) find(ctx context.Context, budget backoff.BackOff) ([]string, error) {
+// find returns the paths if all of the znodes are there and belong to this session. They
+// were created at once, so it checks the owner of one of them.
+func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]string, error) {
 	s := m.session
 	w := scope{core: s.core, in: s, budget: budget}
 	if err := w.sync(ctx, m.dir); err != nil {
@@ -162,9 +164,9 @@ func (m *many) find(ctx context.Context, budget backoff.BackOff) ([]string, erro
 	case !found:
 		return nil, nil
 	case stat.EphemeralOwner != 0 && stat.EphemeralOwner != s.sessionID():
-		return nil, fmt.Errorf("%w: the znodes found again are not this session's", ErrSessionLost)
+		return nil, fmt.Errorf("%w: the znodes belong to another session", ErrSessionLost)
 	}
 	return paths, nil
 }
 
-func (m *many) condemn() { m.session.condemn(m.dir, m.ids...) }
+func (m *batchCreate) expectStrays() { m.session.expectStrays(m.dir, m.ids...) }

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// timeout is the session time-out T of the tests in virtual time: a lease's stop
+// timeout is the session timeout T of the tests in virtual time: a lease's stop
 // margin is 600ms, the heartbeat comes every 2s, or every second while kept.
 const timeout = 6 * time.Second
 

@@ -27,32 +27,32 @@ func (c *Client) core() *core {
 	return c.shared
 }
 
-// core is what all views of one client share. One goroutine, run, owns the
-// sessions: it opens them one after the other and makes every transition.
+// core is what all namespaces of one client share. One goroutine, run, owns the
+// sessions: it opens one after the other, and makes every state transition.
 type core struct {
 	cfg     config
 	chroot  prefix
-	roster  roster
-	pace    pace
+	servers serverList
+	pace    dialPace
 	closing chan struct{}  // closed: Close was called
 	done    chan struct{}  // closed: run has returned
-	tasks   sync.WaitGroup // whatever else was started and ends by itself
-	lines   *courier       // to the user's logger
-	events  *courier       // to the user's observer
+	tasks   sync.WaitGroup // other goroutines, each of which ends by itself
+	lines   *callQueue     // to the user's logger
+	events  *callQueue     // to the user's observer
 
 	closeOnce sync.Once
 
-	mu        sync.Mutex // guards what follows
-	state     State
-	session   *session      // the live one, while Connected or Suspended
-	changed   chan struct{} // closed and replaced at each transition
-	lastErr   error         // why there is no connection, for error texts
-	refused   error         // the ensemble rejects our credentials
-	listeners map[*listener]struct{}
-	attached  map[any]any
-	plainDirs bool                // the ensemble knows no containers
-	roots     map[prefix]struct{} // chroots and namespaces that were found to exist
-	closeErr  error               // of Close
+	mu           sync.Mutex // guards what follows
+	state        State
+	session      *session      // the live one, while Connected or Suspended
+	changed      chan struct{} // closed and replaced at each transition
+	lastErr      error         // why there is no connection, for error texts
+	rejected     error         // the ensemble rejects our credentials
+	listeners    map[*listener]struct{}
+	attached     map[any]any
+	noContainers bool                // the ensemble has no containers
+	roots        map[prefix]struct{} // chroots and namespaces that are known to exist
+	closeErr     error               // of Close
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -91,8 +91,8 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		lines:     lines,
 		events:    events,
 		chroot:    chroot,
-		roster:    roster{names: shuffled(addrs), resolver: cfg.resolver},
-		pace:      pace{round: len(addrs), most: min(time.Second, cfg.sessionTimeout/10)},
+		servers:   serverList{names: shuffled(addrs), resolver: cfg.resolver},
+		pace:      dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
 		closing:   make(chan struct{}),
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),
@@ -106,7 +106,7 @@ func (c *core) run() {
 	defer close(c.done)
 	for {
 		s, err := openSession(c)
-		if err != nil { // the wire client has no reason left to refuse
+		if err != nil { // the wire client validates what New has validated
 			c.cfg.log.Error("cannot open a session", zap.Error(err))
 			return
 		}
@@ -132,15 +132,15 @@ func (c *core) isClosing() bool {
 	}
 }
 
-// transition makes h of session s known. Only run's goroutine calls it, so
-// changes are told in the order in which they happen. The state is set before
-// anybody is told.
-func (c *core) transition(h happening, s *session, why error) {
+// transition applies an event of session s to the state, and tells the listeners. Only
+// run's goroutine calls it, so changes are told in the order in which they happen.
+// The state is set before anybody is told.
+func (c *core) transition(e stateEvent, s *session, why error) {
 	c.mu.Lock()
-	change := StateChange{From: c.state, To: next(c.state, h), Session: s.sessionID(), Err: why, At: time.Now()}
-	switch h {
+	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
+	switch e {
 	case connected:
-		c.session, c.lastErr, c.refused = s, nil, nil
+		c.session, c.lastErr, c.rejected = s, nil, nil
 	case lost, closed:
 		c.session = nil
 	}
@@ -156,7 +156,7 @@ func (c *core) transition(h happening, s *session, why error) {
 	if change.From == change.To {
 		return
 	}
-	c.cfg.log.Info("state", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
+	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
 		zap.String("session", sessionText(change.Session)), zap.Error(why))
 	if c.cfg.observer.StateChanged != nil {
 		c.cfg.observer.StateChanged(change)
@@ -165,23 +165,23 @@ func (c *core) transition(h happening, s *session, why error) {
 
 func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
-// note remembers why there is no connection.
-func (c *core) note(err error) {
+// noteFault remembers why there is no connection, for error texts.
+func (c *core) noteFault(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastErr = background{err}
+	c.lastErr = explanation{err}
 }
 
-// background is an error that explains another. It can be looked into, but is
-// never taken for the end of the caller's own context: a dial that timed out is
+// explanation is an error that explains another one. errors.Is and errors.As look into
+// it, but never take it for the end of the caller's context: a dial that timed out is
 // a context.DeadlineExceeded, too.
-type background struct{ error }
+type explanation struct{ error }
 
-func (b background) Is(target error) bool {
+func (b explanation) Is(target error) bool {
 	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(b.error, target)
 }
 
-func (b background) As(target any) bool { return errors.As(b.error, target) }
+func (b explanation) As(target any) bool { return errors.As(b.error, target) }
 
 func (c *core) setCloseErr(err error) {
 	c.mu.Lock()
@@ -189,10 +189,10 @@ func (c *core) setCloseErr(err error) {
 	c.closeErr = err
 }
 
-// abandoned tells that a connection is given up by our own decision.
-func (c *core) abandoned(s *session, why string) {
+// onAbandoned reports that the client itself gives a connection up.
+func (c *core) onAbandoned(s *session, why string) {
 	err := fmt.Errorf("connection abandoned: %s", why)
-	c.note(err)
+	c.noteFault(err)
 	c.cfg.log.Warn("connection abandoned", zap.String("why", why), zap.String("session", sessionText(s.sessionID())))
 	if c.cfg.observer.Abandoned != nil {
 		c.cfg.observer.Abandoned(s.sessionID(), err)
@@ -210,7 +210,7 @@ func (c *Client) State() State {
 // WaitConnected waits until the state is Connected, for as long as ctx allows. It
 // fails earlier if the client is closed or the ensemble rejects the credentials.
 func (c *Client) WaitConnected(ctx context.Context) error {
-	_, err := c.core().await(ctx, nil, nil)
+	_, err := c.core().awaitConnected(ctx, nil, nil)
 	if err != nil {
 		return fmt.Errorf("wait for the connection: %w", err)
 	}
@@ -262,7 +262,7 @@ func (c *Client) Session() (*Session, error) {
 // the wait, and so does one budget of the retry policy while no server answers.
 func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 	k := c.core()
-	s, err := k.await(ctx, nil, k.cfg.retry())
+	s, err := k.awaitConnected(ctx, nil, k.cfg.retry())
 	if err != nil {
 		return nil, fmt.Errorf("wait for a session: %w", err)
 	}
@@ -312,15 +312,15 @@ func (c *Client) Close() error {
 		k.tasks.Wait()
 		close(idle)
 	}()
-	patience := time.NewTimer(closePatience)
+	patience := time.NewTimer(closeTimeout)
 	defer patience.Stop()
 	select {
 	case <-idle:
 	case <-patience.C:
 		k.cfg.log.Warn("closed while background work had not ended")
 	}
-	patience.Reset(flushPatience)
-	_ = k.events.flush(patience.C) && k.lines.flush(patience.C) // what still waits then is told when the user's functions return
+	patience.Reset(flushTimeout)
+	_ = k.events.flush(patience.C) && k.lines.flush(patience.C) // what still waits is delivered when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

@@ -18,7 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A dialer that ignores its time-out held up Close for ever, which dials to close
+// A dialer that ignores its timeout held up Close for ever, which dials to close
 // the session.
 func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

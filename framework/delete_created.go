@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// deleteCreated is Client.DeleteCreated. Each delete is sent once, for what was just
-// seen; after one of unknown outcome it looks again, behind a sync.
+// deleteCreated is Client.DeleteCreated. It sends each delete once, for the version that
+// it has just read. After an unknown outcome it syncs and reads again.
 func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) error {
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
@@ -35,7 +35,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) erro
 		case found && stat.Czxid == czxid:
 			err = w.deleteOnce(ctx, path, stat.Version)
 		case unsure:
-			return nil // an earlier try, whose answer was lost, or somebody else
+			return nil // an earlier try has deleted it, or another client
 		default:
 			return fail(zk.ErrNoNode, false)
 		}
@@ -43,7 +43,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) erro
 		case err == nil:
 			return nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // it has changed since: look what it is now
+			continue // it has changed since: read it again
 		case !MaybeApplied(err):
 			return fail(err, unsure)
 		}
@@ -54,7 +54,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) erro
 	}
 }
 
-// deleteOnce sends one delete: after an unknown outcome it is not tried again.
+// deleteOnce sends one delete, without a retry after an unknown outcome.
 func (w scope) deleteOnce(ctx context.Context, path string, version int32) error {
 	_, err := request(ctx, w, opNameDelete, path, int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
@@ -62,8 +62,8 @@ func (w scope) deleteOnce(ctx context.Context, path string, version int32) error
 	return err
 }
 
-// rest waits for the next pause of the budget, and reports false when there is none,
-// or ctx ends first.
+// rest waits for the next pause of the budget. It reports false if there is none, or if
+// ctx ends or the client closes first.
 func (w scope) rest(ctx context.Context) bool {
 	pause := w.budget.NextBackOff()
 	if pause == backoff.Stop {

@@ -18,20 +18,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// route is the wire client's list of servers for one session. What it says is not
-// what is called: the dialer asks the roster, at every attempt, and keeps the pace,
-// which can be interrupted.
-type route struct{ session *session }
+// hostProvider is the wire client's list of servers for one session. It only satisfies
+// the wire client: at each attempt the dialer asks serverList which server to call,
+// and waits its turn in a way that can be interrupted.
+type hostProvider struct{ session *session }
 
-func (r route) Init([]string) error { return nil }
-func (r route) Len() int            { return len(r.session.core.roster.names) }
-func (r route) Connected()          {}
+func (r hostProvider) Init([]string) error { return nil }
+func (r hostProvider) Len() int            { return len(r.session.core.servers.names) }
+func (r hostProvider) Connected()          {}
 
-// Next reports the start of a new round only once the session is severed: that
-// makes the wire client stop and look whether it is being closed; before that it
-// would fail requests that only wait for a connection.
-func (r route) Next() (server string, retryStart bool) {
-	return r.session.core.roster.name(), r.session.severed()
+// Next reports the start of a new round only once the session is severed. That makes
+// the wire client check whether it is being closed. Before, it would make the wire
+// client fail requests that only wait for a connection.
+func (r hostProvider) Next() (server string, retryStart bool) {
+	return r.session.core.servers.name(), r.session.isSevered()
 }
 
 func shuffled(addrs []string) []string {
@@ -45,22 +45,22 @@ var errSevered = errors.New("the session is over")
 // dial opens a connection of the session, at the client's pace.
 func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	c := s.core
-	if !c.pace.wait(s.cut) {
+	if !c.pace.wait(s.severed) {
 		return nil, errSevered
 	}
 	s.mu.Lock()
 	limit := s.timeout / 3
 	s.mu.Unlock()
-	conn, err := c.call(network, limit)
+	conn, err := c.dialNext(network, limit)
 	if err != nil {
-		c.note(err)
+		c.noteFault(err)
 		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}
 	l := newLink(conn, s, limit)
 	s.mu.Lock()
 	s.dialed = l
-	severed := s.severedYet
+	severed := s.isSevered()
 	s.mu.Unlock()
 	if severed {
 		_ = l.Close()
@@ -69,26 +69,27 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	return l, nil
 }
 
-// call opens a connection to the server whose turn it is, within limit.
-func (c *core) call(network string, limit time.Duration) (net.Conn, error) {
+// dialNext opens a connection to the next server, within limit.
+func (c *core) dialNext(network string, limit time.Duration) (net.Conn, error) {
 	began := time.Now()
-	to, round, err := c.roster.next(limit)
-	c.pace.spread(round)
+	to, round, err := c.servers.next(limit)
+	c.pace.setRound(round)
 	if err != nil {
 		return nil, err
 	}
-	if limit -= time.Since(began); to.others {
-		limit /= 2 // a host that does not answer must not cost all of the time
+	if limit -= time.Since(began); to.oneOfSeveral {
+		limit /= 2 // a host that does not answer must not use up all of the time
 	}
-	conn, err := c.open(network, to, max(limit, time.Millisecond))
+	conn, err := c.dialServer(network, to, max(limit, time.Millisecond))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
 	return conn, nil
 }
 
-// open dials one server, with TLS where it is asked for, within limit.
-func (c *core) open(network string, to server, limit time.Duration) (net.Conn, error) {
+// dialServer opens a connection to one server, with TLS if that is configured, within
+// limit.
+func (c *core) dialServer(network string, to server, limit time.Duration) (net.Conn, error) {
 	conn, err := c.cfg.dial(network, to.address, limit)
 	if err != nil || c.cfg.tls == nil {
 		return conn, err
@@ -104,40 +105,41 @@ func (c *core) open(network string, to server, limit time.Duration) (net.Conn, e
 		_ = conn.Close()
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return rudeConn{secured}, nil
+	return abruptConn{secured}, nil
 }
 
-// rudeConn closes without a word to the other end: that can take seconds, which
-// whoever closes a connection because the deadline is near does not have.
-type rudeConn struct{ *tls.Conn }
+// abruptConn closes without the goodbye of TLS to the other end. That can take seconds,
+// too long where a connection is closed because the deadline is near.
+type abruptConn struct{ *tls.Conn }
 
-func (c rudeConn) Close() error { return c.NetConn().Close() }
+func (c abruptConn) Close() error { return c.NetConn().Close() }
 
 func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout(network, address, timeout)
 }
 
-// pace spaces the attempts to connect: each server of the list is tried at once,
-// and there is a jittered pause before each further round, growing to most, until a
-// server has proved to be in touch with its leader. Servers that accept and drop
-// are therefore not called in a tight loop.
-type pace struct {
-	most time.Duration // a second, or less for short sessions, which have no time to lose
+// dialPace limits the rate of attempts to connect. Each server of the list is tried at
+// once. Before each further round there is a pause with jitter, which grows up to
+// longest, until a server has proved to be in touch with its leader. So servers that
+// accept and drop connections are not called in a tight loop.
+type dialPace struct {
+	longest time.Duration // a second, or less for short sessions, which have no time to lose
 
 	mu    sync.Mutex // guards what follows
-	round int        // attempts that make a round: one for each server, as far as known
+	round int        // attempts in a round: one for each server, as far as is known
 	tries int        // in this round
 	back  backoff.BackOff
 }
 
-// wait waits its turn, and reports false when stop is closed first.
-func (p *pace) wait(stop <-chan struct{}) bool {
+// wait waits until the next attempt may be made. It reports false if stop is closed
+// first.
+func (p *dialPace) wait(stop <-chan struct{}) bool {
 	p.mu.Lock()
 	var pause time.Duration
 	if p.tries >= p.round {
 		p.tries = 0
 		if p.back == nil {
-			p.back = retry.Exponential(p.most/8, p.most, math.MaxInt)()
+			p.back = retry.Exponential(p.longest/8, p.longest, math.MaxInt)()
 		}
 		pause = p.back.NextBackOff()
 	}
@@ -153,21 +155,21 @@ func (p *pace) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// spread says how many attempts make a round.
-func (p *pace) spread(round int) {
+// setRound sets how many attempts make a round.
+func (p *dialPace) setRound(round int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.round = round
 }
 
-func (p *pace) reset() {
+func (p *dialPace) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tries, p.back = 0, nil
 }
 
-// wireLog is the wire client's logger. What it has to say in trouble is said
-// better by the states; it is kept for debugging.
+// wireLog is the wire client's logger, for debugging only: the states say the same in
+// a better way.
 type wireLog struct{ log *zap.Logger }
 
 func (w wireLog) Printf(format string, args ...any) {

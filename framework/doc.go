@@ -1,13 +1,27 @@
-// Package framework is a managed ZooKeeper client: sessions as values, states
-// with listeners, operations that are retried by one budget and bounded by
-// their context, and watches that survive reconnects. The recipes stand on it.
+// Package framework is a ZooKeeper client with managed sessions. It reconnects, opens a
+// new session after a loss, retries operations, and keeps watches alive. It wraps
+// github.com/go-zookeeper/zk. The recipes are built on it.
 //
-// # Sessions
+//	client, err := framework.New("zk1:2181,zk2:2181,zk3:2181")
+//	if err != nil { ... }
+//	defer client.Close()
+//	data, stat, err := client.Get(ctx, "/app/config")
 //
-// A [Session] is born, may be suspended and resume, and dies once, for good.
-// One wire connection object serves one session; after its death a fresh one is
-// opened, so that nothing that was queued in a dead session is ever executed in
-// the next.
+// What is here:
+//
+//   - [Client]: the operations (Create, Get, Set, Delete, Multi, ...), each of which is
+//     retried by one budget and bounded by its context.
+//   - [Client.Listen]: the states of the connection, in order.
+//   - [Client.WatchData] and [Client.WatchChildren]: watches that survive reconnects and
+//     sessions.
+//   - [Session]: one ZooKeeper session, for what must be done in it or not at all, with
+//     one-time watches and protected creates. Use it to write a recipe.
+//
+// # Sessions and states
+//
+// A session begins, may be suspended and resume, and ends once, for good. After its end
+// the client opens another one. Each session has its own wire connection: a request that
+// was queued in a dead session is never executed in the next one.
 //
 //	              connected                  connected
 //	Connecting ──────────────▶ Connected ◀──────────────┐
@@ -18,18 +32,18 @@
 //	                            │   └─┘  ▲
 //	                            └────────┘ deadline passed, or expired by the server
 //
-// Close leads to Closed from everywhere, and nothing leads out of it.
+// Close leads to Closed from every state, and Closed is final.
 //
-// # Proven contact
+// While the state is Connected you may work. While it is Suspended you may go on with
+// what you hold until the deadline, but nothing new is granted. After Lost nothing that
+// you held in the session is yours.
 //
-// A lock is only as good as its holder's knowledge. [Session.Deadline] is the
-// instant before which the ensemble cannot have expired the session, as far as
-// can be proven from here: a member of the ensemble answers pings and reads for
-// a while after it was cut off from its leader, so they prove nothing by
-// themselves (see proof.go). When the deadline passes without new proof the
-// session is given up, finally, whatever the ensemble may think of it.
+// # Deadlines
 //
-// Less formally: while the state is Connected you may work; while it is
-// Suspended you may go on with what you hold until the deadline, but nothing
-// new will be granted; after Lost nothing that you had is yours any more.
+// A lock is only as good as its holder's knowledge. [Session.Deadline] is the instant
+// before which the ensemble cannot have expired the session, as far as the client can
+// prove. An answered ping proves nothing: a member answers pings and reads for a while
+// after it was cut off from its leader. So the client's heartbeats reach the leader.
+// When the deadline passes without a new proof, the client gives the session up, even if
+// the ensemble has not expired it yet.
 package framework

@@ -12,45 +12,46 @@ import (
 )
 
 var (
-	// ErrClosed ends everything that waits once the client is closed.
+	// ErrClosed is returned once the client is closed, also by calls that wait.
 	ErrClosed = errors.New("client closed")
-	// ErrSessionLost says that the session is over, or can no longer be proven
-	// alive: its ephemeral znodes and watches are gone or will be.
+	// ErrSessionLost is returned when the session is over, or can no longer be
+	// proven alive. Its ephemeral znodes and watches are gone, or will be.
 	ErrSessionLost = errors.New("session lost")
-	// ErrUnproven is the ErrSessionLost of what was given up by the clock: no
-	// answer has proven in time that the ensemble still counts on the session.
+	// ErrUnproven wraps ErrSessionLost. It is the reason when the client's own clock
+	// ended a session or a lease: no answer has proven in time that the session is
+	// still alive.
 	ErrUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
-	// ErrNoSession says that there is no live session at the moment.
+	// ErrNoSession is returned when there is no live session at the moment.
 	ErrNoSession = errors.New("no session")
 )
 
-// opError is the error of every operation: what was being done, and to what.
+// opError is the error of every operation. It names the operation and the path.
 type opError struct {
 	op, path string
 	err      error
-	maybe    bool // the ensemble may have executed it all the same
+	maybe    bool // the ensemble may have executed it
 }
 
 func (e *opError) Error() string { return e.op + " " + e.path + ": " + e.err.Error() }
 func (e *opError) Unwrap() error { return e.err }
 
-// MaybeApplied reports whether the operation that failed with err may have been
-// executed by the ensemble all the same: its request was sent and no answer
-// came, or an earlier try of it may be what the last one ran into. It is false
-// for reads, and for what is known not to have been executed.
+// MaybeApplied reports whether the ensemble may have executed the operation that failed
+// with err: its request was sent and no answer came, or an earlier try of it may have
+// succeeded and made the last one fail. It is false for reads, and for operations that
+// are known not to have been executed.
 func MaybeApplied(err error) bool {
 	var e *opError
 	return errors.As(err, &e) && e.maybe
 }
 
-// Codes of the protocol that ZooKeeper's own clients name, too.
+// More codes of the protocol, which the package wire does not name.
 const (
 	codeUnknownSession     wire.Code = -12
 	codeNewConfigNoQuorum  wire.Code = -13
 	codeReconfigInProgress wire.Code = -14
 )
 
-// meanings are the texts of codes that the wire client only calls unknown errors.
+// meanings are the texts of codes that the wire client calls unknown errors.
 var meanings = map[wire.Code]string{
 	wire.SystemError:          "system error",
 	wire.RuntimeInconsistency: "runtime inconsistency",
@@ -73,7 +74,7 @@ var meanings = map[wire.Code]string{
 	wire.Throttled:            "throttled",
 }
 
-// unknownError is one of them, with its meaning.
+// unknownError is an error with such a code, and its meaning.
 type unknownError struct {
 	error
 	code    wire.Code
@@ -83,17 +84,17 @@ type unknownError struct {
 func (e *unknownError) Error() string { return fmt.Sprintf("%s (code %d)", e.meaning, e.code) }
 func (e *unknownError) Unwrap() error { return e.error }
 
-// named gives an error that the wire client does not know its meaning.
-func named(err error) error {
-	if code, ok := wireCode(err); ok && meanings[code] != "" {
+// withMeaning adds the meaning to an error that the wire client calls unknown.
+func withMeaning(err error) error {
+	if code, ok := codeOf(err); ok && meanings[code] != "" {
 		return &unknownError{err, code, meanings[code]}
 	}
 	return err
 }
 
-// wireCode gives the code in an error that the wire client does not know: the
-// text is all that it leaves.
-func wireCode(err error) (wire.Code, bool) {
+// codeOf returns the code in an error that the wire client calls unknown. Only its text
+// has the code.
+func codeOf(err error) (wire.Code, bool) {
 	var known *unknownError
 	if errors.As(err, &known) {
 		err = known.error
@@ -106,17 +107,18 @@ func wireCode(err error) (wire.Code, bool) {
 	return wire.Code(code), convErr == nil
 }
 
-// verdict is what an error of the wire client means for the operation.
-type verdict int
+// outcome is what an error of the wire client means for the operation.
+type outcome int
 
 const (
-	final     verdict = iota // the ensemble's answer: no retry changes it
-	unsent                   // not executed, may be tried again
-	ambiguous                // may have been executed, may be tried again if that does no harm
+	final     outcome = iota // the ensemble's answer: a retry would not change it
+	unsent                   // not executed, can be retried
+	ambiguous                // may have been executed, can be retried if that does no harm
 	expired                  // the session is over
 )
 
-func judge(err error) verdict {
+// classify returns what an error of the wire client means for the operation.
+func classify(err error) outcome {
 	switch {
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrClosing):
 		return ambiguous
@@ -125,7 +127,7 @@ func judge(err error) verdict {
 	case errors.Is(err, zk.ErrSessionExpired):
 		return expired
 	}
-	switch code, _ := wireCode(err); code {
+	switch code, _ := codeOf(err); code {
 	case wire.ConnectionLoss, wire.OperationTimeout, wire.RequestTimeout:
 		return ambiguous
 	case wire.Throttled, wire.NotReadOnly:
@@ -134,11 +136,11 @@ func judge(err error) verdict {
 	return final
 }
 
-// isThrottled reports whether the server refused a request for now.
+// isThrottled reports whether the server has refused a request for the moment.
 func isThrottled(err error) bool {
 	if err == nil {
 		return false
 	}
-	code, _ := wireCode(err)
+	code, _ := codeOf(err)
 	return code == wire.Throttled
 }

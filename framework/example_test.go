@@ -304,9 +304,10 @@ func ExampleSession_WatchExists() {
 	session, err := client.AwaitSession(ctx)
 	check(err)
 
+	created := make(chan error)
 	go func() {
 		_, err := client.Create(ctx, "/ready", nil, zk.FlagPersistent)
-		check(err)
+		created <- err
 	}()
 	for {
 		exists, _, changed, err := session.WatchExists(ctx, "/ready")
@@ -316,8 +317,8 @@ func ExampleSession_WatchExists() {
 		}
 		<-changed // also at a reconnect, and when the session is over
 	}
-	fmt.Println("ready")
-	// Output: ready
+	fmt.Println("ready", <-created)
+	// Output: ready <nil>
 }
 
 // Hold says when an ephemeral znode may no longer be relied on, which is before the

@@ -21,10 +21,10 @@ func Listeners(c *Client) int {
 func Condemned(s *Session) (ids, directories int) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
-	for _, h := range s.live.condemned {
+	for _, h := range s.live.straySearches {
 		ids += len(h.ids)
 	}
-	return ids, len(s.live.condemned)
+	return ids, len(s.live.straySearches)
 }
 
 // Channels is how many channels for watches the wire client of a session has.

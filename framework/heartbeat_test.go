@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// With a tick of half the time-out a heartbeat proves what was answered T/2
+// With a tick of half the timeout a heartbeat proves what was answered T/2
 // before it. Paced every T/3, it proved in the very instant in which the deadline
 // passed, and an idle client lost one session after the other.
 func TestServerTickOfHalfTheTimeout(t *testing.T) {

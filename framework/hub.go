@@ -13,19 +13,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// hub keeps at most one wire watch per path and kind. The wire client cannot
-// take a watch back, so whoever leaves leaves it armed, for the next to share.
+// hub keeps at most one wire watch for each path and kind, which all callers share.
+// The wire client cannot remove a watch: it stays armed after a caller has lost
+// interest, and the next caller joins it.
 //
-// A watch that has not fired says that nothing has changed since it was armed, as
-// long as the session may read the znode: what was read with it is still true, and
-// who joins it later needs no request.
-// On a reconnect all watches are taken for fired, because their re-registration
-// may fail in silence. A caller that still wants to know reads again, under the
-// watch that the wire client has armed again where that is certain.
+// While a watch has not fired, and the session may read the znode, nothing has changed
+// since it was armed. So what was read with it still holds, and a caller that joins
+// needs no request.
+//
+// After a reconnect all watches count as fired, because their re-registration may
+// fail silently. A caller that is still interested reads again. It does so under the
+// watch that the wire client has armed again, if that is certain: see wireWatches.
 type hub struct {
-	mu    sync.Mutex // guards armed
-	armed map[watchKey]*watch
-	wire  rearmed
+	mu          sync.Mutex // guards armed
+	armed       map[watchKey]*watch
+	wireWatches wireWatches
 }
 
 type watchKey struct {
@@ -37,21 +39,21 @@ type watchKind int
 
 const (
 	watchData     watchKind = iota // of a znode that exists: changed or deleted
-	watchMissing                   // of one that does not: created; or, if it did after all, as watchData
-	watchChildren                  // of one that exists: children come or gone, or deleted
+	watchMissing                   // of one that does not exist: created; or, if it did exist, as watchData
+	watchChildren                  // of one that exists: children created or deleted, or itself deleted
 )
 
-// watch is a wire watch, from when it begins to be armed.
+// watch is a wire watch. It begins to be armed when it is made.
 type watch struct {
 	ready chan struct{} // closed: armed, or err says why not
-	fired chan struct{} // closed: it may no longer be true what was read
+	fired chan struct{} // closed: what was read may have changed
 	node  node          // what was read when it was armed
 	err   error
 }
 
-// event fires what a change at path concerns. It runs on the goroutine that
-// reads the connection.
-func (h *hub) event(what zk.EventType, path string) {
+// onEvent fires the watches that a change at path concerns. It runs on the goroutine
+// that reads the connection.
+func (h *hub) onEvent(what zk.EventType, path string) {
 	var kinds []watchKind
 	switch what {
 	case zk.EventNodeCreated:
@@ -67,7 +69,7 @@ func (h *hub) event(what zk.EventType, path string) {
 	for i, kind := range kinds {
 		keys[i] = watchKey{kind, path}
 	}
-	h.wire.event(keys)
+	h.wireWatches.onEvent(keys)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, key := range keys {
@@ -75,7 +77,7 @@ func (h *hub) event(what zk.EventType, path string) {
 	}
 }
 
-// reset fires everything.
+// reset fires all watches.
 func (h *hub) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,9 +93,9 @@ func (h *hub) fireLocked(key watchKey) {
 	}
 }
 
-// join gives the watch for key, and reports whether it is new: then the caller
-// arms it. It is registered before its request is sent, so that no event that
-// follows the answer can be missed.
+// join returns the watch for key, and reports whether it is new. If so, the caller must
+// arm it. It is registered before its request is sent, so that no event that follows
+// the answer can be missed.
 func (h *hub) join(key watchKey) (w *watch, isNew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,8 +119,8 @@ func (h *hub) drop(key watchKey, w *watch) {
 	}
 }
 
-// watch arms or joins the watch of a kind on path. An error is that of the read
-// which arms it, and leaves no watch.
+// watch arms or joins the watch of a kind on path. If the read that arms it fails, no
+// watch is left.
 func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, &opError{op: opNameWatch, path: path, err: err}
@@ -148,13 +150,13 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 	return armed, nil
 }
 
-// arm reads a znode under a watch: under the one that the wire client holds for it,
-// if the server has that, or else it arms one. It belongs to all who join, so no
-// single caller's context bounds it: the connection does.
+// arm reads a znode under a watch. That is the watch that the wire client has for it,
+// if the server has it, too; otherwise the read arms one. Several callers may wait for
+// the result, so no caller's context bounds the read: the connection does.
 func (s *session) arm(key watchKey, w *watch) {
 	defer close(w.ready)
 	on := s.latest()
-	has, err := s.has(key, on)
+	has, err := s.serverHas(key, on)
 	switch {
 	case err != nil:
 		w.err = err
@@ -166,13 +168,13 @@ func (s *session) arm(key watchKey, w *watch) {
 	if w.err != nil {
 		s.hub.drop(key, w)
 	} else if key.kind == watchChildren {
-		s.sweep(key.path, w.node.children)
+		s.discardStrays(key.path, w.node.children)
 	}
 }
 
-// readUnder reads a znode under the watch that the server has. A result that does
-// not fit to that watch ends its use: a server says nothing of what may not be read,
-// and the watch is spent all the same.
+// readUnder reads a znode under the watch that the server has. If the result does not
+// fit that watch, the watch is not used any longer: a server sends no event for a
+// znode that the session may not read, and drops the watch.
 func (s *session) readUnder(key watchKey, w *watch) {
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
@@ -186,18 +188,18 @@ func (s *session) readUnder(key watchKey, w *watch) {
 		return n, err
 	}, nil)
 	switch {
-	case w.node.found: // though it was the watch of one that does not exist
-		s.hub.wire.forget(key)
+	case w.node.found: // but the watch was that of a missing znode
+		s.hub.wireWatches.forget(key)
 		s.hub.drop(key, w)
-	case w.err != nil && judge(w.err) == final:
-		s.hub.wire.forget(key)
+	case w.err != nil && classify(w.err) == final:
+		s.hub.wireWatches.forget(key)
 	}
 }
 
-// armOne reads a znode and arms a watch, on the connection on or a later one: what
-// is in the wire client's queue when a connection ends is sent by the next.
+// armOne reads a znode and arms a watch. It does so on the connection on, or on a later
+// one: the next connection sends what is in the wire client's queue.
 func (s *session) armOne(key watchKey, w *watch, on *link) {
-	request := s.hub.wire.begin(key)
+	request := s.hub.wireWatches.beginArming(key)
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
 		case watchData:
@@ -211,16 +213,17 @@ func (s *session) armOne(key watchKey, w *watch, on *link) {
 	}, nil)
 	held := key
 	if w.node.found {
-		held.kind = watchData // of a znode that exists after all
+		held.kind = watchData // the znode exists
 	}
-	s.hub.wire.end(key, request, w.err == nil && s.latest() == on, held, on)
+	s.hub.wireWatches.endArming(key, request, w.err == nil && s.latest() == on, held, on)
 }
 
-// Watch tells when the znode at path is changed or deleted: the channel is
-// closed then, and also when the session reconnects or is over, so look again.
-// A znode that does not exist is zk.ErrNoNode and leaves no watch behind. The
-// wire watch is shared by all of the session that ask for it, costs one request
-// if there is none yet, and none otherwise; there is nothing to stop.
+// Watch returns a channel that is closed when the znode at path is changed or deleted,
+// and also when the session reconnects or is over: so look at the znode again then.
+//
+// A missing znode is zk.ErrNoNode, and leaves no watch behind: see WatchExists. All
+// callers in one session share one watch at the server. The first one costs a
+// request, the others none. There is nothing to stop.
 func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, error) {
 	w, err := s.scope().watch(ctx, watchData, path)
 	if err != nil {
@@ -229,8 +232,8 @@ func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, erro
 	return w.fired, nil
 }
 
-// GetAndWatch is Watch that also returns the znode's data and stat, as they were when
-// the watch was armed and are until it fires. They must not be changed.
+// GetAndWatch is Watch, and also returns the znode's data and stat, which hold until the
+// channel is closed. The caller must not change them: they are shared.
 func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, err error) {
 	w, err := s.scope().watch(ctx, watchData, path)
 	if err != nil {
@@ -239,8 +242,10 @@ func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, st
 	return w.node.data, w.node.stat, w.fired, nil
 }
 
-// WatchChildren is Watch for children that come or go. It gives those that were
-// there when the watch was armed, and are until it fires; they must not be changed.
+// WatchChildren is Watch for the children of the znode at path: changed is closed when
+// one is created or deleted, or the znode itself is deleted. It also returns the names of
+// the children, in no order, which hold until then. The caller must not change them:
+// they are shared.
 func (s *Session) WatchChildren(ctx context.Context, path string) (names []string, changed <-chan struct{}, err error) {
 	w, err := s.scope().watch(ctx, watchChildren, path)
 	if err != nil {
@@ -249,35 +254,34 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 	return w.node.children, w.fired, nil
 }
 
-// WatchExists reports whether the znode at path exists, with its stat if it does, and
-// watches it: changed is closed when the znode is created, changed or deleted, and
-// also when the session reconnects or is over, so look again then. An existing znode
-// is watched as by Watch, whose watch it shares, and must be readable.
+// WatchExists reports whether the znode at path exists, with its stat if it does. The
+// channel is closed when the znode is created, changed or deleted, and also when the
+// session reconnects or is over: so look again then. The session must be allowed to
+// read the znode.
 //
-// It costs one request if the znode exists and two if not, and none where the session
-// has that watch already. There is nothing to stop. The watch on a missing znode stays
-// at the server until the znode is created or the session is over, since the wire
-// client cannot remove a watch; each path has at most one. So watch the znodes
-// that will be created, not one new name after the other.
+// It costs one request if the znode exists and two if not, and none if the session has
+// that watch already. There is nothing to stop. The watch on a missing znode stays at
+// the server until the znode is created or the session is over, because the wire
+// client cannot remove a watch. There is at most one for each path.
 func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, stat *zk.Stat, changed <-chan struct{}, err error) {
-	n, fired, err := s.scope().look(ctx, watchData, path)
+	n, fired, err := s.scope().readAndWatch(ctx, watchData, path)
 	if err != nil {
 		return false, nil, nil, err
 	}
 	return n.found, n.stat, fired, nil
 }
 
-// Data is a state of a watched znode.
+// Data is what Client.WatchData delivers.
 type Data struct {
 	Exists bool
 	Data   []byte   // must not be changed: it may be shared
 	Stat   *zk.Stat // nil unless Exists
-	// Err is set in the last value before the channel is closed by anything but
-	// the end of ctx: ErrClosed, zk.ErrNoAuth.
+	// Err is set in the last value if the watch ends for another reason than the
+	// end of ctx, such as ErrClosed or zk.ErrNoAuth.
 	Err error
 }
 
-// Children is a state of a watched znode's children.
+// Children is what Client.WatchChildren delivers.
 type Children struct {
 	Exists bool
 	Names  []string // in no order; must not be changed: they may be shared
@@ -285,29 +289,30 @@ type Children struct {
 	Err    error    // as in Data
 }
 
-// WatchData follows the data of the znode at path, which need not exist. The
-// channel has the present value at once; each newer one replaces one that was
-// not received yet, and the last is never missed. It lives across reconnects and
-// sessions until ctx ends, and is closed then. It costs one request per change,
-// two when the znode comes into being.
+// WatchData delivers the data of the znode at path, and each change of it, until ctx
+// ends. The znode need not exist. The channel has the current value at once. A newer
+// value replaces one that was not received yet, so a slow reader misses values, but
+// never the last one. The watch survives reconnects and the loss of the session; the
+// channel is closed when ctx ends. Each change costs one request, and the creation of
+// the znode two.
 func (c *Client) WatchData(ctx context.Context, path string) (<-chan Data, error) {
 	return follow(ctx, c.scope(), watchData, path, func(n node, err error) Data {
 		return Data{Exists: n.found, Data: n.data, Stat: n.stat, Err: err}
 	})
 }
 
-// WatchChildren follows the names of the children of the znode at path, with the
-// same promises as WatchData.
+// WatchChildren delivers the names of the children of the znode at path, and each change
+// of them, as WatchData does for the data.
 func (c *Client) WatchChildren(ctx context.Context, path string) (<-chan Children, error) {
 	return follow(ctx, c.scope(), watchChildren, path, func(n node, err error) Children {
 		return Children{Exists: n.found, Names: n.children, Stat: n.stat, Err: err}
 	})
 }
 
-// follow delivers states of a znode until ctx ends. The first is read before it
-// returns, so that an error of the call is an error of the path.
+// follow delivers the states of a znode until ctx ends. It reads the first one before it
+// returns, so that it can return the error of a bad path.
 func follow[T any](ctx context.Context, w scope, kind watchKind, path string, form func(node, error) T) (<-chan T, error) {
-	n, fired, err := w.look(ctx, kind, path)
+	n, fired, err := w.readAndWatch(ctx, kind, path)
 	if err != nil {
 		return nil, err
 	}
@@ -321,14 +326,14 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 			case <-ctx.Done():
 				return
 			}
-			// There may be no server for longer than the policy's budget lasts; a
-			// follower has no end but its context.
+			// No server may answer for longer than the policy's budget lasts, but only
+			// the context ends the watch.
 			w.budget = endless()
-			n, fired, err = w.look(ctx, kind, path)
+			n, fired, err = w.readAndWatch(ctx, kind, path)
 			if ctx.Err() != nil {
 				return
 			}
-			// Only this goroutine sends: after the old value is out there is room.
+			// Only this goroutine sends: once the old value is removed there is room.
 			select {
 			case <-values:
 			default:
@@ -344,9 +349,9 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 
 var endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)
 
-// look reads a znode with a watch that fires when that is no longer true,
-// whether the znode exists or not.
-func (w scope) look(ctx context.Context, kind watchKind, path string) (node, <-chan struct{}, error) {
+// readAndWatch reads a znode, which may be missing, with a watch that fires when what
+// was read may have changed.
+func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string) (node, <-chan struct{}, error) {
 	for {
 		seen, err := w.watch(ctx, kind, path)
 		if err == nil {

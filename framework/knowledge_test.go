@@ -78,7 +78,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 		t.Errorf("only %d sessions were lost: the test has no bite", lost)
 	}
 	if caught == 0 {
-		t.Error("a holder that believes for half a time-out longer was not caught")
+		t.Error("a holder that believes for half a timeout longer was not caught")
 	}
 }
 

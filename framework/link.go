@@ -12,32 +12,33 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// link is one connection of a session, seen from inside: it is the wire
-// client's net.Conn, and the only place that sees all bytes. It
+// link is one connection of a session. It is the wire client's net.Conn, and the only
+// place that sees all bytes. It
 //
-//   - enforces identity: a session's later connections must name it, and after
-//     its death nothing is sent any more. The wire client would otherwise open
-//     another session by itself and execute in it what was queued in this one;
-//   - reads the negotiated time-out, id and password out of the connect answer,
-//     which the wire client keeps to itself;
-//   - notes what was sent and answered when, for the proof of contact;
-//   - never reports a failed write: the wire client then answers the request
-//     twice, and wedges for good. The connection is closed instead, which its
+//   - enforces the identity of the session: each later connection must name it, and
+//     nothing is sent once it is severed. The wire client would otherwise open another
+//     session by itself, and execute in it what was queued in this one;
+//   - reads the negotiated timeout, the id and the password out of the connect answer:
+//     the wire client does not reveal them;
+//   - notes when requests were sent and answered, for the proof of contact;
+//   - closes the connection when it brings an answer that makes no sense;
+//   - never reports a failed write. The wire client would then answer the request twice,
+//     and hang for good. The connection is closed instead, which the wire client's
 //     reading side notices.
 //
-// The wire client writes one frame per Write, from one goroutine at a time, and
-// reads from one.
+// The wire client writes one frame per Write, from one goroutine at a time, and reads
+// from one goroutine.
 type link struct {
 	net.Conn
-	session *session
-	read    *bufio.Reader
-	mute    *time.Timer // closes the connection unless the connect is answered in time
-	sentAt  time.Time   // when the connect request left; set before any answer can be read
-	opened  bool        // the connect request has left
-	last    bool        // so has the request that closes the session
-	in      inbound
-	asked   asked
-	refused error // what came that makes no sense; nothing is read after it
+	session      *session
+	read         *bufio.Reader
+	connectTimer *time.Timer // closes the connection unless the connect is answered in time
+	connectSent  bool
+	sentAt       time.Time // when the connect request was sent; set before any answer can be read
+	closeSent    bool      // the request that closes the session was sent
+	in           inbound
+	unanswered   unanswered
+	fault        error // what arrived that makes no sense; nothing is read after it
 }
 
 // Byte offsets in frames, their length field included.
@@ -54,25 +55,25 @@ const (
 
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
 	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
-	l.mute = time.AfterFunc(limit, func() {
-		s.core.abandoned(s, "no answer to the connect request")
+	l.connectTimer = time.AfterFunc(limit, func() {
+		s.core.onAbandoned(s, "no answer to the connect request")
 		_ = conn.Close()
 	})
 	return l
 }
 
 func (l *link) Close() error {
-	l.mute.Stop()
+	l.connectTimer.Stop()
 	return l.Conn.Close()
 }
 
 func (l *link) Write(p []byte) (int, error) {
-	if l.last {
-		// The server closes the connection behind the last answer; to run into that
-		// here would be to close it before the answer was read.
+	if l.closeSent {
+		// The server closes the connection behind the last answer. A write that fails
+		// for that would close it here, before the answer was read.
 		return len(p), nil
 	}
-	if !l.leaving(p) {
+	if !l.beforeSend(p) {
 		_ = l.Close()
 		return len(p), nil
 	}
@@ -82,11 +83,11 @@ func (l *link) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// leaving looks at a frame before it leaves, and reports whether it may.
-func (l *link) leaving(frame []byte) bool {
+// beforeSend looks at a frame that is about to be sent, and reports whether it may be.
+func (l *link) beforeSend(frame []byte) bool {
 	now := time.Now()
-	if !l.opened {
-		l.opened, l.sentAt = true, now
+	if !l.connectSent {
+		l.connectSent, l.sentAt = true, now
 		id := int64(0)
 		if len(frame) >= connectSessionID+8 {
 			id = int64(binary.BigEndian.Uint64(frame[connectSessionID:]))
@@ -94,11 +95,11 @@ func (l *link) leaving(frame []byte) bool {
 		return l.session.mayConnect(id)
 	}
 	if len(frame) < frameOp+4 {
-		return !l.session.severed()
+		return !l.session.isSevered()
 	}
 	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
 	op := wire.Op(binary.BigEndian.Uint32(frame[frameOp:]))
-	l.last = op == wire.OpCloseSession
+	l.closeSent = op == wire.OpCloseSession
 	var path []byte
 	if op == wire.OpCreate && len(frame) >= createPath+4 {
 		n := int(binary.BigEndian.Uint32(frame[createPath:]))
@@ -106,54 +107,54 @@ func (l *link) leaving(frame []byte) bool {
 			path = rest[:n]
 		}
 	}
-	if !l.session.sending(l, xid, op, path, now) {
+	if !l.session.onSend(l, xid, op, path, now) {
 		return false
 	}
 	if op == wire.OpSetWatches {
-		l.session.hub.wire.asks(xid, watchesIn(frame))
+		l.session.hub.wireWatches.onSetWatches(xid, watchesIn(frame))
 	}
-	l.asked.add(xid, op)
+	l.unanswered.add(xid, op)
 	return true
 }
 
 func (l *link) Read(p []byte) (int, error) {
-	if l.refused != nil {
-		return 0, l.refused
+	if l.fault != nil {
+		return 0, l.fault
 	}
 	n, err := l.read.Read(p)
-	whole, ok := l.in.feed(p[:n], l.arrived)
+	whole, ok := l.in.feed(p[:n], l.onHead)
 	if ok {
 		return n, err
 	}
 	_ = l.Close()
-	l.refused = errNonsense
+	l.fault = errMalformed
 	if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
-		l.refused = fmt.Errorf("an answer of %d bytes: more than %d cannot be", size, l.in.limit())
+		l.fault = fmt.Errorf("malformed answer: %d bytes, more than the limit of %d", size, l.in.limit())
 	}
-	l.session.nonsense(l, l.refused)
+	l.session.onMalformed(l, l.fault)
 	if whole > 0 {
-		return whole, nil // the answers before it are what they are: a create's, perhaps
+		return whole, nil // the answers before it count: one may be that to a create
 	}
-	return 0, l.refused
+	return 0, l.fault
 }
 
-// The wire client makes room for whatever length a frame claims. No answer to a
-// connect is longer than a few dozen bytes, and no other should be beyond this.
+// The wire client allocates whatever length a frame claims. These are more than any
+// answer to a connect needs, and more than any other answer should need.
 const (
 	maxConnectAnswer = 1 << 10
 	maxAnswer        = 64 << 20
 )
 
-var errNonsense = errors.New("an answer that makes no sense")
+var errMalformed = errors.New("malformed answer")
 
-// arrived looks at the head of a frame, and reports whether the wire client may
-// get it, and what its body must be like for that.
-func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
+// onHead looks at the head of a frame, and reports whether the wire client may have the
+// frame, and which fields its body must have for that.
+func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	now := time.Now()
 	if first {
-		l.mute.Stop()
+		l.connectTimer.Stop()
 		answer, ok := parseConnectAnswer(head)
-		return nil, ok && l.session.answered(l, answer, l.sentAt)
+		return nil, ok && l.session.onConnectAnswer(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
 		return nil, false
@@ -164,7 +165,7 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 	case xid == wire.XidNotification:
 		body = notification
 	case xid >= 0:
-		op, ok := l.asked.take(xid)
+		op, ok := l.unanswered.take(xid)
 		if !ok {
 			return nil, false
 		}
@@ -172,15 +173,15 @@ func (l *link) arrived(head []byte, first bool) (body []piece, ok bool) {
 			body = bodies[op]
 		}
 		if op == wire.OpSetWatches {
-			l.session.hub.wire.answered(l, xid, failed)
+			l.session.hub.wireWatches.onSetWatchesAnswer(l, xid, failed)
 		}
 	}
-	l.session.heard(l, xid, failed, now)
+	l.session.onAnswer(l, xid, failed, now)
 	return body, true
 }
 
-// parseConnectAnswer takes the answer to a connect request apart. A session id of 0
-// says that the session is gone.
+// parseConnectAnswer decodes the answer to a connect request. Its session id is 0 if the
+// session is gone.
 func parseConnectAnswer(head []byte) (answer wire.ConnectResponse, ok bool) {
 	if len(head) < connectAnswerHead || wire.Unmarshal(head[4:], &answer) != nil || len(answer.Password) != passwordSize {
 		return wire.ConnectResponse{}, false
@@ -189,20 +190,20 @@ func parseConnectAnswer(head []byte) (answer wire.ConnectResponse, ok bool) {
 	return answer, true
 }
 
-// inbound cuts the stream of answers into frames, and keeps their heads.
+// inbound cuts the stream of answers into frames, and keeps the head of the current one.
 type inbound struct {
 	head  [connectAnswerHead]byte
 	have  int  // bytes of head
 	body  int  // bytes of the frame after what head has, still to come
-	later bool // the first frame, the connect answer, has been seen
-	seen  bool // this frame's head was given away
-	rest  anatomy
+	later bool // the first frame, the connect answer, has been read
+	seen  bool // this frame's head was passed to onHead
+	check bodyCheck
 }
 
-// feed takes the next bytes and calls arrived for each head that is complete. It
-// reports false for a frame that must not reach the wire client, before the last
-// byte of it does, and how many of the bytes are before that frame.
-func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []piece, ok bool)) (whole int, ok bool) {
+// feed takes the next bytes, and calls onHead for each head that is complete. It reports
+// false for a frame that must not reach the wire client, before the last byte of it
+// does; whole is how many of the bytes are before that frame.
+func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []field, ok bool)) (whole int, ok bool) {
 	all := len(p)
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
@@ -222,13 +223,13 @@ func (in *inbound) feed(p []byte, arrived func(head []byte, first bool) (body []
 		if !in.seen {
 			in.seen = true
 			in.body = 4 + in.size() - in.have
-			body, ok := arrived(in.head[:in.have], !in.later)
-			if !ok || !in.rest.begin(body, in.body) {
+			body, ok := onHead(in.head[:in.have], !in.later)
+			if !ok || !in.check.begin(body, in.body) {
 				return whole, false
 			}
 		}
 		n := min(len(p), in.body)
-		if !in.rest.feed(p[:n]) {
+		if !in.check.feed(p[:n]) {
 			return whole, false
 		}
 		p, in.body = p[n:], in.body-n
@@ -249,7 +250,7 @@ func (in *inbound) limit() int {
 	return maxConnectAnswer
 }
 
-// want is how many bytes make the head of the present frame, as far as known.
+// want returns how many bytes the head of the current frame has, as far as is known.
 func (in *inbound) want() int {
 	if in.have < 4 {
 		return 4

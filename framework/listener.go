@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// mailbox is an unbounded queue with one reader. The wire client calls back on
-// its connection's goroutine, which must never block and must never drop.
+// mailbox is an unbounded queue with one reader. The wire client reports events on the
+// goroutine that reads the connection: that must never block, and no event may be lost.
 type mailbox[T any] struct {
 	mu    sync.Mutex // guards items
 	items []T
@@ -26,7 +26,7 @@ func (m *mailbox[T]) put(item T) {
 	}
 }
 
-// take empties the queue. It does not wait: receive from ready first.
+// take empties the queue. It does not wait: the reader receives from ready first.
 func (m *mailbox[T]) take() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,9 +35,9 @@ func (m *mailbox[T]) take() []T {
 	return items
 }
 
-// listener delivers state changes to one function, in order, none dropped, on a
-// goroutine of its own: a slow or panicking one delays nobody else. The
-// goroutine ends when it is stopped or has delivered Closed.
+// listener delivers all state changes to one function, in order, on its own goroutine. A
+// function that is slow or panics delays nobody else. The goroutine ends when the
+// listener is stopped or has delivered Closed.
 type listener struct {
 	changes *mailbox[StateChange]
 	stopped chan struct{} // closed: deliver nothing more

@@ -8,27 +8,27 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// logLines is how many lines wait for the user's logger at most.
+// logLines is how many lines may wait for the user's logger.
 const logLines = 1024
 
-// queuedLogger returns a logger that hands each line to log from a goroutine of its
-// own: a sink, a clock or a hook of log that blocks delays nothing but the lines
-// behind it. Lines are dropped when too many wait; their number is logged later.
-func queuedLogger(log *zap.Logger) (*zap.Logger, *courier) {
-	log = log.WithOptions(zap.WithCaller(false)) // it would name the goroutine that hands over
-	lines := newCourier(logLines, zap.NewNop())  // a logger that panics has nobody to tell
+// queuedLogger returns a logger that passes each line to log on another goroutine. If a
+// sink, a clock or a hook of log blocks, that delays only the lines behind it. Lines
+// are dropped when too many wait, and their number is logged later.
+func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
+	log = log.WithOptions(zap.WithCaller(false))  // the caller would always be the call queue
+	lines := newCallQueue(logLines, zap.NewNop()) // a panic of the logger cannot be logged
 	lines.report = func(n int) { log.Warn("log lines were dropped: the logger was slow", zap.Int("lines", n)) }
 	return zap.New(queuedCore{log, lines}), lines
 }
 
-// queuedCore is the user's logger behind a courier.
+// queuedCore is the user's logger behind a callQueue.
 type queuedCore struct {
 	log   *zap.Logger
-	lines *courier
+	lines *callQueue
 }
 
-// Enabled asks the user's logger only about debug lines, which are not written
-// where a deadline or a lock waits. About all others it is asked when the line is
+// Enabled asks the user's logger about debug lines only, which are not written where a
+// deadline or a lock waits. For all other lines the logger is asked when the line is
 // written.
 func (c queuedCore) Enabled(level zapcore.Level) bool {
 	return level > zapcore.DebugLevel || c.log.Core().Enabled(level)
@@ -59,20 +59,20 @@ func (c queuedCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 		}
 	}
 	if entry.Level > zapcore.ErrorLevel {
-		write() // a user's own, who panics or exits behind it
+		write() // not ours: zap panics or exits after it
 	} else {
 		c.lines.offer(write)
 	}
 	return nil
 }
 
-// Sync waits until the lines that were logged before are written.
+// Sync waits until all lines that were logged before are written.
 func (c queuedCore) Sync() error {
 	c.lines.flush(nil)
 	return c.log.Sync()
 }
 
-// lineError is an error whose text is one line: joined errors have one each.
+// lineError is an error whose text is one line. The text of joined errors has several.
 type lineError struct{ error }
 
 func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }

@@ -25,33 +25,33 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 			*made = w.root.unfix(*made)
 		}
 	}
-	return responses, w.nameRoot(ctx, err)
+	return responses, w.nameMissingRoot(ctx, err)
 }
 
-// wireMulti is the wire client's, where success has as many results as there are
-// ops: of anything else nobody knows what became of it.
+// wireMulti is the wire client's Multi. A success must have as many results as there are
+// operations; otherwise the outcome is unknown.
 func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := conn.Multi(ops...)
 	if err == nil && len(responses) != len(ops) {
-		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errNonsense, len(responses), len(ops))
+		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errMalformed, len(responses), len(ops))
 	}
 	for i := range responses {
 		if r := &responses[i]; r.Error != nil {
-			r.Error = named(r.Error)
+			r.Error = withMeaning(r.Error)
 		}
 	}
 	return responses, err
 }
 
-// fixOps copies the ops with the paths of the wire: the caller's stay as they
-// are, so that they can be used again.
+// fixOps returns a copy of the operations, with absolute paths. The caller's stay as
+// they are, so that they can be used again.
 func (w scope) fixOps(ops []any) ([]any, error) {
 	full := make([]any, len(ops))
 	size := operationHead // of its end
 	for i, op := range ops {
 		copied, path := copyOp(op)
 		if path == nil {
-			return nil, fmt.Errorf("operation %d: %T is none that a multi can have", i, op)
+			return nil, fmt.Errorf("operation %d: a multi cannot have a %T", i, op)
 		}
 		if create, ok := copied.(*zk.CreateRequest); ok && len(create.Acl) == 0 {
 			create.Acl = w.core.cfg.acl
@@ -66,7 +66,8 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 	return full, w.core.cfg.fits(size)
 }
 
-// copyOp copies an op of a multi, and gives the copy's path; nil if it is none.
+// copyOp returns a copy of an operation of a multi, and where its path is. path is nil if
+// op is not such an operation.
 func copyOp(op any) (copied any, path *string) {
 	switch op := op.(type) {
 	case *zk.CreateRequest:
@@ -85,11 +86,11 @@ func copyOp(op any) (copied any, path *string) {
 	return nil, nil
 }
 
-// multiPath names a multi by its first path.
+// multiPath returns the first path of a multi, which names it in errors.
 func multiPath(ops []any) string {
 	if len(ops) == 0 {
 		return "/"
 	}
 	_, path := copyOp(ops[0])
-	return *path // fixOps has refused what is no op
+	return *path // fixOps has checked the operations
 }

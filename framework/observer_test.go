@@ -86,7 +86,7 @@ func TestALogSinkThatIsSlow(t *testing.T) {
 		if int64(got)+sink.lost < lines || sink.lost == 0 || got < 1000 {
 			t.Errorf("%d lines of %d, and %d dropped", got, lines, sink.lost)
 		}
-		if i := slices.Index(sink.lines, "state"); i != 0 {
+		if i := slices.Index(sink.lines, "state changed"); i != 0 {
 			t.Errorf("the first state was logged as line %d", i)
 		}
 	})

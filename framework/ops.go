@@ -10,18 +10,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// scope is where operations are made: in whichever session there is, or in one.
+// scope says where operations are executed: in any session, or in one.
 type scope struct {
 	core   *core
 	root   prefix
 	in     *session        // nil: any
-	budget backoff.BackOff // of the operation that this one is a part of; nil: its own
+	budget backoff.BackOff // of the operation that this is a part of; nil: a new one
 }
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
 
-// request makes one kind of request, in a form that can be repeated. size is that of
-// its body but for the path.
+// request makes a request of one path, with retries. size is the size of its body
+// without the path. settle, if there is one, decides about the result of each try.
 func request[T any](ctx context.Context, w scope, op, path string, size int, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
@@ -43,12 +43,12 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 	})
 	if err != nil {
 		var none T
-		return none, w.nameRoot(ctx, err)
+		return none, w.nameMissingRoot(ctx, err)
 	}
 	return value, nil
 }
 
-// node is what a read of a znode yields.
+// node is the result of reading a znode.
 type node struct {
 	data     []byte
 	children []string
@@ -77,31 +77,31 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	return w.root.unfix(full), nil
 }
 
-// A maker creates one znode of a path.
-type maker func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
+// znodeCreator creates one znode of a path.
+type znodeCreator func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
 
 func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	return conn.Create(full, data, zk.FlagPersistent, acl)
 }
 
-// createContainer makes a container, or a persistent znode where the ensemble knows
-// no containers (before 3.5.3, or with extended types off).
+// createContainer creates a container, or a persistent znode if the ensemble has no
+// containers (before 3.5.3, or with extended types off).
 func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	c.mu.Lock()
-	plain := c.plainDirs
+	plain := c.noContainers
 	c.mu.Unlock()
 	if !plain {
 		path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
 		if err == nil {
 			return path, nil
 		}
-		if code, _ := wireCode(err); code != wire.Unimplemented {
+		if code, _ := codeOf(err); code != wire.Unimplemented {
 			return "", err
 		}
 		c.mu.Lock()
-		c.plainDirs = true
+		c.noContainers = true
 		c.mu.Unlock()
-		c.cfg.log.Info("the ensemble has no container znodes: lock directories will stay")
+		c.cfg.log.Info("the ensemble has no container znodes: empty lock directories will not be removed")
 	}
 	return createPersistent(conn, full, data, acl)
 }
@@ -111,7 +111,7 @@ func (w scope) delete(ctx context.Context, path string, version int32) error {
 		return struct{}{}, conn.Delete(full, version)
 	}, func(a *attempt, v struct{}, err error) (struct{}, error) {
 		if a.unsure && errors.Is(err, zk.ErrNoNode) {
-			err = nil // an earlier try, whose answer was lost, did it
+			err = nil // an earlier try, whose answer was lost, has deleted it
 		}
 		return v, err
 	})
@@ -148,7 +148,7 @@ func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, e
 		n.children, n.stat, err = conn.Children(full)
 		return n, err
 	}, func(a *attempt, n node, err error) (node, error) {
-		a.session.sweep(w.root.fix(path), n.children)
+		a.session.discardStrays(w.root.fix(path), n.children)
 		return n, err
 	})
 	return n.children, n.stat, err
@@ -175,9 +175,9 @@ func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version in
 	}, nil)
 }
 
-// makePath makes path and what is missing above it. It begins at the lower end:
-// an ancestor that exists need not even be readable.
-func (w scope) makePath(ctx context.Context, path string, create maker) error {
+// makePath creates path and every missing znode above it. It begins at the lower end, so
+// that it needs no permission for ancestors that exist.
+func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
 	if err := ValidatePath(path); err != nil {
 		return &opError{op: opNameCreate, path: path, err: err}
 	}
@@ -190,7 +190,7 @@ func (w scope) makePath(ctx context.Context, path string, create maker) error {
 	})
 }
 
-func (c *core) makeDir(ctx context.Context, s *session, full string, create maker) error {
+func (c *core) makeDir(ctx context.Context, s *session, full string, create znodeCreator) error {
 	if full == "/" {
 		return nil
 	}
@@ -202,7 +202,8 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create make
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoAuth):
-			// The server asks for the permission before it looks what is there.
+			// The server checks the permission to create before it checks whether the
+			// znode exists.
 			found, existsErr := call(ctx, s, opNameExists, func(conn *zk.Conn) (bool, error) {
 				found, _, err := conn.Exists(full)
 				return found, err
@@ -217,8 +218,8 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create make
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		// The parent is missing, or was reaped in between; ctx and the session
-		// bound this, and a container is not reaped before it was used once.
+		// The parent is missing, or was removed in between. ctx and the session bound
+		// this loop, and a container is not removed before it has had a child.
 		parent, _ := split(full)
 		if err := c.makeDir(ctx, s, parent, create); err != nil {
 			return err

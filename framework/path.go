@@ -13,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ValidatePath reports, as an error that names it, what keeps path from being
-// the absolute path of a znode. The rules are the server's own.
+// ValidatePath returns an error unless path is a valid absolute path of a znode. The rules
+// are those of the servers.
 func ValidatePath(path string) error {
 	if why := pathFault(path); why != "" {
 		return fmt.Errorf("path %q: %s", path, why)
@@ -51,8 +51,8 @@ func pathFault(path string) string {
 	return ""
 }
 
-// parseServers splits "h1:2181,h2:2181/chroot" into addresses with a port each
-// and the chroot, which is empty or an absolute path other than the root.
+// parseServers splits "h1:2181,h2:2181/chroot" into addresses, each with a port, and the
+// chroot, which is empty or an absolute path other than the root.
 func parseServers(servers string) (addrs []string, chroot string, err error) {
 	list := servers
 	if i := strings.IndexByte(servers, '/'); i >= 0 {
@@ -107,9 +107,9 @@ func parseAddress(field string) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// checkHost refuses what neither is an address nor can be a name.
+// checkHost returns an error unless host is an IP address or can be a name.
 func checkHost(host string) error {
-	for _, r := range host { // that of the zone of an address, too
+	for _, r := range host { // the zone of an address included
 		if strings.ContainsRune("[]@?#", r) || !unicode.IsGraphic(r) || unicode.IsSpace(r) || r == utf8.RuneError {
 			return fmt.Errorf("a host name cannot have %q", r)
 		}
@@ -121,11 +121,11 @@ func checkHost(host string) error {
 	return nil
 }
 
-// prefix is what stands before every path of a view: the chroot and the
-// namespaces, without a slash at the end.
+// prefix is the chroot and the namespaces of a client, without a slash at the end.
 type prefix string
 
-// fix makes a view's path one of the wire; unfix takes it back.
+// fix returns the absolute path at the ensemble of a path in the namespace. unfix is its
+// inverse.
 func (p prefix) fix(path string) string {
 	switch {
 	case p == "":
@@ -147,7 +147,7 @@ func (p prefix) unfix(path string) string {
 	return rest
 }
 
-// join is the path of a child.
+// join returns the path of a child.
 func join(dir, name string) string {
 	if dir == "/" {
 		return "/" + name
@@ -155,7 +155,7 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// split is join's inverse.
+// split is the inverse of join.
 func split(path string) (dir, name string) {
 	i := strings.LastIndexByte(path, '/')
 	if i == 0 {

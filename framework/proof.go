@@ -6,48 +6,42 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// What proves that the ensemble still counts on this session.
+// What proves that the ensemble still keeps this session alive.
 //
-// Goal: an instant D such that no member can have expired the session before D,
-// from what was seen on the wire alone, with no trust in anybody's clock but in
-// its rate.
+// Goal: an instant D such that no member can have expired the session before D. It must
+// follow from what was seen on the wire, and from no clock but the rate of our own.
 //
-// The obvious answer, "the last answered ping plus the time-out", is wrong. A
-// follower answers pings and reads by itself for up to syncLimit ticks after it
-// was cut off from the leader, and that can be longer than the session's
-// time-out; meanwhile the leader, which hears nothing of the session, expires it
-// and lets the next in line pass.
+// The obvious answer, "the last answered ping plus the timeout", is wrong. A follower
+// answers pings and reads by itself for up to syncLimit ticks after it was cut off from
+// the leader, which can be longer than the session's timeout. In that time the leader,
+// which hears nothing of the session, expires it, and the next contender gets the lock.
 //
-// What is true of the server: the leader expires a session no sooner than its
-// time-out T after the last touch that reached *it*. A follower collects touches
-// and hands them to the leader each half tick. Connects are validated at the
-// leader. A sync or a write makes the round trip to the leader, on the same
-// first-in-first-out channel that carries the touches. Hence a contact C proves
-// its own send time when
+// What is true of the servers: the leader expires a session no sooner than its timeout T
+// after the last touch that reached the leader. A follower collects touches and passes
+// them to the leader each half tick. The leader validates each connect. A sync or a
+// write makes the round trip to the leader, on the same first-in-first-out channel that
+// carries the touches. So a contact C proves its own send time if
 //
-//   - C is a connect that was answered with a session, unless the quorum is to be
-//     proven too and the session is not new (see ProofWrite), or
-//   - C was answered, and a request R that makes the round trip, sent no sooner
-//     than F after C's *answer*, was answered without error on the same
-//     connection: by then the follower had handed C's touch on.
+//   - C is a connect that was answered with a session, unless the quorum must be proven
+//     as well and the session is not new (see ProofWrite), or
+//   - C was answered, and a request R that makes the round trip was sent at least F after
+//     C's *answer*, on the same connection, and answered without error. By then the
+//     follower has passed C's touch to the leader.
 //
-// A leader that has lost its quorum and does not know it takes sessions back and
-// answers syncs. With ProofWrite neither proves anything by itself: only a write
-// is an R, and a connect is a C that the first one proves, for its touch went
-// straight to the leader.
+// A leader that has lost its quorum, and has not noticed, accepts sessions and answers
+// syncs. With ProofWrite neither proves anything by itself. Only a write is an R, and a
+// connect is a C that the first write proves: its touch went straight to the leader.
 //
-// F must be longer than a touch waits at a member until the leader asks for it, which
-// it does each half of its tick. F is T/3, which is more than that wherever T is two
-// ticks or more, as the server demands by default. Three cases need more, by
-// WithServerTick:
+// F must be longer than a touch waits at a member until the leader asks for it, which it
+// does each half of its tick. F is T/3. That is long enough if T is at least two ticks,
+// which servers demand by default. Three cases need more, by WithServerTick:
 //
 //   - minSessionTimeout was set to less than two ticks.
-//   - The member is an observer that follows an observer master (since 3.6). The
-//     touch is sampled twice then, by the observer and by its master, each half a
-//     tick: F must be a whole tick. A sync passes through both, behind what they
-//     have sampled.
-//   - The members' ticks differ: the leader's sets how long a touch waits, another
-//     member's may have set the least T.
+//   - The member is an observer that follows an observer master (since 3.6). The touch is
+//     then sampled twice, by the observer and by its master, each half a tick: F must be
+//     a whole tick. A sync passes through both, behind what they have sampled.
+//   - The members have different ticks. The leader's determines how long a touch waits,
+//     while another member's may have determined the shortest T.
 //
 // The deadline is the latest proven send time plus T.
 
@@ -56,52 +50,52 @@ type contact struct {
 	sent, answered time.Time
 }
 
-// sending is a request that was not answered yet.
-type sending struct {
+// sentRequest is a request that is not answered yet.
+type sentRequest struct {
 	at        time.Time
 	roundTrip bool // is executed or confirmed by the leader
 }
 
-// proof follows one connection. It is pure: the times are given to it.
+// proof follows one connection. It reads no clock: its methods take the time.
 type proof struct {
 	wait     time.Duration // F
-	grain    time.Duration // contacts closer together than this are not told apart
+	grain    time.Duration // of contacts closer together than this only the first is kept
 	kind     Proof
-	sendings map[int32]sending
-	contacts []contact // answered, oldest first, none older than needed
+	pending  map[int32]sentRequest
+	contacts []contact // answered, oldest first; those that are no longer needed are dropped
 }
 
 func newProof(timeout, tick time.Duration, kind Proof) *proof {
 	return &proof{
-		wait:     max(timeout/3, tick),
-		grain:    timeout / 64,
-		kind:     kind,
-		sendings: make(map[int32]sending),
+		wait:    max(timeout/3, tick),
+		grain:   timeout / 64,
+		kind:    kind,
+		pending: make(map[int32]sentRequest),
 	}
 }
 
-// connect notes a connect that left at sent and was answered: a touch that the
-// leader has had, so that no F need pass before it can be proven.
+// connect notes a connect that was sent at sent and was answered. The leader has had its
+// touch, so it can be proven without waiting for F.
 func (p *proof) connect(sent time.Time) {
 	p.contacts = append(p.contacts, contact{sent: sent, answered: sent.Add(-p.wait)})
 }
 
-// send notes that a request leaves now. All pings have the same number, and are
-// answered in order: one that leaves while another is under way does not count.
+// send notes that a request is sent. All pings have the same number and are answered in
+// order: a ping that is sent while another one is under way does not count.
 func (p *proof) send(xid int32, op wire.Op, at time.Time) {
-	if _, underWay := p.sendings[xid]; !underWay {
-		p.sendings[xid] = sending{at: at, roundTrip: p.makesRoundTrip(op)}
+	if _, underWay := p.pending[xid]; !underWay {
+		p.pending[xid] = sentRequest{at: at, roundTrip: p.makesRoundTrip(op)}
 	}
 }
 
-// answer notes the answer to xid. When it proves a contact it returns the send
-// time of the latest one that it proves.
+// answer notes the answer to xid. If it proves a contact, it returns the send time of the
+// latest contact that it proves.
 func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, ok bool) {
-	r, known := p.sendings[xid]
+	r, known := p.pending[xid]
 	if !known {
 		return time.Time{}, false
 	}
-	delete(p.sendings, xid)
+	delete(p.pending, xid)
 	if r.roundTrip && !failed {
 		n := 0
 		for n < len(p.contacts) && r.at.Sub(p.contacts[n].answered) >= p.wait {
@@ -128,9 +122,9 @@ func (p *proof) makesRoundTrip(op wire.Op) bool {
 	return false
 }
 
-// elapsed is the time from one reading of the clock to another, by the
-// monotonic or the wall clock, whichever says more: the monotonic one stands
-// still while a machine is suspended, and the wall clock may be set back.
+// elapsed returns the time from one reading of the clock to another: by the monotonic
+// clock or the wall clock, whichever says more. The monotonic one stands still while a
+// machine is suspended, and the wall clock may be set back.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

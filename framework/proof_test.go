@@ -90,8 +90,8 @@ func TestProofStaysSmall(t *testing.T) {
 	if n := len(p.contacts); n > 32 {
 		t.Errorf("%d contacts are kept, want at most 32", n)
 	}
-	if len(p.sendings) != 0 {
-		t.Errorf("%d answered requests are kept", len(p.sendings))
+	if len(p.pending) != 0 {
+		t.Errorf("%d answered requests are kept", len(p.pending))
 	}
 }
 
@@ -100,7 +100,7 @@ func TestServerTickLengthensTheWait(t *testing.T) {
 		t.Errorf("F = %v, want the tick, %v", got, want)
 	}
 	if got, want := newProof(9*time.Second, 2*time.Second, ProofSync).wait, 3*time.Second; got != want {
-		t.Errorf("F = %v, want a third of the time-out, %v", got, want)
+		t.Errorf("F = %v, want a third of the timeout, %v", got, want)
 	}
 }
 
@@ -129,20 +129,20 @@ func shiftWall(at time.Time, by time.Duration) time.Time {
 
 // A machine that is suspended while it has no connection: the timer of the stop
 // margin stands still with it. The holder used to hear of the loss only when the
-// rest of that timer had passed, most of a time-out after the machine woke up.
+// rest of that timer had passed, most of a timeout after the machine woke up.
 func TestHoldersAreToldSoonAfterASuspension(t *testing.T) {
 	now := time.Now()
 	var told error
 	s := &session{
-		core: &core{closing: make(chan struct{})}, over: make(chan struct{}), cut: make(chan struct{}),
-		timeout: 6 * time.Second, margin: 600 * time.Millisecond, kept: 1, proven: now,
+		core: &core{closing: make(chan struct{})}, over: make(chan struct{}), severed: make(chan struct{}),
+		timeout: 6 * time.Second, margin: 600 * time.Millisecond, keepers: 1, proven: now,
 		proof: newProof(6*time.Second, 0, ProofSync),
 		holds: map[*hold]struct{}{{lost: func(err error) { told = err }}: {}},
 	}
-	if next := s.look(now); next > time.Second {
+	if next := s.checkClock(now); next > time.Second {
 		t.Errorf("looks at the clocks again in %v, want at most T/6 while something is held", next)
 	}
-	s.look(shiftWall(now.Add(time.Second), time.Minute))
+	s.checkClock(shiftWall(now.Add(time.Second), time.Minute))
 	if told == nil || s.Err() == nil {
 		t.Errorf("a minute later by the wall clock: holder told %v, session %v", told, s.Err())
 	}

@@ -17,18 +17,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A protected create carries a random id in the znode's name, by which it is
-// found again when its answer is lost. One whose outcome stays unknown, or whose
-// caller has left, is condemned: its id is remembered for a while, and any list
-// that shows it has it removed, for it may arrive late on the same member: hunt.go.
+// A protected create has a random id in the znode's name. If its answer is lost, the
+// znode is found again by that id. If its outcome stays unknown, or the caller has
+// returned, the znode may still be created, late: it would be a stray. So its id is
+// remembered for a while, and a znode with that id is deleted as soon as a list of the
+// directory shows it: see strays.go.
 
-// Created is the outcome of CreateProtected.
+// Created is the result of CreateProtected.
 type Created struct {
-	// Path is the znode's, in the session's namespace.
+	// Path is the path of the znode, in the session's namespace.
 	Path string
-	// Children lists the directory after the create, with Path's own name among
-	// them, and Stat is the directory's stat in that very list. Both are nil when
-	// the list that went out with the create did not show it: list again.
+	// Children are the names in the directory after the create, that of Path among
+	// them, and Stat is the directory's stat in the same list. Both are nil when the
+	// list that was sent with the create did not show the znode: list again.
 	Children []string
 	Stat     *zk.Stat
 }
@@ -39,23 +40,24 @@ type listing struct {
 	stat  *zk.Stat
 }
 
-// creation is an answer to a create.
-type creation struct {
+// createAnswer is an answer to a create.
+type createAnswer struct {
 	path string
 	err  error
 }
 
-// CreateProtected creates dir/_c_<uuid>-name in protected mode, and lists dir. The
-// list follows the create on the wire without waiting for its answer: requests of
-// a session are executed in order, so a list that shows the new znode was made
-// after it. It costs one round trip and two requests.
+// CreateProtected creates dir/_c_<uuid>-name in protected mode, as Curator calls it: a
+// lost answer neither creates the znode twice nor leaves it behind. It also lists dir.
+// The list is sent right behind the create, and a session's requests are executed in
+// order, so a list that shows the new znode was made after it was created. Both
+// together cost one round trip.
 //
-// An answer that is lost is made up for: the znode is looked for, by its id, in
-// this session, and its owner checked; if it is not there it is created anew
-// under another id, within one budget of the retry policy.
+// If the answer is lost, the znode is searched by its id in the same session, and its
+// owner is checked. If it is not there, the create is repeated with another id, within
+// one budget of the retry policy.
 //
-// On any error nothing of it stays behind in a session that lives: what may
-// still appear is hunted down in the background. zk.ErrNoNode: dir is missing.
+// After an error the znode does not exist, or is deleted in the background as soon as it
+// appears, as long as the session lives. zk.ErrNoNode means that dir is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	w := s.scope()
 	if err := ValidatePath(join(dir, name)); err != nil {
@@ -70,7 +72,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protected{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs)}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs)}
 		path := join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -83,38 +85,38 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	return made, nil
 }
 
-// protected is one try of a protected create.
-type protected struct {
+// protectedCreate is one try of a protected create.
+type protectedCreate struct {
 	session *session
 	dir, id string
 }
 
-func (p *protected) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
+func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
 	s := p.session
-	sent := s.await(path)
-	defer s.forget(path)
+	unsent := s.awaitSent(path)
+	defer s.forgetSent(path)
 	lists := make(chan listing, 1)
-	given := make(chan struct{}) // closed: no list is wanted any more
-	defer close(given)
-	go p.listBehind(sent, given, lists)
-	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (creation, error) {
+	returned := make(chan struct{}) // closed: no list is needed any more
+	defer close(returned)
+	go p.listBehind(unsent, returned, lists)
+	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (createAnswer, error) {
 		made, err := conn.Create(path, data, flags, acl)
-		return creation{made, err}, err
-	}, func(late creation, _ error) { p.disown(late) })
+		return createAnswer{made, err}, err
+	}, func(late createAnswer, _ error) { p.discardLate(late) })
 	switch {
 	case err == nil:
-	case isLeft(err):
-		return Created{}, err // the late answer is disowned
-	case judge(err) == ambiguous:
-		a.unsure = true // whatever the search for it says
-		return p.recover(ctx, flags, err, a.budget)
+	case isDetached(err):
+		return Created{}, err // discardLate gets the answer
+	case classify(err) == ambiguous:
+		a.unsure = true // whatever the search for the znode finds
+		return p.findAgain(ctx, flags, err, a.budget)
 	default:
 		return Created{}, err
 	}
 	made := Created{Path: answer.path}
 	select {
 	case l := <-lists:
-		s.sweep(p.dir, l.names)
+		s.discardStrays(p.dir, l.names)
 		if _, own := split(made.Path); slices.Contains(l.names, own) {
 			made.Children, made.Stat = l.names, l.stat
 		}
@@ -128,10 +130,10 @@ func (p *protected) create(ctx context.Context, a *attempt, path string, data []
 }
 
 // listBehind lists the directory once the create has been sent.
-func (p *protected) listBehind(sent *frame, given <-chan struct{}, lists chan<- listing) {
+func (p *protectedCreate) listBehind(create *unsentCreate, returned <-chan struct{}, lists chan<- listing) {
 	select {
-	case <-sent.left:
-	case <-given:
+	case <-create.sent:
+	case <-returned:
 		return
 	}
 	l, err := observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
@@ -144,23 +146,23 @@ func (p *protected) listBehind(sent *frame, given <-chan struct{}, lists chan<- 
 	lists <- l
 }
 
-// disown takes the late answer to a create whose caller has left.
-func (p *protected) disown(late creation) {
+// discardLate handles the answer to a create whose caller has returned.
+func (p *protectedCreate) discardLate(late createAnswer) {
 	switch {
 	case late.err == nil:
 		p.session.discard(late.path)
-	case judge(late.err) == ambiguous:
-		p.session.condemn(p.dir, p.id)
+	case classify(late.err) == ambiguous:
+		p.session.expectStrays(p.dir, p.id)
 	}
 }
 
-// recover looks for the znode of a create whose answer was lost with err. It
-// gives err back, to be tried again, when the znode is not there.
-func (p *protected) recover(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
+// findAgain searches the znode of a create whose answer was lost with err. If the znode
+// is not there it returns err, so that the create is retried.
+func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
 	s := p.session
 	l, path, findErr := p.find(ctx, budget)
 	if findErr != nil || path == "" {
-		s.condemn(p.dir, p.id)
+		s.expectStrays(p.dir, p.id)
 		if findErr != nil {
 			return Created{}, findErr
 		}
@@ -175,26 +177,25 @@ func (p *protected) recover(ctx context.Context, flags int32, err error, budget 
 			return stat, err
 		}, nil)
 		if err == nil && stat.EphemeralOwner != s.sessionID() {
-			err = fmt.Errorf("%w: the znode found again is not this session's", ErrSessionLost)
+			err = fmt.Errorf("%w: the znode belongs to another session", ErrSessionLost)
 		}
 		if err != nil {
-			s.condemn(p.dir, p.id)
+			s.expectStrays(p.dir, p.id)
 			return Created{}, err
 		}
 	}
 	return Created{Path: path, Children: l.names, Stat: l.stat}, nil
 }
 
-// find looks for the znode by its id, in the session, once it is connected
-// again. Where the directory is missing there is nothing to find.
-func (p *protected) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
+// find searches the znode by its id, once the session is connected again.
+func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
 	s := p.session
 	w := scope{core: s.core, in: s, budget: budget}
 	if err := w.sync(ctx, p.dir); err != nil {
 		return listing{}, "", err
 	}
 	names, stat, err := w.children(ctx, p.dir)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) { // in a missing directory there is no znode
 		return listing{}, "", err
 	}
 	for _, name := range names {
@@ -205,14 +206,14 @@ func (p *protected) find(ctx context.Context, budget backoff.BackOff) (listing, 
 	return listing{}, "", nil
 }
 
-// What may not be removed is tried again after these.
+// Pauses between the attempts to delete a znode that the session may not delete.
 const (
 	forbiddenPause        = 5 * time.Second
 	longestForbiddenPause = time.Minute
 )
 
-// discard removes a znode in the background, while the session lives. The channel
-// it returns is closed when the znode is gone, or the session is over.
+// discard deletes a znode in the background, while the session lives. The channel it
+// returns is closed when the znode is gone, or the session is over.
 func (s *session) discard(full string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +240,8 @@ func (s *session) discard(full string) <-chan struct{} {
 	return done
 }
 
-// deleteUntilGone deletes a znode, again and again, and reports whether it is gone.
-// It reports false when the session is over or the client closes first.
+// deleteUntilGone retries to delete a znode until it is gone. It reports false if the
+// session is over or the client closes first.
 func (s *session) deleteUntilGone(full string) bool {
 	w := scope{core: s.core, in: s}
 	for pause, logged := forbiddenPause, false; ; {
@@ -252,9 +253,9 @@ func (s *session) deleteUntilGone(full string) bool {
 			return false
 		}
 		rest := time.Second // the budget of the policy is used up: begin another
-		if judge(errors.Unwrap(err)) == final {
-			// Most likely an ACL. It may be corrected later: then the znode must not stay
-			// until this process ends.
+		if classify(errors.Unwrap(err)) == final {
+			// Most likely an ACL. It may be corrected, and then the znode must not stay
+			// for as long as this process lives.
 			if !logged {
 				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("path", full), zap.Error(err))
 			}
@@ -278,40 +279,40 @@ func (s *session) rest(d time.Duration) bool {
 	}
 }
 
-// frame is a create that is looked for among what is sent.
-type frame struct {
-	left chan struct{} // closed: it has been sent
+// unsentCreate is a create that is not sent yet.
+type unsentCreate struct {
+	sent chan struct{} // closed: it is being sent
 }
 
-// await looks for the create of path, until forget.
-func (s *session) await(path string) *frame {
-	f := &frame{left: make(chan struct{})}
+// awaitSent notes that a create of path will be sent, until forgetSent.
+func (s *session) awaitSent(path string) *unsentCreate {
+	f := &unsentCreate{sent: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leaving == nil {
-		s.leaving = make(map[string]*frame)
+	if s.unsent == nil {
+		s.unsent = make(map[string]*unsentCreate)
 	}
-	s.leaving[path] = f
+	s.unsent[path] = f
 	return f
 }
 
-func (s *session) forget(path string) {
+func (s *session) forgetSent(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.leaving, path)
+	delete(s.unsent, path)
 }
 
-// idOf returns the id in a protected name, empty if there is none.
+// idOf returns the id in the name of a protected znode, or "" if there is none.
 func idOf(name string) string {
 	id, _, _ := layout.CutProtection(name)
 	return id
 }
 
-// newID returns a random UUID in the form that Curator uses, of version 4, or 8 if
-// it is to be a custom one.
+// newID returns a random UUID in the form that Curator uses. It is of version 4, or of
+// version 8 if custom is set.
 func newID(custom bool) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	version := byte(4)
 	if custom {
 		version = 8

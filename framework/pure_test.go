@@ -24,7 +24,7 @@ import (
 func TestNextState(t *testing.T) {
 	for _, tt := range []struct {
 		from State
-		h    happening
+		h    stateEvent
 		to   State
 	}{
 		{Connecting, connected, Connected},
@@ -170,7 +170,7 @@ func FuzzPrefixIsUndone(f *testing.F) {
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want verdict
+		want outcome
 	}{
 		{zk.ErrNoNode, final},
 		{zk.ErrNoAuth, final},
@@ -182,11 +182,11 @@ func TestJudge(t *testing.T) {
 		{zk.ErrSessionExpired, expired},
 		{errors.New("unknown error: what"), final},
 		{fmt.Errorf("wrapped: %w", zk.ErrNoServer), unsent},
-		{named(errors.New("unknown error: -7")), ambiguous},
-		{fmt.Errorf("wrapped: %w", named(errors.New("unknown error: -127"))), unsent},
+		{withMeaning(errors.New("unknown error: -7")), ambiguous},
+		{fmt.Errorf("wrapped: %w", withMeaning(errors.New("unknown error: -127"))), unsent},
 	} {
-		if got := judge(tt.err); got != tt.want {
-			t.Errorf("judge(%v) = %d, want %d", tt.err, got, tt.want)
+		if got := classify(tt.err); got != tt.want {
+			t.Errorf("classify(%v) = %d, want %d", tt.err, got, tt.want)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
 		"unknown error: -999": "unknown error: -999",
 		"zk: not empty":       "zk: not empty",
 	} {
-		if got := named(errors.New(text)).Error(); got != want {
+		if got := withMeaning(errors.New(text)).Error(); got != want {
 			t.Errorf("%q is named %q, want %q", text, got, want)
 		}
 	}
@@ -211,7 +211,7 @@ func TestEveryCodeOfTheServerIsKnown(t *testing.T) {
 	for code, want := range map[int]struct {
 		known   error // the wire client's own; nil: it knows the number only
 		text    string
-		verdict verdict
+		outcome outcome
 	}{
 		-1:   {nil, "system error", final},
 		-2:   {nil, "runtime inconsistency", final},
@@ -249,13 +249,13 @@ func TestEveryCodeOfTheServerIsKnown(t *testing.T) {
 		if err == nil {
 			err = fmt.Errorf("unknown error: %d", code)
 		}
-		got := named(err)
+		got := withMeaning(err)
 		if !strings.Contains(got.Error(), want.text) || strings.Contains(got.Error(), "unknown") {
 			t.Errorf("code %d: %q, want %q in it", code, got, want.text)
 		}
 		for _, e := range []error{err, got, fmt.Errorf("wrapped: %w", got)} {
-			if v := judge(e); v != want.verdict {
-				t.Errorf("code %d: judge(%v) = %d, want %d", code, e, v, want.verdict)
+			if v := classify(e); v != want.outcome {
+				t.Errorf("code %d: classify(%v) = %d, want %d", code, e, v, want.outcome)
 			}
 		}
 	}
@@ -269,7 +269,7 @@ func TestMaybeAppliedLooksIntoWrappedErrors(t *testing.T) {
 	}
 }
 
-// Whatever pieces the network cuts the answers into, each head is seen once and
+// Whatever fields the network cuts the answers into, each head is seen once and
 // before the end of its frame.
 func TestInboundFindsEveryHead(t *testing.T) {
 	frame := func(xid int32, size int) []byte {
@@ -295,7 +295,7 @@ func TestInboundFindsEveryHead(t *testing.T) {
 		firsts := 0
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+rnd.IntN(50))
-			in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
+			in.feed(rest[:n], func(head []byte, first bool) ([]field, bool) {
 				heads = append(heads, bytes.Clone(head))
 				if first {
 					firsts++
@@ -319,7 +319,7 @@ func TestInboundFindsEveryHead(t *testing.T) {
 	}
 }
 
-// FuzzInbound: into whatever pieces the network cuts any stream, the same heads are
+// FuzzInbound: into whatever fields the network cuts any stream, the same heads are
 // seen and the same frame is refused, before its end.
 func FuzzInbound(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3}, uint64(1))
@@ -329,7 +329,7 @@ func FuzzInbound(f *testing.F) {
 			var in inbound
 			for rest := stream; len(rest) > 0; {
 				n := cut(len(rest))
-				_, ok := in.feed(rest[:n], func(head []byte, first bool) ([]piece, bool) {
+				_, ok := in.feed(rest[:n], func(head []byte, first bool) ([]field, bool) {
 					heads = append(heads, bytes.Clone(head))
 					if first {
 						parseConnectAnswer(head)
@@ -348,7 +348,7 @@ func FuzzInbound(f *testing.F) {
 		whole, refused := look(func(left int) int { return left })
 		for _, cut := range []func(left int) int{func(int) int { return 1 }, func(left int) int { return 1 + rnd.IntN(left) }} {
 			if heads, again := look(cut); again != refused || !slices.EqualFunc(heads, whole, bytes.Equal) {
-				t.Errorf("refused %t with heads %x; in other pieces %t with %x", refused, whole, again, heads)
+				t.Errorf("refused %t with heads %x; in other fields %t with %x", refused, whole, again, heads)
 			}
 		}
 	})
@@ -372,7 +372,7 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 // must never overflow, however long the outage.
 func TestPaceGrowsAfterOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pace{round: 3, most: time.Second}
+		p := dialPace{round: 3, longest: time.Second}
 		never := make(chan struct{})
 		began := time.Now()
 		for range 3 {
@@ -474,7 +474,7 @@ func TestBackgroundErrors(t *testing.T) {
 		{context.DeadlineExceeded, context.DeadlineExceeded, false},
 		{context.Canceled, context.Canceled, false},
 	} {
-		if got := errors.Is(background{tt.err}, tt.target); got != tt.want {
+		if got := errors.Is(explanation{tt.err}, tt.target); got != tt.want {
 			t.Errorf("%v is %v: %v", tt.err, tt.target, got)
 		}
 	}
@@ -485,7 +485,7 @@ func TestTheNextLookOfAHunt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		s := &session{timeout: 32 * time.Second}
-		h := &hunt{session: s, ids: map[string]*condemned{"a": {due: now}, "b": {due: now.Add(time.Hour)}}}
+		h := &straySearch{session: s, ids: map[string]*stray{"a": {due: now}, "b": {due: now.Add(time.Hour)}}}
 		for _, tt := range []struct {
 			looked time.Time
 			want   time.Duration
@@ -516,7 +516,7 @@ func TestResolvingIsBounded(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	synctest.Test(t, func(t *testing.T) {
-		r := &roster{resolver: silent}
+		r := &serverList{resolver: silent}
 		began := time.Now()
 		addresses, err := r.resolve(t.Context(), "zk.example.:2181", 2*time.Second)
 		if took := time.Since(began); err == nil || took != 2*time.Second {

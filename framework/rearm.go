@@ -10,54 +10,54 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// rearmed follows the watches that the wire client holds, so that after a
-// reconnect a znode is read again under the watch that is there, instead of one
-// more being armed: the wire client keeps a channel for each that was ever armed,
-// until the watch fires, and nothing takes one back.
+// wireWatches knows the watches that the wire client has. After a reconnect a znode can
+// then be read under the watch that is there, and no second one is armed: the wire
+// client keeps a channel for each watch that was ever armed, until it fires, and
+// nothing removes one.
 //
-// After a reconnect the wire client asks the server to arm again what it holds
-// (setWatches, in several requests if they are many), from a goroutine of its own
-// that gives up in silence when one of them fails. So a watch is used again only
-// once the link has seen a request that names it answered without error, on the
-// present connection. Until then arming waits; if the request fails, or does not
-// come in time, one more watch is armed, as if there were none.
+// After a reconnect the wire client asks the server to arm its watches again
+// (setWatches, in several requests if there are many). The goroutine that does so gives
+// up silently when one request fails. So a watch is used again only once the link has
+// seen the answer, without an error, to a request that names it, on the current
+// connection. Arming waits for that. If the request fails, or is not answered in time,
+// one more watch is armed, as if there were none.
 //
-// No change is missed by it. The server sends the events of what has changed since
-// before it answers the request, and they end the watch here, so that the next
-// read arms another. What is read after the answer is no older than the watch.
-type rearmed struct {
-	mu      sync.Mutex               // guards what follows
-	held    map[watchKey]*link       // by watch of the wire client: where the server has it
-	arming  map[watchKey][]*armament // requests under way
-	asked   map[int32][]watchKey     // by number of a setWatches under way
-	refused *link                    // where one of them failed
-	ended   *link                    // the latest connection that ended
-	news    chan struct{}            // closed and replaced when one of the last three changes
+// No change is missed. Before the server answers such a request it sends the events of
+// all that has changed since. Those end the watch here, and the next read arms another.
+// What is read after the answer is no older than the watch.
+type wireWatches struct {
+	mu        sync.Mutex                 // guards what follows
+	held      map[watchKey]*link         // by watch of the wire client: where the server has it
+	arming    map[watchKey][]*armRequest // requests under way
+	setting   map[int32][]watchKey       // by number of a setWatches under way
+	refusedOn *link                      // where a setWatches has failed
+	ended     *link                      // the latest connection that has ended
+	changed   chan struct{}              // closed and replaced when one of the last three changes
 }
 
-// armament is a request that arms a watch.
-type armament struct {
-	spent bool // an event came meanwhile: nobody knows whether it ended this watch
+// armRequest is a request under way that arms a watch.
+type armRequest struct {
+	spent bool // an event came in the meantime: it may have ended this watch
 }
 
-// begin notes a request that is about to arm a watch.
-func (r *rearmed) begin(key watchKey) *armament {
-	a := &armament{}
+// beginArming notes a request that is about to arm a watch.
+func (r *wireWatches) beginArming(key watchKey) *armRequest {
+	a := &armRequest{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.arming == nil {
-		r.arming = make(map[watchKey][]*armament)
+		r.arming = make(map[watchKey][]*armRequest)
 	}
 	r.arming[key] = append(r.arming[key], a)
 	return a
 }
 
-// end notes the end of that request. If it has armed a watch on the connection on,
-// the wire client holds that as held.
-func (r *rearmed) end(key watchKey, a *armament, armed bool, held watchKey, on *link) {
+// endArming notes the end of that request. If it has armed a watch on the connection
+// on, the wire client has that as held.
+func (r *wireWatches) endArming(key watchKey, a *armRequest, armed bool, held watchKey, on *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rest := slices.DeleteFunc(r.arming[key], func(b *armament) bool { return a == b })
+	rest := slices.DeleteFunc(r.arming[key], func(b *armRequest) bool { return a == b })
 	if r.arming[key] = rest; len(rest) == 0 {
 		delete(r.arming, key)
 	}
@@ -70,8 +70,8 @@ func (r *rearmed) end(key watchKey, a *armament, armed bool, held watchKey, on *
 	r.held[held] = on
 }
 
-// event notes that watches have fired, before the wire client forgets them.
-func (r *rearmed) event(keys []watchKey) {
+// onEvent notes that watches have fired, before the wire client drops them.
+func (r *wireWatches) onEvent(keys []watchKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, key := range keys {
@@ -82,60 +82,59 @@ func (r *rearmed) event(keys []watchKey) {
 	}
 }
 
-// forget gives up a watch that is not what it was taken for.
-func (r *rearmed) forget(key watchKey) {
+// forget stops the use of a watch that does not fit its znode.
+func (r *wireWatches) forget(key watchKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.held, key)
 }
 
-// asks notes that a setWatches leaves.
-func (r *rearmed) asks(xid int32, keys []watchKey) {
+// onSetWatches notes that a setWatches is about to be sent.
+func (r *wireWatches) onSetWatches(xid int32, keys []watchKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.asked == nil {
-		r.asked = make(map[int32][]watchKey)
+	if r.setting == nil {
+		r.setting = make(map[int32][]watchKey)
 	}
-	r.asked[xid] = keys
+	r.setting[xid] = keys
 }
 
-// answered notes the answer to a setWatches. All events that came before it have
-// been told: the wire client reads one frame at a time.
-func (r *rearmed) answered(on *link, xid int32, failed bool) {
+// onSetWatchesAnswer notes the answer to a setWatches. All events before it have been
+// handled, because the wire client reads one frame at a time.
+func (r *wireWatches) onSetWatchesAnswer(on *link, xid int32, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if failed {
-		r.refused = on
+		r.refusedOn = on
 	} else {
-		for _, key := range r.asked[xid] {
+		for _, key := range r.setting[xid] {
 			if _, ok := r.held[key]; ok {
 				r.held[key] = on
 			}
 		}
 	}
-	delete(r.asked, xid)
-	r.tellLocked()
+	delete(r.setting, xid)
+	r.signalLocked()
 }
 
-// left notes that a connection has ended.
-func (r *rearmed) left(l *link) {
+// onLinkEnd notes that a connection has ended.
+func (r *wireWatches) onLinkEnd(l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended, r.asked = l, nil
-	r.tellLocked()
+	r.ended, r.setting = l, nil
+	r.signalLocked()
 }
 
-func (r *rearmed) tellLocked() {
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
+func (r *wireWatches) signalLocked() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
 	}
 }
 
-// look reports whether the wire client holds the watch, and whether the server of
-// the connection on has it. It may yet, if undecided is not nil: that is closed
-// when there is more to know.
-func (r *rearmed) look(key watchKey, on *link) (has bool, undecided <-chan struct{}, err error) {
+// status reports whether the server of the connection on has the watch. While that is
+// not known, undecided is a channel that is closed when more is known.
+func (r *wireWatches) status(key watchKey, on *link) (has bool, undecided <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	where, held := r.held[key]
@@ -146,24 +145,24 @@ func (r *rearmed) look(key watchKey, on *link) (has bool, undecided <-chan struc
 		return false, nil, zk.ErrConnectionClosed
 	case where == on:
 		return true, nil, nil
-	case r.refused == on:
+	case r.refusedOn == on:
 		return false, nil, nil
 	}
-	if r.news == nil {
-		r.news = make(chan struct{})
+	if r.changed == nil {
+		r.changed = make(chan struct{})
 	}
-	return false, r.news, nil
+	return false, r.changed, nil
 }
 
-// has waits until it is known whether the server of the connection on has a watch
-// that the wire client holds. An error says that this connection has ended.
-func (s *session) has(key watchKey, on *link) (bool, error) {
+// serverHas waits until it is known whether the server of the connection on has the
+// watch, and reports whether it has. It fails if that connection has ended.
+func (s *session) serverHas(key watchKey, on *link) (bool, error) {
 	s.mu.Lock()
 	patience := time.NewTimer(s.timeout / 3)
 	s.mu.Unlock()
 	defer patience.Stop()
 	for {
-		has, undecided, err := s.hub.wire.look(key, on)
+		has, undecided, err := s.hub.wireWatches.status(key, on)
 		if undecided == nil {
 			return has, err
 		}

@@ -14,84 +14,84 @@ func TestRearmed(t *testing.T) {
 	first, second := &link{}, &link{}
 	data := watchKey{watchData, "/a"}
 	for name, tt := range map[string]struct {
-		story func(r *rearmed)
+		story func(r *wireWatches)
 		has   bool
 		wait  bool
 		err   error
 	}{
-		"nothing is held": {func(*rearmed) {}, false, false, nil},
-		"armed here": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, second)
+		"nothing is held": {func(*wireWatches) {}, false, false, nil},
+		"armed here": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, second)
 		}, true, false, nil},
-		"not armed after all": {func(r *rearmed) {
-			r.end(data, r.begin(data), false, data, second)
+		"not armed after all": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), false, data, second)
 		}, false, false, nil},
-		"armed before the reconnect": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
+		"armed before the reconnect": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
 		}, false, true, nil},
-		"an event comes before the answer is noted": {func(r *rearmed) {
-			a := r.begin(data)
-			r.event([]watchKey{data})
-			r.end(data, a, true, data, second)
+		"an event comes before the answer is noted": {func(r *wireWatches) {
+			a := r.beginArming(data)
+			r.onEvent([]watchKey{data})
+			r.endArming(data, a, true, data, second)
 		}, false, false, nil},
-		"an event of another kind does": {func(r *rearmed) {
-			a := r.begin(data)
-			r.event([]watchKey{{watchChildren, "/a"}, {watchData, "/b"}})
-			r.end(data, a, true, data, second)
+		"an event of another kind does": {func(r *wireWatches) {
+			a := r.beginArming(data)
+			r.onEvent([]watchKey{{watchChildren, "/a"}, {watchData, "/b"}})
+			r.endArming(data, a, true, data, second)
 		}, true, false, nil},
-		"an event comes after": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, second)
-			r.event([]watchKey{data})
+		"an event comes after": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, second)
+			r.onEvent([]watchKey{data})
 		}, false, false, nil},
-		"armed again": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{data})
-			r.answered(second, 7, false)
+		"armed again": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{data})
+			r.onSetWatchesAnswer(second, 7, false)
 		}, true, false, nil},
-		"the event comes before it is": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{data})
-			r.event([]watchKey{data})
-			r.answered(second, 7, false)
+		"the event comes before it is": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{data})
+			r.onEvent([]watchKey{data})
+			r.onSetWatchesAnswer(second, 7, false)
 		}, false, false, nil},
-		"another is": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{{watchData, "/b"}})
-			r.answered(second, 7, false)
+		"another is": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{{watchData, "/b"}})
+			r.onSetWatchesAnswer(second, 7, false)
 		}, false, true, nil},
-		"refused": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{data})
-			r.answered(second, 7, true)
+		"refused": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{data})
+			r.onSetWatchesAnswer(second, 7, true)
 		}, false, false, nil},
-		"refused after it was": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{data})
-			r.answered(second, 7, false)
-			r.asks(8, []watchKey{{watchData, "/b"}})
-			r.answered(second, 8, true)
+		"refused after it was": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{data})
+			r.onSetWatchesAnswer(second, 7, false)
+			r.onSetWatches(8, []watchKey{{watchData, "/b"}})
+			r.onSetWatchesAnswer(second, 8, true)
 		}, true, false, nil},
-		"refused on the connection before": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.asks(7, []watchKey{data})
-			r.answered(first, 7, true)
+		"refused on the connection before": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onSetWatches(7, []watchKey{data})
+			r.onSetWatchesAnswer(first, 7, true)
 		}, false, true, nil},
-		"the connection before has ended": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.left(first)
+		"the connection before has ended": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onLinkEnd(first)
 		}, false, true, nil},
-		"this one has": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, first)
-			r.left(second)
+		"this one has": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, first)
+			r.onLinkEnd(second)
 		}, false, false, zk.ErrConnectionClosed},
-		"given up": {func(r *rearmed) {
-			r.end(data, r.begin(data), true, data, second)
+		"given up": {func(r *wireWatches) {
+			r.endArming(data, r.beginArming(data), true, data, second)
 			r.forget(data)
 		}, false, false, nil},
 	} {
-		r := &rearmed{}
+		r := &wireWatches{}
 		tt.story(r)
-		has, undecided, err := r.look(data, second)
+		has, undecided, err := r.status(data, second)
 		if has != tt.has || (undecided != nil) != tt.wait || !errors.Is(err, tt.err) {
 			t.Errorf("%s: has %t, undecided %t, %v", name, has, undecided != nil, err)
 		}
@@ -101,14 +101,14 @@ func TestRearmed(t *testing.T) {
 		if undecided == nil {
 			continue
 		}
-		if r.answered(second, 9, false); !isClosed(undecided) {
+		if r.onSetWatchesAnswer(second, 9, false); !isClosed(undecided) {
 			t.Errorf("%s: an answer tells nobody", name)
 		}
-		if _, undecided, _ = r.look(data, second); undecided == nil {
+		if _, undecided, _ = r.status(data, second); undecided == nil {
 			t.Errorf("%s: decided by an answer to another", name)
 			continue
 		}
-		if r.left(second); !isClosed(undecided) {
+		if r.onLinkEnd(second); !isClosed(undecided) {
 			t.Errorf("%s: the end of the connection tells nobody", name)
 		}
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// await waits for a session that is Connected: for in, or for any if in is nil.
-// While none is, each pause of budget is waited out once; a nil budget is
-// endless.
-func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
+// awaitConnected waits until a session is Connected: the session in, or any session if
+// in is nil. Meanwhile it uses up budget, pause by pause. A nil budget is endless.
+func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
 	var timer *time.Timer
-	var pause <-chan time.Time // nil: to be begun
+	var pause <-chan time.Time // nil: not begun
 	for {
 		c.mu.Lock()
-		s, state, changed, refused, last := c.session, c.state, c.changed, c.refused, c.lastErr
+		s, state, changed, refused, last := c.session, c.state, c.changed, c.rejected, c.lastErr
 		c.mu.Unlock()
 		switch {
 		case c.isClosing():
@@ -58,7 +57,7 @@ func (c *core) await(ctx context.Context, in *session, budget backoff.BackOff) (
 	}
 }
 
-// withLast adds why there is no connection to err.
+// withLast adds to err why there is no connection.
 func withLast(err, last error) error {
 	if last == nil {
 		return err
@@ -78,12 +77,12 @@ type attempt struct {
 type idempotence bool
 
 const (
-	repeatable idempotence = true  // trying again does no harm
-	onceOnly   idempotence = false // it would be done twice
+	repeatable idempotence = true  // a retry does no harm
+	onceOnly   idempotence = false // a retry might do it twice
 )
 
-// do runs try until it succeeds, fails for good, or the budget of the retry
-// policy is used up: one budget for the whole operation, however deep it nests.
+// do runs try until it succeeds, fails for good, or the budget of the retry policy is
+// used up. Operations inside of try share that budget.
 func (w scope) do(ctx context.Context, op, path string, again idempotence, try func(*attempt) error) error {
 	c, in, budget := w.core, w.in, w.budget
 	if budget == nil {
@@ -91,9 +90,9 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 	a := attempt{budget: budget}
 	began := time.Now()
-	fail := func(err error) error { return &opError{op: op, path: path, err: named(err), maybe: a.unsure} }
+	fail := func(err error) error { return &opError{op: op, path: path, err: withMeaning(err), maybe: a.unsure} }
 	for {
-		s, err := c.await(ctx, in, budget)
+		s, err := c.awaitConnected(ctx, in, budget)
 		if err != nil {
 			return fail(a.session.explain(err, began))
 		}
@@ -101,12 +100,12 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if err = try(&a); err == nil {
 			return nil
 		}
-		what := judge(err)
+		what := classify(err)
 		if ended := s.Err(); ended != nil || ctx.Err() != nil {
-			// The bridge left the request to itself: nobody knows what became of it.
+			// The request was left to itself: its outcome is unknown.
 			what = ambiguous
 		} else if what == expired {
-			s.expire()
+			s.onExpired()
 		}
 		if what == ambiguous {
 			err = s.explain(err, began)
@@ -131,7 +130,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 			c.cfg.observer.Retried(op, err)
 		}
 		timer := time.NewTimer(pause)
-		select { // await judges what it was
+		select { // awaitConnected finds out which it was
 		case <-timer.C:
 		case <-in.ended():
 		case <-ctx.Done():
@@ -141,7 +140,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 }
 
-// ended is closed when the session is over; never for no session in particular.
+// ended returns a channel that is closed when the session is over, nil if s is nil.
 func (s *session) ended() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -149,8 +148,8 @@ func (s *session) ended() <-chan struct{} {
 	return s.over
 }
 
-// isWrite reports whether an operation changes anything: only then it matters
-// whether a try was executed.
+// isWrite reports whether an operation changes anything. Only then it matters whether a
+// try was executed.
 func isWrite(op string) bool {
 	switch op {
 	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch:
@@ -159,7 +158,7 @@ func isWrite(op string) bool {
 	return true
 }
 
-// Names of the operations, in errors and for the observer.
+// The names of the operations, in errors and for the observer.
 const (
 	opNameCreate = "create"
 	opNameDelete = "delete"

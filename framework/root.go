@@ -9,10 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// nameRoot adds to the error of an operation which did not find a znode that the
-// chroot or the namespace itself is missing, if it is. It looks once for each: what
-// was found is taken to stay.
-func (w scope) nameRoot(ctx context.Context, err error) error {
+// nameMissingRoot adds to the error of an operation that found no znode that the chroot
+// or the namespace itself is missing, if it is. It asks the ensemble once for each: one
+// that was found is assumed to stay.
+func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 	var e *opError
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
 		return err

@@ -75,7 +75,7 @@ func (s *Session) Deadline() time.Time {
 // Proven reports whether the session's ephemeral znodes may be assumed to exist: the
 // session is not over, and its deadline is further away than the stop margin, by the
 // wall clock and by the monotonic clock. It costs no request.
-func (s *Session) Proven() bool { return s.session().doubt() == nil }
+func (s *Session) Proven() bool { return s.session().whyUnproven() == nil }
 
 // Prove waits until the session is Proven, and makes round trips to the leader until
 // it is. It fails when ctx ends or the session is over. Call it after a create and

@@ -14,100 +14,98 @@ import (
 
 // session is one session, and the one wire connection object that serves it.
 //
-// It has two ends. It is over when nobody may use it any more (over is closed,
-// err says why, every hold has been told), and it is severed when nothing may be
-// sent for it any more. A session that is lost is severed first; one that the
-// client closes is over first, so that the request that closes it still goes out.
-// Neither waits for anything that the user supplied: connections are closed, and
-// the logger and the observer are called, on goroutines of their own.
+// A session has two ends. It is over when nobody may use it any more: the channel
+// over is closed, err says why, and every hold was told. It is severed when nothing
+// may be sent for it any more. A session that is lost is severed first. A session
+// that the client closes is over first, so that the request that closes it can still
+// be sent. Neither waits for anything that the user supplied: connections are closed,
+// and the logger and the observer are called, on other goroutines.
 type session struct {
-	core   *core
-	conn   *zk.Conn
-	gone   chan struct{} // closed: the wire client's goroutines have ended
-	events *mailbox[event]
-	kick   chan struct{} // a token: look at the clock again
-	hub    hub
+	core      *core
+	conn      *zk.Conn
+	wireEnded chan struct{} // closed: the wire client's goroutines have ended
+	events    *mailbox[event]
+	wakeup    chan struct{} // a token: check the clock again
+	hub       hub
 
-	over chan struct{} // closed: over
-	cut  chan struct{} // closed: severed
+	over    chan struct{} // closed: over
+	severed chan struct{} // closed: severed
 
-	mu         sync.Mutex // guards what follows
-	err        error      // why it is over
-	endedAt    time.Time  // when it was over
-	severedYet bool
-	id         int64 // 0 until a server has answered
-	password   []byte
-	timeout    time.Duration // as negotiated
-	margin     time.Duration
-	expired    bool  // a server said that it is gone
-	dialed     *link // the latest connection
-	link       *link // the latest on which a server gave us the session
-	proof      *proof
-	proven     time.Time // the latest contact that is proven
-	up         bool      // connected and authenticated
-	ends       int       // of connections, that run has not heard of yet
-	holds      map[*hold]struct{}
-	numbered   uint64                   // holds so far
-	kept       int                      // holds and keeps
-	alarm      time.Time                // when run looks at the clock again
-	leaving    map[string]*frame        // by path: creates that have not been sent yet
-	condemned  map[string]*hunt         // by directory: ids of creates that were given up
-	discarding map[string]chan struct{} // by path, being removed; closed: it is gone
-	closeXid   int32                    // of the request that closes the session
-	closedOK   bool                     // it was answered
-	misheard   error                    // what the latest answer was that made no sense
-	misheardAt time.Time
+	mu             sync.Mutex // guards what follows
+	err            error      // why it is over
+	endedAt        time.Time  // when it was over
+	id             int64      // 0 until a server has answered
+	password       []byte
+	timeout        time.Duration // as negotiated
+	margin         time.Duration
+	expired        bool  // a server said that it is gone
+	dialed         *link // the latest connection
+	link           *link // the latest on which a server confirmed the session
+	proof          *proof
+	proven         time.Time // the latest contact that is proven
+	up             bool      // connected and authenticated
+	unseenEnds     int       // of connections, that run has not heard of yet
+	holds          map[*hold]struct{}
+	holdsMade      uint64
+	keepers        int                      // holds, and others that need the quick heartbeat
+	nextCheck      time.Time                // when run checks the clock again
+	unsent         map[string]*unsentCreate // by path
+	straySearches  map[string]*straySearch  // by directory
+	discarding     map[string]chan struct{} // by path, being removed; closed: it is gone
+	closeXid       int32                    // of the request that closes the session
+	closeConfirmed bool                     // it was answered
+	malformed      error                    // the latest answer that was malformed
+	malformedAt    time.Time
 
-	beat beat // of run's goroutine
+	heartbeat heartbeat // used by run's goroutine
 }
 
-// event is something that the wire client, or a goroutine of the session, tells
-// run.
+// event is what the wire client, or a goroutine of the session, reports to run.
 type event struct {
 	kind eventKind
 	err  error
-	of   *link // the connection that it is about, but for detached: there is one at a time
+	link *link // the connection it is about; nil for connectionEnded: there is one at a time
 }
 
 type eventKind int
 
 const (
-	attached      eventKind = iota // a connection has the session
-	authenticated                  // the credentials were taken, or not (err)
-	detached                       // the connection ended
-	beaten                         // a heartbeat was answered, or failed (err)
+	sessionConfirmed eventKind = iota // a connection has the session
+	authDone                          // the credentials were accepted, or not (err)
+	connectionEnded
+	heartbeatDone // a heartbeat was answered, or failed (err)
 )
 
-// beat is the state of the heartbeat.
-type beat struct {
+// heartbeat is the state of the heartbeat.
+type heartbeat struct {
 	last time.Time // when the last one was answered, or the connect
 	sent time.Time // zero: none is under way
-	of   *link     // the connection that it was sent on
+	link *link     // the connection that it was sent on
 
 	throttled bool      // the server has refused it for now
-	again     time.Time // when it is sent again; zero: not decided
+	retryAt   time.Time // when it is sent again; zero: not decided
 }
 
 func openSession(c *core) (*session, error) {
 	s := &session{
-		core:    c,
-		gone:    make(chan struct{}),
-		events:  newMailbox[event](),
-		kick:    make(chan struct{}, 1),
-		over:    make(chan struct{}),
-		cut:     make(chan struct{}),
-		timeout: c.cfg.sessionTimeout,
-		margin:  c.cfg.margin(c.cfg.sessionTimeout),
+		core:      c,
+		wireEnded: make(chan struct{}),
+		events:    newMailbox[event](),
+		wakeup:    make(chan struct{}, 1),
+		over:      make(chan struct{}),
+		severed:   make(chan struct{}),
+		timeout:   c.cfg.sessionTimeout,
+		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 	}
-	room := func(*zk.Conn) {}
-	if need := c.cfg.maxRequest + 2*requestHead; need > wireRoom {
-		room = zk.WithMaxConnBufferSize(need)
+	buffer := func(*zk.Conn) {}
+	if need := c.cfg.maxRequest + 2*requestHead; need > wireBuffer {
+		buffer = zk.WithMaxConnBufferSize(need)
 	}
-	conn, events, err := zk.Connect(c.roster.names, c.cfg.sessionTimeout,
-		room,
-		zk.WithHostProvider(route{s}),
+	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
+		buffer,
+		zk.WithHostProvider(hostProvider{s}),
 		zk.WithDialer(s.dial),
-		zk.WithEventCallback(s.told),
+		zk.WithEventCallback(s.onEvent),
 		zk.WithLogger(wireLog{c.cfg.log}),
 		zk.WithLogInfo(false),
 	)
@@ -115,37 +113,37 @@ func openSession(c *core) (*session, error) {
 		return nil, fmt.Errorf("framework: %w", err)
 	}
 	s.conn = conn
-	c.tasks.Go(s.hangUp)
+	c.tasks.Go(s.closeWhenSevered)
 	go func() {
-		// Its closing is the only sign that the wire client has ended.
-		for range events { //nolint:revive // told sees the events, none of them dropped
+		// That this channel is closed is the only sign that the wire client has ended.
+		for range events { //nolint:revive // onEvent gets the events, and none of them is dropped
 		}
-		close(s.gone)
+		close(s.wireEnded)
 	}()
 	return s, nil
 }
 
-// told is the wire client's event callback. It runs on the goroutine that reads
+// onEvent is the wire client's event callback. It runs on the goroutine that reads
 // the connection, before any later answer is delivered, and must not block.
-func (s *session) told(e zk.Event) {
+func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
-		s.hub.event(e.Type, e.Path)
+		s.hub.onEvent(e.Type, e.Path)
 	case e.State == zk.StateHasSession:
-		s.events.put(event{kind: attached, of: s.latest()})
+		s.events.put(event{kind: sessionConfirmed, link: s.latest()})
 	case e.State == zk.StateDisconnected:
 		s.mu.Lock()
-		s.ends++
-		on := s.link
+		s.unseenEnds++
+		ended := s.link
 		s.mu.Unlock()
-		s.hub.wire.left(on)
-		s.events.put(event{kind: detached})
+		s.hub.wireWatches.onLinkEnd(ended)
+		s.events.put(event{kind: connectionEnded})
 	case e.State == zk.StateExpired:
-		s.expire()
+		s.onExpired()
 	}
 }
 
-// latest is the connection that a server gave us the session on last.
+// latest returns the connection on which a server confirmed the session last.
 func (s *session) latest() *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,79 +155,79 @@ func (s *session) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	authed := len(s.core.cfg.auths) == 0
-	var on *link // nil: there is no connection
+	var current *link // nil: there is no connection
 	for {
-		timer.Reset(s.look(time.Now()))
+		timer.Reset(s.checkClock(time.Now()))
 		select {
 		case <-s.over:
 			return
 		case <-s.core.closing:
 			return
 		case <-timer.C:
-		case <-s.kick:
+		case <-s.wakeup:
 		case <-s.events.ready:
 			for _, e := range s.events.take() {
 				switch e.kind {
-				case attached:
-					if on = e.of; authed {
-						s.rise()
+				case sessionConfirmed:
+					if current = e.link; authed {
+						s.onConnected()
 					} else {
-						go s.authenticate(on)
+						go s.authenticate(current)
 					}
-				case authenticated:
+				case authDone:
 					switch {
-					case on == nil && errors.Is(e.err, zk.ErrAuthFailed): // and hung up, of which was heard first
-						s.refuse(e.of, e.err)
-					case e.of != on: // it has ended meanwhile: the next one's answer counts
+					case current == nil && errors.Is(e.err, zk.ErrAuthFailed): // the end of the connection was reported first
+						s.onAuthFailed(e.link, e.err)
+					case e.link != current: // that connection has ended: the next one's answer counts
 					case e.err != nil:
-						s.refuse(on, e.err)
+						s.onAuthFailed(current, e.err)
 					default:
 						authed = true
-						s.rise()
+						s.onConnected()
 					}
-				case detached:
-					on = nil
-					s.sink()
-				case beaten:
-					s.beaten(e)
+				case connectionEnded:
+					current = nil
+					s.onDisconnected()
+				case heartbeatDone:
+					s.onHeartbeat(e)
 				}
 			}
 		}
 	}
 }
 
-// rise: requests are answered from now on.
-func (s *session) rise() {
+// onConnected runs when a connection is ready for requests.
+func (s *session) onConnected() {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
 		return
 	}
 	s.up = true
-	s.beat = beat{last: time.Now()}
+	s.heartbeat = heartbeat{last: time.Now()}
 	if s.core.cfg.proof == ProofWrite {
-		s.beat.last = time.Time{} // at once: the connect is not proven before it
+		s.heartbeat.last = time.Time{} // at once: the connect is not proven before it
 	}
 	s.mu.Unlock()
-	// Whoever watches must look again: a watch may have been lost between two
-	// connections, for its re-registration can fail in silence.
+	// All watchers must look again: a watch may have been lost between two
+	// connections, since its re-registration can fail silently.
 	s.hub.reset()
 	s.core.transition(connected, s, nil)
 }
 
-// sink: the connection ended.
-func (s *session) sink() {
+// onDisconnected runs when the connection has ended.
+func (s *session) onDisconnected() {
 	s.suspend()
 	s.mu.Lock()
-	s.ends-- // now that the state says so
+	s.unseenEnds-- // now that the state says so
 	s.mu.Unlock()
 }
 
-// suspend: there is no connection that can be used.
+// suspend notes that there is no connection that can be used.
 func (s *session) suspend() {
 	s.mu.Lock()
 	s.up = false
-	s.beat = beat{}
+	s.heartbeat = heartbeat{}
 	s.mu.Unlock()
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
 		s.loseHolds(fmt.Errorf("%w: suspended", ErrSessionLost))
@@ -240,61 +238,63 @@ func (s *session) suspend() {
 	s.core.transition(disconnected, s, why)
 }
 
-// authenticate presents the credentials for the first time, on one connection;
-// the wire client does so itself on every later one, before anything else is sent.
+// authenticate presents the credentials for the first time, on one connection. On
+// each later connection the wire client does so itself, before it sends anything else.
 func (s *session) authenticate(on *link) {
 	for _, a := range s.core.cfg.auths {
 		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
-			s.events.put(event{kind: authenticated, err: fmt.Errorf("auth %s: %w", a.scheme, err), of: on})
+			s.events.put(event{kind: authDone, err: fmt.Errorf("auth %s: %w", a.scheme, err), link: on})
 			return
 		}
 	}
-	s.events.put(event{kind: authenticated, of: on})
+	s.events.put(event{kind: authDone, link: on})
 }
 
-// refuse: the credentials were not taken. The next connection tries again.
-func (s *session) refuse(on *link, err error) {
-	s.core.note(err)
+// onAuthFailed closes a connection on which the credentials were not accepted. The
+// next connection presents them again.
+func (s *session) onAuthFailed(on *link, err error) {
+	s.core.noteFault(err)
 	s.core.tasks.Go(func() { _ = on.Close() })
 	if !errors.Is(err, zk.ErrAuthFailed) {
 		return
 	}
 	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
 	s.core.mu.Lock()
-	s.core.refused = err
+	s.core.rejected = err
 	close(s.core.changed)
 	s.core.changed = make(chan struct{})
 	s.core.mu.Unlock()
 }
 
-// mayConnect reports whether a connection may ask for session id. The wire
-// client forgets an expired session and asks for a new one: that is ours to do.
+// mayConnect reports whether a connection may ask for session id. The wire client
+// forgets an expired session and asks for a new one, which it must not: the next
+// session has a wire client of its own.
 func (s *session) mayConnect(id int64) bool {
 	s.mu.Lock()
 	mine := s.id
-	severed := s.severedYet
+	severed := s.isSevered()
 	s.mu.Unlock()
 	if severed {
 		return false
 	}
 	if id != mine {
-		s.expire()
+		s.onExpired()
 		return false
 	}
 	return true
 }
 
-// answered takes a server's answer to a connect that left at sentAt, and
-// reports whether the connection may go on. A connect is validated at the
-// leader, hence it is proof by itself; a new session needs the quorum, too.
-func (s *session) answered(l *link, a wire.ConnectResponse, sentAt time.Time) bool {
+// onConnectAnswer takes a server's answer to a connect request that was sent at
+// sentAt, and reports whether the connection may go on. The leader validates a
+// connect, so it is a proof by itself; a new session needs the quorum as well.
+func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.Time) bool {
 	if a.SessionID == 0 {
-		s.expire()
-		return true // the wire client reads of it, and closes
+		s.onExpired()
+		return true // the wire client reads that, and closes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.severedYet || s.id != 0 && s.id != a.SessionID || a.Timeout <= 0 {
+	if s.isSevered() || s.id != 0 && s.id != a.SessionID || a.Timeout <= 0 {
 		return false
 	}
 	isNew := s.id == 0
@@ -311,11 +311,11 @@ func (s *session) answered(l *link, a wire.ConnectResponse, sentAt time.Time) bo
 	return true
 }
 
-// sending notes that a request leaves on l, and reports whether it may.
-func (s *session) sending(l *link, xid int32, op wire.Op, path []byte, now time.Time) bool {
+// onSend notes that a request is about to be sent on l, and reports whether it may.
+func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.severedYet {
+	if s.isSevered() {
 		return false
 	}
 	if s.link == l {
@@ -324,17 +324,17 @@ func (s *session) sending(l *link, xid int32, op wire.Op, path []byte, now time.
 	if op == wire.OpCloseSession {
 		s.closeXid = xid
 	}
-	if len(path) > 0 && len(s.leaving) > 0 {
-		if f, ok := s.leaving[string(path)]; ok {
-			delete(s.leaving, string(path))
-			close(f.left)
+	if len(path) > 0 && len(s.unsent) > 0 {
+		if create, ok := s.unsent[string(path)]; ok {
+			delete(s.unsent, string(path))
+			close(create.sent)
 		}
 	}
 	return true
 }
 
-// heard notes an answer that arrived on l.
-func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
+// onAnswer notes an answer that arrived on l.
+func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
@@ -344,36 +344,36 @@ func (s *session) heard(l *link, xid int32, failed bool, now time.Time) {
 		s.proven = proven
 	}
 	if xid == s.closeXid && xid != 0 {
-		s.closedOK = true
+		s.closeConfirmed = true
 	}
 }
 
-// nonsense notes that l brought what cannot be an answer.
-func (s *session) nonsense(l *link, err error) {
+// onMalformed notes that something arrived on l that cannot be an answer.
+func (s *session) onMalformed(l *link, err error) {
 	err = fmt.Errorf("from %s: %w", l.RemoteAddr(), err)
 	s.mu.Lock()
-	s.misheard, s.misheardAt = err, time.Now()
+	s.malformed, s.malformedAt = err, time.Now()
 	s.mu.Unlock()
-	s.core.note(err)
-	s.core.cfg.log.Warn("leaving a connection", zap.Error(err))
+	s.core.noteFault(err)
+	s.core.cfg.log.Warn("closing a connection", zap.Error(err))
 }
 
-// explain adds to the loss of a connection what it brought that makes no sense, if
-// one has done so since a time.
+// explain adds to the loss of a connection the malformed answer that caused it, if
+// there was one after since.
 func (s *session) explain(err error, since time.Time) error {
 	if s == nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.misheard == nil || s.misheardAt.Before(since) {
+	if s.malformed == nil || s.malformedAt.Before(since) {
 		return err
 	}
-	return withLast(err, s.misheard)
+	return withLast(err, s.malformed)
 }
 
-// expire: a server said that the session is gone.
-func (s *session) expire() {
+// onExpired runs when a server has said that the session is gone.
+func (s *session) onExpired() {
 	s.mu.Lock()
 	s.expired = true
 	s.mu.Unlock()
@@ -393,20 +393,19 @@ func (s *session) end(why error) {
 	s.hub.reset()
 }
 
-// sever lets nothing be sent for the session any more. hangUp does the rest.
+// sever lets nothing more be sent for the session. closeWhenSevered does the rest.
 func (s *session) sever() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.severedYet {
-		s.severedYet = true
-		close(s.cut)
+	if !s.isSevered() {
+		close(s.severed)
 	}
 }
 
-// hangUp closes the connection of a session that is severed. The connection is
-// the user's, by the dialer, and may take its time over that.
-func (s *session) hangUp() {
-	<-s.cut
+// closeWhenSevered closes the connection of a session that is severed. The dialer is
+// the user's, so the connection is, too, and closing it may take long.
+func (s *session) closeWhenSevered() {
+	<-s.severed
 	s.mu.Lock()
 	l := s.dialed
 	s.mu.Unlock()
@@ -415,9 +414,9 @@ func (s *session) hangUp() {
 	}
 }
 
-func (s *session) severed() bool {
+func (s *session) isSevered() bool {
 	select {
-	case <-s.cut:
+	case <-s.severed:
 		return true
 	default:
 		return false
@@ -431,17 +430,18 @@ func (s *session) sessionID() int64 {
 }
 
 // takesRequests reports whether a request may be given to the wire client while the
-// state is Connected. Its connection may have ended all the same: the wire client
-// says so before it fails what was under way, and before run hears of it. Whoever
-// tries again at once must not fill a queue that is sent by the next connection: if
-// none comes he would wait for the end of the session, whatever his budget.
+// state is Connected. The connection may have ended although the state does not say
+// so yet: the wire client reports that before it fails what was under way, and run
+// handles the report later. A retry in between must not enter the wire client's
+// queue, which the next connection sends: if none comes, the retry would wait for the
+// end of the session, whatever its budget.
 func (s *session) takesRequests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err == nil && s.ends == 0
+	return s.err == nil && s.unseenEnds == 0
 }
 
-// Err is why the session is over, nil while it is not.
+// Err returns why the session is over, nil while it is not.
 func (s *session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // A member that accepts connections and stays mute is left after T/3, where the
-// wire client alone would wait 6.67 times the session time-out.
+// wire client alone would wait 6.67 times the session timeout.
 func TestMuteMemberIsLeft(t *testing.T) {
 	bubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
 		ens.Mute(0)

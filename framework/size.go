@@ -7,9 +7,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrTooLarge is returned for a request that is larger than the ensemble takes, and
-// was not sent: a server drops the connection of the client that sends it. The
-// error names both figures. See WithMaxRequest.
+// ErrTooLarge is returned for a request that is larger than the ensemble accepts. It was
+// not sent, because a server would close the connection. The error names both sizes.
+// See WithMaxRequest.
 var ErrTooLarge = errors.New("request too large")
 
 const (
@@ -17,16 +17,16 @@ const (
 	defaultMaxRequest = 1<<20 - 1
 	// leastMaxRequest leaves room for a path, an ACL and some data.
 	leastMaxRequest = 16 << 10
-	// mostMaxRequest keeps what is written readable: no answer may be longer.
+	// mostMaxRequest keeps what is written readable: no answer is longer than maxAnswer.
 	mostMaxRequest = maxAnswer / 2
-	// wireRoom is what the wire client has room for by itself.
-	wireRoom = 1536 << 10
+	// wireBuffer is the wire client's default for its buffer.
+	wireBuffer = 1536 << 10
 )
 
 // Sizes on the wire, in bytes.
 const (
-	requestHead   = 8 // number and operation; the length before it does not count
-	operationHead = 9 // of an operation of a multi, and of the multi's end
+	requestHead   = 8 // number and operation, without the length before it
+	operationHead = 9 // of an operation of a multi, and of the end of the multi
 	int32Size     = 4
 	boolSize      = 1
 )
@@ -42,7 +42,7 @@ func aclSize(acl []zk.ACL) int {
 	return size
 }
 
-// createSize is the size of a create's body but for its path.
+// createSize is the size of the body of a create, without the path.
 func createSize(data []byte, acl []zk.ACL) int { return blobSize(data) + aclSize(acl) + int32Size }
 
 // operationSize is the size of an operation of a multi.
@@ -63,12 +63,12 @@ func operationSize(op any) int {
 // fits returns an error if a request whose body has size bytes is too large.
 func (cfg *config) fits(size int) error {
 	if size += requestHead; size > cfg.maxRequest {
-		return fmt.Errorf("%w: %d bytes, and the ensemble takes %d (its jute.maxbuffer; see WithMaxRequest)",
+		return fmt.Errorf("%w: %d bytes, and the ensemble accepts %d (its jute.maxbuffer; see WithMaxRequest)",
 			ErrTooLarge, size, cfg.maxRequest)
 	}
 	return nil
 }
 
-// MaxRequest returns the size of the largest request that is sent, in bytes: what
-// WithMaxRequest has set.
+// MaxRequest returns the size of the largest request that the client sends, in bytes:
+// what WithMaxRequest has set, or its default.
 func (c *Client) MaxRequest() int { return c.core().cfg.maxRequest }

@@ -111,7 +111,7 @@ func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 				ens.ResetRequests()
 				err = tt.make(t, c, session(t, c), maxFrame-tt.head+1)
 				if !errors.Is(err, framework.ErrTooLarge) || framework.MaybeApplied(err) ||
-					!strings.Contains(err.Error(), "1048576 bytes") || !strings.Contains(err.Error(), "takes 1048575") {
+					!strings.Contains(err.Error(), "1048576 bytes") || !strings.Contains(err.Error(), "accepts 1048575") {
 					t.Errorf("a byte more: %.300v", err)
 				}
 				must(t, c.Sync(t.Context(), "/"))

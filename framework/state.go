@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is what may be assumed of the connection and the session.
+// State says what may be assumed of the connection and the session.
 type State int
 
 const (
@@ -13,12 +13,12 @@ const (
 	Connecting State = iota
 	// Connected: the session is alive and requests are answered.
 	Connected
-	// Suspended: there is no connection at the moment. What is held may still
-	// be held, until its deadline; it may not be assumed that anything new
-	// succeeds, nor that watches tell of changes before the next Connected.
+	// Suspended: there is no connection at the moment. Leases may still be held,
+	// until their deadline. New requests wait, and watches report nothing, until
+	// the state is Connected again.
 	Suspended
-	// Lost: the session is over. Nothing of it may be assumed any more: its
-	// ephemeral znodes are gone or will be.
+	// Lost: the session is over. Its ephemeral znodes and its watches are gone, or
+	// will be. The client opens another session.
 	Lost
 	// Closed: Close was called. Final.
 	Closed
@@ -40,42 +40,42 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// StateChange is one transition. The first that a listener gets has the same
-// state in From and To: the present one.
+// StateChange is one transition. The first one that a listener gets has the current
+// state both in From and in To.
 type StateChange struct {
 	From, To State
-	// Session is the id of the session it is about, 0 if there was none yet.
+	// Session is the id of the session, 0 if there was none yet.
 	Session int64
-	// Err says why, for Suspended and Lost, as far as it is known.
+	// Err is the reason for Suspended and Lost, nil if it is not known.
 	Err error
 	At  time.Time
 }
 
-// Reconnected reports whether a suspended session has resumed: nothing of it
-// was lost.
+// Reconnected reports whether a suspended session has resumed. Its ephemeral znodes
+// still exist.
 func (c StateChange) Reconnected() bool { return c.From == Suspended && c.To == Connected }
 
-// happening is what moves a client from state to state.
-type happening int
+// stateEvent is what moves a client from state to state.
+type stateEvent int
 
 const (
-	connected    happening = iota // a session's connection was answered and is authenticated
-	disconnected                  // its connection ended
-	lost                          // the session is over
-	closed                        // Close
+	connected    stateEvent = iota // a session has a connection, and is authenticated
+	disconnected                   // its connection has ended
+	lost                           // the session is over
+	closed                         // Close was called
 )
 
-// next is the state machine, whole. A loss that comes before a session was
-// ever usable is no news, nor is a second one.
-func next(s State, h happening) State {
+// next is the whole state machine. The loss of a session that was never usable changes
+// nothing, nor does a second loss.
+func next(s State, e stateEvent) State {
 	switch {
-	case s == Closed || h == closed:
+	case s == Closed || e == closed:
 		return Closed
-	case h == connected:
+	case e == connected:
 		return Connected
-	case h == disconnected && s == Connected:
+	case e == disconnected && s == Connected:
 		return Suspended
-	case h == lost && (s == Connected || s == Suspended):
+	case e == lost && (s == Connected || s == Suspended):
 		return Lost
 	}
 	return s

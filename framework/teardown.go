@@ -14,83 +14,83 @@ import (
 )
 
 const (
-	// closePatience bounds what Close waits for, beyond the request itself.
-	closePatience = 5 * time.Second
-	// flushPatience bounds the wait for the user's observer and logger.
-	flushPatience = time.Second
-	// goodbye bounds the wait for the answer to the request that closes a session.
-	goodbye = 2 * time.Second
-	// burial bounds the search for a server that takes that request.
-	burial = 2 * goodbye
+	// closeTimeout bounds how long Close waits for other goroutines.
+	closeTimeout = 5 * time.Second
+	// flushTimeout bounds the wait for the user's observer and logger.
+	flushTimeout = time.Second
+	// maxCloseStep bounds each step of closing a session, such as the wait for an answer.
+	maxCloseStep = 2 * time.Second
+	// orphanTimeout bounds the search for a server that closes the session.
+	orphanTimeout = 2 * maxCloseStep
 )
 
-// shutDown closes a session whose client closes. It is over already, so nobody
-// uses it any more; now the ensemble is told.
+// shutDown closes the session of a client that closes. The session is over already, so
+// nobody uses it; now the ensemble is told.
 func (s *session) shutDown() error {
 	s.mu.Lock()
-	up, id, alive := s.up, s.id, !s.expired && !s.severedYet
+	up, id, alive := s.up, s.id, !s.expired && !s.isSevered()
 	s.mu.Unlock()
 	if !up || !alive {
 		s.sever()
 	}
-	s.core.tasks.Go(s.conn.Close) // asks the server to close the session, if it can; takes 3s at most
-	patience := time.NewTimer(goodbye)
+	s.core.tasks.Go(s.conn.Close) // asks the server to close the session, if it can; takes at most 3s
+	patience := time.NewTimer(maxCloseStep)
 	defer patience.Stop()
 	select {
-	case <-s.gone:
+	case <-s.wireEnded:
 	case <-patience.C:
 	}
 	s.sever()
 	s.mu.Lock()
-	confirmed := s.closedOK || s.expired || id == 0
+	confirmed := s.closeConfirmed || s.expired || id == 0
 	s.mu.Unlock()
-	s.core.tasks.Go(s.awaitGone)
-	if confirmed || s.buryAtOnce() {
+	s.core.tasks.Go(s.awaitWireEnd)
+	if confirmed || s.closeOrphanAtOnce() {
 		return nil
 	}
-	return fmt.Errorf("framework: close: no server took the request to close session %s: its ephemeral znodes go when it expires",
+	return fmt.Errorf("framework: close: no server answered the request to close session %s: its ephemeral znodes stay until it expires",
 		sessionText(id))
 }
 
-// tearDown ends what is left of a session that was lost.
+// tearDown frees what is left of a session that was lost, and closes it at the ensemble.
 func (s *session) tearDown() {
 	s.core.tasks.Go(s.conn.Close)
 	s.mu.Lock()
 	expired := s.expired
 	s.mu.Unlock()
 	if !expired {
-		s.bury()
+		s.closeOrphan()
 	}
-	s.awaitGone()
+	s.awaitWireEnd()
 }
 
-// awaitGone waits for the wire client's goroutines. They have no way to be
-// stopped for sure: one that stays is counted and left behind.
-func (s *session) awaitGone() {
-	patience := time.NewTimer(closePatience)
+// awaitWireEnd waits for the wire client's goroutines. There is no sure way to stop
+// them: if they do not end in time, that is reported, and they are left behind.
+func (s *session) awaitWireEnd() {
+	patience := time.NewTimer(closeTimeout)
 	defer patience.Stop()
 	select {
-	case <-s.gone:
+	case <-s.wireEnded:
 	case <-patience.C:
-		s.core.abandoned(s, "the wire client does not end")
+		s.core.onAbandoned(s, "the wire client does not end")
 	}
 }
 
-// bury closes a session at the ensemble by a small connection of its own, so
-// that its ephemeral znodes do not stand in anybody's way until it expires.
+// closeOrphan closes a lost session at the ensemble by a small connection of its own, so
+// that its ephemeral znodes block nobody until it would expire.
 //
-// Each connection carries nothing but the connect and the close, in one write:
-// attaching touches the session, which would keep alive what was to be closed.
-// For the same reason it asks for the smallest time-out and does not try often;
-// what fails is left to expire.
-func (s *session) bury() {
+// The connection carries only the connect request and the close request, in one write.
+// Each attempt touches the session, which keeps it alive. So the connect asks for the
+// shortest timeout, and there are few attempts. If all fail the session is left to
+// expire.
+func (s *session) closeOrphan() {
 	var servers []server
 	for try := range 3 {
-		if try > 0 && !s.pause(s.goodbye()/2+rand.N(s.goodbye()/2)) {
+		if try > 0 && !s.pause(s.closeStepTimeout()/2+rand.N(s.closeStepTimeout()/2)) {
 			return
 		}
 		if len(servers) == 0 {
-			servers = s.core.roster.all(context.Background(), s.goodbye())
+			servers = s.core.servers.all(context.Background(), s.closeStepTimeout())
 		}
 		if len(servers) > 0 && s.closeAt(context.Background(), servers[try%len(servers)]) {
 			return
@@ -98,13 +98,13 @@ func (s *session) bury() {
 	}
 }
 
-// buryAtOnce is bury when the client closes, which has no time to ask one server
-// after the other. It reports whether the session is known to be gone. The dialer
-// is the user's: that it keeps its time-out is only hoped for.
-func (s *session) buryAtOnce() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), burial)
+// closeOrphanAtOnce is closeOrphan for a client that closes, which has no time to ask
+// one server after the other. It reports whether the session is known to be gone. The
+// dialer is the user's, and may ignore its timeout.
+func (s *session) closeOrphanAtOnce() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), orphanTimeout)
 	defer cancel()
-	servers := s.core.roster.all(ctx, s.goodbye())
+	servers := s.core.servers.all(ctx, s.closeStepTimeout())
 	servers = servers[:min(len(servers), 3)]
 	results := make(chan bool, len(servers))
 	for _, to := range servers {
@@ -112,8 +112,8 @@ func (s *session) buryAtOnce() bool {
 	}
 	for range servers {
 		select {
-		case gone := <-results:
-			if gone {
+		case closed := <-results:
+			if closed {
 				return true
 			}
 		case <-ctx.Done():
@@ -123,15 +123,15 @@ func (s *session) buryAtOnce() bool {
 	return false
 }
 
-// goodbye bounds each step of closing a session by a connection of its own.
-func (s *session) goodbye() time.Duration {
+// closeStepTimeout bounds each step of closing an orphan.
+func (s *session) closeStepTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(s.timeout/3, goodbye)
+	return min(s.timeout/3, maxCloseStep)
 }
 
-// closeAt closes the session through one server, until ctx ends, and reports
-// whether it is known to be gone.
+// closeAt closes the session through one server, and reports whether the session is
+// known to be gone.
 func (s *session) closeAt(ctx context.Context, to server) bool {
 	s.mu.Lock()
 	id, password := s.id, s.password
@@ -139,7 +139,7 @@ func (s *session) closeAt(ctx context.Context, to server) bool {
 	if id == 0 {
 		return true
 	}
-	err := s.core.closeRemotely(ctx, to, id, password, s.goodbye())
+	err := s.core.closeRemotely(ctx, to, id, password, s.closeStepTimeout())
 	if err != nil {
 		s.core.cfg.log.Debug("cannot close a session", zap.String("session", sessionText(id)),
 			zap.Stringer("server", to), zap.Error(err))
@@ -161,10 +161,10 @@ func (s *session) pause(d time.Duration) bool {
 
 var errBadAnswer = errors.New("unexpected answer")
 
-// closeRemotely attaches to the session at a server and closes it, all in one
-// write. It returns nil once the session is known to be gone.
+// closeRemotely attaches to the session at a server and closes it, in one write. It
+// returns nil once the session is known to be gone.
 func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, limit time.Duration) error {
-	conn, err := c.open("tcp", to, limit)
+	conn, err := c.dialServer("tcp", to, limit)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (c *core) closeRemotely(ctx context.Context, to server, id int64, password 
 	return nil
 }
 
-// readAnswer reads one frame. Neither of the two that are expected is large.
+// readAnswer reads one frame. The two that are expected are small.
 func readAnswer(r io.Reader, answer wire.Message) error {
 	frame, err := wire.ReadFrame(r, 4096, nil)
 	if err != nil {

@@ -183,7 +183,7 @@ func TestWatchChildrenFollows(t *testing.T) {
 }
 
 // A znode that comes into being between the read that misses it and the watch for
-// its creation leaves that watch on a znode that exists. It was once taken for
+// its createAnswer leaves that watch on a znode that exists. It was once taken for
 // armed for ever, and whoever followed the znode spun when it was deleted.
 func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -279,7 +279,7 @@ func TestWatchExists(t *testing.T) {
 }
 
 // A missing znode has one watch at the server and one in the wire client, however
-// often the session reconnects and however many ask; its creation releases both.
+// often the session reconnects and however many ask; its createAnswer releases both.
 func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

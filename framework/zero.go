@@ -17,7 +17,7 @@ func newClosedCore() *core {
 }
 
 func newEndedSession(c *core) *session {
-	s := &session{core: c, over: make(chan struct{}), cut: make(chan struct{})}
+	s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{})}
 	s.sever()
 	s.end(ErrClosed)
 	return s

@@ -60,7 +60,7 @@ func TestNegotiatedTimeout(t *testing.T) {
 	})
 }
 
-// What is given up is closed with the smallest time-out and three tries at most:
+// What is given up is closed with the smallest timeout and three tries at most:
 // each try attaches, and so keeps alive what it is meant to end.
 func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -86,12 +86,12 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 			t.Errorf("attached %d times, want 1 to 3", got)
 		}
 		if alive(ens, s.ID()) {
-			t.Error("with the smallest time-out it would have expired by now")
+			t.Error("with the smallest timeout it would have expired by now")
 		}
 	})
 }
 
-// A wire client that hangs, here in a dialer that ignores its time-out, is left
+// A wire client that hangs, here in a dialer that ignores its timeout, is left
 // behind: the session ends by our clock, and the next one comes.
 func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -257,7 +257,7 @@ func TestNonsenseFromTheServer(t *testing.T) {
 		"a negative one": "\xff\xff\xff\xff" + strings.Repeat("x", 1000),
 		"an empty one":   strings.Repeat("\x00", 1000),
 		"half an answer": "\x00\x00\x00\x24\x00\x00",
-		"no time-out":    "\x00\x00\x00\x24" + strings.Repeat("\x00", 8) + strings.Repeat("\x01", 8) + "\x00\x00\x00\x10" + strings.Repeat("\x01", 16),
+		"no timeout":    "\x00\x00\x00\x24" + strings.Repeat("\x00", 8) + strings.Repeat("\x01", 8) + "\x00\x00\x00\x10" + strings.Repeat("\x01", 16),
 		"short frames":   "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x10\x00" + strings.Repeat("\x01", 28) + strings.Repeat("\x00\x00\x00\x03xyz", 10),
 	} {
 		t.Run(name, func(t *testing.T) {

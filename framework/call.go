@@ -1,0 +1,83 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+)
+
+// call makes one blocking call of the wire client. It returns as soon as there is a
+// result, ctx ends, or the session is over. In the last two cases the wire client's
+// call goes on until the connection answers or is closed, and its result is then passed
+// to late, on another goroutine: whatever was created must not be forgotten.
+//
+// If the session is over, the result is passed to late as well, and not returned, since
+// nothing may be concluded from it. Whether late gets the result is in the error: see
+// isDetached. Whether ctx has ended does not answer that, for it may end right after
+// the result has come.
+func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, ctxerr.Of(ctx)
+	}
+	results := make(chan result)
+	abandoned := make(chan struct{}) // closed: the caller has returned
+	go func() {
+		value, err := observed(s, op, wire)
+		select {
+		case results <- result{value, err}:
+		case <-abandoned:
+			if late != nil {
+				late(value, err)
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		if err := s.Err(); err != nil {
+			if late != nil {
+				late(r.value, r.err)
+			}
+			return none, detachedError{err}
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		close(abandoned)
+		return none, detachedError{ctxerr.Of(ctx)}
+	case <-s.over:
+		close(abandoned)
+		return none, detachedError{s.Err()}
+	}
+}
+
+// detachedError is the error of a call whose result is passed to late.
+type detachedError struct{ error }
+
+func (e detachedError) Unwrap() error { return e.error }
+
+// isDetached reports whether the result of a call that failed with err is passed to late.
+// Otherwise, if there was a call at all, its outcome is the caller's to handle.
+func isDetached(err error) bool {
+	var detached detachedError
+	return errors.As(err, &detached)
+}
+
+// observed makes a call of the wire client and reports it to the observer.
+func observed[T any](s *session, op string, wire func(*zk.Conn) (T, error)) (T, error) {
+	request := s.core.cfg.observer.Request
+	if request == nil {
+		return wire(s.conn)
+	}
+	began := time.Now()
+	value, err := wire(s.conn)
+	request(op, time.Since(began), err)
+	return value, err
+}

@@ -1,0 +1,125 @@
+package framework
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// callQueue calls functions that the user supplied, one at a time and in order, on a
+// goroutine that exists only while calls wait. Adding a call never blocks: a function
+// may block for as long as it likes, and delays only the calls behind it.
+type callQueue struct {
+	maxOptional int         // optional calls that may wait
+	report      func(n int) // called with how many were dropped; may be nil
+	log         *zap.Logger // for panics
+
+	mu       sync.Mutex // guards what follows
+	waiting  []queuedCall
+	optional int // of waiting
+	dropped  int // since the last report
+	running  bool
+}
+
+type queuedCall struct {
+	fn       func()
+	optional bool
+}
+
+func newCallQueue(maxOptional int, log *zap.Logger) *callQueue {
+	return &callQueue{maxOptional: maxOptional, log: log}
+}
+
+// post adds a call of fn. It is never dropped.
+func (c *callQueue) post(fn func()) { c.add(queuedCall{fn: fn}) }
+
+// offer adds a call of fn, unless too many optional calls wait: then it is dropped and
+// counted.
+func (c *callQueue) offer(fn func()) { c.add(queuedCall{fn: fn, optional: true}) }
+
+func (c *callQueue) add(e queuedCall) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.optional {
+		if c.optional == c.maxOptional {
+			c.dropped++
+			return
+		}
+		c.optional++
+	}
+	c.waiting = append(c.waiting, e)
+	if !c.running {
+		c.running = true
+		go c.run()
+	}
+}
+
+// run makes the calls that wait, and returns when there are none.
+func (c *callQueue) run() {
+	ended := false
+	defer func() {
+		if !ended { // a function has ended this goroutine: another one goes on
+			go c.run()
+		}
+	}()
+	for {
+		c.mu.Lock()
+		calls, dropped := c.waiting, c.dropped
+		c.waiting, c.dropped = nil, 0
+		if c.running = len(calls) > 0 || dropped > 0; !c.running {
+			ended = true
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for i, e := range calls {
+			c.deliver(e, calls[i+1:])
+		}
+		if dropped > 0 && c.report != nil {
+			c.call(func() { c.report(dropped) })
+		}
+	}
+}
+
+// deliver makes one call. If the function ends the goroutine, as t.FailNow does, the
+// rest is put back.
+func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
+	returned := false
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.optional {
+			c.optional--
+		}
+		if !returned {
+			c.waiting = append(slices.Clone(rest), c.waiting...)
+		}
+	}()
+	c.call(e.fn)
+	returned = true
+}
+
+// call calls fn on this goroutine. It recovers from a panic of fn, and logs it.
+func (c *callQueue) call(fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("a user-supplied function panicked", zap.Any("panic", p), zap.Stack("stack"))
+		}
+	}()
+	fn()
+}
+
+// flush waits until all calls that were added before have returned. It reports false if
+// patience ends first.
+func (c *callQueue) flush(patience <-chan time.Time) bool {
+	done := make(chan struct{})
+	c.post(func() { close(done) })
+	select {
+	case <-done:
+		return true
+	case <-patience:
+		return false
+	}
+}

@@ -1,0 +1,174 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// straySearch looks for strays in one directory: znodes of protected creates whose
+// callers were told that they have failed. All strays of a directory share one
+// goroutine, and each round costs a sync and a list. An id is forgotten once its znode
+// was found, or was looked for often enough.
+type straySearch struct {
+	session *session
+	dir     string
+	changed chan struct{} // a token: ids were added, or the last one was removed
+
+	ids map[string]*stray // guarded by session.mu
+}
+
+// stray is an id under which a znode may still appear.
+type stray struct {
+	looks int       // that have not found it
+	due   time.Time // when the next one is
+}
+
+// strayLooks is how often an id is looked for. The first look is at once, the second
+// after a third of a session timeout, and each further pause is twice as long as the
+// one before: about 85 session timeouts in all.
+const strayLooks = 9
+
+// expectStrays starts to look for the znodes with these ids. Any other list of the
+// directory in this session finds them, too.
+func (s *session) expectStrays(dir string, ids ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	h := s.straySearches[dir]
+	isNew := h == nil
+	if isNew {
+		h = &straySearch{session: s, dir: dir, changed: make(chan struct{}, 1), ids: make(map[string]*stray)}
+		if s.straySearches == nil {
+			s.straySearches = make(map[string]*straySearch)
+		}
+		s.straySearches[dir] = h
+	}
+	for _, id := range ids {
+		h.ids[id] = &stray{due: time.Now()}
+	}
+	if isNew {
+		s.core.tasks.Go(h.run) // begun before the session is over: Close waits for it
+	} else {
+		h.wake()
+	}
+}
+
+func (h *straySearch) wake() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run returns after the last id, or at the end of the session.
+func (h *straySearch) run() {
+	var looked time.Time // zero: not yet
+	for {
+		wait, ok := h.next(looked)
+		switch {
+		case !ok:
+			return
+		case wait <= 0:
+			looked = time.Now()
+			h.search(looked)
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-h.session.over:
+		case <-h.changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// next returns how long to wait for the next look. There is a pause after each look, so
+// that ids that are added one by one share looks. If there is nothing left to look for,
+// it ends the search and reports false.
+func (h *straySearch) next(looked time.Time) (time.Duration, bool) {
+	s := h.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || len(h.ids) == 0 {
+		delete(s.straySearches, h.dir)
+		return 0, false
+	}
+	var due time.Time
+	for _, c := range h.ids {
+		if due.IsZero() || c.due.Before(due) {
+			due = c.due
+		}
+	}
+	if earliest := looked.Add(s.timeout / 32); !looked.IsZero() && due.Before(earliest) {
+		due = earliest
+	}
+	return time.Until(due), true
+}
+
+// search lists the directory. The list discards the strays that it shows.
+func (h *straySearch) search(now time.Time) {
+	s := h.session
+	s.mu.Lock()
+	var due []string // chosen before the list, which may not show what is added later
+	for id, c := range h.ids {
+		if !c.due.After(now) {
+			due = append(due, id)
+		}
+	}
+	s.mu.Unlock()
+	w := scope{core: s.core, in: s}
+	err := w.sync(context.Background(), h.dir)
+	if err == nil {
+		_, _, err = w.children(context.Background(), h.dir)
+	}
+	if errors.Is(err, zk.ErrNoNode) { // no directory, no strays
+		err = nil
+	}
+	answered := err == nil || classify(errors.Unwrap(err)) == final // what is refused is not asked for without end
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range due {
+		c, ok := h.ids[id]
+		if !ok {
+			continue
+		}
+		pause := s.timeout / 3
+		if answered {
+			if c.looks++; c.looks == strayLooks {
+				delete(h.ids, id)
+				continue
+			}
+			pause <<= c.looks - 1
+		}
+		c.due = time.Now().Add(pause)
+	}
+}
+
+// discardStrays discards the strays that a list shows.
+func (s *session) discardStrays(dir string, names []string) {
+	s.mu.Lock()
+	var found []string
+	if h := s.straySearches[dir]; h != nil {
+		for _, name := range names {
+			id := idOf(name)
+			if _, ok := h.ids[id]; ok {
+				found = append(found, name)
+				delete(h.ids, id)
+			}
+		}
+		if len(h.ids) == 0 {
+			h.wake()
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range found {
+		s.discard(join(dir, name))
+	}
+}
