@@ -257,7 +257,7 @@ func TestNonsenseFromTheServer(t *testing.T) {
 		"a negative one": "\xff\xff\xff\xff" + strings.Repeat("x", 1000),
 		"an empty one":   strings.Repeat("\x00", 1000),
 		"half an answer": "\x00\x00\x00\x24\x00\x00",
-		"no timeout":    "\x00\x00\x00\x24" + strings.Repeat("\x00", 8) + strings.Repeat("\x01", 8) + "\x00\x00\x00\x10" + strings.Repeat("\x01", 16),
+		"no timeout":     "\x00\x00\x00\x24" + strings.Repeat("\x00", 8) + strings.Repeat("\x01", 8) + "\x00\x00\x00\x10" + strings.Repeat("\x01", 16),
 		"short frames":   "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x10\x00" + strings.Repeat("\x01", 28) + strings.Repeat("\x00\x00\x00\x03xyz", 10),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -285,7 +285,7 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 			binary.BigEndian.PutUint32(f[20:], 0x7fffffff)
 			return garble.Instead{Frame: f}
 		},
-		"no password":     func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f[20:], 0); return garble.Instead{Frame: f} },
+		"no password":    func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f[20:], 0); return garble.Instead{Frame: f} },
 		"a timeout of 0": func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f[8:], 0); return garble.Instead{Frame: f} },
 		"a timeout in the past": func(f []byte) garble.Instead {
 			binary.BigEndian.PutUint32(f[8:], 0x80000000)
