@@ -21,10 +21,7 @@ const timeout = 6 * time.Second
 // bubble runs a scenario in virtual time, on an embedded ensemble of n members.
 func bubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		bubbles.Bound(t, bubbles.Longest)
-		scenario(t, testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members)))
-	})
+	bubbles.Run(t, func(t *testing.T, w *bubbles.World) { scenario(t, w.Embedded) }, testutil.WithMembers(members))
 }
 
 var clients atomic.Int64 // numbers them, over all tests

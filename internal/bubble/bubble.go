@@ -6,6 +6,7 @@ package bubble
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,6 +39,8 @@ type T interface {
 type World struct {
 	*Ensemble
 	T T
+
+	connected atomic.Int64 // by ConnectNext
 }
 
 // New starts a World in the caller's bubble.
@@ -59,7 +62,7 @@ func NewBelow(t T, v View, opts ...testutil.Option) *World {
 			t.Error(err)
 		}
 	})
-	return &World{NewEnsemble(t, ens, v), t}
+	return &World{Ensemble: NewEnsemble(t, ens, v), T: t}
 }
 
 // Run runs a scenario in virtual time. The bubble fails the test if the
@@ -88,6 +91,13 @@ func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testut
 func (w *World) Connect(name string, opts ...framework.Option) *framework.Client {
 	w.T.Helper()
 	return w.ConnectTo(name, w.Servers(), opts...)
+}
+
+// ConnectNext is Connect for tests that do not need the client's network. It numbers
+// the clients.
+func (w *World) ConnectNext(opts ...framework.Option) *framework.Client {
+	w.T.Helper()
+	return w.Connect(fmt.Sprint("client ", w.connected.Add(1)), opts...)
 }
 
 // ConnectTo is Connect for a client that knows only the given servers.

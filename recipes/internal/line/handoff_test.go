@@ -6,15 +6,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
-	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // A znode is not handed off more often than can be counted: the next caller has a
 // new one.
 func TestHandoffsCanBeCounted(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l, err := line.New(connect(t, ens), "/line", exclusive, line.Config{Handoffs: 16})
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Handoffs: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,30 +35,30 @@ func TestHandoffsCanBeCounted(t *testing.T) {
 			t.Error("handed off")
 		}
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // Nothing lingers that is released after StopLinger, even by a caller that was
 // chosen and gives up.
 func TestWhatIsLeftTooLateDoesNotLinger(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		closed := make(chan struct{})
-		l, err := line.New(connect(t, ens), "/line", exclusive, line.Config{Linger: time.Hour, StopLinger: closed})
+		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Linger: time.Hour, StopLinger: closed})
 		if err != nil {
 			t.Fatal(err)
 		}
 		leave(t, acquire(t, l))
-		if n := len(ens.Children("/line")); n != 1 {
+		if n := len(w.Children("/line")); n != 1 {
 			t.Fatalf("%d in line", n)
 		}
 		p := acquire(t, l)
 		close(closed)
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 		q := queue(t, l)
 		<-q.Ready()
 		q.GiveUp()
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }

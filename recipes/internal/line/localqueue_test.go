@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -17,13 +18,13 @@ import (
 // A caller's context ends at the very moment at which it is chosen: the choice is
 // passed on to the next waiter in-process, with no request.
 func TestAChosenWaiterThatLeavesPassesTheChoiceOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
 		first, second, third := queue(t, l), queue(t, l), queue(t, l)
 		<-first.Ready()
-		names := ens.Children("/line")
+		names := w.Children("/line")
 		synctest.Wait() // for the list behind the first create, which found no directory
-		ens.ResetRequests()
+		w.ResetRequests()
 		third.GiveUp() // in the local queue
 		first.GiveUp() // chosen
 		synctest.Wait()
@@ -32,39 +33,39 @@ func TestAChosenWaiterThatLeavesPassesTheChoiceOn(t *testing.T) {
 		if !ok || !p.Held() || p.Path() != "/line/"+names[0] {
 			t.Errorf("passed on: %v, held %v, at %s, was %s", ok, p.Held(), p.Path(), names[0])
 		}
-		if got := ens.Requests(); len(got) != 0 {
+		if got := w.Requests(); len(got) != 0 {
 			t.Errorf("requests: %v", got)
 		}
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // The same with no other waiter: the znode goes.
 func TestAChosenWaiterThatLeavesTakesTheZnodeWithIt(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
 		q := queue(t, l)
 		<-q.Ready()
 		q.GiveUp()
 		synctest.Wait()
-		empty(t, ens, l)
+		empty(w, l)
 		p := acquire(t, l)
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // The session is over between the choice and the moment at which the caller takes
 // its share.
 func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		c := connect(t, ens)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
 		l := newLine(t, c, exclusive)
 		taken, left, next := queue(t, l), queue(t, l), queue(t, l)
 		expire := func() {
 			t.Helper()
-			if err := ens.ExpireSession(session(t, c)); err != nil {
+			if err := w.ExpireSession(session(t, c)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Second) // until it is known
@@ -85,16 +86,16 @@ func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
 			t.Fatal("the next was not let in")
 		}
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // A waiter that was chosen in a session that was lost keeps its place in the local
 // queue.
 func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
-		first, later, p := chosenAndLost(t, ens, l)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
+		first, later, p := chosenAndLost(t, w, l)
 		if !first.Again(false) {
 			t.Error("refused")
 		}
@@ -110,29 +111,29 @@ func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 		}
 		later.GiveUp()
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // chosenAndLost returns a waiter that was chosen in a session that is over, a later one, and
 // another client's share, behind which the later one stands.
-func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, later *line.Queued, held *line.Share) {
+func chosenAndLost(t *testing.T, w *bubble.World, l *line.Line) (first, later *line.Queued, held *line.Share) {
 	t.Helper()
 	first = queue(t, l)
 	<-first.Ready()
 	later = queue(t, l)
-	other := newLine(t, connect(t, ens), exclusive)
+	other := newLine(t, w.ConnectNext(), exclusive)
 	waiting := make(chan *line.Share)
 	go func() {
 		waiting <- acquire(t, other)
 	}()
 	synctest.Wait()
-	if err := ens.ExpireSession(session(t, l.Client())); err != nil {
+	if err := w.ExpireSession(session(t, l.Client())); err != nil {
 		t.Fatal(err)
 	}
 	held = <-waiting
 	time.Sleep(5 * time.Second)
-	if n := len(ens.Children("/line")); n != 2 {
+	if n := len(w.Children("/line")); n != 2 {
 		t.Fatalf("%d in line", n)
 	}
 	return first, later, held
@@ -141,9 +142,9 @@ func chosenAndLost(t *testing.T, ens *testutil.Embedded, l *line.Line) (first, l
 // The last waiter leaves and another comes at once: the acquisition that was told
 // to stop fails, but not the other waiter.
 func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
-		held := acquire(t, newLine(t, connect(t, ens), exclusive))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
+		held := acquire(t, newLine(t, w.ConnectNext(), exclusive))
 		unuse, err := l.Use()
 		if err != nil {
 			t.Fatal(err)
@@ -167,16 +168,16 @@ func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 			t.Fatal("not let in")
 		}
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // The process is paused between the choice and the moment at which the caller takes
 // its place: nothing has told of the loss yet, and only the clock knows.
 func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		paused := make(chan struct{})
-		c := connect(t, ens)
+		c := w.ConnectNext()
 		sess, err := c.Session()
 		if err != nil {
 			t.Fatal(err)
@@ -188,32 +189,32 @@ func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 		l := newLine(t, c, exclusive)
 		q := queue(t, l)
 		<-q.Ready()
-		ens.CutClient(sess.ID())
+		w.CutClient(sess.ID())
 		time.Sleep(framework.DefaultSessionTimeout)
 		if p, ok := q.Take(); ok || !errors.Is(p.Err(), framework.ErrSessionLost) {
 			t.Errorf("taken %v, err %v", ok, p.Err())
 		} else if err := release(t.Context(), p); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
-		ens.RestoreClient(sess.ID())
+		w.RestoreClient(sess.ID())
 		close(paused)
 		time.Sleep(framework.DefaultSessionTimeout)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // The turn has come, but the session is in doubt, and the caller gives up before it
 // is proven: the znode goes as soon as there is a server again.
 func TestACancelBeforeTheSessionIsProven(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		c := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext(framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		l := newLine(t, c, exclusive)
 		id := session(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := l.GrantAfter(ctx, func() {
-			ens.CutClient(id)
-			if err := ens.DropConnections(id); err != nil {
+			w.CutClient(id)
+			if err := w.DropConnections(id); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -221,15 +222,15 @@ func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("granted in doubt, or %v", err)
 		}
-		if names := ens.Children("/line"); len(names) != 1 {
+		if names := w.Children("/line"); len(names) != 1 {
 			t.Fatalf("in line: %v", names)
 		}
-		ens.RestoreClient(id)
+		w.RestoreClient(id)
 		if err := c.WaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
@@ -237,9 +238,9 @@ func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 // it was put before those who had come since, whose znode stood in line by then,
 // and waited there as if it were no try.
 func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
-		first, later, p := chosenAndLost(t, ens, l)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
+		first, later, p := chosenAndLost(t, w, l)
 		if first.Again(true) {
 			t.Error("a try waits for others")
 		}
@@ -253,30 +254,30 @@ func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 			t.Error("a try was let in beside the holder")
 		}
 		leave(t, p)
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // The turn comes at the moment at which it is lost, or at which the last waiter
 // leaves: it is given to nobody, and its znode goes.
 func TestAGrantThatComesTooLate(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
 		lost := errors.New("lost")
 		admitted, err := l.LetIn(t.Context(), func(lose func(error), _ func()) { lose(lost) })
 		if admitted || !errors.Is(err, lost) {
 			t.Errorf("lost: admitted %v, %v", admitted, err)
 		}
-		empty(t, ens, l)
+		empty(w, l)
 		admitted, err = l.LetIn(t.Context(), func(_ func(error), leave func()) { leave() })
 		if admitted || err != nil {
 			t.Errorf("nobody waits: admitted %v, %v", admitted, err)
 		}
-		empty(t, ens, l)
+		empty(w, l)
 		// Nothing keeps the session's heartbeat quick: one for each third of the time-out.
-		ens.ResetRequests()
+		w.ResetRequests()
 		time.Sleep(10 * framework.DefaultSessionTimeout)
-		if n := ens.Requests()[testutil.OpSync]; n > 31 {
+		if n := w.Requests()[testutil.OpSync]; n > 31 {
 			t.Errorf("%d heartbeats in ten time-outs, while nothing is held", n)
 		}
 	})
@@ -284,8 +285,8 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 
 // Nobody is told of the loss of a place that has left, and everybody else once.
 func TestOnLossIsCalledOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		c := connect(t, ens)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
 		l := newLine(t, c, exclusive)
 		p := acquire(t, l)
 		shared, err := p.Again(l)
@@ -301,7 +302,7 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 		}
 		shared.Deleted()
 		shared.Deleted()
-		if err := ens.ExpireSession(session(t, c)); err != nil {
+		if err := w.ExpireSession(session(t, c)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -315,19 +316,19 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 		if err := release(t.Context(), shared); !errors.Is(err, line.ErrNotHeld) {
 			t.Errorf("Leave: %v", err)
 		}
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
 // A guarded Multi that was sent behind the delete of a Release finds no znode, and
 // may hear of it first. It made the Release fail, and the Observer count a loss.
 func TestTheOwnRemovalIsNoLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		l := newLine(t, connect(t, ens), exclusive)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := newLine(t, w.ConnectNext(), exclusive)
 		p := acquire(t, l)
 		p.OnLoss(func(loss *line.Loss) { t.Errorf("lost: %v", loss.Err) })
 		answer := make(chan struct{})
-		stop := ens.Control(func(r testutil.Request) testutil.Action {
+		stop := w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpDelete {
 				return testutil.HoldReply(answer)
 			}
@@ -337,7 +338,7 @@ func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 		left := make(chan error)
 		go func() { left <- release(t.Context(), p) }()
 		synctest.Wait()
-		if n := len(ens.Children("/line")); n != 0 {
+		if n := len(w.Children("/line")); n != 0 {
 			t.Fatalf("%d in line", n)
 		}
 		p.Deleted()
@@ -345,7 +346,7 @@ func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 		if err := <-left; err != nil {
 			t.Errorf("Leave: %v", err)
 		}
-		empty(t, ens, l)
+		empty(w, l)
 	})
 }
 
@@ -359,8 +360,8 @@ func TestOtherRules(t *testing.T) {
 	}
 	writing := reading
 	writing.Name, writing.Base = "exclusive", layout.CuratorWriteName
-	inBubble(t, func(t *testing.T, ens *testutil.Embedded) {
-		a, b := connect(t, ens), connect(t, ens)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.ConnectNext(), w.ConnectNext()
 		wait := func(c *framework.Client, rule line.Rule) <-chan *line.Share {
 			shares := make(chan *line.Share, 1)
 			l := newLine(t, c, rule)
@@ -388,14 +389,14 @@ func TestOtherRules(t *testing.T) {
 		waits("the writer", writer)
 		waits("a reader behind it", behind)
 		leave(two)
-		w := <-writer
+		held := <-writer
 		waits("a reader behind the writer", behind)
-		all, err := w.Line().Participants(t.Context())
+		all, err := held.Line().Participants(t.Context())
 		if err != nil || len(all) != 2 || !all[0].Holder || all[1].Holder || !all[1].Shared {
 			t.Errorf("participants: %+v, %v", all, err)
 		}
-		leave(w)
+		leave(held)
 		leave(<-behind)
-		empty(t, ens, w.Line())
+		empty(w, held.Line())
 	})
 }

@@ -3,40 +3,16 @@ package line_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
-	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 var exclusive = line.Rule{
 	Kind: "mutex", Name: "exclusive", Conflicts: func(mine, theirs string) bool { return true },
 	Base: layout.CuratorLockName, Set: layout.Set{Family: layout.CuratorLock},
-}
-
-func inBubble(t *testing.T, scenario func(t *testing.T, ens *testutil.Embedded)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		scenario(t, testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})))
-	})
-}
-
-func connect(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) *framework.Client {
-	t.Helper()
-	c, err := framework.New(ens.Servers(), append(opts, framework.WithDialer(ens.Dial))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := c.WaitConnected(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func newLine(t *testing.T, c *framework.Client, rule line.Rule) *line.Line {
@@ -68,18 +44,11 @@ func session(t *testing.T, c *framework.Client) int64 {
 
 // empty fails the test unless nobody stands in line, nothing is watched and no
 // queue is kept.
-func empty(t *testing.T, ens *testutil.Embedded, l *line.Line) {
-	t.Helper()
-	time.Sleep(time.Second)
-	synctest.Wait()
-	if left := ens.Children("/line"); len(left) > 0 {
-		t.Errorf("left in line: %v", left)
-	}
-	if left := ens.Watches(); len(left) > 0 {
-		t.Errorf("watches left: %v", left)
-	}
+func empty(w *bubble.World, l *line.Line) {
+	w.T.Helper()
+	w.NothingLeft("/line")
 	if n := l.Queues(); n != 0 {
-		t.Errorf("%d queues kept", n)
+		w.T.Errorf("%d queues kept", n)
 	}
 }
 
