@@ -23,7 +23,7 @@ import (
 // Everything that is created has the client's ACL, parents and contenders too,
 // and the credentials come before all else, on every connection and session.
 func TestAuthAndACL(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		secret := zk.DigestACL(zk.PermAll, "app", "pw")
 		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")), framework.WithACL(secret...))
 		stranger, _ := connect(t, ens)
@@ -56,7 +56,7 @@ func TestAuthAndACL(t *testing.T) {
 // Credentials that the ensemble rejects end whatever waits, with an error that
 // says so, instead of an endless silence.
 func TestRejectedCredentials(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := start(t, ens, framework.WithAuth("nonsense", []byte("x")))
 		if err := c.WaitConnected(within(t, time.Hour)); !errors.Is(err, zk.ErrAuthFailed) {
 			t.Errorf("WaitConnected: %v", err)
@@ -71,7 +71,7 @@ func TestRejectedCredentials(t *testing.T) {
 // against the client for ever: at every later disconnect, what should have waited
 // for the reconnect failed.
 func TestRejectionThatPasses(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		defer once(ens, testutil.OpAuth, testutil.Fail(-115))()
 		c, network := start(t, ens, framework.WithAuth("digest", []byte("app:pw")))
 		if err := c.WaitConnected(within(t, time.Minute)); !errors.Is(err, zk.ErrAuthFailed) {
@@ -93,7 +93,7 @@ func TestRejectionThatPasses(t *testing.T) {
 // A connection that breaks while credentials are presented again wedges the wire
 // client for good, if it hears of the failed write.
 func TestBreakWhileAuthenticating(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")))
 		s := session(t, c)
 		for _, action := range []testutil.Action{testutil.DropBefore(), testutil.DropAfter(), testutil.Delay(time.Second)} {
@@ -167,7 +167,7 @@ func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 // The options once kept the caller's slices, and what the caller did to them later
 // was what the client created and presented from then on.
 func TestOptionsKeepNothingOfTheCaller(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		acl := zk.DigestACL(zk.PermAll, "user", "password")
 		want := acl[0].ID
 		credentials := []byte("user:password")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -18,10 +18,10 @@ import (
 // margin is 600ms, the heartbeat comes every 2s, or every second while kept.
 const timeout = 6 * time.Second
 
-// bubble runs a scenario in virtual time, on an embedded ensemble of n members.
-func bubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
+// inBubble runs a scenario in virtual time, on an embedded ensemble of n members.
+func inBubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
 	t.Helper()
-	bubbles.Run(t, func(t *testing.T, w *bubbles.World) { scenario(t, w.Embedded) }, testutil.WithMembers(members))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) { scenario(t, w.Embedded) }, testutil.WithMembers(members))
 }
 
 var clients atomic.Int64 // numbers them, over all tests

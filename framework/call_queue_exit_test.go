@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // An observer's function that ended its goroutine, as t.FailNow does, ended the
 // telling of all events for good.
 func TestAnObserverThatExits(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		requests := make(chan string, 100)
 		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
 			StateChanged: func(framework.StateChange) { runtime.Goexit() },
@@ -22,6 +22,6 @@ func TestAnObserverThatExits(t *testing.T) {
 		if _, _, err := c.Exists(t.Context(), "/"); err != nil {
 			t.Fatal(err)
 		}
-		bubbles.Await(t, "the request to be observed", requests)
+		bubble.Await(t, "the request to be observed", requests)
 	})
 }

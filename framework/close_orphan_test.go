@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -84,7 +84,7 @@ func (c *grave) Write(p []byte) (int, error) {
 func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				network := ens.ClientNet("buried")
 				g := &graves{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
@@ -101,11 +101,11 @@ func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 					}
 					return testutil.Pass()
 				})
-				bubbles.Await(t, "the session to be lost", s.Done())
+				bubble.Await(t, "the session to be lost", s.Done())
 				began := time.Now()
 				release()
 				deaf()
-				bubbles.AwaitTrue(t, "the session to be gone", func() bool { return !alive(ens, s.ID()) })
+				bubble.AwaitTrue(t, "the session to be gone", func() bool { return !alive(ens, s.ID()) })
 				if took := time.Since(began); took > 4*time.Second {
 					t.Errorf("%s stood for %v after the session was lost", path, took)
 				}
@@ -119,7 +119,7 @@ func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				network := ens.ClientNet("closed")
 				g := &graves{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
@@ -140,7 +140,7 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 // Each attempt to close a dead session may touch it, which keeps it alive: three
 // are made, one to two seconds apart, and no more.
 func TestADeadSessionIsTouchedSeldom(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		var attached []time.Time
@@ -153,7 +153,7 @@ func TestADeadSessionIsTouchedSeldom(t *testing.T) {
 			}
 			return testutil.DropBefore()
 		})
-		bubbles.Await(t, "the session to be lost", s.Done())
+		bubble.Await(t, "the session to be lost", s.Done())
 		lost := time.Now()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -175,7 +175,7 @@ func TestADeadSessionIsTouchedSeldom(t *testing.T) {
 // A client that closes without a connection asks several servers at once to close
 // its session, but not all of a large ensemble.
 func TestCloseAsksThreeServersAtMost(t *testing.T) {
-	bubble(t, 5, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 5, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("closing")
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)
@@ -211,7 +211,7 @@ func TestCloseAsksThreeServersAtMost(t *testing.T) {
 // A session may be lost while a connection waits for its first answer. That connection
 // is closed with the session, so that the wire client ends and nothing comes late.
 func TestALostSessionLeavesNoConnection(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var mu sync.Mutex
 		open := map[int]bool{} // by number
 		n := 0
@@ -247,7 +247,7 @@ func TestALostSessionLeavesNoConnection(t *testing.T) {
 		if len(waiting) != 1 {
 			t.Errorf("%d connections wait for their first answer", len(waiting))
 		}
-		bubbles.Await(t, "the session to be lost", s.Done())
+		bubble.Await(t, "the session to be lost", s.Done())
 		synctest.Wait()
 		mu.Lock()
 		for number := range waiting {

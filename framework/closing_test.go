@@ -21,7 +21,7 @@ import (
 // A dialer that ignores its timeout held up Close for ever, which dials to close
 // the session.
 func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
 		defer close(release)
 		var hanging atomic.Bool
@@ -55,7 +55,7 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 // chance the one that had just gone, and left the ephemerals to stand there.
 func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	for range 10 {
-		bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 			network := ens.ClientNet("alone")
 			c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 			must(t, err)
@@ -79,7 +79,7 @@ func TestCloseFindsAServerThatIsThere(t *testing.T) {
 // Close waits two seconds for the answer to its request, and then asks again by a
 // connection of its own: a server that does not answer holds nobody up for longer.
 func TestCloseWithoutAnAnswer(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(ens.Dial))
 		must(t, err)
 		must(t, c.WaitConnected(t.Context()))
@@ -120,7 +120,7 @@ func TestCloseWaitsForASlowServer(t *testing.T) {
 		"too slow to answer":               {0, 2100 * time.Millisecond, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				var late atomic.Bool
 				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
 					framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
@@ -221,7 +221,7 @@ func TestHoldersDoNotWaitForTLSToSayGoodbye(t *testing.T) {
 // A dial that timed out is why there is no server, not why the call ended: it was
 // found in the error as if the caller's own context had ended.
 func TestTimedOutDialIsNotTheCallersDeadline(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)),
 			framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}

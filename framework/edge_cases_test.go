@@ -94,7 +94,7 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 // A wire client that hangs, here in a dialer that ignores its timeout, is left
 // behind: the session ends by our clock, and the next one comes.
 func TestHangingWireClientIsLeftBehind(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
 		defer close(release)
 		var dials atomic.Int32
@@ -131,7 +131,7 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 
 // A removal that is promised goes on whatever the retry policy says.
 func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.Never()))
 		s := session(t, c)
 		_, err := s.Create(t.Context(), "/e", nil, zk.FlagEphemeral)
@@ -151,7 +151,7 @@ func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 // line, after an operator has changed an ACL and changed it back, once stayed there
 // for as long as its process lived.
 func TestDiscardOfWhatIsForbidden(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		log, logged := observer.New(zap.ErrorLevel)
 		c, _ := connect(t, ens, framework.WithLogger(zap.New(log)))
 		_, err := c.Create(t.Context(), "/closed", nil, 0)
@@ -179,7 +179,7 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 // Prove makes round trips until there is proof, as after a pause in which the
 // deadline came near.
 func TestProve(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		time.Sleep(300 * time.Millisecond)
@@ -207,7 +207,7 @@ func TestProve(t *testing.T) {
 
 // After Close nothing listens any more.
 func TestNoListenerIsLeft(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		for range 10 {
 			c.Listen(func(framework.StateChange) {})
@@ -224,7 +224,7 @@ func TestNoListenerIsLeft(t *testing.T) {
 // Servers that accept connections and drop them, as a proxy without servers behind
 // it does, are not called in a tight loop, and the first that is well is found soon.
 func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dials atomic.Int32
 		var well atomic.Bool
 		never := make(chan struct{})
@@ -261,7 +261,7 @@ func TestNonsenseFromTheServer(t *testing.T) {
 		"short frames":   "\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x10\x00" + strings.Repeat("\x01", 28) + strings.Repeat("\x00\x00\x00\x03xyz", 10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				var dials atomic.Int32
 				c, _ := start(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 					if dials.Add(1) > 3 {

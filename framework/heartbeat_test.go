@@ -19,7 +19,7 @@ import (
 // before it. Paced every T/3, it proved in the very instant in which the deadline
 // passed, and an idle client lost one session after the other.
 func TestServerTickOfHalfTheTimeout(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens, framework.WithServerTick(timeout/2))
 		s := session(t, c)
 		for range 2 {
@@ -39,7 +39,7 @@ func TestServerTickOfHalfTheTimeout(t *testing.T) {
 // it. Refused for the want of it, it was taken for unanswered, and the client
 // left one member after the other; but a refusal has made the round trip too.
 func TestProofByWritesUnderARootThatMayNotBeRead(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		admin, _ := connect(t, ens)
 		_, err := admin.SetACL(t.Context(), "/", zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		must(t, err)
@@ -61,7 +61,7 @@ func TestProofByWritesUnderARootThatMayNotBeRead(t *testing.T) {
 // sessions back, while the others choose another leader. With proof by writes
 // neither may count, or the heartbeat's care would be undone by any other request.
 func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var only atomic.Value // the address of the one member that can be reached
 		only.Store("")
 		network := ens.ClientNet("confined")
@@ -108,7 +108,7 @@ func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
 // Proof by writes: a session that moves to another member is proven there at the
 // first write, not F later.
 func TestProofByWritesAfterAReconnect(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithProof(framework.ProofWrite))
 		s := session(t, c)
 		release := s.Keep()
@@ -130,7 +130,7 @@ func TestProofByWritesAfterAReconnect(t *testing.T) {
 func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
 	for name, proof := range map[string]framework.Proof{"sync": framework.ProofSync, "write": framework.ProofWrite} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				c, _ := connect(t, ens, framework.WithProof(proof))
 				var beats atomic.Int64
 				defer ens.Control(func(r testutil.Request) testutil.Action {
@@ -166,7 +166,7 @@ func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
 // A member that throttles every heartbeat proves nothing, and is left while there
 // is time for another.
 func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		holdThroughout(t, s)
@@ -186,7 +186,7 @@ func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
 // The credentials' answer and the end of its connection are told by two
 // goroutines. Told in the wrong order, the client was CONNECTED while it was not.
 func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		for range 200 {
 			network := ens.ClientNet("flaky")
 			var mu sync.Mutex
@@ -235,7 +235,7 @@ func (e endsAfterAuth) Read(p []byte) (int, error) {
 // A connection that is left because the leader does not answer is told of as such:
 // it is not the network that ended it.
 func TestAConnectionThatIsLeftSaysWhy(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		states := record(c)
 		never := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -18,7 +18,7 @@ import (
 // found there, another one was created, and until the first was hunted down the client
 // waited behind itself.
 func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		servers := strings.Split(ens.Servers(), ",")
 		var members []int // that do not lead
 		for i := range servers {
@@ -53,10 +53,10 @@ func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 			made, err := contender(within(t, time.Minute), s)
 			results <- result{made, err}
 		}()
-		bubbles.AwaitTrue(t, "the reconnect to the member that lags", func() bool { return c.State() == framework.Connected && memberOf(t, ens, s.ID()) == slow })
+		bubble.AwaitTrue(t, "the reconnect to the member that lags", func() bool { return c.State() == framework.Connected && memberOf(t, ens, s.ID()) == slow })
 		time.Sleep(300 * time.Millisecond)
 		ens.Unlag(slow)
-		r := bubbles.Await(t, "the create to return", results)
+		r := bubble.Await(t, "the create to return", results)
 		must(t, r.err)
 		if stood := ens.Children("/lock"); len(stood) != 1 || r.made.Path != "/lock/"+stood[0] {
 			t.Errorf("created %s; in line stand %v", r.made.Path, stood)

@@ -46,7 +46,7 @@ func TestTheCallerLeavesRightBehindTheLossOfTheAnswer(t *testing.T) {
 		}},
 	} {
 		t.Run(how.name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				ctx := &endsBehind{Context: t.Context()}
 				c, _ := connect(t, ens)
 				s := session(t, c)

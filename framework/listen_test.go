@@ -13,7 +13,7 @@ import (
 // A listener that is slow, and one that panics, harm nobody: the others and the
 // client go on, and they themselves get every change in order.
 func TestListenersDoNotHarmEachOther(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		quick := record(c)
 		var slow, panicked []framework.State
@@ -53,7 +53,7 @@ func TestListenersDoNotHarmEachOther(t *testing.T) {
 // stop ends the calls, may be called twice and from the listener itself; one that
 // listens after Close gets Closed.
 func TestListenerStops(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		var calls atomic.Int32
 		var stop func()
@@ -81,7 +81,7 @@ func TestListenerStops(t *testing.T) {
 
 // WaitConnected must not return, nor a listener be called, before State says so.
 func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		network.Latency(time.Millisecond, time.Millisecond) // so that each state lasts until all have been told
 		c.Listen(func(change framework.StateChange) {

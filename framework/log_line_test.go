@@ -15,7 +15,7 @@ import (
 
 // Joined errors have a line for each, and tore what was logged of them apart.
 func TestJoinedErrorsAreLoggedInOneLine(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		core, logged := observer.New(zap.DebugLevel)
 		c, _ := connect(t, ens, framework.WithLogger(zap.New(core)))
 		why := errors.New("the second")

@@ -131,7 +131,7 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 			},
 		} {
 			t.Run(op.String()+"/"+name, func(t *testing.T) {
-				bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 					other, _ := connect(t, ens)
 					for _, path := range []string{"/there", "/there/a", "/there/b"} {
 						_, err := other.Create(t.Context(), path, []byte("data"), 0)
@@ -229,7 +229,7 @@ func FuzzAnswers(f *testing.F) {
 
 // A multi of fewer results than it had operations is none.
 func TestAMultiOfTooFewResults(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
 			return resized(append(f[:answerHead:answerHead], 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff))
 		})
@@ -256,7 +256,7 @@ func TestNotificationsThatCannotBeTakenApart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, lies := liar(t, ens, 0, 1, lie)
 				values, err := c.WatchData(t.Context(), "/watched")
 				must(t, err)
@@ -298,7 +298,7 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 				what = "again/"
 			}
 			t.Run(what+name, func(t *testing.T) {
-				bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 					var lying atomic.Bool
 					lying.Store(!again)
 					c, lies := liar(t, ens, wire.OpCreateSession, 1000, func(f []byte) garble.Instead {
@@ -337,7 +337,7 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 // Where all answers to a request are nonsense it fails in bounded time, and says
 // why; the memory that it takes is bounded, too.
 func TestNothingButNonsense(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(f []byte) garble.Instead {
 			return resized(append(f[:answerHead:answerHead], 0x0f, 0xff, 0xff, 0xff, 0, 0))
 		})
@@ -363,7 +363,7 @@ func TestNothingButNonsense(t *testing.T) {
 // What the wire client cannot put into one request is refused before it tries: it
 // panicked where the end of its room came in the middle of a multi's head.
 func TestMultisThatAreTooLarge(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		for size := 1536<<10 - 127; size < 1536<<10+10; size++ {
@@ -383,7 +383,7 @@ func TestMultisThatAreTooLarge(t *testing.T) {
 // often it was asked for, and whether the connection or the retries ended first.
 func TestAnAnswerThatIsTooLongIsNamed(t *testing.T) {
 	for _, tries := range []int{1, 3, 10} {
-		bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 			c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(frame []byte) garble.Instead {
 				binary.BigEndian.PutUint32(frame, 65<<20)
 				return garble.Instead{Frame: frame}

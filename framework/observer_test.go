@@ -59,7 +59,7 @@ func (c *slowCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // Lines that a slow sink cannot take are dropped and counted; the others come in
 // order, whole, and before Close returns.
 func TestALogSinkThatIsSlow(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		sink := &slowCore{LevelEnabler: zapcore.InfoLevel, released: make(chan struct{})}
 		c, _ := connect(t, ens, framework.WithLogger(zap.New(sink)))
 		const lines = 5000
@@ -95,7 +95,7 @@ func TestALogSinkThatIsSlow(t *testing.T) {
 // An observer that stands still costs requests nothing. Their events are dropped
 // when too many wait, and counted; no other event is.
 func TestAnObserverThatIsSlow(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var mu sync.Mutex
 		var heard, dropped int
 		var states []framework.State
@@ -147,7 +147,7 @@ func TestAnObserverThatIsSlow(t *testing.T) {
 // What Attach calls was called with the client locked: one that took its time held
 // up everything, and one that used the client waited for itself.
 func TestAttachMayUseTheClient(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		type key struct{}
 		made := c.Attach(key{}, func() any {
@@ -196,7 +196,7 @@ func (c stuckConn) Close() error {
 // fails when the session is over, and the connection is closed then, though the wire
 // client cannot send that it ends.
 func TestAConnectionThatStandsStill(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var stuck atomic.Bool
 		var closed atomic.Int32
 		free := make(chan struct{})

@@ -33,7 +33,7 @@ func once(ens *testutil.Embedded, op testutil.Op, action testutil.Action) (stop 
 }
 
 func TestOperations(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		ctx := t.Context()
 		path, err := c.Create(ctx, "/a", []byte("1"), zk.FlagPersistent)
@@ -103,7 +103,7 @@ func errorText(err error) string {
 
 // Under a chroot and a namespace every operation speaks of its own paths.
 func TestChrootAndNamespace(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("chrooted")
 		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial))
 		must(t, err)
@@ -161,7 +161,7 @@ func TestChrootAndNamespace(t *testing.T) {
 // Parents are containers, made from the lower end, so that an ancestor that
 // nobody may touch is no obstacle; and plain znodes where the ensemble has none.
 func TestMakeContainerPath(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		ctx := t.Context()
 		if _, err := c.Create(ctx, "/top", nil, 0); err != nil {
@@ -210,7 +210,7 @@ func TestMakeContainerPath(t *testing.T) {
 // MakePersistentPath creates znodes that stay, where containers would be removed once
 // their children are gone.
 func TestMakePersistentPath(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		ctx := t.Context()
 		must(t, c.MakePersistentPath(ctx, "/data/a/b"))
@@ -234,7 +234,7 @@ func TestMakePersistentPath(t *testing.T) {
 
 // One budget bounds an operation while no server answers, and ctx bounds it too.
 func TestOperationsAreBounded(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		must(t, ens.Stop(0))
 		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
 		for name, op := range map[string]func(ctx context.Context) error{
@@ -266,7 +266,7 @@ func TestOperationsAreBounded(t *testing.T) {
 // An operation that is under way when its context ends returns at once, although
 // the wire client's call goes on.
 func TestContextEndsAnOperationUnderWay(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		release := make(chan struct{})
 		defer once(ens, testutil.OpCreate, testutil.Hold(release))()
@@ -330,7 +330,7 @@ func TestLostAnswers(t *testing.T) {
 		}, nil, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, _ := connect(t, ens)
 				_, err := c.Create(t.Context(), "/a", nil, 0)
 				must(t, err)
@@ -349,7 +349,7 @@ func TestLostAnswers(t *testing.T) {
 
 // Names are the dialer's to resolve, at every attempt.
 func TestDialerGetsNamesEachTime(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dialed atomic.Int32
 		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 			if address != "member0:2181" || limit <= 0 || limit > timeout/3 {
@@ -370,7 +370,7 @@ func TestDialerGetsNamesEachTime(t *testing.T) {
 
 // Metrics hear of requests, retries and states.
 func TestObserver(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var requests, retried, states atomic.Int32
 		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
 			Request: func(op string, took time.Duration, err error) {
@@ -413,7 +413,7 @@ func TestAttach(t *testing.T) {
 // Servers with localSessionsEnabled and no upgrading refuse ephemeral znodes, with a
 // code that was only called unknown.
 func TestEphemeralsOnALocalSession(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		defer once(ens, testutil.OpCreate, testutil.Fail(-120))()
 		_, err := c.Create(t.Context(), "/a", nil, zk.FlagEphemeral)
@@ -427,7 +427,7 @@ func TestEphemeralsOnALocalSession(t *testing.T) {
 // Where the chroot itself was missing, the error was that the znode below it does not
 // exist, and its parent was looked for in vain.
 func TestAMissingChrootIsNamed(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("below a chroot")
 		root, err := framework.New(ens.Servers()+"/app", framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)
@@ -478,7 +478,7 @@ func TestAMissingChrootIsNamed(t *testing.T) {
 // next holder had created at the same path meanwhile, without an error. By its czxid
 // only the own one goes.
 func TestDeleteCreatedSparesASuccessor(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
 		create := func() int64 {
@@ -534,7 +534,7 @@ func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 
 // Between the look and the delete somebody writes the znode, or removes it.
 func TestDeleteCreatedLooksAgain(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
 		for name, tt := range map[string]struct {
@@ -581,7 +581,7 @@ func TestDeleteCreatedLooksAgain(t *testing.T) {
 
 // It ends with its context and with the session, and says that it may have been done.
 func TestDeleteCreatedEnds(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
@@ -613,7 +613,7 @@ func stat(t *testing.T, ens *testutil.Embedded, path string) testutil.Stat {
 
 // It does not sit out its pause when the client closes.
 func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithRetry(retry.NTimes(3, time.Hour)))
 		must(t, err)
 		_, err = c.Create(t.Context(), "/a", nil, 0)

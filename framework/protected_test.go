@@ -35,7 +35,7 @@ func contender(ctx context.Context, s *framework.Session) (framework.Created, er
 
 // The list travels with the create: two requests, one round trip.
 func TestCreateProtectedIsOneRoundTrip(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -69,7 +69,7 @@ func TestCreateProtectedIsOneRoundTrip(t *testing.T) {
 // the connection ends, the create's is not lost with it: the znode need not be searched
 // for.
 func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -110,7 +110,7 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 		"moved":        testutil.Fail(testutil.CodeSessionMoved),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				c, _ := connect(t, ens)
 				s := session(t, c)
 				must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -132,7 +132,7 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 // What is found again by its id, and belongs to another session, is not taken for
 // the own: a session that ended soon after would take the lock with it.
 func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
@@ -164,7 +164,7 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 // before the loss of the connection was known, waited in the wire client for the
 // next one, whatever its budget.
 func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -199,7 +199,7 @@ func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 // The list's answer alone is lost: the create has succeeded, and says that the
 // line must be listed again.
 func TestListThatIsLostIsNoError(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -223,7 +223,7 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 		"late on a lost connection": func(chan struct{}) testutil.Action { return testutil.Delay(30 * time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens)
 				s := session(t, c)
 				must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -263,7 +263,7 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 // A create that was given up and arrives very late, between two looks of the hunt that
 // lie far apart, is removed by any other list of the directory in that session.
 func TestCondemnedIdIsRemovedByAnyList(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -294,7 +294,7 @@ func TestRandomCancels(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		ens.Latency(time.Millisecond)
 		c, _ := connect(t, ens)
 		s := session(t, c)
@@ -343,7 +343,7 @@ func TestRandomCancels(t *testing.T) {
 // Discard goes on until the znode is gone, whatever the network does, and gives
 // up what it may not remove.
 func TestDiscard(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -407,7 +407,7 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 		"closed before": {before: func(t *testing.T, w world) { must(t, w.c.Close()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens)
 				w := world{ens, c, session(t, c), network}
 				_, err := c.Create(t.Context(), "/a", nil, zk.FlagEphemeral)
@@ -445,7 +445,7 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 // A removal that is promised is the session's, and ends with it: what was not
 // removed by then is not the next one's to remove, were it there for ever.
 func TestDiscardEndsWithTheSession(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		for i := range 100 {
@@ -471,7 +471,7 @@ func TestDiscardEndsWithTheSession(t *testing.T) {
 
 // A znode is discarded once, however often that is asked for meanwhile.
 func TestDiscardOfWhatIsBeingDiscarded(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		_, err := s.Create(t.Context(), "/a", nil, zk.FlagEphemeral)

@@ -70,7 +70,7 @@ func (f *follower) is(t *testing.T, ens *testutil.Embedded, path string) string 
 // The wire client keeps a channel for each watch that was ever armed, and one more
 // was armed after each reconnect: 501 for one watch after 500 disconnects.
 func TestWatchesDoNotGrowWithReconnects(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		other, _ := connect(t, ens)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
@@ -132,7 +132,7 @@ func TestWatchesThatAreNotArmedAgain(t *testing.T) {
 		"reply late": testutil.DelayReply(timeout),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens)
 				other, _ := connect(t, ens)
 				_, err := other.Create(t.Context(), "/a", nil, 0)
@@ -165,7 +165,7 @@ func TestWatchesThatAreNotArmedAgain(t *testing.T) {
 // Watches of long paths do not fit into one setWatches. The wire client sends the
 // next once the last was answered, and none after one that failed.
 func TestManyWatchesAreArmedAgainInParts(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
@@ -221,7 +221,7 @@ func TestManyWatchesAreArmedAgainInParts(t *testing.T) {
 func TestNoChangeIsMissedAroundReconnects(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				c, network := connect(t, ens)
 				other, _ := connect(t, ens)

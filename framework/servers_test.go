@@ -143,7 +143,7 @@ func resolveOnce(t *testing.T) {
 // dialer stops at the first address that accepts, so the client never connected.
 func TestEachAddressOfANameIsTried(t *testing.T) {
 	resolveOnce(t)
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		for range 10 { // the order is random
 			d := &domain{}
 			d.is("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
@@ -177,7 +177,7 @@ func TestEachAddressOfANameIsTried(t *testing.T) {
 // are found, although none of the old ones answers.
 func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
 	resolveOnce(t)
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
 		d.is("10.0.0.1", "10.0.0.2")
 		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{
@@ -212,7 +212,7 @@ func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
 // round at once, then a pause before each.
 func TestThePaceCountsAddresses(t *testing.T) {
 	resolveOnce(t)
-	bubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
 		d := &domain{}
 		d.is("10.0.0.1", "10.0.0.2", "fd00::3", "fd00::4")
 		b := &behind{members: map[string]string{
@@ -246,7 +246,7 @@ func TestThePaceCountsAddresses(t *testing.T) {
 // A name that cannot be resolved is an attempt like any other, and says so.
 func TestANameThatCannotBeResolved(t *testing.T) {
 	resolveOnce(t)
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
 		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{"10.0.0.1:2181": "member0:2181"}}
 		c, err := framework.New("zk.example.:2181", framework.WithSessionTimeout(timeout),
@@ -269,7 +269,7 @@ func TestANameThatCannotBeResolved(t *testing.T) {
 // addresses that the name stands for.
 func TestASessionIsClosedByAddress(t *testing.T) {
 	resolveOnce(t)
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		d := &domain{}
 		d.is("10.0.0.1", "10.0.0.2", "10.0.0.3")
 		b := &behind{network: ens.ClientNet("behind a name"), members: map[string]string{
@@ -298,7 +298,7 @@ func TestASessionIsClosedByAddress(t *testing.T) {
 // without one are hammering, and fewer keep a client from a server that is there.
 func TestEachServerIsTriedOnceBeforeThePause(t *testing.T) {
 	for _, servers := range []string{"a", "a,b", "a,b,c,d,e"} {
-		bubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
+		inBubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
 			b := &behind{}
 			c, err := framework.New(servers, framework.WithDialer(b.Dial))
 			must(t, err)

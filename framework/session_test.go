@@ -16,7 +16,7 @@ import (
 
 // New must not need a server, and must connect when one comes.
 func TestConnectsWhenAServerComes(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		must(t, ens.Stop(0))
 		c, _ := start(t, ens)
 		states := record(c)
@@ -41,7 +41,7 @@ func TestConnectsWhenAServerComes(t *testing.T) {
 // exactly at the deadline, whatever the ensemble thinks. Then a new session
 // comes, and LOST comes before CONNECTED.
 func TestCutOffAlone(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		states := record(c)
 		s := session(t, c)
@@ -75,7 +75,7 @@ func TestCutOffAlone(t *testing.T) {
 
 // While something is kept the deadline lies T/2 ahead at all times.
 func TestKeptSessionHasHalfItsTimeoutAhead(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		release := s.Keep()
@@ -92,7 +92,7 @@ func TestKeptSessionHasHalfItsTimeoutAhead(t *testing.T) {
 
 // The cost of a quiet hour: a heartbeat every T/3, every T/6 while kept.
 func TestHeartbeatsAreCounted(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		count := func() int { return ens.Requests()[testutil.OpSync] }
@@ -114,7 +114,7 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 // The ensemble expires the session while the client is connected: the member
 // closes the connection, the next connect says that it is gone.
 func TestExpiredByTheEnsemble(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		states := record(c)
 		s := session(t, c)
@@ -139,7 +139,7 @@ func TestExpiredByTheEnsemble(t *testing.T) {
 
 // A short disconnect costs nothing: same session, and Reconnected says so.
 func TestShortDisconnectResumes(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		states := record(c)
 		s := session(t, c)
@@ -168,7 +168,7 @@ func TestShortDisconnectResumes(t *testing.T) {
 // in the next one. The wire client by itself would open a session and do so; here
 // its queue is filled behind the framework's back, while there is no connection.
 func TestNothingQueuedRunsInTheNextSession(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		network.Cut()
@@ -201,7 +201,7 @@ func TestNothingQueuedRunsInTheNextSession(t *testing.T) {
 // The same through the operations of a session: each says that it is lost, or
 // that its connection was and it may have been applied.
 func TestSentRequestsOfADeadSessionFail(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		network.Cut()
@@ -250,7 +250,7 @@ func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
 
 // Under the strict policy a hold ends with the connection.
 func TestConnectionPolicyEndsHoldsAtADisconnect(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		s := session(t, c)
 		lost := make(chan error, 1)
@@ -270,7 +270,7 @@ func TestConnectionPolicyEndsHoldsAtADisconnect(t *testing.T) {
 
 // With a heartbeat that writes, the quorum is proven too.
 func TestProofByWrites(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens, framework.WithProof(framework.ProofWrite))
 		s := session(t, c)
 		release := s.Keep()
@@ -287,7 +287,7 @@ func TestProofByWrites(t *testing.T) {
 
 // Close is idempotent, removes ephemerals at once, and ends all that waits.
 func TestClose(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		states := record(c)
@@ -340,7 +340,7 @@ func TestClose(t *testing.T) {
 
 // Close while no server answers must end all the same, and say what it left.
 func TestCloseWithoutAServerIsBounded(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("alone")
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
 		must(t, err)

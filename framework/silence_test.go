@@ -15,7 +15,7 @@ import (
 // A member that accepts connections and stays mute is left after T/3, where the
 // wire client alone would wait 6.67 times the session timeout.
 func TestMuteMemberIsLeft(t *testing.T) {
-	bubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
 		ens.Mute(0)
 		ens.Mute(1)
 		began := time.Now()
@@ -30,7 +30,7 @@ func TestMuteMemberIsLeft(t *testing.T) {
 // A member that answers pings but no requests would block every caller for ever.
 // It is left with the session alive, and what waits for an answer is tried again.
 func TestWedgedMemberIsLeft(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var abandoned atomic.Int32
 		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned.Add(1) }}))
 		s := session(t, c)
@@ -55,7 +55,7 @@ func TestWedgedMemberIsLeft(t *testing.T) {
 // for syncLimit ticks. Meanwhile the leader expires the session. Whoever counted
 // those answers would believe; ours leaves for another member in time.
 func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		for memberOf(t, ens, s.ID()) == ens.Leader() { // onto a follower
@@ -83,7 +83,7 @@ func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
 // member answers, and the holder knows before the leader expires the session.
 // Connected to Lost, without a Suspended between, is a legal transition.
 func TestDeadlineIsNotFedByPings(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var refusing atomic.Bool
 		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 			if refusing.Load() {

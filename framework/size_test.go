@@ -97,7 +97,7 @@ const aclHead = 4 + 4 + 4 + len("world") + 4 + len("anyone")
 func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 	for _, tt := range sized {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, _ := connect(t, ens)
 				_, err := c.Create(t.Context(), "/a", nil, 0)
 				must(t, err)
@@ -125,7 +125,7 @@ func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 
 // The option says what the ensemble takes, more or less than by default.
 func TestWithMaxRequest(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		small, _ := connect(t, ens, framework.WithMaxRequest(1<<16))
 		if _, err := small.Create(t.Context(), "/a", make([]byte, 1<<16), 0); !errors.Is(err, framework.ErrTooLarge) {
 			t.Errorf("more than the ensemble takes: %v", err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -16,7 +16,7 @@ import (
 // joins the line next sees it in the list that comes with its own create, and would
 // wait behind it until the next look: that list has to have it removed.
 func TestTheListBehindACreateRemovesWhatWasGivenUp(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))
@@ -26,7 +26,7 @@ func TestTheListBehindACreateRemovesWhatWasGivenUp(t *testing.T) {
 			t.Fatalf("got %v, want a create that is given up", err)
 		}
 		network.Drop()
-		bubbles.AwaitTrue(t, "the create that was given up", func() bool { return len(ens.Children("/lock")) == 1 })
+		bubble.AwaitTrue(t, "the create that was given up", func() bool { return len(ens.Children("/lock")) == 1 })
 		stop()
 		late := ens.Children("/lock")
 		made, err := contender(t.Context(), s)

@@ -23,7 +23,7 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 		each        int
 	}{{"a thousand at a disconnect", 1, 1000}, {"three hundred directories", 300, 1}} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				ens.Latency(time.Millisecond)
 				c, network := connect(t, ens)
 				s := session(t, c)
@@ -72,7 +72,7 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 // The looks for an id that does not come grow rarer: the first is at once, the second
 // after a third of the session timeout, and each pause after that is twice as long.
 func TestAHuntGrowsRarer(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		must(t, s.MakeContainerPath(t.Context(), "/lock"))

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	bubbles "github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -31,7 +31,7 @@ func heartbeats(ens *testutil.Embedded, d time.Duration) int {
 func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprint("released ", released), func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 				s := session(t, c)
 				for range 3 {
@@ -39,7 +39,7 @@ func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
 					release, err := s.Hold(func(err error) { lost <- err })
 					must(t, err)
 					network.Drop()
-					bubbles.Await(t, "the hold to be lost by the disconnect", lost)
+					bubble.Await(t, "the hold to be lost by the disconnect", lost)
 					if released {
 						release()
 					}
@@ -67,7 +67,7 @@ func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
 		"hold": func(s *framework.Session) (func(), error) { return s.Hold(func(error) {}) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				var beats atomic.Int32
 				ens.Control(func(r testutil.Request) testutil.Action {
 					if r.Op == testutil.OpSync {
@@ -79,7 +79,7 @@ func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
 				s := session(t, c)
 				for range 5 {
 					at := beats.Load()
-					bubbles.AwaitTrue(t, "a heartbeat", func() bool { return beats.Load() > at })
+					bubble.AwaitTrue(t, "a heartbeat", func() bool { return beats.Load() > at })
 					at = beats.Load()
 					time.Sleep(timeout / 12)
 					end, err := begin(s)
@@ -101,7 +101,7 @@ func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
 func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
-			bubble(t, members, func(t *testing.T, ens *testutil.Embedded) {
+			inBubble(t, members, func(t *testing.T, ens *testutil.Embedded) {
 				c, network := connect(t, ens)
 				changes := record(c)
 				for i := range 30 {
@@ -123,7 +123,7 @@ func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
 // budget. Here the moment lasts, since a hold that is told of the disconnect takes
 // its time.
 func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var down atomic.Bool
 		network := ens.ClientNet("between")
 		c, _ := start(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)),
@@ -143,7 +143,7 @@ func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
 		must(t, err)
 		down.Store(true)
 		network.Drop()
-		bubbles.Await(t, "the hold to be told of the disconnect", told)
+		bubble.Await(t, "the hold to be told of the disconnect", told)
 		if got := c.State(); got != framework.Connected {
 			t.Fatalf("the state is %v: this test is about the time before it changes", got)
 		}

@@ -17,7 +17,7 @@ import (
 
 // A thousand who wait for one znode cost one request and one watch.
 func TestWatchIsShared(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
@@ -49,7 +49,7 @@ func TestWatchIsShared(t *testing.T) {
 // What is not there cannot be watched, and no watch is left behind: waiters that
 // find their predecessor gone would otherwise pile them up.
 func TestWatchOfNothingLeavesNothing(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		for i := range 100 {
@@ -69,7 +69,7 @@ func TestWatchOfNothingLeavesNothing(t *testing.T) {
 // A change during a disconnect must not be missed, also when the watch could not
 // be registered again: everybody is woken by a reconnect, and looks.
 func TestWatchersLookAgainAfterAReconnect(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
@@ -100,7 +100,7 @@ func TestWatchersLookAgainAfterAReconnect(t *testing.T) {
 
 // Watchers of a session that ends are woken with it.
 func TestWatchersWakeWhenTheSessionEnds(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
 		_, changed, err := s.WatchChildren(t.Context(), "/")
@@ -114,7 +114,7 @@ func TestWatchersWakeWhenTheSessionEnds(t *testing.T) {
 // Values are followed from the first, over changes, deletions, reconnects and
 // sessions; a reader that is slow misses some, but never the last.
 func TestWatchDataFollows(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		other, _ := connect(t, ens)
 		values, err := c.WatchData(t.Context(), "/a")
@@ -155,7 +155,7 @@ func TestWatchDataFollows(t *testing.T) {
 }
 
 func TestWatchChildrenFollows(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		ctx := within(t, time.Hour)
 		values, err := c.WatchChildren(ctx, "/a")
@@ -186,7 +186,7 @@ func TestWatchChildrenFollows(t *testing.T) {
 // its createAnswer leaves that watch on a znode that exists. It was once taken for
 // armed for ever, and whoever followed the znode spun when it was deleted.
 func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
 		must(t, err)
@@ -212,7 +212,7 @@ func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
 
 // An error of the path is an error of the call.
 func TestWatchDataReportsErrors(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		_, err := c.Create(t.Context(), "/secret", nil, 0, zk.DigestACL(zk.PermAll, "someone", "else")...)
 		must(t, err)
@@ -228,7 +228,7 @@ func TestWatchDataReportsErrors(t *testing.T) {
 // WatchExists tells of each thing that can happen to a znode, and its watch is the
 // one that Watch has.
 func TestWatchExists(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
@@ -281,7 +281,7 @@ func TestWatchExists(t *testing.T) {
 // A missing znode has one watch at the server and one in the wire client, however
 // often the session reconnects and however many ask; its createAnswer releases both.
 func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
@@ -323,7 +323,7 @@ func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
 
 // A znode that is created while nobody listens, or as it is looked for, is not missed.
 func TestWatchExistsMissesNothing(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		other, _ := connect(t, ens)
 		s := session(t, c)
@@ -359,7 +359,7 @@ func TestWatchExistsMissesNothing(t *testing.T) {
 
 // It ends with its context, with the session and with the client.
 func TestWatchExistsEnds(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
 		_, _, changed, err := s.WatchExists(t.Context(), "/a")

@@ -15,7 +15,7 @@ import (
 // whose client was closed, and on a session that is over. None panics, with zero
 // arguments (a nil context included) or with others, and each error says why.
 func TestNothingPanicsOnWhatWasNeverOpenedOrIsOver(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		closed, _ := connect(t, ens)
 		ofClosed := session(t, closed)
 		must(t, closed.Close())
