@@ -17,11 +17,11 @@ import (
 // The batch must be such that the ensemble cannot apply it twice. For example,
 // Before checks a znode that After removes.
 type ProtectedBatch struct {
-	Before, After []any
+	Before, After []any // operations, as of Multi
 	Dir, Name     string
-	N             int
+	N             int // how many znodes
 	Data          []byte
-	Flags         int32
+	Flags         int32 // as of Create
 	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Client is a managed connection to an ensemble. All its paths are below its chroot
-// and namespace. It is safe for concurrent use. Make one with New: a Client that was
-// made otherwise behaves as one that was closed.
+// and namespace. It is safe for concurrent use. New returns one; the zero Client behaves
+// as a closed one.
 type Client struct {
 	shared *core // nil in a zero Client: see core
 	root   prefix

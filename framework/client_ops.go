@@ -6,13 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The operations of a Client are executed in any session. Each waits for a connection,
-// and is retried after a loss of the connection. ctx bounds it, and so does one budget
-// of the retry policy. An error names the operation and the path, and wraps the wire
-// client's error (zk.ErrNoNode, ...), ErrClosed, or the error and the cause of ctx. After
-// a failed write MaybeApplied reports whether it may have been executed. An operation
-// costs one request, unless its comment says otherwise.
-
 // Create creates a znode and returns its path, which ends in the sequence number if the
 // znode is sequential. flags are those of the wire client: zk.FlagPersistent,
 // zk.FlagEphemeral, zk.FlagSequence, zk.FlagContainer. Without acl the znode has the

@@ -9,13 +9,23 @@
 //
 // What is here:
 //
-//   - [Client]: the operations (Create, Get, Set, Delete, Multi, ...), each of which is
-//     retried by one budget and bounded by its context.
+//   - [Client]: the operations (Create, Get, Set, Delete, Multi, ...).
 //   - [Client.Listen]: the states of the connection, in order.
 //   - [Client.WatchData] and [Client.WatchChildren]: watches that survive reconnects and
 //     sessions.
 //   - [Session]: one ZooKeeper session, for what must be done in it or not at all, with
 //     one-time watches and protected creates. Use it to write a recipe.
+//
+// # Operations
+//
+// An operation waits for a connection, and is retried after a loss of the connection. Its
+// context bounds it, and so does one budget of the retry policy ([WithRetry]), however
+// many requests it makes. Unless its comment says otherwise it costs one request.
+//
+// An error names the operation and the path. It wraps the wire client's error, such as
+// zk.ErrNoNode, or [ErrClosed], [ErrSessionLost], or the error and the cause of the
+// context. If a write has failed, [MaybeApplied] reports whether the ensemble may have
+// executed it.
 //
 // # Sessions and states
 //
@@ -40,10 +50,10 @@
 //
 // # Deadlines
 //
-// A lock is only as good as its holder's knowledge. [Session.Deadline] is the instant
-// before which the ensemble cannot have expired the session, as far as the client can
-// prove. An answered ping proves nothing: a member answers pings and reads for a while
-// after it was cut off from its leader. So the client's heartbeats reach the leader.
-// When the deadline passes without a new proof, the client gives the session up, even if
-// the ensemble has not expired it yet.
+// The holder of a lock must know until when the lock is certainly held.
+// [Session.Deadline] is the instant before which the ensemble cannot have expired the
+// session, as far as the client can prove. An answered ping proves nothing: a member
+// answers pings and reads for a while after it was cut off from its leader. So the
+// client's heartbeats reach the leader. When the deadline passes without a new proof,
+// the client gives the session up, even if the ensemble has not expired it yet.
 package framework

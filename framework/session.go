@@ -11,9 +11,9 @@ import (
 // that session or not at all. Its paths are in the namespace of the Client that
 // returned it. Several values may stand for one session: compare their IDs.
 //
-// Its operations are those of Client. They are retried while the session lives; once
-// it is over they fail with ErrSessionLost, or with ErrClosed if the client was
-// closed. A Session that did not come from a Client behaves as one of a closed client.
+// Its operations are those of Client. They are retried while the session lives. Once it
+// is over they fail with ErrSessionLost, or with ErrClosed if the client was closed. The
+// zero Session behaves as one of a closed client.
 type Session struct {
 	live      *session // nil in a zero Session: see session
 	root      prefix
@@ -118,7 +118,12 @@ func (s *Session) Keep() (release func()) { return s.session().keep() }
 // called after release has returned, unless the call was already under way. Until
 // release is called the heartbeat is as quick as under Keep. If lost would have to be
 // called at once, Hold fails with the reason instead.
-func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.session().hold(lost) }
+func (s *Session) Hold(lost func(error)) (release func(), err error) {
+	if lost == nil {
+		lost = func(error) {}
+	}
+	return s.session().hold(lost)
+}
 
 // Create is Client.Create in this session.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
@@ -147,7 +152,7 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) e
 
 // Discard deletes the znode at path in the background. It returns at once, with a
 // channel that is closed when the znode is gone or the session is over. The caller may
-// ignore the channel: it costs no goroutine of its own.
+// ignore the channel.
 //
 // The delete is retried until the session is over, which removes an ephemeral znode
 // by itself. An error that a retry is not expected to mend, such as zk.ErrNoAuth or

@@ -267,8 +267,8 @@ func (s *session) onAuthFailed(on *link, err error) {
 }
 
 // mayConnect reports whether a connection may ask for session id. The wire client
-// forgets an expired session and asks for a new one, which it must not: the next
-// session has a wire client of its own.
+// forgets an expired session and asks for a new one, which it must not: each session
+// has its own wire client.
 func (s *session) mayConnect(id int64) bool {
 	s.mu.Lock()
 	mine := s.id

@@ -76,8 +76,8 @@ func (s *session) awaitWireEnd() {
 	}
 }
 
-// closeOrphan closes a lost session at the ensemble by a small connection of its own, so
-// that its ephemeral znodes block nobody until it would expire.
+// closeOrphan closes a lost session at the ensemble, by a separate small connection. Its
+// ephemeral znodes would otherwise block others until it expires.
 //
 // The connection carries only the connect request and the close request, in one write.
 // Each attempt touches the session, which keeps it alive. So the connect asks for the
