@@ -21,7 +21,7 @@ type ProtectedBatch struct {
 	Dir, Name     string
 	N             int // how many znodes
 	Data          []byte
-	Flags         int32 // as of Create
+	Flags         int32    // as of Create
 	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 
