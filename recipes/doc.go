@@ -1,25 +1,81 @@
-// Package recipes has what all recipes share: a [Lease] on what was acquired, the
-// fencing [Token] that it carries, [Do] for work under a lease, and the ways in
-// which an acquisition re-enters what its caller holds already.
+// Package recipes has what all recipes share: the [Lease] on what was acquired, the
+// fencing [Token] that it carries, [Do] for work under a lease, the options, and
+// [Line], which locks of your own are built on. The recipes themselves are in
+// packages locks, rwlock, semaphore and leader.
 //
 // # What a lease promises
 //
-// Grants exclude each other by ZooKeeper: a lease is given out only to the one
-// whose znode has its turn. Knowledge excludes by a deadline: a lease is declared
-// lost (Lost, Context, Held) a stop margin before the ensemble could let somebody
-// else in, whether or not any server can be reached by then. The deadline moves on
-// while heartbeats that make a round trip to the leader are answered. A short
-// disconnect costs no lease.
+// Grants exclude each other by ZooKeeper: a lease is granted only when its znode has
+// nobody ahead that it conflicts with. Knowledge excludes by a deadline: a lease is
+// declared lost (Lost, Context, Held) a stop margin before the ensemble could grant
+// it to somebody else, whether or not any server can be reached then. The deadline
+// moves on while heartbeats that make a round trip to the leader are answered. A
+// short disconnect costs no lease.
 //
-// What remains is yours: a process that is paused beyond its deadline and acts
-// late, and work that does not stop within the margin. Against these a resource
-// must look at the lease's [Token], or the write must carry the lease's Guard.
+// What remains is yours: a process that is paused beyond its deadline and acts late,
+// and work that does not stop within the margin. Against these a resource must look
+// at the lease's [Token], or the write must carry the lease's Guard.
 //
 // # Re-entry
 //
 // Go has no thread to key by. The context carries a chain of live leases instead:
-// acquiring with a context that carries a lease on the very same lock gives
+// an Acquire with a context that carries a lease on the very same lock returns
 // another lease on it at once. **Goroutines that share one lease's context share
-// that lease**: to exclude each other they must acquire with a context from
-// outside of it. Where the context cannot be passed on there is [WithOwner].
+// that lease**: to exclude each other they must acquire with a context from outside
+// of it. Where the context cannot be passed on there is [WithOwner]; [WithoutReentry]
+// turns re-entry off.
+//
+// # Building your own recipe
+//
+// A [Line] is the algorithm that all recipes here have in common. You give it three
+// things: a kind, a name and a rule.
+//
+//   - The kind says which rule it is, with its version: "range.v1". Contenders of
+//     two kinds refuse each other's path with [ErrLayout], so that an old release
+//     with another rule can never stand in the line unseen.
+//   - The name is what this contender's znode says of itself: "w=15,30". It stands in
+//     the znode's name, so that one list of the directory shows all of them.
+//   - The rule is a pure function of two names: does the one conflict with the other?
+//
+// This is all of a lock of ranges, in which readers of a range share it
+// (examples/rangelock has the rest, with its tests):
+//
+//	func conflicts(mine, theirs string) bool {
+//		a, okA := parse(mine)
+//		b, okB := parse(theirs)
+//		if !okA || !okB {
+//			return true // a name that it cannot read conflicts with every other
+//		}
+//		return a.from < b.to && b.from < a.to && (a.writes || b.writes)
+//	}
+//
+//	func (l *Lock) Write(from, to uint64) (recipes.Acquirer, error) {
+//		name := fmt.Sprintf("w=%d,%d", from, to)
+//		return recipes.NewLine(l.client, l.path, "range.v1", name, conflicts)
+//	}
+//
+// What is given: the order of arrival, in which nobody overtakes; one watch at a
+// time, on the last contender ahead that conflicts; leases that tell of their loss in
+// time; tokens and guards; re-entry; handoffs between goroutines; sharing, where a
+// name does not conflict with itself; nothing left behind, whatever the network or
+// the caller does.
+//
+// What you must ask yourself:
+//
+//   - Is the rule the same in all processes? Change the kind with the rule.
+//   - Does the rule only look at the two names? Not at the time, a configuration, or
+//     who holds: those may differ between two processes that ask.
+//   - Must a resource tell two holders apart? Tokens order the leases that conflict.
+//     Where holders stand side by side it must compare tokens per conflict: a range,
+//     for example, with the greatest token among those that overlap it.
+//   - May one caller hold two names? Acquire fails with [ErrDeadlock] where they
+//     conflict and the context carries the first. Otherwise acquire all of them
+//     together, by locks.All, or in one order everywhere.
+//
+// What cannot go wrong any longer: two that conflict are never granted together,
+// since either order of the names decides and the later one always waits; nobody
+// starves, since nobody overtakes; a rule that panics fails the call and grants
+// nothing. Do not build what overtakes (priorities, for example) into a rule: who
+// holds cannot be told from who waits by their names. Use a line to decide who may
+// try, and a mutex that is tried: examples/prioritylock.
 package recipes
