@@ -11,7 +11,7 @@ type Request struct {
 	Session int64  // id of its session; 0 for a connection that asks for a new session
 	Op      Op     // OpCreateSession for the message that opens a connection
 	Path    string // as sent, without the number of a sequential znode; of the first operation of a multi
-	Xid     int32
+	Xid     int32  // number that the client has given the request
 }
 
 // Action says what happens to a request. The functions below make one. The zero

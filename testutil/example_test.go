@@ -114,6 +114,33 @@ func ExampleNewFault() {
 	// /second
 }
 
+// A client is cut off from all servers, and its lease ends in time although no
+// server can tell it.
+func ExampleClientNet() {
+	ctx := context.Background()
+	ens, err := testutil.New(testutil.WithTick(100 * time.Millisecond))
+	check(err)
+	defer ens.Close()
+	net := ens.ClientNet("worker")
+	client, err := framework.New(ens.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(time.Second))
+	check(err)
+	defer client.Close()
+	mutex, err := locks.NewMutex(client, "/locks/report")
+	check(err)
+	lease, err := mutex.Acquire(ctx)
+	check(err)
+
+	net.Cut()
+	<-lease.Lost()
+	fmt.Println("held:", lease.Held())
+	net.Heal()
+	_, err = mutex.Acquire(ctx) // in a new session
+	fmt.Println("acquired again:", err == nil)
+	// Output:
+	// held: false
+	// acquired again: true
+}
+
 // A function decides about every request of the client. This one refuses to
 // create /config.
 func ExampleClientNet_Control() {
