@@ -65,7 +65,7 @@ type bench struct {
 	goroutines int
 	locks      int
 	duration   time.Duration
-	handover   int
+	handoffs   int
 	linger     time.Duration
 	most       int
 	json       bool
@@ -73,9 +73,9 @@ type bench struct {
 
 // benchRecipe is a recipe that can be measured.
 type benchRecipe struct {
-	make      func(b *bench, c *framework.Client, path string) (recipes.Acquirer, error)
-	handsOver bool
-	lingers   bool
+	make     func(b *bench, c *framework.Client, path string) (recipes.Acquirer, error)
+	handsOff bool
+	lingers  bool
 }
 
 func (b *bench) addFlags(cmd *cobra.Command) {
@@ -84,7 +84,7 @@ func (b *bench) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines")
 	flags.IntVar(&b.locks, "locks", 1, "number of locks")
 	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
-	flags.IntVar(&b.handover, "handover", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")
+	flags.IntVar(&b.handoffs, "handover", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")
 	flags.DurationVar(&b.linger, "linger", 0, "how long an unused lock is kept")
 	flags.IntVar(&b.most, "max", 1, "number of permits of a semaphore")
 	flags.BoolVar(&b.json, "json", false, "print one line of JSON")
@@ -102,13 +102,13 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 		return usage("--locks %d: must be more than 0", b.locks)
 	case b.duration <= 0:
 		return usage("--duration %v: must be more than 0", b.duration)
-	case b.handover < 0:
-		return usage("--handover %d: must not be less than 0", b.handover)
+	case b.handoffs < 0:
+		return usage("--handover %d: must not be less than 0", b.handoffs)
 	case b.linger < 0:
 		return usage("--linger %v: must not be less than 0", b.linger)
 	case b.most < 1:
 		return usage("--max %d: must be more than 0", b.most)
-	case set("handover") && !kind.handsOver:
+	case set("handover") && !kind.handsOff:
 		return usage("--handover: --recipe %s has no handoffs", &b.recipe)
 	case set("linger") && !kind.lingers:
 		return usage("--linger: --recipe %s does not linger", &b.recipe)
@@ -119,7 +119,7 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (b *bench) mutex(c *framework.Client, path string) (recipes.Acquirer, error) {
-	return locks.NewMutex(c, path, recipes.WithHandoffs(b.handover), recipes.WithLinger(b.linger))
+	return locks.NewMutex(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger))
 }
 
 func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, error) {
@@ -131,7 +131,7 @@ func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, erro
 }
 
 func (b *bench) writer(c *framework.Client, path string) (recipes.Acquirer, error) {
-	rw, err := rwlock.New(c, path, recipes.WithHandoffs(b.handover), recipes.WithLinger(b.linger))
+	rw, err := rwlock.New(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger))
 	if err != nil {
 		return nil, err
 	}

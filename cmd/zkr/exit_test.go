@@ -42,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 		{"no program", e.args("lock", "/free", "--", broken), 126, broken},
 		{"not found, before connecting", nobody.args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
 
-		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "/held"},
+		{"busy", e.args("lock", "--try", "/held", "--", "true"), 111, "busy"},
 		{"not in time", e.args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "timed out after 100ms"},
 		{"in time", e.args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
 		{"free", e.args("lock", "--try", "/free/for/us/alone", "--", "true"), 0, ""},
@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 		{"one term whose command fails", e.args("elect", "--once", "--layout", "selector", "/office/too", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a term with a command that cannot run", e.args("elect", "/office/for/none", "--", broken), 126, broken},
 		{"a candidate whose command is not found", nobody.args("elect", "/office", "--", "no-such-command"), 127, "no-such-command"},
-		{"an election on a path of another recipe", e.args("elect", "--once", "/held", "--", "true"), 1, "/held"},
+		{"an election on a path of another recipe", e.args("elect", "--once", "/held", "--", "true"), 1, "layout"},
 		{"no ensemble to elect", nobody.args("elect", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
 		{"an unknown layout", e.args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch, selector, kazoo"},
 		{"no longest term", e.args("elect", "--max-term", "0s", "/office", "--", "true"), 2, "--max-term"},
@@ -61,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 
 		{"a reader", e.args("read", "/rw", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a writer", e.args("write", "/rw/too", "--", "sh", "-c", "exit 8"), 8, ""},
-		{"a reader of another layout", e.args("read", "/held", "--", "true"), 1, "/held"},
+		{"a reader of another layout", e.args("read", "/held", "--", "true"), 1, "layout"},
 		{"a layout that a lock does not have", e.args("lock", "--layout", "plain", "/held", "--", "true"), 2, "curator, kazoo"},
 		{"a layout of the wrong recipe", e.args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain, curator, kazoo"},
 
