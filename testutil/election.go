@@ -179,9 +179,9 @@ func (e *Embedded) electLocked() {
 }
 
 // findLeadersLocked finds a leader for every member that looks for one: the
-// present leader, or else the member with the longest log among those that a
-// majority of the members without a leader can reach. It reports whether it
-// found any. If follow is set, the members follow it.
+// present leader, or else the member with the longest log that a quorum of
+// members without a leader can reach. It reports whether it found any. If follow
+// is set, the members follow it.
 func (e *Embedded) findLeadersLocked(follow bool) bool {
 	found := false
 	var looking []*member

@@ -90,10 +90,10 @@ func (c *electCommand) run() error {
 		return bySignal(ctx, err)
 	}
 	defer client.Close() // bounded; what it cannot release ends with the session
-	rest := &termBackoff{path: c.path}
-	rest.Reset()
+	pauses := &termBackoff{path: c.path}
+	pauses.Reset()
 	election, err := leader.New(client, c.path, leader.WithID(c.id), leader.WithLayout(c.layout.value()),
-		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return rest }))
+		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return pauses }))
 	if err != nil {
 		return usage("%w", err)
 	}
@@ -110,7 +110,7 @@ func (c *electCommand) run() error {
 			outcome = c.giveUp(lease, outcome)
 			return leader.ErrStop
 		}
-		return c.afterTerm(outcome, time.Since(began), term.Err() != nil, rest)
+		return c.afterTerm(outcome, time.Since(began), term.Err() != nil, pauses)
 	})
 	if err == nil {
 		return outcome
@@ -124,10 +124,10 @@ const shortestTerm = time.Second
 
 // afterTerm decides how the campaign goes on after a term: after a pause if it
 // returns an error, at once if it returns nil.
-func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, rest *termBackoff) error {
+func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, pauses *termBackoff) error {
 	var end *exit
 	failed := errors.As(outcome, &end)
-	rest.why = ""
+	pauses.why = ""
 	switch {
 	case failed && end.code == exitLost && end.err != nil:
 		fmt.Fprintf(os.Stderr, "zkr: %v; campaigning again\n", end.err)
@@ -137,14 +137,14 @@ func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, 
 	case ended: // by zkr, so the command's exit code does not matter
 		return nil
 	case failed:
-		rest.after(rest.failures.NextBackOff(), "%s failed with exit code %d", c.name(), end.code)
+		pauses.after(pauses.failures.NextBackOff(), "%s failed with exit code %d", c.name(), end.code)
 		return outcome
 	case took < shortestTerm:
-		rest.Reset()
-		rest.after(shortestTerm-took, "%s ended after %v", c.name(), took.Round(time.Millisecond))
+		pauses.Reset()
+		pauses.after(shortestTerm-took, "%s ended after %v", c.name(), took.Round(time.Millisecond))
 		return errors.New("term was too short")
 	default:
-		rest.Reset()
+		pauses.Reset()
 		return nil
 	}
 }
