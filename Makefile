@@ -132,7 +132,7 @@ bench: ## every benchmark, without tests
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...
 
 .PHONY: check-bench
-check-bench: ## bench, the module of its own that measures beside the peers: builds, and its tables add up
+check-bench: ## bench, a nested module that measures beside other makers' locks: it builds, and its tables add up
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: performance

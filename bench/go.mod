@@ -2,19 +2,15 @@ module github.com/zkrecipes/zkrecipes/bench
 
 go 1.25.0
 
-replace github.com/zkrecipes/zkrecipes => ../
-
 require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/redis/go-redis/v9 v9.7.3
-	github.com/zkrecipes/zkrecipes v0.0.0
 	go.etcd.io/etcd/client/v3 v3.5.21
 	go.uber.org/zap v1.28.0
 )
 
 require (
-	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.2.0 // indirect
 	github.com/coreos/go-semver v0.3.0 // indirect
 	github.com/coreos/go-systemd/v22 v22.3.2 // indirect
