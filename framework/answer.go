@@ -8,17 +8,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// The wire client decodes answers without checking their lengths. It allocates as many
-// names as a list claims to have. It panics, on one of its own goroutines, on a result
-// that ends too early. Where a length goes beyond the end of its frame, it reads on in
-// what an earlier, longer frame has left in its buffer. It also ignores an answer to no
-// request, and then the request that was meant never ends.
+// The wire client decodes answers without checking their lengths. It allocates
+// as many names as a list claims to have. It panics, on one of its own
+// goroutines, on a result that ends too early. Where a length goes beyond the
+// end of its frame, it reads on in what an earlier, longer frame has left in
+// its buffer. It also ignores an answer to no request, and then the request
+// that was meant never ends.
 //
-// So each answer is checked before the wire client gets its last byte: that it is to
-// the request that is next, and that its body can be decoded. If not, the connection is
-// closed, and what was under way is handled as after any loss of a connection.
+// So each answer is checked before the wire client gets its last byte: that it
+// is to the request that is next, and that its body can be decoded. If not, the
+// connection is closed, and what was under way is handled as after any loss of
+// a connection.
 
-// unanswered are the requests of a connection that are not answered yet, in order.
+// unanswered are the requests of a connection that are not answered yet, in
+// order.
 type unanswered struct {
 	mu       sync.Mutex // guards what follows
 	requests []pendingRequest
@@ -29,8 +32,8 @@ type pendingRequest struct {
 	op  wire.Op
 }
 
-// add notes a request that is about to be sent. Pings all have the same number, and
-// their answers have no body.
+// add notes a request that is about to be sent. Pings all have the same number,
+// and their answers have no body.
 func (a *unanswered) add(xid int32, op wire.Op) {
 	if xid < 0 {
 		return
@@ -40,9 +43,10 @@ func (a *unanswered) add(xid int32, op wire.Op) {
 	a.requests = append(a.requests, pendingRequest{xid, op})
 }
 
-// take returns the operation that an answer belongs to. It reports false if there is
-// none, or if another request must be answered first. Answers come in the order of
-// their requests, except those to credentials, which a server answers out of order.
+// take returns the operation that an answer belongs to. It reports false if
+// there is none, or if another request must be answered first. Answers come in
+// the order of their requests, except those to credentials, which a server
+// answers out of order.
 func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,8 +87,8 @@ type field struct {
 
 const statSize = 68
 
-// bodies are the fields of the answers to the operations that the wire client is asked
-// for. It does not look at the body of any other answer.
+// bodies are the fields of the answers to the operations that the wire client
+// is asked for. It does not look at the body of any other answer.
 var (
 	statField = field{kind: fixed, n: statSize}
 	bodies    = map[wire.Op][]field{
@@ -102,12 +106,12 @@ var (
 	notification = []field{{kind: fixed, n: 8}, {kind: text}} // type and state, path
 )
 
-// resultHead is the size of the head of a result: the type of its operation, whether it
-// is the end of the list, an error code.
+// resultHead is the size of the head of a result: the type of its operation,
+// whether it is the end of the list, an error code.
 const resultHead = 9
 
-// bodyCheck checks that a body can be decoded, while its bytes pass by. It ignores what
-// is behind the fields, as the wire client does.
+// bodyCheck checks that a body can be decoded, while its bytes pass by. It
+// ignores what is behind the fields, as the wire client does.
 type bodyCheck struct {
 	todo []field // a stack: the next is the last
 	left int     // bytes of the frame that have not passed yet
@@ -129,8 +133,8 @@ func (c *bodyCheck) push(fields []field) {
 	}
 }
 
-// feed takes the next bytes, none of them beyond the frame, and reports false when the
-// body cannot be decoded.
+// feed takes the next bytes, none of them beyond the frame, and reports false
+// when the body cannot be decoded.
 func (c *bodyCheck) feed(p []byte) bool {
 	c.left -= len(p)
 	for {
@@ -170,7 +174,8 @@ func (c *bodyCheck) feed(p []byte) bool {
 
 func (c *bodyCheck) pop() { c.todo = c.todo[:len(c.todo)-1] }
 
-// take takes the number that a field begins with; rest is how many bytes follow it.
+// take takes the number that a field begins with; rest is how many bytes follow
+// it.
 func (c *bodyCheck) take(next field, number, rest int) bool {
 	if next.kind == results {
 		return c.result(wire.Op(number), c.num[4] != 0)

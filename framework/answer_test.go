@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// accepts is whether a body passes, cut into fields by rnd.
+// accepts reports whether a body passes the check, cut into pieces by rnd.
 func accepts(op wire.Op, body []byte, rnd *rand.Rand) bool {
 	var a bodyCheck
 	if !a.begin(bodies[op], len(body)) {
@@ -24,9 +24,9 @@ func accepts(op wire.Op, body []byte, rnd *rand.Rand) bool {
 	return true
 }
 
-// FuzzBodyCheck holds what passes to the codec of the embedded ensemble: that can take
-// apart whatever passes, and what it has taken apart passes when it is put together
-// again. Into which fields the network cuts it makes no difference.
+// FuzzBodyCheck compares the check with the codec of the embedded ensemble. The
+// codec can decode each body that passes, and the encoding of what it has
+// decoded passes again. How the network cuts a body makes no difference.
 func FuzzBodyCheck(f *testing.F) {
 	stat := wire.Stat{Czxid: 1, DataLength: -1}
 	for op, m := range map[wire.Op]wire.Message{
@@ -97,7 +97,7 @@ func understood(op wire.Op) bool {
 	return false
 }
 
-// Answers come in the order of the requests, but for those to credentials.
+// Answers come in the order of the requests, except those to credentials.
 func TestAnswersComeInOrder(t *testing.T) {
 	type answer struct {
 		xid int32
@@ -125,8 +125,8 @@ func TestAnswersComeInOrder(t *testing.T) {
 	}
 }
 
-// What comes before a frame that is refused, in one piece with it, is given on.
-func TestWhatComesBeforeNonsense(t *testing.T) {
+// The frames before a malformed one, in the same read, are passed on.
+func TestWhatComesBeforeAMalformedFrame(t *testing.T) {
 	connect := append([]byte{0, 0, 0, 36}, make([]byte, 36)...)
 	answer := append([]byte{0, 0, 0, 16}, make([]byte, 16)...)
 	stream := slices.Concat(connect, answer, []byte{0xff, 0xff, 0xff, 0xff}, answer)

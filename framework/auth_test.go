@@ -20,8 +20,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Everything that is created has the client's ACL, parents and contenders too,
-// and the credentials come before all else, on every connection and session.
+// Every znode has the client's ACL, parents and contenders included. The
+// credentials are presented before anything else, on every connection and in
+// every session.
 func TestAuthAndACL(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		secret := zk.DigestACL(zk.PermAll, "app", "pw")
@@ -53,8 +54,8 @@ func TestAuthAndACL(t *testing.T) {
 	})
 }
 
-// Credentials that the ensemble rejects end whatever waits, with an error that
-// says so, instead of an endless silence.
+// If the ensemble rejects the credentials, whatever waits fails with an error
+// that says so. It used to wait forever.
 func TestRejectedCredentials(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := start(t, ens, framework.WithAuth("nonsense", []byte("x")))
@@ -67,9 +68,9 @@ func TestRejectedCredentials(t *testing.T) {
 	})
 }
 
-// One member that rejects what the others take, and only for a while, was held
-// against the client for ever: at every later disconnect, what should have waited
-// for the reconnect failed.
+// One member rejected credentials that the others accept, and only for a while.
+// The client remembered that forever: at each later disconnect, requests failed
+// that should have waited for the reconnect.
 func TestRejectionThatPasses(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		defer once(ens, testutil.OpAuth, testutil.Fail(-115))()
@@ -90,8 +91,8 @@ func TestRejectionThatPasses(t *testing.T) {
 	})
 }
 
-// A connection that breaks while credentials are presented again wedges the wire
-// client for good, if it hears of the failed write.
+// A connection breaks while credentials are presented again. If the wire client
+// sees the failed write, it hangs for good.
 func TestBreakWhileAuthenticating(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")))
@@ -108,7 +109,8 @@ func TestBreakWhileAuthenticating(t *testing.T) {
 	})
 }
 
-// TLS over the connections of the ensemble, the server's end of it in the dialer.
+// TLS over the connections of the ensemble. The dialer is the server's end of
+// it.
 func TestTLS(t *testing.T) {
 	certificate, pool := selfSigned(t, "member0")
 	synctest.Test(t, func(t *testing.T) {
@@ -164,8 +166,8 @@ func selfSigned(t *testing.T, name string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// The options once kept the caller's slices, and what the caller did to them later
-// was what the client created and presented from then on.
+// The options used to keep the caller's slices. If the caller changed them
+// later, the client created and presented the changed values.
 func TestOptionsKeepNothingOfTheCaller(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		acl := zk.DigestACL(zk.PermAll, "user", "password")

@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// ProtectedBatch is what CreateAllProtected creates: N znodes Dir/_c_<uuid>-Name,
-// in one Multi with the operations Before and After them.
+// ProtectedBatch is what CreateAllProtected creates: N znodes
+// Dir/_c_<uuid>-Name, in one Multi with the operations Before and After them.
 //
 // The batch must be such that the ensemble cannot apply it twice. For example,
 // Before checks a znode that After removes.
@@ -25,16 +25,16 @@ type ProtectedBatch struct {
 	ACL           []zk.ACL // nil: the client's, as in creates of Before and After
 }
 
-// CreateAllProtected creates all znodes of a batch or none, and returns their paths.
-// If the ensemble refuses the batch, failed is the index of the operation that caused
-// err, counted from 0 over Before, the creates and After. For other errors it is
-// negative.
+// CreateAllProtected creates all znodes of a batch or none, and returns their
+// paths. If the ensemble refuses the batch, failed is the index of the
+// operation that caused err, counted from 0 over Before, the creates and After.
+// For other errors it is negative.
 //
-// A lost answer is handled as by CreateProtected: the znodes are searched by their ids in
-// the same session, and if they are not there the batch is repeated with other ids,
-// within one budget of the retry policy. After an error no znode of it exists, or
-// they are deleted in the background as soon as they appear, as long as the session
-// lives. Each try costs one request.
+// A lost answer is handled as by CreateProtected: the znodes are searched by
+// their ids in the same session, and if they are not there the batch is
+// repeated with other ids, within one budget of the retry policy. After an
+// error no znode of it exists, or they are deleted in the background as soon as
+// they appear, as long as the session lives. Each try costs one request.
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
 	if err := ValidatePath(join(b.Dir, b.Name)); err != nil {
@@ -117,8 +117,9 @@ func (m *batchCreate) made(responses []zk.MultiResponse, before int) []string {
 	return paths
 }
 
-// findAgain searches the znodes of a batch whose answer was lost with the error lost. If
-// they are not there it returns that error, so that the batch is retried.
+// findAgain searches the znodes of a batch whose answer was lost with the error
+// lost. If they are not there it returns that error, so that the batch is
+// retried.
 func (m *batchCreate) findAgain(ctx context.Context, lost error, budget backoff.BackOff) ([]string, error) {
 	paths, err := m.find(ctx, budget)
 	if err == nil && paths == nil {
@@ -131,8 +132,8 @@ func (m *batchCreate) findAgain(ctx context.Context, lost error, budget backoff.
 	return paths, nil
 }
 
-// find returns the paths if all of the znodes are there and belong to this session. They
-// were created at once, so it checks the owner of one of them.
+// find returns the paths if all of the znodes are there and belong to this
+// session. They were created at once, so it checks the owner of one of them.
 func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]string, error) {
 	s := m.session
 	w := scope{core: s.core, in: s, budget: budget}

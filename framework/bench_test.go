@@ -12,9 +12,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// BenchmarkOps is the client's operations beside the same ones of the bare wire client, on one server: the difference is what
-// the bridge to contexts, the retries and the wrapped connection cost. "CreateProtected and delete" stands beside a create, a
-// list and a delete one after the other.
+// BenchmarkOps runs the client's operations beside those of the bare wire
+// client, on one server. The difference is the cost of contexts, retries and
+// the wrapped connection. "CreateProtected and delete" compares with a create,
+// a list and a delete, one after the other.
 func BenchmarkOps(b *testing.B) {
 	b.Run("embedded", func(b *testing.B) {
 		benchOps(b, testutil.Start(b, testutil.WithLogger(func(string, ...any) {})).Servers())
@@ -95,7 +96,7 @@ func benchOps(b *testing.B, servers string) {
 	}
 }
 
-// BenchmarkConnect is a client from New to a session, and its Close.
+// BenchmarkConnect measures a client from New to a session, and its Close.
 func BenchmarkConnect(b *testing.B) {
 	ens := testutil.Start(b, testutil.WithLogger(func(string, ...any) {}))
 	b.ReportAllocs()

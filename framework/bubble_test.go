@@ -14,11 +14,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// timeout is the session timeout T of the tests in virtual time: a lease's stop
-// margin is 600ms, the heartbeat comes every 2s, or every second while kept.
+// timeout is the session timeout T of the tests in virtual time. The stop
+// margin of a lease is 600ms. A heartbeat is sent every 2s, or every second
+// with keepers.
 const timeout = 6 * time.Second
 
-// inBubble runs a scenario in virtual time, on an embedded ensemble of n members.
+// inBubble runs a scenario in virtual time, on an embedded ensemble of n
+// members.
 func inBubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
 	t.Helper()
 	bubble.Run(t, func(t *testing.T, w *bubble.World) { scenario(t, w.Embedded) }, testutil.WithMembers(members))
@@ -26,7 +28,7 @@ func inBubble(t *testing.T, members int, scenario func(t *testing.T, ens *testut
 
 var clients atomic.Int64 // numbers them, over all tests
 
-// start makes a client, through its own network, that is closed with the test.
+// start returns a client, behind its own network, that is closed with the test.
 func start(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*framework.Client, *testutil.ClientNet) {
 	t.Helper()
 	network := ens.ClientNet(fmt.Sprint("client ", clients.Add(1)))
@@ -54,7 +56,7 @@ func connect(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (*f
 	return c, network
 }
 
-// session is the client's live session.
+// session returns the client's live session.
 func session(t *testing.T, c *framework.Client) *framework.Session {
 	t.Helper()
 	s, err := c.Session()
@@ -95,7 +97,7 @@ func (r *recorder) states() string {
 	return text
 }
 
-// within is a context that ends after d.
+// within returns a context that ends after d.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -103,6 +105,6 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// near reports whether two times are the same but for the time that messages
+// near reports whether two times are equal, except for the time that messages
 // take, which is none in memory.
 func near(a, b time.Time) bool { return a.Sub(b).Abs() < 2*time.Millisecond }

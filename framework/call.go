@@ -10,15 +10,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// call makes one blocking call of the wire client. It returns as soon as there is a
-// result, ctx ends, or the session is over. In the last two cases the wire client's
-// call goes on until the connection answers or is closed, and its result is then passed
-// to late, on another goroutine: whatever was created must not be forgotten.
+// call makes one blocking call of the wire client. It returns as soon as there
+// is a result, ctx ends, or the session is over. In the last two cases the wire
+// client's call goes on until the connection answers or is closed, and its
+// result is then passed to late, on another goroutine: whatever was created
+// must not be forgotten.
 //
-// If the session is over, the result is passed to late as well, and not returned, since
-// nothing may be concluded from it. Whether late gets the result is in the error: see
-// isDetached. Whether ctx has ended does not answer that, for it may end right after
-// the result has come.
+// If the session is over, the result is passed to late as well, and not
+// returned, since nothing may be concluded from it. Whether late gets the
+// result is in the error: see isDetached. Whether ctx has ended does not answer
+// that, for it may end right after the result has come.
 func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
@@ -63,8 +64,9 @@ type detachedError struct{ error }
 
 func (e detachedError) Unwrap() error { return e.error }
 
-// isDetached reports whether the result of a call that failed with err is passed to late.
-// Otherwise, if there was a call at all, its outcome is the caller's to handle.
+// isDetached reports whether the result of a call that failed with err is
+// passed to late. Otherwise, if there was a call at all, its outcome is the
+// caller's to handle.
 func isDetached(err error) bool {
 	var detached detachedError
 	return errors.As(err, &detached)

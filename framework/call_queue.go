@@ -8,9 +8,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// callQueue calls functions that the user supplied, one at a time and in order, on a
-// goroutine that exists only while calls wait. Adding a call never blocks: a function
-// may block for as long as it likes, and delays only the calls behind it.
+// callQueue calls functions that the user supplied, one at a time and in order,
+// on a goroutine that exists only while calls wait. Adding a call never blocks:
+// a function may block for as long as it likes, and delays only the calls
+// behind it.
 type callQueue struct {
 	maxOptional int         // optional calls that may wait
 	report      func(n int) // called with how many were dropped; may be nil
@@ -35,8 +36,8 @@ func newCallQueue(maxOptional int, log *zap.Logger) *callQueue {
 // post adds a call of fn. It is never dropped.
 func (c *callQueue) post(fn func()) { c.add(queuedCall{fn: fn}) }
 
-// offer adds a call of fn, unless too many optional calls wait: then it is dropped and
-// counted.
+// offer adds a call of fn, unless too many optional calls wait: then it is
+// dropped and counted.
 func (c *callQueue) offer(fn func()) { c.add(queuedCall{fn: fn, optional: true}) }
 
 func (c *callQueue) add(e queuedCall) {
@@ -83,8 +84,8 @@ func (c *callQueue) run() {
 	}
 }
 
-// deliver makes one call. If the function ends the goroutine, as t.FailNow does, the
-// rest is put back.
+// deliver makes one call. If the function ends the goroutine, as t.FailNow
+// does, the rest is put back.
 func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
 	returned := false
 	defer func() {
@@ -111,8 +112,8 @@ func (c *callQueue) call(fn func()) {
 	fn()
 }
 
-// flush waits until all calls that were added before have returned. It reports false if
-// patience ends first.
+// flush waits until all calls that were added before have returned. It reports
+// false if patience ends first.
 func (c *callQueue) flush(patience <-chan time.Time) bool {
 	done := make(chan struct{})
 	c.post(func() { close(done) })

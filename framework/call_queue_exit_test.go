@@ -11,7 +11,7 @@ import (
 )
 
 // An observer's function that ended its goroutine, as t.FailNow does, ended the
-// telling of all events for good.
+// delivery of all events.
 func TestAnObserverThatExits(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		requests := make(chan string, 100)

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Client is a managed connection to an ensemble. All its paths are below its chroot
-// and namespace. It is safe for concurrent use. New returns one; the zero Client behaves
-// as a closed one.
+// Client is a managed connection to an ensemble. All its paths are below its
+// chroot and namespace. It is safe for concurrent use. New returns one; the
+// zero Client behaves as a closed one.
 type Client struct {
 	shared *core // nil in a zero Client: see core
 	root   prefix
@@ -56,10 +56,10 @@ type core struct {
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
-// validates its arguments and starts to connect, but does not wait: no server needs
-// to be up. The port is 2181 where none is given. The chroot is optional. It must
-// exist before it is used, as with any client; the recipes and the MakePath methods
-// create it.
+// validates its arguments and starts to connect, but does not wait: no server
+// needs to be up. The port is 2181 where none is given. The chroot is optional.
+// It must exist before it is used, as with any client; the recipes and the
+// MakePath methods create it.
 //
 // The caller must Close the client.
 func New(servers string, opts ...Option) (*Client, error) {
@@ -132,9 +132,9 @@ func (c *core) isClosing() bool {
 	}
 }
 
-// transition applies an event of session s to the state, and tells the listeners. Only
-// run's goroutine calls it, so changes are told in the order in which they happen.
-// The state is set before anybody is told.
+// transition applies an event of session s to the state, and tells the
+// listeners. Only run's goroutine calls it, so changes are told in the order in
+// which they happen. The state is set before anybody is told.
 func (c *core) transition(e stateEvent, s *session, why error) {
 	c.mu.Lock()
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
@@ -172,9 +172,9 @@ func (c *core) noteFault(err error) {
 	c.lastErr = explanation{err}
 }
 
-// explanation is an error that explains another one. errors.Is and errors.As look into
-// it, but never take it for the end of the caller's context: a dial that timed out is
-// a context.DeadlineExceeded, too.
+// explanation is an error that explains another one. errors.Is and errors.As
+// look into it, but never take it for the end of the caller's context: a dial
+// that timed out is a context.DeadlineExceeded, too.
 type explanation struct{ error }
 
 func (b explanation) Is(target error) bool {
@@ -207,8 +207,9 @@ func (c *Client) State() State {
 	return k.state
 }
 
-// WaitConnected waits until the state is Connected, for as long as ctx allows. It
-// fails earlier if the client is closed or the ensemble rejects the credentials.
+// WaitConnected waits until the state is Connected, for as long as ctx allows.
+// It fails earlier if the client is closed or the ensemble rejects the
+// credentials.
 func (c *Client) WaitConnected(ctx context.Context) error {
 	_, err := c.core().awaitConnected(ctx, nil, nil)
 	if err != nil {
@@ -217,10 +218,11 @@ func (c *Client) WaitConnected(ctx context.Context) error {
 	return nil
 }
 
-// Listen calls fn with the current state, and then with every change of it, in order,
-// until stop is called or the state is Closed. The calls are made on a goroutine of
-// this listener: a slow fn delays only itself. If fn panics, the panic is logged and
-// the next change is delivered. stop does not wait for a call that is under way.
+// Listen calls fn with the current state, and then with every change of it, in
+// order, until stop is called or the state is Closed. The calls are made on a
+// goroutine of this listener: a slow fn delays only itself. If fn panics, the
+// panic is logged and the next change is delivered. stop does not wait for a
+// call that is under way.
 func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 	k := c.core()
 	l := &listener{changes: newMailbox[StateChange](), stopped: make(chan struct{}), fn: fn, log: k.cfg.log}
@@ -258,8 +260,9 @@ func (c *Client) Session() (*Session, error) {
 	return &Session{live: k.session, root: c.root}, nil
 }
 
-// AwaitSession waits until the state is Connected and returns the session. ctx bounds
-// the wait, and so does one budget of the retry policy while no server answers.
+// AwaitSession waits until the state is Connected and returns the session. ctx
+// bounds the wait, and so does one budget of the retry policy while no server
+// answers.
 func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 	k := c.core()
 	s, err := k.awaitConnected(ctx, nil, k.cfg.retry())
@@ -269,10 +272,10 @@ func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 	return &Session{live: s, root: c.root}, nil
 }
 
-// Namespace returns a view of the same client, with all paths below name, a relative
-// path such as "app" or "app/locks". Namespaces nest. They share the connection and
-// the session: closing any of them closes the client. The znodes of the namespace
-// are not created by this call; see MakePersistentPath.
+// Namespace returns a view of the same client, with all paths below name, a
+// relative path such as "app" or "app/locks". Namespaces nest. They share the
+// connection and the session: closing any of them closes the client. The znodes
+// of the namespace are not created by this call; see MakePersistentPath.
 func (c *Client) Namespace(name string) (*Client, error) {
 	if err := ValidatePath("/" + name); err != nil || name == "" {
 		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)
@@ -280,29 +283,32 @@ func (c *Client) Namespace(name string) (*Client, error) {
 	return &Client{shared: c.shared, root: c.root + prefix("/"+name)}, nil
 }
 
-// Resolve returns the absolute path at the ensemble of a path in this namespace.
+// Resolve returns the absolute path at the ensemble of a path in this
+// namespace.
 func (c *Client) Resolve(path string) string { return c.root.fix(path) }
 
-// Logger returns the client's logger, for what a recipe has to say. It never blocks:
-// another goroutine writes the lines, in order, to the logger that WithLogger set.
+// Logger returns the client's logger, for what a recipe has to say. It never
+// blocks: another goroutine writes the lines, in order, to the logger that
+// WithLogger set.
 func (c *Client) Logger() *zap.Logger { return c.core().cfg.log }
 
 // Observer returns the functions that a recipe calls at events. Only those that
-// WithObserver set are not nil. They may be called anywhere: none of them panics, and
-// none but Granted, Released and Overran waits for the user's function. The caller
-// must not change the Observer.
+// WithObserver set are not nil. They may be called anywhere: none of them
+// panics, and none but Granted, Released and Overran waits for the user's
+// function. The caller must not change the Observer.
 func (c *Client) Observer() *Observer { return &c.core().cfg.observer }
 
 // Done returns a channel that is closed when Close is called.
 func (c *Client) Done() <-chan struct{} { return c.core().closing }
 
-// Close ends the client. Leases are lost first. Whatever waits fails with ErrClosed.
-// Then the session is closed, which removes its ephemeral znodes at once. Close
-// returns after the observer and the logger were told, unless they block.
+// Close ends the client. Leases are lost first. Whatever waits fails with
+// ErrClosed. Then the session is closed, which removes its ephemeral znodes at
+// once. Close returns after the observer and the logger were told, unless they
+// block.
 //
-// It takes at most a few seconds. If no server answers in that time, it returns an
-// error, and the session is left to expire. Another call waits for the first one and
-// returns the same result.
+// It takes at most a few seconds. If no server answers in that time, it returns
+// an error, and the session is left to expire. Another call waits for the first
+// one and returns the same result.
 func (c *Client) Close() error {
 	k := c.core()
 	k.closeOnce.Do(func() { close(k.closing) })

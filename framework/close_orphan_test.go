@@ -19,9 +19,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// graves is a network on which the first few servers that are asked to close a dead
-// session, by a connection of its own, are down for that.
-type graves struct {
+// downServers is a network on which the first few servers that are asked to
+// close an orphan are down for that request.
+type downServers struct {
 	dial framework.Dialer
 	down int // how many
 
@@ -30,22 +30,22 @@ type graves struct {
 	asked []string   // servers, in the order in which they were asked first
 }
 
-func (g *graves) Dial(network, address string, limit time.Duration) (net.Conn, error) {
+func (g *downServers) Dial(network, address string, limit time.Duration) (net.Conn, error) {
 	conn, err := g.dial(network, address, limit)
 	if err != nil {
 		return nil, err
 	}
-	return &grave{Conn: conn, of: g, address: address}, nil
+	return &watchedConn{Conn: conn, of: g, address: address}, nil
 }
 
-func (g *graves) cut(shut bool) {
+func (g *downServers) cut(shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = shut
 }
 
-// takes reports whether what begins with frame reaches a server.
-func (g *graves) takes(address string, frame []byte) bool {
+// takes reports whether a connection that begins with frame reaches a server.
+func (g *downServers) takes(address string, frame []byte) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if connect := 4 + int(binary.BigEndian.Uint32(frame)); len(frame) == connect { // nothing behind it
@@ -63,15 +63,15 @@ func (g *graves) takes(address string, frame []byte) bool {
 	return at >= g.down
 }
 
-// grave is one connection.
-type grave struct {
+// watchedConn is one connection.
+type watchedConn struct {
 	net.Conn
-	of      *graves
+	of      *downServers
 	address string
 	began   bool
 }
 
-func (c *grave) Write(p []byte) (int, error) {
+func (c *watchedConn) Write(p []byte) (int, error) {
 	if !c.began && !c.of.takes(c.address, p) {
 		return 0, errors.New("refused")
 	}
@@ -79,14 +79,15 @@ func (c *grave) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A session that is lost is closed at the ensemble, or its znodes are in others' way
-// until it expires. Only one server was asked to: with that one down they stood.
-func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
+// A lost session is closed at the ensemble: its znodes would block others until
+// it expires. The client used to ask only one server, and if that was down the
+// znodes stayed.
+func TestAnOrphanIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				network := ens.ClientNet("buried")
-				g := &graves{dial: network.Dial, down: down}
+				g := &downServers{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
 				must(t, c.WaitConnected(within(t, time.Minute)))
 				s := session(t, c)
@@ -115,13 +116,13 @@ func TestADeadSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	}
 }
 
-// The same when the client closes, which asks all of them at once.
+// The same when the client closes, which asks several servers at once.
 func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	for down := range 3 {
 		t.Run(fmt.Sprint(down, " down"), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				network := ens.ClientNet("closed")
-				g := &graves{dial: network.Dial, down: down}
+				g := &downServers{dial: network.Dial, down: down}
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
 				must(t, c.WaitConnected(within(t, time.Minute)))
 				s := session(t, c)
@@ -137,9 +138,9 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 	}
 }
 
-// Each attempt to close a dead session may touch it, which keeps it alive: three
-// are made, one to two seconds apart, and no more.
-func TestADeadSessionIsTouchedSeldom(t *testing.T) {
+// Each attempt to close an orphan may touch it, which keeps it alive. So there
+// are three attempts, one to two seconds apart.
+func TestAnOrphanIsTouchedSeldom(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
@@ -172,8 +173,8 @@ func TestADeadSessionIsTouchedSeldom(t *testing.T) {
 	})
 }
 
-// A client that closes without a connection asks several servers at once to close
-// its session, but not all of a large ensemble.
+// A client that closes without a connection asks several servers at once to
+// close its session, but not all of a large ensemble.
 func TestCloseAsksThreeServersAtMost(t *testing.T) {
 	inBubble(t, 5, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("closing")
@@ -208,8 +209,9 @@ func TestCloseAsksThreeServersAtMost(t *testing.T) {
 	})
 }
 
-// A session may be lost while a connection waits for its first answer. That connection
-// is closed with the session, so that the wire client ends and nothing comes late.
+// A session is lost while a connection waits for its first answer. That
+// connection is closed with the session, so that the wire client ends and
+// nothing arrives late.
 func TestALostSessionLeavesNoConnection(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var mu sync.Mutex
@@ -261,7 +263,7 @@ func TestALostSessionLeavesNoConnection(t *testing.T) {
 	})
 }
 
-// counted is a connection whose first Close is told of.
+// counted is a connection that reports its first Close.
 type counted struct {
 	net.Conn
 	closed func()

@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A dialer that ignores its timeout held up Close for ever, which dials to close
-// the session.
+// Close dials to close the session. A dialer that ignored its timeout made it
+// wait forever.
 func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
@@ -51,8 +51,8 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 	})
 }
 
-// Close while the connection is being made again used to try one server, by
-// chance the one that had just gone, and left the ephemerals to stand there.
+// Close during a reconnect used to ask one server. If that one was down, the
+// ephemeral znodes stayed.
 func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	for range 10 {
 		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -76,8 +76,8 @@ func TestCloseFindsAServerThatIsThere(t *testing.T) {
 	}
 }
 
-// Close waits two seconds for the answer to its request, and then asks again by a
-// connection of its own: a server that does not answer holds nobody up for longer.
+// Close waits two seconds for the answer to its request. Then it asks again by
+// another connection. A server that does not answer delays it no longer.
 func TestCloseWithoutAnAnswer(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(ens.Dial))
@@ -106,8 +106,8 @@ func TestCloseWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Close without a connection gives a slow server the time to be reached and to
-// answer: two seconds for each, together as long as the whole search may take.
+// Close without a connection waits long enough for a slow server: two seconds
+// for the connection and two for the answer.
 func TestCloseWaitsForASlowServer(t *testing.T) {
 	for what, slow := range map[string]struct {
 		dial, answer time.Duration
@@ -152,9 +152,9 @@ func TestCloseWaitsForASlowServer(t *testing.T) {
 	}
 }
 
-// To close a connection over TLS politely can take five seconds, if the other end
-// takes nothing any more. The goroutine that watches the deadline waited for that,
-// and so did holders (here virtual time stood still for ever).
+// A TLS connection that is closed properly can take five seconds, if the other
+// end reads nothing. The goroutine that watches the deadline waited for that,
+// and so did the holders. Here virtual time stood still forever.
 func TestHoldersDoNotWaitForTLSToSayGoodbye(t *testing.T) {
 	certificate, pool := selfSigned(t, "member0")
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestHoldersDoNotWaitForTLSToSayGoodbye(t *testing.T) {
 	})
 }
 
-// A dial that timed out is why there is no server, not why the call ended: it was
-// found in the error as if the caller's own context had ended.
+// A dial that timed out is the reason why there is no server, not why the call
+// ended. In the error it looked as if the caller's context had ended.
 func TestTimedOutDialIsNotTheCallersDeadline(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := start(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)),

@@ -9,8 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// deleteCreated is Client.DeleteCreated. It sends each delete once, for the version that
-// it has just read. After an unknown outcome it syncs and reads again.
+// deleteCreated is Client.DeleteCreated. It sends each delete once, for the
+// version that it has just read. After an unknown outcome it syncs and reads
+// again.
 func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) error {
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
@@ -62,8 +63,8 @@ func (w scope) deleteOnce(ctx context.Context, path string, version int32) error
 	return err
 }
 
-// rest waits for the next pause of the budget. It reports false if there is none, or if
-// ctx ends or the client closes first.
+// rest waits for the next pause of the budget. It reports false if there is
+// none, or if ctx ends or the client closes first.
 func (w scope) rest(ctx context.Context) bool {
 	pause := w.budget.NextBackOff()
 	if pause == backoff.Stop {

@@ -18,18 +18,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// hostProvider is the wire client's list of servers for one session. It only satisfies
-// the wire client: at each attempt the dialer asks serverList which server to call,
-// and waits its turn in a way that can be interrupted.
+// hostProvider is the wire client's list of servers for one session. It only
+// satisfies the wire client: at each attempt the dialer asks serverList which
+// server to call, and waits its turn in a way that can be interrupted.
 type hostProvider struct{ session *session }
 
 func (r hostProvider) Init([]string) error { return nil }
 func (r hostProvider) Len() int            { return len(r.session.core.servers.names) }
 func (r hostProvider) Connected()          {}
 
-// Next reports the start of a new round only once the session is severed. That makes
-// the wire client check whether it is being closed. Before, it would make the wire
-// client fail requests that only wait for a connection.
+// Next reports the start of a new round only once the session is severed. That
+// makes the wire client check whether it is being closed. Before, it would make
+// the wire client fail requests that only wait for a connection.
 func (r hostProvider) Next() (server string, retryStart bool) {
 	return r.session.core.servers.name(), r.session.isSevered()
 }
@@ -87,8 +87,8 @@ func (c *core) dialNext(network string, limit time.Duration) (net.Conn, error) {
 	return conn, nil
 }
 
-// dialServer opens a connection to one server, with TLS if that is configured, within
-// limit.
+// dialServer opens a connection to one server, with TLS if that is configured,
+// within limit.
 func (c *core) dialServer(network string, to server, limit time.Duration) (net.Conn, error) {
 	conn, err := c.cfg.dial(network, to.address, limit)
 	if err != nil || c.cfg.tls == nil {
@@ -108,8 +108,8 @@ func (c *core) dialServer(network string, to server, limit time.Duration) (net.C
 	return abruptConn{secured}, nil
 }
 
-// abruptConn closes without the goodbye of TLS to the other end. That can take seconds,
-// too long where a connection is closed because the deadline is near.
+// abruptConn closes without the goodbye of TLS to the other end. That can take
+// seconds, too long where a connection is closed because the deadline is near.
 type abruptConn struct{ *tls.Conn }
 
 func (c abruptConn) Close() error { return c.NetConn().Close() }
@@ -118,10 +118,11 @@ func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout(network, address, timeout)
 }
 
-// dialPace limits the rate of attempts to connect. Each server of the list is tried at
-// once. Before each further round there is a pause with jitter, which grows up to
-// longest, until a server has proved to be in touch with its leader. So servers that
-// accept and drop connections are not called in a tight loop.
+// dialPace limits the rate of attempts to connect. Each server of the list is
+// tried at once. Before each further round there is a pause with jitter, which
+// grows up to longest, until a server has proved to be in touch with its
+// leader. So servers that accept and drop connections are not called in a tight
+// loop.
 type dialPace struct {
 	longest time.Duration // a second, or less for short sessions, which have no time to lose
 
@@ -131,8 +132,8 @@ type dialPace struct {
 	back  backoff.BackOff
 }
 
-// wait waits until the next attempt may be made. It reports false if stop is closed
-// first.
+// wait waits until the next attempt may be made. It reports false if stop is
+// closed first.
 func (p *dialPace) wait(stop <-chan struct{}) bool {
 	p.mu.Lock()
 	var pause time.Duration
@@ -168,8 +169,8 @@ func (p *dialPace) reset() {
 	p.tries, p.back = 0, nil
 }
 
-// wireLog is the wire client's logger, for debugging only: the states say the same in
-// a better way.
+// wireLog is the wire client's logger, for debugging only: the states say the
+// same in a better way.
 type wireLog struct{ log *zap.Logger }
 
 func (w wireLog) Printf(format string, args ...any) {

@@ -1,6 +1,6 @@
-// Package framework is a ZooKeeper client with managed sessions. It reconnects, opens a
-// new session after a loss, retries operations, and keeps watches alive. It wraps
-// github.com/go-zookeeper/zk. The recipes are built on it.
+// Package framework is a ZooKeeper client with managed sessions. It reconnects,
+// opens a new session after a loss, retries operations, and keeps watches
+// alive. It wraps github.com/go-zookeeper/zk. The recipes are built on it.
 //
 //	client, err := framework.New("zk1:2181,zk2:2181,zk3:2181")
 //	if err != nil { ... }
@@ -11,27 +11,30 @@
 //
 //   - [Client]: the operations (Create, Get, Set, Delete, Multi, ...).
 //   - [Client.Listen]: the states of the connection, in order.
-//   - [Client.WatchData] and [Client.WatchChildren]: watches that survive reconnects and
-//     sessions.
-//   - [Session]: one ZooKeeper session, for what must be done in it or not at all, with
-//     one-time watches and protected creates. Use it to write a recipe.
+//   - [Client.WatchData] and [Client.WatchChildren]: watches that survive
+//     reconnects and sessions.
+//   - [Session]: one ZooKeeper session, for what must be done in it or not at
+//     all, with one-time watches and protected creates. Use it to write a
+//     recipe.
 //
 // # Operations
 //
-// An operation waits for a connection, and is retried after a loss of the connection. Its
-// context bounds it, and so does one budget of the retry policy ([WithRetry]), however
-// many requests it makes. Unless its comment says otherwise it costs one request.
+// An operation waits for a connection, and is retried after a loss of the
+// connection. Its context bounds it, and so does one budget of the retry policy
+// ([WithRetry]), however many requests it makes. Unless its comment says
+// otherwise it costs one request.
 //
-// An error names the operation and the path. It wraps the wire client's error, such as
-// zk.ErrNoNode, or [ErrClosed], [ErrSessionLost], or the error and the cause of the
-// context. If a write has failed, [MaybeApplied] reports whether the ensemble may have
-// executed it.
+// An error names the operation and the path. It wraps the wire client's error,
+// such as zk.ErrNoNode, or [ErrClosed], [ErrSessionLost], or the error and the
+// cause of the context. If a write has failed, [MaybeApplied] reports whether
+// the ensemble may have executed it.
 //
 // # Sessions and states
 //
-// A session begins, may be suspended and resume, and ends once, for good. After its end
-// the client opens another one. Each session has its own wire connection: a request that
-// was queued in a dead session is never executed in the next one.
+// A session begins, may be suspended and resume, and ends once, for good. After
+// its end the client opens another one. Each session has its own wire
+// connection: a request that was queued in a dead session is never executed in
+// the next one.
 //
 //	              connected                  connected
 //	Connecting ──────────────▶ Connected ◀──────────────┐
@@ -44,16 +47,17 @@
 //
 // Close leads to Closed from every state, and Closed is final.
 //
-// While the state is Connected you may work. While it is Suspended you may go on with
-// what you hold until the deadline, but nothing new is granted. After Lost nothing that
-// you held in the session is yours.
+// While the state is Connected you may work. While it is Suspended you may go
+// on with what you hold until the deadline, but nothing new is granted. After
+// Lost nothing that you held in the session is yours.
 //
 // # Deadlines
 //
 // The holder of a lock must know until when the lock is certainly held.
-// [Session.Deadline] is the instant before which the ensemble cannot have expired the
-// session, as far as the client can prove. An answered ping proves nothing: a member
-// answers pings and reads for a while after it was cut off from its leader. So the
-// client's heartbeats reach the leader. When the deadline passes without a new proof,
-// the client gives the session up, even if the ensemble has not expired it yet.
+// [Session.Deadline] is the instant before which the ensemble cannot have
+// expired the session, as far as the client can prove. An answered ping proves
+// nothing: a member answers pings and reads for a while after it was cut off
+// from its leader. So the client's heartbeats reach the leader. When the
+// deadline passes without a new proof, the client gives the session up, even if
+// the ensemble has not expired it yet.
 package framework

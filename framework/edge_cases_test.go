@@ -18,7 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A day was once lost after eight minutes, because its milliseconds overflowed.
+// A timeout of a day was lost after eight minutes, because its milliseconds
+// overflowed.
 func TestLongSessionTimeout(t *testing.T) {
 	const day = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +39,8 @@ func TestLongSessionTimeout(t *testing.T) {
 	})
 }
 
-// The server may grant less than was asked for; the margin shrinks with it.
+// The server may grant a shorter timeout than was requested. The stop margin
+// shrinks with it.
 func TestNegotiatedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithTick(100*time.Millisecond))
@@ -60,8 +62,8 @@ func TestNegotiatedTimeout(t *testing.T) {
 	})
 }
 
-// What is given up is closed with the smallest timeout and three tries at most:
-// each try attaches, and so keeps alive what it is meant to end.
+// An orphan is closed with the shortest timeout and at most three attempts,
+// because each attempt attaches to the session and keeps it alive.
 func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithSessionTimeouts(time.Second, time.Hour))
@@ -92,7 +94,7 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 }
 
 // A wire client that hangs, here in a dialer that ignores its timeout, is left
-// behind: the session ends by our clock, and the next one comes.
+// behind. The session ends by our own clock, and the next one begins.
 func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
@@ -129,7 +131,7 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A removal that is promised goes on whatever the retry policy says.
+// Discard goes on whatever the retry policy says.
 func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.Never()))
@@ -147,9 +149,9 @@ func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 	})
 }
 
-// What may not be removed is said, once, and tried again now and then: a znode in
-// line, after an operator has changed an ACL and changed it back, once stayed there
-// for as long as its process lived.
+// A znode that may not be deleted is logged once and retried now and then. A
+// znode in line used to stay for as long as its process lived, after an
+// operator had changed an ACL and changed it back.
 func TestDiscardOfWhatIsForbidden(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		log, logged := observer.New(zap.ErrorLevel)
@@ -176,8 +178,8 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 	})
 }
 
-// Prove makes round trips until there is proof, as after a pause in which the
-// deadline came near.
+// Prove makes round trips until there is a proof, as after a pause that came
+// close to the deadline.
 func TestProve(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -205,7 +207,7 @@ func TestProve(t *testing.T) {
 	})
 }
 
-// After Close nothing listens any more.
+// After Close there are no listeners.
 func TestNoListenerIsLeft(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -221,8 +223,8 @@ func TestNoListenerIsLeft(t *testing.T) {
 	})
 }
 
-// Servers that accept connections and drop them, as a proxy without servers behind
-// it does, are not called in a tight loop, and the first that is well is found soon.
+// Servers that accept connections and drop them, as a proxy without a backend
+// does, are not called in a tight loop. The first healthy one is found soon.
 func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dials atomic.Int32
@@ -249,8 +251,9 @@ func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
 	})
 }
 
-// A server that answers nonsense costs its connection, not the client.
-func TestNonsenseFromTheServer(t *testing.T) {
+// A server that sends malformed frames costs the client its connection and
+// nothing else.
+func TestMalformedFramesFromTheServer(t *testing.T) {
 	for name, answer := range map[string]string{
 		"text":           "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"a huge frame":   "\x7f\xff\xff\xff" + strings.Repeat("x", 1000),

@@ -1,15 +1,15 @@
 package framework
 
-// What follows is for the engine of this module's recipes. To write another recipe, use
-// the package recipes, or the rest of this package.
+// What follows is for the engine of this module's recipes. To write another
+// recipe, use the package recipes, or the rest of this package.
 
-// Attach returns the value that is attached to the client under key. If there is none
-// it attaches what newValue returns. If two goroutines do so at the same time, both get
-// the same value and the other one is dropped. The value lives as long as the client,
-// and all namespaces of the client share it.
+// Attach returns the value that is attached to the client under key. If there
+// is none it attaches what newValue returns. If two goroutines do so at the
+// same time, both get the same value and the other one is dropped. The value
+// lives as long as the client, and all namespaces of the client share it.
 //
-// It is for the engine of this module's recipes: all locks of one client find each other
-// by it.
+// It is for the engine of this module's recipes: all locks of one client find
+// each other by it.
 func (c *Client) Attach(key any, newValue func() any) any {
 	k := c.core()
 	k.mu.Lock()
@@ -27,12 +27,12 @@ func (c *Client) Attach(key any, newValue func() any) any {
 	return value
 }
 
-// CustomIDs returns a view of the session in which CreateProtected uses UUIDs of
-// version 8, "custom", instead of version 4, "random". Both are equally random, and
-// other clients accept both.
+// CustomIDs returns a view of the session in which CreateProtected uses UUIDs
+// of version 8, "custom", instead of version 4, "random". Both are equally
+// random, and other clients accept both.
 //
-// It is for the engine of this module's recipes, which marks znodes by it: a list of the
-// directory shows the version.
+// It is for the engine of this module's recipes, which marks znodes by it: a
+// list of the directory shows the version.
 func (s *Session) CustomIDs() *Session {
 	return &Session{live: s.live, root: s.root, customIDs: true}
 }

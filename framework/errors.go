@@ -17,9 +17,9 @@ var (
 	// ErrSessionLost is returned when the session is over, or can no longer be
 	// proven alive. Its ephemeral znodes and watches are gone, or will be.
 	ErrSessionLost = errors.New("session lost")
-	// ErrUnproven wraps ErrSessionLost. It is the reason when the client's own clock
-	// ended a session or a lease: no answer has proven in time that the session is
-	// still alive.
+	// ErrUnproven wraps ErrSessionLost. It is the reason when the client's own
+	// clock ended a session or a lease: no answer has proven in time that the
+	// session is still alive.
 	ErrUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
 	// ErrNoSession is returned when there is no live session at the moment.
 	ErrNoSession = errors.New("no session")
@@ -35,10 +35,10 @@ type opError struct {
 func (e *opError) Error() string { return e.op + " " + e.path + ": " + e.err.Error() }
 func (e *opError) Unwrap() error { return e.err }
 
-// MaybeApplied reports whether the ensemble may have executed the operation that failed
-// with err: its request was sent and no answer came, or an earlier try of it may have
-// succeeded and made the last one fail. It is false for reads, and for operations that
-// are known not to have been executed.
+// MaybeApplied reports whether the ensemble may have executed the operation
+// that failed with err: its request was sent and no answer came, or an earlier
+// try of it may have succeeded and made the last one fail. It is false for
+// reads, and for operations that are known not to have been executed.
 func MaybeApplied(err error) bool {
 	var e *opError
 	return errors.As(err, &e) && e.maybe
@@ -92,8 +92,8 @@ func withMeaning(err error) error {
 	return err
 }
 
-// codeOf returns the code in an error that the wire client calls unknown. Only its text
-// has the code.
+// codeOf returns the code in an error that the wire client calls unknown. Only
+// its text has the code.
 func codeOf(err error) (wire.Code, bool) {
 	var known *unknownError
 	if errors.As(err, &known) {

@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// dial returns a client of an ensemble inside this process. A service has an ensemble
-// already: it calls framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
+// dial returns a client of an ensemble inside this process. A service has an
+// ensemble already: it calls framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
 func dial(opts ...framework.Option) (client *framework.Client, ens *testutil.Embedded, stop func()) {
 	ens, err := testutil.New()
 	if err != nil {
@@ -60,8 +60,8 @@ func Example() {
 	// set /app/config/limit: zk: version conflict
 }
 
-// A listener hears of each change of the state, in order. Here the connection breaks
-// and the session resumes on another one.
+// A listener hears of each change of the state, in order. Here the connection
+// breaks and the session resumes on another one.
 func ExampleClient_Listen() {
 	client, ens, stop := dial()
 	defer stop()
@@ -86,8 +86,8 @@ func ExampleClient_Listen() {
 	// CLOSED
 }
 
-// The retry policy bounds an operation while no server can be reached. The context
-// bounds it, too.
+// The retry policy bounds an operation while no server can be reached. The
+// context bounds it, too.
 func ExampleWithRetry() {
 	client, err := framework.New("zk1.example:2181",
 		framework.WithRetry(retry.NTimes(2, 10*time.Millisecond)),
@@ -104,7 +104,8 @@ func ExampleWithRetry() {
 }
 
 // A write whose answer was lost may have been executed. Operations that can be
-// repeated are retried; for the others MaybeApplied says that the outcome is unknown.
+// repeated are retried; for the others MaybeApplied says that the outcome is
+// unknown.
 func ExampleMaybeApplied() {
 	client, ens, stop := dial()
 	defer stop()
@@ -121,8 +122,8 @@ func ExampleMaybeApplied() {
 	// [job-0000000000 zookeeper]
 }
 
-// WatchData follows a znode across changes, reconnects and sessions, from before it
-// exists.
+// WatchData follows a znode across changes, reconnects and sessions, from
+// before it exists.
 func ExampleClient_WatchData() {
 	client, _, stop := dial()
 	defer stop()
@@ -157,8 +158,8 @@ func ExampleClient_Namespace() {
 	// Output: /apps/shop/config true
 }
 
-// A Multi is executed as a whole or not at all. Here a check makes the write depend
-// on another znode.
+// A Multi is executed as a whole or not at all. Here a check makes the write
+// depend on another znode.
 func ExampleClient_Multi() {
 	client, _, stop := dial()
 	defer stop()
@@ -187,8 +188,8 @@ func ExampleClient_Multi() {
 	// 10
 }
 
-// DeleteCreated deletes the znode that this process has created, and spares one that
-// another process has created at the same path since.
+// DeleteCreated deletes the znode that this process has created, and spares one
+// that another process has created at the same path since.
 func ExampleClient_DeleteCreated() {
 	client, _, stop := dial()
 	defer stop()
@@ -230,11 +231,11 @@ func ExampleSession() {
 	// <nil> true
 }
 
-// A waiting line: each contender creates a protected, ephemeral, sequential znode and
-// waits until the one ahead of it is gone.
+// A waiting line: each contender creates a protected, ephemeral, sequential
+// znode and waits until the one ahead of it is gone.
 //
-// A protected create survives the loss of its answer, and leaves nothing behind when
-// it fails. The directory is listed with it, in one round trip.
+// A protected create survives the loss of its answer, and leaves nothing behind
+// when it fails. The directory is listed with it, in one round trip.
 func ExampleSession_CreateProtected() {
 	client, _, stop := dial()
 	defer stop()
@@ -269,7 +270,8 @@ func ExampleSession_CreateProtected() {
 	// the second alone: true
 }
 
-// Several znodes at once, together with a check of another znode: all or nothing.
+// Several znodes at once, together with a check of another znode: all or
+// nothing.
 func ExampleSession_CreateAllProtected() {
 	client, ens, stop := dial()
 	defer stop()
@@ -321,8 +323,8 @@ func ExampleSession_WatchExists() {
 	// Output: ready <nil>
 }
 
-// Hold says when an ephemeral znode may no longer be relied on, which is before the
-// ensemble can have removed it.
+// Hold says when an ephemeral znode may no longer be relied on, which is before
+// the ensemble can have removed it.
 func ExampleSession_Hold() {
 	client, ens, stop := dial()
 	defer stop()

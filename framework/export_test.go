@@ -6,19 +6,20 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Wire is the wire client that serves a session, for tests that go past ours.
+// Wire returns the wire client of a session, for tests that bypass the
+// framework.
 func Wire(s *Session) *zk.Conn { return s.live.conn }
 
-// Listeners is how many listeners the client still has.
+// Listeners returns how many listeners the client still has.
 func Listeners(c *Client) int {
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
 	return len(c.shared.listeners)
 }
 
-// Condemned is how many ids of creates that were given up a session remembers, and
-// in how many directories.
-func Condemned(s *Session) (ids, directories int) {
+// Strays returns how many ids of given-up creates a session looks for, and in
+// how many directories.
+func Strays(s *Session) (ids, directories int) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	for _, h := range s.live.straySearches {
@@ -27,7 +28,8 @@ func Condemned(s *Session) (ids, directories int) {
 	return ids, len(s.live.straySearches)
 }
 
-// Channels is how many channels for watches the wire client of a session has.
+// Channels returns how many channels for watches the wire client of a session
+// has.
 func Channels(s *Session) int {
 	n := 0
 	for all := reflect.ValueOf(s.live.conn).Elem().FieldByName("watchers").MapRange(); all.Next(); {

@@ -18,8 +18,8 @@ type hold struct {
 	number uint64 // counts the holds of the session
 }
 
-// hold registers lost to be called once: a stop margin before the deadline, or when
-// the session is over.
+// hold registers lost to be called once: a stop margin before the deadline, or
+// when the session is over.
 func (s *session) hold(lost func(error)) (release func(), err error) {
 	h := &hold{lost: lost}
 	s.mu.Lock()
@@ -80,9 +80,9 @@ func (s *session) wake() {
 	}
 }
 
-// loseHolds tells every hold that it is lost, the oldest first. Later holds are refused
-// by whyUnprovenLocked. Nothing that may block runs here: each call delays the news
-// for all holds behind it.
+// loseHolds tells every hold that it is lost, the oldest first. Later holds are
+// refused by whyUnprovenLocked. Nothing that may block runs here: each call
+// delays the news for all holds behind it.
 func (s *session) loseHolds(why error) {
 	s.mu.Lock()
 	holds := slices.SortedFunc(maps.Keys(s.holds), func(a, b *hold) int { return cmp.Compare(a.number, b.number) })
@@ -94,7 +94,8 @@ func (s *session) loseHolds(why error) {
 	}
 }
 
-// whyUnprovenLocked returns why nothing may be assumed held at now, nil if it may.
+// whyUnprovenLocked returns why nothing may be assumed held at now, nil if it
+// may.
 func (s *session) whyUnprovenLocked(now time.Time) error {
 	switch {
 	case s.err != nil:
@@ -109,24 +110,26 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 	return nil
 }
 
-// checkClock does what is due at now, and returns for how long nothing else is due.
-// It
+// checkClock does what is due at now, and returns for how long nothing else is
+// due. It
 //
 //   - tells the holds at the stop margin,
 //   - ends the session at its deadline,
 //   - closes a connection whose heartbeat is not answered,
 //   - sends the next heartbeat.
 //
-// While there are keepers a heartbeat is sent T/6 after the answer to the previous
-// one. Two of them are then F = T/3 apart, and the second proves the first, so that a
-// lease always has T/2 ahead of it in quiet times. Without keepers one heartbeat every
-// T/3 does, with T/3 ahead. In both cases a connection is closed T/2 after its last
-// answered heartbeat, while there is time for another connection. Where F is longer
-// than T/3 (WithServerTick), heartbeats are sent every T/6 at all times, and a
-// connection is closed after T/3.
+// While there are keepers a heartbeat is sent T/6 after the answer to the
+// previous one. Two of them are then F = T/3 apart, and the second proves the
+// first, so that a lease always has T/2 ahead of it in quiet times. Without
+// keepers one heartbeat every T/3 does, with T/3 ahead. In both cases a
+// connection is closed T/2 after its last answered heartbeat, while there is
+// time for another connection. Where F is longer than T/3 (WithServerTick),
+// heartbeats are sent every T/6 at all times, and a connection is closed after
+// T/3.
 //
-// While there are keepers it runs at least every T/6. A timer stands still while the
-// machine is suspended, so the time that has passed must be noticed soon afterwards.
+// While there are keepers it runs at least every T/6. A timer stands still
+// while the machine is suspended, so the time that has passed must be noticed
+// soon afterwards.
 func (s *session) checkClock(now time.Time) time.Duration {
 	const idle = time.Hour
 	s.mu.Lock()
@@ -189,10 +192,11 @@ func (s *session) checkClock(now time.Time) time.Duration {
 	return next
 }
 
-// retryHeartbeatLocked sends a throttled heartbeat again when its pause is over, and
-// returns how long it must still wait. The pauses are short and have jitter, so that
-// several tries fit into the patience, which counts from the first of them: the
-// connection to a member that throttles all of them is closed.
+// retryHeartbeatLocked sends a throttled heartbeat again when its pause is
+// over, and returns how long it must still wait. The pauses are short and have
+// jitter, so that several tries fit into the patience, which counts from the
+// first of them: the connection to a member that throttles all of them is
+// closed.
 func (s *session) retryHeartbeatLocked(now time.Time, patience time.Duration) time.Duration {
 	if s.heartbeat.retryAt.IsZero() {
 		s.heartbeat.retryAt = now.Add(patience/8 + rand.N(patience/8+1))
@@ -205,8 +209,8 @@ func (s *session) retryHeartbeatLocked(now time.Time, patience time.Duration) ti
 	return patience
 }
 
-// sendHeartbeat makes one round trip to the leader. The proof counts the answer as it
-// arrives on the link; here it only matters that there is one.
+// sendHeartbeat makes one round trip to the leader. The proof counts the answer
+// as it arrives on the link; here it only matters that there is one.
 func (s *session) sendHeartbeat(on *link) {
 	var err error
 	if s.core.cfg.proof == ProofWrite {

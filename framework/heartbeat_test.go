@@ -15,9 +15,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// With a tick of half the timeout a heartbeat proves what was answered T/2
-// before it. Paced every T/3, it proved in the very instant in which the deadline
-// passed, and an idle client lost one session after the other.
+// With a tick of half the timeout, a heartbeat proves what was answered T/2
+// before it. With one every T/3, the proof came in the same instant as the
+// deadline, and an idle client lost one session after the other.
 func TestServerTickOfHalfTheTimeout(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens, framework.WithServerTick(timeout/2))
@@ -36,8 +36,8 @@ func TestServerTickOfHalfTheTimeout(t *testing.T) {
 }
 
 // The heartbeat that writes checks the root, which needs the permission to read
-// it. Refused for the want of it, it was taken for unanswered, and the client
-// left one member after the other; but a refusal has made the round trip too.
+// it. Without the permission the refusal counted as no answer, and the client
+// left one member after the other. But a refusal has made the round trip, too.
 func TestProofByWritesUnderARootThatMayNotBeRead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		admin, _ := connect(t, ens)
@@ -57,9 +57,9 @@ func TestProofByWritesUnderARootThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// A leader that has lost its quorum and does not know it answers syncs and takes
-// sessions back, while the others choose another leader. With proof by writes
-// neither may count, or the heartbeat's care would be undone by any other request.
+// A leader that has lost its quorum, and has not noticed, answers syncs and
+// accepts sessions, while the others elect another leader. With proof by writes
+// neither may count.
 func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var only atomic.Value // the address of the one member that can be reached
@@ -105,8 +105,8 @@ func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
 	})
 }
 
-// Proof by writes: a session that moves to another member is proven there at the
-// first write, not F later.
+// With proof by writes, a session that moves to another member is proven there
+// by the first write, not F later.
 func TestProofByWritesAfterAReconnect(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithProof(framework.ProofWrite))
@@ -124,9 +124,9 @@ func TestProofByWritesAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A heartbeat that the server throttles is answered at once. The answer was
-// ignored, and the healthy connection closed at the end of its patience: 90
-// reconnects in ten minutes where every second one was throttled.
+// A server answers a throttled heartbeat at once. That answer was ignored, and
+// the healthy connection was closed when the heartbeat was overdue: 90
+// reconnects in ten minutes, with every second heartbeat throttled.
 func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
 	for name, proof := range map[string]framework.Proof{"sync": framework.ProofSync, "write": framework.ProofWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A member that throttles every heartbeat proves nothing, and is left while there
-// is time for another.
+// A member that throttles every heartbeat proves nothing. The client leaves it
+// while there is time for another member.
 func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -183,8 +183,9 @@ func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
 	})
 }
 
-// The credentials' answer and the end of its connection are told by two
-// goroutines. Told in the wrong order, the client was CONNECTED while it was not.
+// Two goroutines report the answer to the credentials and the end of its
+// connection. Reported in the wrong order, they made the client CONNECTED
+// without a connection.
 func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		for range 200 {
@@ -218,7 +219,8 @@ func TestAuthenticatedOnAConnectionThatIsGone(t *testing.T) {
 }
 
 // endsAfterAuth is a connection that ends right behind the answer to the
-// credentials: the connect answer is the first read, that one the second.
+// credentials. The first read is the connect answer, the second one that
+// answer.
 type endsAfterAuth struct {
 	net.Conn
 	reads *atomic.Int32
@@ -232,8 +234,8 @@ func (e endsAfterAuth) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A connection that is left because the leader does not answer is told of as such:
-// it is not the network that ended it.
+// If the client leaves a connection because the leader does not answer, the
+// state change says so, and does not blame the network.
 func TestAConnectionThatIsLeftSaysWhy(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)

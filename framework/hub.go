@@ -13,17 +13,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// hub keeps at most one wire watch for each path and kind, which all callers share.
-// The wire client cannot remove a watch: it stays armed after a caller has lost
-// interest, and the next caller joins it.
+// hub keeps at most one wire watch for each path and kind, which all callers
+// share. The wire client cannot remove a watch: it stays armed after a caller
+// has lost interest, and the next caller joins it.
 //
-// While a watch has not fired, and the session may read the znode, nothing has changed
-// since it was armed. So what was read with it still holds, and a caller that joins
-// needs no request.
+// While a watch has not fired, and the session may read the znode, nothing has
+// changed since it was armed. So what was read with it still holds, and a
+// caller that joins needs no request.
 //
-// After a reconnect all watches count as fired, because their re-registration may
-// fail silently. A caller that is still interested reads again. It does so under the
-// watch that the wire client has armed again, if that is certain: see wireWatches.
+// After a reconnect all watches count as fired, because their re-registration
+// may fail silently. A caller that is still interested reads again. It does so
+// under the watch that the wire client has armed again, if that is certain: see
+// wireWatches.
 type hub struct {
 	mu          sync.Mutex // guards armed
 	armed       map[watchKey]*watch
@@ -51,8 +52,8 @@ type watch struct {
 	err   error
 }
 
-// onEvent fires the watches that a change at path concerns. It runs on the goroutine
-// that reads the connection.
+// onEvent fires the watches that a change at path concerns. It runs on the
+// goroutine that reads the connection.
 func (h *hub) onEvent(what zk.EventType, path string) {
 	var kinds []watchKind
 	switch what {
@@ -93,9 +94,9 @@ func (h *hub) fireLocked(key watchKey) {
 	}
 }
 
-// join returns the watch for key, and reports whether it is new. If so, the caller must
-// arm it. It is registered before its request is sent, so that no event that follows
-// the answer can be missed.
+// join returns the watch for key, and reports whether it is new. If so, the
+// caller must arm it. It is registered before its request is sent, so that no
+// event that follows the answer can be missed.
 func (h *hub) join(key watchKey) (w *watch, isNew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -119,8 +120,8 @@ func (h *hub) drop(key watchKey, w *watch) {
 	}
 }
 
-// watch arms or joins the watch of a kind on path. If the read that arms it fails, no
-// watch is left.
+// watch arms or joins the watch of a kind on path. If the read that arms it
+// fails, no watch is left.
 func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, &opError{op: opNameWatch, path: path, err: err}
@@ -150,9 +151,10 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string) (*watch, 
 	return armed, nil
 }
 
-// arm reads a znode under a watch. That is the watch that the wire client has for it,
-// if the server has it, too; otherwise the read arms one. Several callers may wait for
-// the result, so no caller's context bounds the read: the connection does.
+// arm reads a znode under a watch. That is the watch that the wire client has
+// for it, if the server has it, too; otherwise the read arms one. Several
+// callers may wait for the result, so no caller's context bounds the read: the
+// connection does.
 func (s *session) arm(key watchKey, w *watch) {
 	defer close(w.ready)
 	on := s.latest()
@@ -172,9 +174,9 @@ func (s *session) arm(key watchKey, w *watch) {
 	}
 }
 
-// readUnder reads a znode under the watch that the server has. If the result does not
-// fit that watch, the watch is not used any longer: a server sends no event for a
-// znode that the session may not read, and drops the watch.
+// readUnder reads a znode under the watch that the server has. If the result
+// does not fit that watch, the watch is not used any longer: a server sends no
+// event for a znode that the session may not read, and drops the watch.
 func (s *session) readUnder(key watchKey, w *watch) {
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
@@ -196,8 +198,8 @@ func (s *session) readUnder(key watchKey, w *watch) {
 	}
 }
 
-// armOne reads a znode and arms a watch. It does so on the connection on, or on a later
-// one: the next connection sends what is in the wire client's queue.
+// armOne reads a znode and arms a watch. It does so on the connection on, or on
+// a later one: the next connection sends what is in the wire client's queue.
 func (s *session) armOne(key watchKey, w *watch, on *link) {
 	request := s.hub.wireWatches.beginArming(key)
 	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
@@ -218,12 +220,13 @@ func (s *session) armOne(key watchKey, w *watch, on *link) {
 	s.hub.wireWatches.endArming(key, request, w.err == nil && s.latest() == on, held, on)
 }
 
-// Watch returns a channel that is closed when the znode at path is changed or deleted,
-// and also when the session reconnects or is over: so look at the znode again then.
+// Watch returns a channel that is closed when the znode at path is changed or
+// deleted, and also when the session reconnects or is over: so look at the
+// znode again then.
 //
-// A missing znode is zk.ErrNoNode, and leaves no watch behind: see WatchExists. All
-// callers in one session share one watch at the server. The first one costs a
-// request, the others none. There is nothing to stop.
+// A missing znode is zk.ErrNoNode, and leaves no watch behind: see WatchExists.
+// All callers in one session share one watch at the server. The first one costs
+// a request, the others none. There is nothing to stop.
 func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, error) {
 	w, err := s.scope().watch(ctx, watchData, path)
 	if err != nil {
@@ -232,8 +235,9 @@ func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, erro
 	return w.fired, nil
 }
 
-// GetAndWatch is Watch, and also returns the znode's data and stat, which hold until the
-// channel is closed. The caller must not change them: they are shared.
+// GetAndWatch is Watch, and also returns the znode's data and stat, which hold
+// until the channel is closed. The caller must not change them: they are
+// shared.
 func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, err error) {
 	w, err := s.scope().watch(ctx, watchData, path)
 	if err != nil {
@@ -242,10 +246,10 @@ func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, st
 	return w.node.data, w.node.stat, w.fired, nil
 }
 
-// WatchChildren is Watch for the children of the znode at path: changed is closed when
-// one is created or deleted, or the znode itself is deleted. It also returns the names of
-// the children, in no order, which hold until then. The caller must not change them:
-// they are shared.
+// WatchChildren is Watch for the children of the znode at path: changed is
+// closed when one is created or deleted, or the znode itself is deleted. It
+// also returns the names of the children, in no order, which hold until then.
+// The caller must not change them: they are shared.
 func (s *Session) WatchChildren(ctx context.Context, path string) (names []string, changed <-chan struct{}, err error) {
 	w, err := s.scope().watch(ctx, watchChildren, path)
 	if err != nil {
@@ -254,15 +258,16 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 	return w.node.children, w.fired, nil
 }
 
-// WatchExists reports whether the znode at path exists, with its stat if it does. The
-// channel is closed when the znode is created, changed or deleted, and also when the
-// session reconnects or is over: so look again then. The session must be allowed to
-// read the znode.
+// WatchExists reports whether the znode at path exists, with its stat if it
+// does. The channel is closed when the znode is created, changed or deleted,
+// and also when the session reconnects or is over: so look again then. The
+// session must be allowed to read the znode.
 //
-// It costs one request if the znode exists and two if not, and none if the session has
-// that watch already. There is nothing to stop. The watch on a missing znode stays at
-// the server until the znode is created or the session is over, because the wire
-// client cannot remove a watch. There is at most one for each path.
+// It costs one request if the znode exists and two if not, and none if the
+// session has that watch already. There is nothing to stop. The watch on a
+// missing znode stays at the server until the znode is created or the session
+// is over, because the wire client cannot remove a watch. There is at most one
+// for each path.
 func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, stat *zk.Stat, changed <-chan struct{}, err error) {
 	n, fired, err := s.scope().readAndWatch(ctx, watchData, path)
 	if err != nil {
@@ -276,8 +281,8 @@ type Data struct {
 	Exists bool
 	Data   []byte   // must not be changed: it may be shared
 	Stat   *zk.Stat // nil unless Exists
-	// Err is set in the last value if the watch ends for another reason than the
-	// end of ctx, such as ErrClosed or zk.ErrNoAuth.
+	// Err is set in the last value if the watch ends for another reason than
+	// the end of ctx, such as ErrClosed or zk.ErrNoAuth.
 	Err error
 }
 
@@ -289,28 +294,28 @@ type Children struct {
 	Err    error    // as in Data
 }
 
-// WatchData delivers the data of the znode at path, and each change of it, until ctx
-// ends. The znode need not exist. The channel has the current value at once. A newer
-// value replaces one that was not received yet, so a slow reader misses values, but
-// never the last one. The watch survives reconnects and the loss of the session; the
-// channel is closed when ctx ends. Each change costs one request, and the creation of
-// the znode two.
+// WatchData delivers the data of the znode at path, and each change of it,
+// until ctx ends. The znode need not exist. The channel has the current value
+// at once. A newer value replaces one that was not received yet, so a slow
+// reader misses values, but never the last one. The watch survives reconnects
+// and the loss of the session; the channel is closed when ctx ends. Each change
+// costs one request, and the creation of the znode two.
 func (c *Client) WatchData(ctx context.Context, path string) (<-chan Data, error) {
 	return follow(ctx, c.scope(), watchData, path, func(n node, err error) Data {
 		return Data{Exists: n.found, Data: n.data, Stat: n.stat, Err: err}
 	})
 }
 
-// WatchChildren delivers the names of the children of the znode at path, and each change
-// of them, as WatchData does for the data.
+// WatchChildren delivers the names of the children of the znode at path, and
+// each change of them, as WatchData does for the data.
 func (c *Client) WatchChildren(ctx context.Context, path string) (<-chan Children, error) {
 	return follow(ctx, c.scope(), watchChildren, path, func(n node, err error) Children {
 		return Children{Exists: n.found, Names: n.children, Stat: n.stat, Err: err}
 	})
 }
 
-// follow delivers the states of a znode until ctx ends. It reads the first one before it
-// returns, so that it can return the error of a bad path.
+// follow delivers the states of a znode until ctx ends. It reads the first one
+// before it returns, so that it can return the error of a bad path.
 func follow[T any](ctx context.Context, w scope, kind watchKind, path string, form func(node, error) T) (<-chan T, error) {
 	n, fired, err := w.readAndWatch(ctx, kind, path)
 	if err != nil {
@@ -326,14 +331,15 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 			case <-ctx.Done():
 				return
 			}
-			// No server may answer for longer than the policy's budget lasts, but only
-			// the context ends the watch.
+			// No server may answer for longer than the policy's budget lasts,
+			// but only the context ends the watch.
 			w.budget = endless()
 			n, fired, err = w.readAndWatch(ctx, kind, path)
 			if ctx.Err() != nil {
 				return
 			}
-			// Only this goroutine sends: once the old value is removed there is room.
+			// Only this goroutine sends: once the old value is removed there is
+			// room.
 			select {
 			case <-values:
 			default:
@@ -349,8 +355,8 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 
 var endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)
 
-// readAndWatch reads a znode, which may be missing, with a watch that fires when what
-// was read may have changed.
+// readAndWatch reads a znode, which may be missing, with a watch that fires
+// when what was read may have changed.
 func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string) (node, <-chan struct{}, error) {
 	for {
 		seen, err := w.watch(ctx, kind, path)

@@ -16,13 +16,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Members and networks fail at random, and what is asked all the while is whether
-// a client ever believes in a session that the ensemble has expired: Proven, and
-// what its holders were told. ZKR_SEED takes a seed back.
+// Members and networks fail at random. All the while the test checks whether a
+// client ever believes in a session that the ensemble has expired: by Proven,
+// or because its holders were not told. ZKR_SEED sets the seed.
 //
-// A leader that has lost its quorum and does not know it is what proof by syncs
-// does not cover, and says so; under it leaders are stopped, but neither frozen
-// nor cut off from the others.
+// Proof by syncs does not cover a leader that has lost its quorum and has not
+// noticed, and its documentation says so. So in those runs leaders are stopped,
+// but neither frozen nor cut off from the others.
 func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	const tick = 2 * time.Second
 	seed := rand.Uint64()
@@ -44,7 +44,8 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 		})
 		return wrong, lost
 	}
-	// A real member does not tell its leader of its sessions at exactly each half tick.
+	// A real member does not tell its leader of its sessions at exactly each
+	// half tick.
 	late := rand.New(rand.NewPCG(seed, 0))
 	late250 := testutil.WithTouchDelays(func(int) time.Duration { return time.Duration(late.Int64N(int64(tick / 8))) })
 	lost, caught := int32(0), 0
@@ -82,10 +83,10 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	}
 }
 
-// Behind an ObserverMaster a touch is sampled twice, each half tick, before the leader
-// hears of it. A third of the timeout, which is what the proof of contact waits for by
-// itself, is less than that where the timeout is two ticks: the client counts on a
-// contact that the leader never hears of. WithServerTick is what it takes.
+// Behind an ObserverMaster a touch is sampled twice, each half tick, before the
+// leader gets it. The proof of contact waits for a third of the timeout by
+// default, which is less than that if the timeout is two ticks: the client
+// relies on a contact that the leader never gets. WithServerTick prevents that.
 func TestSecondHopNeedsAWholeTick(t *testing.T) {
 	const tick = 2 * time.Second
 	outlived := func(t *testing.T, opts ...framework.Option) (outlived bool) {
@@ -94,9 +95,9 @@ func TestSecondHopNeedsAWholeTick(t *testing.T) {
 			began := time.Now()
 			at := func(d time.Duration) { time.Sleep(time.Until(began.Add(d))) }
 			ens.Latency(20 * time.Millisecond)
-			// The leader hears of the session at 1.99 s, so that it expires at 6 s, and then not
-			// before 4 s: what comes to member 0 after 2 s is told to member 1 at 3 s, and to the
-			// leader at 4 s.
+			// The leader hears of the session at 1.99 s, so that it expires at
+			// 6 s, and then not before 4 s: what comes to member 0 after 2 s is
+			// told to member 1 at 3 s, and to the leader at 4 s.
 			at(1970 * time.Millisecond)
 			behind, _, _ := strings.Cut(ens.Servers(), ",")
 			c, err := framework.New(behind, append(opts, framework.WithDialer(ens.Dial), framework.WithSessionTimeout(2*tick))...)
@@ -130,7 +131,7 @@ func TestSecondHopNeedsAWholeTick(t *testing.T) {
 	}
 }
 
-// ring is what one run has: so many members, and clients of this kind.
+// ring is the setup of one run: so many members, and clients of this kind.
 type ring struct {
 	members   int
 	timeout   time.Duration
@@ -149,7 +150,7 @@ type knowledge struct {
 	troubled map[int]bool // members
 }
 
-// believer is a client, and what the holder of its latest session believes.
+// believer is a client, and what the holder in its latest session believes.
 type believer struct {
 	c       *framework.Client
 	network *testutil.ClientNet
@@ -187,8 +188,8 @@ func (k *knowledge) run(d time.Duration) {
 	}
 }
 
-// check asks the client first: the ensemble may expire the session at any moment
-// after that, but never before.
+// check asks the client first: the ensemble may expire the session at any
+// moment after that, but not before.
 func (k *knowledge) check(b *believer) {
 	if b.s == nil {
 		return

@@ -13,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The answer to a create is lost, and the client comes back by a member that lags:
-// it does not know the znode yet. Without a sync before the search for it nothing was
-// found there, another one was created, and until the first was hunted down the client
-// waited behind itself.
+// The answer to a create is lost, and the client reconnects to a member that
+// lags and does not know the znode yet. Without a sync before the search,
+// nothing was found, another znode was created, and the client waited behind
+// its own first one until that was discarded as a stray.
 func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		servers := strings.Split(ens.Servers(), ",")

@@ -13,7 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// endsBehind is a context that ends right behind a result: whoever waits for both gets the result, and then finds it ended.
+// endsBehind is a context that ends right behind a result. A goroutine that
+// waits for both gets the result, and then finds the context ended.
 type endsBehind struct {
 	context.Context
 	ended atomic.Bool
@@ -28,8 +29,9 @@ func (c *endsBehind) Err() error {
 	return nil
 }
 
-// The answer to a create is lost, and at the same instant its caller leaves. That nobody is left who looks for the znode must
-// not be taken for somebody's having seen to it.
+// The answer to a create is lost, and at the same instant its caller returns.
+// Nobody was left to look for the znode, but the code assumed that somebody
+// did.
 func TestTheCallerLeavesRightBehindTheLossOfTheAnswer(t *testing.T) {
 	for _, how := range []struct {
 		name   string

@@ -12,22 +12,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// link is one connection of a session. It is the wire client's net.Conn, and the only
-// place that sees all bytes. It
+// link is one connection of a session. It is the wire client's net.Conn, and
+// the only place that sees all bytes. It
 //
-//   - enforces the identity of the session: each later connection must name it, and
-//     nothing is sent once it is severed. The wire client would otherwise open another
-//     session by itself, and execute in it what was queued in this one;
-//   - reads the negotiated timeout, the id and the password out of the connect answer:
-//     the wire client does not reveal them;
+//   - enforces the identity of the session: each later connection must name it,
+//     and nothing is sent once it is severed. The wire client would otherwise
+//     open another session by itself, and execute in it what was queued in this
+//     one;
+//   - reads the negotiated timeout, the id and the password out of the connect
+//     answer: the wire client does not reveal them;
 //   - notes when requests were sent and answered, for the proof of contact;
 //   - closes the connection when it brings an answer that makes no sense;
-//   - never reports a failed write. The wire client would then answer the request twice,
-//     and hang for good. The connection is closed instead, which the wire client's
-//     reading side notices.
+//   - never reports a failed write. The wire client would then answer the
+//     request twice, and hang for good. The connection is closed instead, which
+//     the wire client's reading side notices.
 //
-// The wire client writes one frame per Write, from one goroutine at a time, and reads
-// from one goroutine.
+// The wire client writes one frame per Write, from one goroutine at a time, and
+// reads from one goroutine.
 type link struct {
 	net.Conn
 	session      *session
@@ -69,8 +70,8 @@ func (l *link) Close() error {
 
 func (l *link) Write(p []byte) (int, error) {
 	if l.closeSent {
-		// The server closes the connection behind the last answer. A write that fails
-		// for that would close it here, before the answer was read.
+		// The server closes the connection behind the last answer. A write that
+		// fails for that would close it here, before the answer was read.
 		return len(p), nil
 	}
 	if !l.beforeSend(p) {
@@ -83,7 +84,8 @@ func (l *link) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// beforeSend looks at a frame that is about to be sent, and reports whether it may be.
+// beforeSend looks at a frame that is about to be sent, and reports whether it
+// may be.
 func (l *link) beforeSend(frame []byte) bool {
 	now := time.Now()
 	if !l.connectSent {
@@ -138,8 +140,8 @@ func (l *link) Read(p []byte) (int, error) {
 	return 0, l.fault
 }
 
-// The wire client allocates whatever length a frame claims. These are more than any
-// answer to a connect needs, and more than any other answer should need.
+// The wire client allocates whatever length a frame claims. These are more than
+// any answer to a connect needs, and more than any other answer should need.
 const (
 	maxConnectAnswer = 1 << 10
 	maxAnswer        = 64 << 20
@@ -147,8 +149,8 @@ const (
 
 var errMalformed = errors.New("malformed answer")
 
-// onHead looks at the head of a frame, and reports whether the wire client may have the
-// frame, and which fields its body must have for that.
+// onHead looks at the head of a frame, and reports whether the wire client may
+// have the frame, and which fields its body must have for that.
 func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	now := time.Now()
 	if first {
@@ -180,8 +182,8 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	return body, true
 }
 
-// parseConnectAnswer decodes the answer to a connect request. Its session id is 0 if the
-// session is gone.
+// parseConnectAnswer decodes the answer to a connect request. Its session id is
+// 0 if the session is gone.
 func parseConnectAnswer(head []byte) (answer wire.ConnectResponse, ok bool) {
 	if len(head) < connectAnswerHead || wire.Unmarshal(head[4:], &answer) != nil || len(answer.Password) != passwordSize {
 		return wire.ConnectResponse{}, false
@@ -190,7 +192,8 @@ func parseConnectAnswer(head []byte) (answer wire.ConnectResponse, ok bool) {
 	return answer, true
 }
 
-// inbound cuts the stream of answers into frames, and keeps the head of the current one.
+// inbound cuts the stream of answers into frames, and keeps the head of the
+// current one.
 type inbound struct {
 	head  [connectAnswerHead]byte
 	have  int  // bytes of head
@@ -200,9 +203,9 @@ type inbound struct {
 	check bodyCheck
 }
 
-// feed takes the next bytes, and calls onHead for each head that is complete. It reports
-// false for a frame that must not reach the wire client, before the last byte of it
-// does; whole is how many of the bytes are before that frame.
+// feed takes the next bytes, and calls onHead for each head that is complete.
+// It reports false for a frame that must not reach the wire client, before the
+// last byte of it does; whole is how many of the bytes are before that frame.
 func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []field, ok bool)) (whole int, ok bool) {
 	all := len(p)
 	for len(p) > 0 {
@@ -250,7 +253,8 @@ func (in *inbound) limit() int {
 	return maxConnectAnswer
 }
 
-// want returns how many bytes the head of the current frame has, as far as is known.
+// want returns how many bytes the head of the current frame has, as far as is
+// known.
 func (in *inbound) want() int {
 	if in.have < 4 {
 		return 4

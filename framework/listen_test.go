@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A listener that is slow, and one that panics, harm nobody: the others and the
-// client go on, and they themselves get every change in order.
+// A listener that is slow, and one that panics, delay nobody else, and get
+// every change in order.
 func TestListenersDoNotHarmEachOther(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -50,8 +50,8 @@ func TestListenersDoNotHarmEachOther(t *testing.T) {
 	})
 }
 
-// stop ends the calls, may be called twice and from the listener itself; one that
-// listens after Close gets Closed.
+// stop ends the calls. It may be called twice, and by the listener itself. A
+// listener that begins after Close gets Closed.
 func TestListenerStops(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -79,7 +79,8 @@ func TestListenerStops(t *testing.T) {
 	})
 }
 
-// WaitConnected must not return, nor a listener be called, before State says so.
+// State must return the new state before WaitConnected returns, and before a
+// listener is called.
 func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

@@ -6,8 +6,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// mailbox is an unbounded queue with one reader. The wire client reports events on the
-// goroutine that reads the connection: that must never block, and no event may be lost.
+// mailbox is an unbounded queue with one reader. The wire client reports events
+// on the goroutine that reads the connection: that must never block, and no
+// event may be lost.
 type mailbox[T any] struct {
 	mu    sync.Mutex // guards items
 	items []T
@@ -26,7 +27,8 @@ func (m *mailbox[T]) put(item T) {
 	}
 }
 
-// take empties the queue. It does not wait: the reader receives from ready first.
+// take empties the queue. It does not wait: the reader receives from ready
+// first.
 func (m *mailbox[T]) take() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,9 +37,9 @@ func (m *mailbox[T]) take() []T {
 	return items
 }
 
-// listener delivers all state changes to one function, in order, on its own goroutine. A
-// function that is slow or panics delays nobody else. The goroutine ends when the
-// listener is stopped or has delivered Closed.
+// listener delivers all state changes to one function, in order, on its own
+// goroutine. A function that is slow or panics delays nobody else. The
+// goroutine ends when the listener is stopped or has delivered Closed.
 type listener struct {
 	changes *mailbox[StateChange]
 	stopped chan struct{} // closed: deliver nothing more

@@ -11,9 +11,10 @@ import (
 // logLines is how many lines may wait for the user's logger.
 const logLines = 1024
 
-// queuedLogger returns a logger that passes each line to log on another goroutine. If a
-// sink, a clock or a hook of log blocks, that delays only the lines behind it. Lines
-// are dropped when too many wait, and their number is logged later.
+// queuedLogger returns a logger that passes each line to log on another
+// goroutine. If a sink, a clock or a hook of log blocks, that delays only the
+// lines behind it. Lines are dropped when too many wait, and their number is
+// logged later.
 func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
 	log = log.WithOptions(zap.WithCaller(false))  // the caller would always be the call queue
 	lines := newCallQueue(logLines, zap.NewNop()) // a panic of the logger cannot be logged
@@ -27,9 +28,9 @@ type queuedCore struct {
 	lines *callQueue
 }
 
-// Enabled asks the user's logger about debug lines only, which are not written where a
-// deadline or a lock waits. For all other lines the logger is asked when the line is
-// written.
+// Enabled asks the user's logger about debug lines only, which are not written
+// where a deadline or a lock waits. For all other lines the logger is asked
+// when the line is written.
 func (c queuedCore) Enabled(level zapcore.Level) bool {
 	return level > zapcore.DebugLevel || c.log.Core().Enabled(level)
 }
@@ -72,7 +73,8 @@ func (c queuedCore) Sync() error {
 	return c.log.Sync()
 }
 
-// lineError is an error whose text is one line. The text of joined errors has several.
+// lineError is an error whose text is one line. The text of joined errors has
+// several.
 type lineError struct{ error }
 
 func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }

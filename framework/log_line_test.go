@@ -13,7 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Joined errors have a line for each, and tore what was logged of them apart.
+// The text of joined errors has several lines, which broke the log lines.
 func TestJoinedErrorsAreLoggedInOneLine(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		core, logged := observer.New(zap.DebugLevel)

@@ -48,12 +48,12 @@ func resized(frame []byte) garble.Instead {
 
 const answerHead = 20 // length, xid, zxid, error
 
-// The wire client takes answers apart without looking how long they are. A list of
-// -1 names made it ask for 64 GiB; a multi that ended behind a type made it panic;
-// and where a length went beyond its frame it went on reading in what the frame
-// before had left behind. Now an answer that cannot be taken apart costs its
-// connection, and the request is made up for as after any loss.
-func TestAnswersThatCannotBeTakenApart(t *testing.T) {
+// The wire client decodes answers without checking their lengths. A list of -1
+// names made it allocate 64 GiB. A multi that ended too early made it panic. A
+// length beyond the end of its frame made it read what the previous frame had
+// left. Now an answer that cannot be decoded closes its connection, and the
+// request is handled as after any loss.
+func TestAnswersThatCannotBeDecoded(t *testing.T) {
 	asks := map[wire.Op]func(t *testing.T, c *framework.Client) error{
 		wire.OpCreate: func(t *testing.T, c *framework.Client) error {
 			_, err := c.Create(t.Context(), "/made", nil, 0)
@@ -100,8 +100,8 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 			return err
 		},
 	}
-	// These can be: the end of a multi without results, and a path, behind which stands
-	// a stat that nobody looks at.
+	// These can be: the end of a multi without results, and a path, behind
+	// which stands a stat that nobody looks at.
 	harmless := map[string]bool{"multi/a length of -1": true, "createContainer/half of it": true, "createContainer/a byte short": true}
 	for op, ask := range asks {
 		for name, lie := range map[string]func(frame []byte) garble.Instead{
@@ -173,8 +173,8 @@ func TestAnswersThatCannotBeTakenApart(t *testing.T) {
 	}
 }
 
-// FuzzAnswers has a client get any bytes for the body of an answer. It says so or
-// takes them for what they are; the process goes on.
+// FuzzAnswers sends a client any bytes as the body of an answer. The client
+// returns an error or takes them as they are. The process must go on.
 func FuzzAnswers(f *testing.F) {
 	ens, err := testutil.New(testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
 	if err != nil {
@@ -227,7 +227,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// A multi of fewer results than it had operations is none.
+// A multi with fewer results than operations has failed.
 func TestAMultiOfTooFewResults(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
@@ -240,9 +240,9 @@ func TestAMultiOfTooFewResults(t *testing.T) {
 	})
 }
 
-// A notification that cannot be taken apart costs the connection, and who watches
-// looks again.
-func TestNotificationsThatCannotBeTakenApart(t *testing.T) {
+// A notification that cannot be decoded closes the connection, and all watchers
+// look again.
+func TestNotificationsThatCannotBeDecoded(t *testing.T) {
 	for name, lie := range map[string]func(frame []byte) garble.Instead{
 		"half of it": func(f []byte) garble.Instead { return resized(f[:len(f)/2]) },
 		"its head":   func(f []byte) garble.Instead { return resized(f[:answerHead]) },
@@ -274,8 +274,8 @@ func TestNotificationsThatCannotBeTakenApart(t *testing.T) {
 	}
 }
 
-// A connect answer that is another session's, or none, gives nobody that session;
-// the own one goes on if the next answer comes in time.
+// A connect answer of another session, or a malformed one, never gives the
+// client another session. Its session goes on if the next answer comes in time.
 func TestConnectAnswersThatAreNone(t *testing.T) {
 	for name, lie := range map[string]func(frame []byte) garble.Instead{
 		"another session's": func(f []byte) garble.Instead { f[19]++; return garble.Instead{Frame: f} },
@@ -334,9 +334,9 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// Where all answers to a request are nonsense it fails in bounded time, and says
-// why; the memory that it takes is bounded, too.
-func TestNothingButNonsense(t *testing.T) {
+// If all answers to a request are malformed, the request fails in bounded time
+// and says why. It uses bounded memory.
+func TestNothingButMalformedAnswers(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(f []byte) garble.Instead {
 			return resized(append(f[:answerHead:answerHead], 0x0f, 0xff, 0xff, 0xff, 0, 0))
@@ -360,8 +360,8 @@ func TestNothingButNonsense(t *testing.T) {
 	})
 }
 
-// What the wire client cannot put into one request is refused before it tries: it
-// panicked where the end of its room came in the middle of a multi's head.
+// A multi that does not fit into one request is refused before it is sent. The
+// wire client panicked if its buffer ended within the head of an operation.
 func TestMultisThatAreTooLarge(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -379,8 +379,8 @@ func TestMultisThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// An answer that is longer than any may be ends in an error that says so, however
-// often it was asked for, and whether the connection or the retries ended first.
+// An answer that is too long ends in an error that says so, however often the
+// request is retried, and whether the connection or the retries end first.
 func TestAnAnswerThatIsTooLongIsNamed(t *testing.T) {
 	for _, tries := range []int{1, 3, 10} {
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

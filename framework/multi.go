@@ -28,8 +28,8 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	return responses, w.nameMissingRoot(ctx, err)
 }
 
-// wireMulti is the wire client's Multi. A success must have as many results as there are
-// operations; otherwise the outcome is unknown.
+// wireMulti is the wire client's Multi. A success must have as many results as
+// there are operations; otherwise the outcome is unknown.
 func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := conn.Multi(ops...)
 	if err == nil && len(responses) != len(ops) {
@@ -43,8 +43,8 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	return responses, err
 }
 
-// fixOps returns a copy of the operations, with absolute paths. The caller's stay as
-// they are, so that they can be used again.
+// fixOps returns a copy of the operations, with absolute paths. The caller's
+// stay as they are, so that they can be used again.
 func (w scope) fixOps(ops []any) ([]any, error) {
 	full := make([]any, len(ops))
 	size := operationHead // of its end
@@ -66,8 +66,8 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 	return full, w.core.cfg.fits(size)
 }
 
-// copyOp returns a copy of an operation of a multi, and where its path is. path is nil if
-// op is not such an operation.
+// copyOp returns a copy of an operation of a multi, and where its path is. path
+// is nil if op is not such an operation.
 func copyOp(op any) (copied any, path *string) {
 	switch op := op.(type) {
 	case *zk.CreateRequest:

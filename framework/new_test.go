@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// Bad input is an error of the constructor that names it.
+// The constructor returns an error that names the bad input.
 func TestNewRejectsBadInput(t *testing.T) {
 	for _, tt := range []struct {
 		name, servers string
@@ -59,7 +59,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 	}
 }
 
-// An option is taken up to its limit, which its doc comment names, and not beyond.
+// An option accepts values up to the limit that its doc comment names.
 func TestTheLimitsOfOptions(t *testing.T) {
 	const least = 16384 // of a largest request
 	digest := func(bytes int) framework.Option {

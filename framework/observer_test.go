@@ -19,7 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// slowCore is a log sink that stands still until it is let go.
+// slowCore is a log sink that blocks until it is released.
 type slowCore struct {
 	zapcore.LevelEnabler
 	released chan struct{}
@@ -56,8 +56,8 @@ func (c *slowCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// Lines that a slow sink cannot take are dropped and counted; the others come in
-// order, whole, and before Close returns.
+// Lines that a slow sink cannot take are dropped and counted. The others arrive
+// in order, whole, and before Close returns.
 func TestALogSinkThatIsSlow(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		sink := &slowCore{LevelEnabler: zapcore.InfoLevel, released: make(chan struct{})}
@@ -92,8 +92,8 @@ func TestALogSinkThatIsSlow(t *testing.T) {
 	})
 }
 
-// An observer that stands still costs requests nothing. Their events are dropped
-// when too many wait, and counted; no other event is.
+// A blocked observer delays no request. Request and Retried events are dropped
+// and counted when too many wait. No other event is.
 func TestAnObserverThatIsSlow(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var mu sync.Mutex
@@ -144,8 +144,8 @@ func TestAnObserverThatIsSlow(t *testing.T) {
 	})
 }
 
-// What Attach calls was called with the client locked: one that took its time held
-// up everything, and one that used the client waited for itself.
+// Attach used to call its function with the client locked. A slow function
+// delayed everything, and one that used the client waited for itself.
 func TestAttachMayUseTheClient(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -160,8 +160,8 @@ func TestAttachMayUseTheClient(t *testing.T) {
 	})
 }
 
-// stuckConn is a connection of the user's that stands still from some time on: it
-// takes nothing, and to close it does not end a Read.
+// stuckConn is a user's connection that is stuck from some time on: it accepts
+// nothing, and closing it does not end a Read.
 type stuckConn struct {
 	net.Conn
 	stuck  *atomic.Bool
@@ -192,9 +192,9 @@ func (c stuckConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A connection that stands still for ever: whatever was asked for in the session
-// fails when the session is over, and the connection is closed then, though the wire
-// client cannot send that it ends.
+// A connection is stuck forever. Requests in the session fail when the session
+// is over, and then the connection is closed, although the wire client cannot
+// send its close request.
 func TestAConnectionThatStandsStill(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var stuck atomic.Bool

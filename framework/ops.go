@@ -20,8 +20,9 @@ type scope struct {
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
 
-// request makes a request of one path, with retries. size is the size of its body
-// without the path. settle, if there is one, decides about the result of each try.
+// request makes a request of one path, with retries. size is the size of its
+// body without the path. settle, if there is one, decides about the result of
+// each try.
 func request[T any](ctx context.Context, w scope, op, path string, size int, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
@@ -84,8 +85,8 @@ func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (st
 	return conn.Create(full, data, zk.FlagPersistent, acl)
 }
 
-// createContainer creates a container, or a persistent znode if the ensemble has no
-// containers (before 3.5.3, or with extended types off).
+// createContainer creates a container, or a persistent znode if the ensemble
+// has no containers (before 3.5.3, or with extended types off).
 func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	c.mu.Lock()
 	plain := c.noContainers
@@ -175,8 +176,8 @@ func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version in
 	}, nil)
 }
 
-// makePath creates path and every missing znode above it. It begins at the lower end, so
-// that it needs no permission for ancestors that exist.
+// makePath creates path and every missing znode above it. It begins at the
+// lower end, so that it needs no permission for ancestors that exist.
 func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
 	if err := ValidatePath(path); err != nil {
 		return &opError{op: opNameCreate, path: path, err: err}
@@ -202,8 +203,8 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		case errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoAuth):
-			// The server checks the permission to create before it checks whether the
-			// znode exists.
+			// The server checks the permission to create before it checks
+			// whether the znode exists.
 			found, existsErr := call(ctx, s, opNameExists, func(conn *zk.Conn) (bool, error) {
 				found, _, err := conn.Exists(full)
 				return found, err
@@ -218,8 +219,9 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		// The parent is missing, or was removed in between. ctx and the session bound
-		// this loop, and a container is not removed before it has had a child.
+		// The parent is missing, or was removed in between. ctx and the session
+		// bound this loop, and a container is not removed before it has had a
+		// child.
 		parent, _ := split(full)
 		if err := c.makeDir(ctx, s, parent, create); err != nil {
 			return err

@@ -101,7 +101,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Under a chroot and a namespace every operation speaks of its own paths.
+// Under a chroot and a namespace every operation uses the paths of the
+// namespace.
 func TestChrootAndNamespace(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("chrooted")
@@ -158,8 +159,9 @@ func TestChrootAndNamespace(t *testing.T) {
 	})
 }
 
-// Parents are containers, made from the lower end, so that an ancestor that
-// nobody may touch is no obstacle; and plain znodes where the ensemble has none.
+// Parents are containers, and persistent znodes if the ensemble has no
+// containers. They are created from the lower end, so that no permission for an
+// existing ancestor is needed.
 func TestMakeContainerPath(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -178,7 +180,8 @@ func TestMakeContainerPath(t *testing.T) {
 		if got := ens.Requests()[testutil.OpCreateContainer]; got != 3+1 {
 			t.Errorf("%d requests for two levels missing, and then none; want 3+1", got)
 		}
-		// The server asks for the permission to create before it looks what is there.
+		// The server asks for the permission to create before it looks what is
+		// there.
 		must(t, c.MakeContainerPath(ctx, "/top/app"))
 		if err := c.MakeContainerPath(ctx, "/top/other"); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("below what is closed: %v", err)
@@ -207,8 +210,8 @@ func TestMakeContainerPath(t *testing.T) {
 	})
 }
 
-// MakePersistentPath creates znodes that stay, where containers would be removed once
-// their children are gone.
+// MakePersistentPath creates znodes that stay, where containers would be
+// removed with their last child.
 func TestMakePersistentPath(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -232,7 +235,8 @@ func TestMakePersistentPath(t *testing.T) {
 	})
 }
 
-// One budget bounds an operation while no server answers, and ctx bounds it too.
+// One budget bounds an operation while no server answers, and ctx bounds it,
+// too.
 func TestOperationsAreBounded(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		must(t, ens.Stop(0))
@@ -263,8 +267,8 @@ func TestOperationsAreBounded(t *testing.T) {
 	})
 }
 
-// An operation that is under way when its context ends returns at once, although
-// the wire client's call goes on.
+// An operation returns at once when its context ends, although the wire
+// client's call goes on.
 func TestContextEndsAnOperationUnderWay(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -347,7 +351,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// Names are the dialer's to resolve, at every attempt.
+// The dialer gets names, not addresses, at every attempt.
 func TestDialerGetsNamesEachTime(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dialed atomic.Int32
@@ -368,7 +372,7 @@ func TestDialerGetsNamesEachTime(t *testing.T) {
 	})
 }
 
-// Metrics hear of requests, retries and states.
+// The observer gets requests, retries and states.
 func TestObserver(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var requests, retried, states atomic.Int32
@@ -410,8 +414,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// Servers with localSessionsEnabled and no upgrading refuse ephemeral znodes, with a
-// code that was only called unknown.
+// Servers with localSessionsEnabled, and without upgrading, refuse ephemeral
+// znodes. The error only said "unknown".
 func TestEphemeralsOnALocalSession(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -424,8 +428,8 @@ func TestEphemeralsOnALocalSession(t *testing.T) {
 	})
 }
 
-// Where the chroot itself was missing, the error was that the znode below it does not
-// exist, and its parent was looked for in vain.
+// If the chroot was missing, the error named the znode below it, and users
+// looked for its parent.
 func TestAMissingChrootIsNamed(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("below a chroot")
@@ -474,9 +478,9 @@ func TestAMissingChrootIsNamed(t *testing.T) {
 	})
 }
 
-// A Delete whose answer was lost was tried again, and removed the znode that the
-// next holder had created at the same path meanwhile, without an error. By its czxid
-// only the own one goes.
+// A Delete whose answer was lost was retried, and deleted the znode that the
+// next holder had created at the same path, without an error. DeleteCreated
+// deletes only the znode with the given czxid.
 func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -532,7 +536,8 @@ func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 	})
 }
 
-// Between the look and the delete somebody writes the znode, or removes it.
+// Between the read and the delete another client writes the znode, or deletes
+// it.
 func TestDeleteCreatedLooksAgain(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -579,7 +584,8 @@ func TestDeleteCreatedLooksAgain(t *testing.T) {
 	})
 }
 
-// It ends with its context and with the session, and says that it may have been done.
+// DeleteCreated ends with its context and with the session, and says that it
+// may have been applied.
 func TestDeleteCreatedEnds(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -611,7 +617,7 @@ func stat(t *testing.T, ens *testutil.Embedded, path string) testutil.Stat {
 	return found
 }
 
-// It does not sit out its pause when the client closes.
+// DeleteCreated does not wait for its pause to pass when the client closes.
 func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithRetry(retry.NTimes(3, time.Hour)))

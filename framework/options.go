@@ -16,22 +16,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// Dialer opens a connection to a server. address is "host:port" as it was given to New,
-// or an IP address if the names are resolved: see WithDialer. It must return within
-// timeout.
+// Dialer opens a connection to a server. address is "host:port" as it was given
+// to New, or an IP address if the names are resolved: see WithDialer. It must
+// return within timeout.
 type Dialer func(network, address string, timeout time.Duration) (net.Conn, error)
 
 // Proof selects what the heartbeat of a client proves.
 type Proof int
 
 const (
-	// ProofSync: the heartbeat is a sync, which the leader answers. A leader that has
-	// lost its quorum, and has not noticed yet, still answers it and accepts
-	// sessions.
+	// ProofSync: the heartbeat is a sync, which the leader answers. A leader
+	// that has lost its quorum, and has not noticed yet, still answers it and
+	// accepts sessions.
 	ProofSync Proof = iota
-	// ProofWrite: the heartbeat is a multi of one check on the root, which needs the
-	// quorum. It costs the ensemble one log write per heartbeat. Only writes, and
-	// the creation of the session, count as proof.
+	// ProofWrite: the heartbeat is a multi of one check on the root, which
+	// needs the quorum. It costs the ensemble one log write per heartbeat. Only
+	// writes, and the creation of the session, count as proof.
 	ProofWrite
 )
 
@@ -39,11 +39,11 @@ const (
 type ErrorPolicy int
 
 const (
-	// ErrorPolicySession: a lease survives a disconnect, until its deadline. This is
-	// Curator's SessionConnectionStateErrorPolicy.
+	// ErrorPolicySession: a lease survives a disconnect, until its deadline.
+	// This is Curator's SessionConnectionStateErrorPolicy.
 	ErrorPolicySession ErrorPolicy = iota
-	// ErrorPolicyConnection: a lease is lost as soon as the state is Suspended. This
-	// is Curator's StandardConnectionStateErrorPolicy, its default.
+	// ErrorPolicyConnection: a lease is lost as soon as the state is Suspended.
+	// This is Curator's StandardConnectionStateErrorPolicy, its default.
 	ErrorPolicyConnection
 )
 
@@ -143,8 +143,8 @@ func (cfg *config) validate() error {
 	return errors.Join(errs...)
 }
 
-// margin returns the stop margin for the negotiated timeout, which may be shorter than
-// the requested one.
+// margin returns the stop margin for the negotiated timeout, which may be
+// shorter than the requested one.
 func (cfg *config) margin(timeout time.Duration) time.Duration {
 	if cfg.stopMarginSet {
 		return min(cfg.stopMargin, timeout/3)
@@ -152,81 +152,83 @@ func (cfg *config) margin(timeout time.Duration) time.Duration {
 	return timeout / 10
 }
 
-// WithSessionTimeout sets the session timeout to request. The server limits it, by
-// default to between 2 and 20 of its ticks; Session.Timeout returns the result.
-// Default 10s.
+// WithSessionTimeout sets the session timeout to request. The server limits it,
+// by default to between 2 and 20 of its ticks; Session.Timeout returns the
+// result. Default 10s.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(c *config) { c.sessionTimeout = d }
 }
 
-// WithRetry sets the policy by which an operation, or a step of a recipe, is retried after
-// a loss of the connection, or while no server answers. Each operation has one budget,
-// however many requests it makes. Default retry.Exponential(50ms, 2s, 20).
+// WithRetry sets the policy by which an operation, or a step of a recipe, is
+// retried after a loss of the connection, or while no server answers. Each
+// operation has one budget, however many requests it makes. Default
+// retry.Exponential(50ms, 2s, 20).
 func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 
-// WithLogger sets the logger. It may block: the client passes lines to it on another
-// goroutine. Default: none.
+// WithLogger sets the logger. It may block: the client passes lines to it on
+// another goroutine. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
 
-// WithACL sets the ACL of all znodes that are created without one, parents included. acl
-// is copied. Default: all permissions for everybody.
+// WithACL sets the ACL of all znodes that are created without one, parents
+// included. acl is copied. Default: all permissions for everybody.
 func WithACL(acl ...zk.ACL) Option {
 	acl = slices.Clone(acl)
 	return func(c *config) { c.acl = acl }
 }
 
-// WithAuth adds credentials, such as ("digest", []byte("user:password")). Each connection
-// presents them before it sends anything else. data is copied. The option may be
-// repeated.
+// WithAuth adds credentials, such as ("digest", []byte("user:password")). Each
+// connection presents them before it sends anything else. data is copied. The
+// option may be repeated.
 func WithAuth(scheme string, data []byte) Option {
 	data = bytes.Clone(data)
 	return func(c *config) { c.auths = append(c.auths, auth{scheme, data}) }
 }
 
-// WithMaxRequest sets the size of the largest request, in bytes. It must be what the
-// servers have as jute.maxbuffer, if that was changed. A larger request fails with
-// ErrTooLarge and is not sent, because a server would close the connection. At least
-// 16384, at most 33554432. Default 1048575, the servers' default.
+// WithMaxRequest sets the size of the largest request, in bytes. It must be
+// what the servers have as jute.maxbuffer, if that was changed. A larger
+// request fails with ErrTooLarge and is not sent, because a server would close
+// the connection. At least 16384, at most 33554432. Default 1048575, the
+// servers' default.
 func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
 
-// WithDialer sets the function that opens connections. It is called with the names of the
-// server list, unless WithResolver is set as well. Default: TCP.
+// WithDialer sets the function that opens connections. It is called with the
+// names of the server list, unless WithResolver is set as well. Default: TCP.
 func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 
-// WithResolver sets the resolver for the names of the server list. The dialer is then
-// called with addresses. A name is resolved at every attempt to connect. If it has
-// several addresses, each is tried in turn, as if the list had all of them. Default:
-// net.DefaultResolver, or none if WithDialer is set.
+// WithResolver sets the resolver for the names of the server list. The dialer
+// is then called with addresses. A name is resolved at every attempt to
+// connect. If it has several addresses, each is tried in turn, as if the list
+// had all of them. Default: net.DefaultResolver, or none if WithDialer is set.
 func WithResolver(r *net.Resolver) Option {
 	return func(c *config) { c.resolver, c.resolverSet = r, true }
 }
 
-// WithTLS uses TLS on each connection. If cfg has no ServerName, the name in the server
-// list is used. cfg is cloned. Default: none.
+// WithTLS uses TLS on each connection. If cfg has no ServerName, the name in
+// the server list is used. cfg is cloned. Default: none.
 func WithTLS(cfg *tls.Config) Option {
 	cfg = cfg.Clone()
 	return func(c *config) { c.tls, c.tlsSet = cfg, true }
 }
 
-// WithStopMargin sets how long before its deadline a lease is declared lost, so that work
-// under it has time to stop. At most a third of the session timeout. Default a tenth
-// of the session timeout.
+// WithStopMargin sets how long before its deadline a lease is declared lost, so
+// that work under it has time to stop. At most a third of the session timeout.
+// Default a tenth of the session timeout.
 func WithStopMargin(d time.Duration) Option {
 	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
 }
 
-// WithServerTick sets the servers' tickTime, the longest one if they differ. A contact
-// then counts as proven after at least a whole tick, instead of a third of the session
-// timeout. It is needed if a third of the session timeout is shorter than a tick, and
-// one of these is true:
+// WithServerTick sets the servers' tickTime, the longest one if they differ. A
+// contact then counts as proven after at least a whole tick, instead of a third
+// of the session timeout. It is needed if a third of the session timeout is
+// shorter than a tick, and one of these is true:
 //
 //   - The servers' minSessionTimeout was set below two ticks, and the session
 //     timeout is less than that.
-//   - Clients reach the leader over two hops, because a member follows an observer
-//     master (observerMasterPort, ZooKeeper 3.6). Each hop delays the news of a
-//     session by up to half a tick.
-//   - The members have different tickTimes. The leader's determines the delay, while
-//     another member's may have determined the shortest session timeout.
+//   - Clients reach the leader over two hops, because a member follows an
+//     observer master (observerMasterPort, ZooKeeper 3.6). Each hop delays the
+//     news of a session by up to half a tick.
+//   - The members have different tickTimes. The leader's determines the delay,
+//     while another member's may have determined the shortest session timeout.
 //
 // At most half of the session timeout. Default 0: not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
@@ -234,5 +236,6 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverT
 // WithProof sets what the heartbeat proves. Default ProofSync.
 func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 
-// WithErrorPolicy sets what a disconnect means for leases. Default ErrorPolicySession.
+// WithErrorPolicy sets what a disconnect means for leases. Default
+// ErrorPolicySession.
 func WithErrorPolicy(p ErrorPolicy) Option { return func(c *config) { c.errorPolicy = p } }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ValidatePath returns an error unless path is a valid absolute path of a znode. The rules
-// are those of the servers.
+// ValidatePath returns an error unless path is a valid absolute path of a
+// znode. The rules are those of the servers.
 func ValidatePath(path string) error {
 	if why := pathFault(path); why != "" {
 		return fmt.Errorf("path %q: %s", path, why)
@@ -51,8 +51,8 @@ func pathFault(path string) string {
 	return ""
 }
 
-// parseServers splits "h1:2181,h2:2181/chroot" into addresses, each with a port, and the
-// chroot, which is empty or an absolute path other than the root.
+// parseServers splits "h1:2181,h2:2181/chroot" into addresses, each with a
+// port, and the chroot, which is empty or an absolute path other than the root.
 func parseServers(servers string) (addrs []string, chroot string, err error) {
 	list := servers
 	if i := strings.IndexByte(servers, '/'); i >= 0 {
@@ -121,11 +121,12 @@ func checkHost(host string) error {
 	return nil
 }
 
-// prefix is the chroot and the namespaces of a client, without a slash at the end.
+// prefix is the chroot and the namespaces of a client, without a slash at the
+// end.
 type prefix string
 
-// fix returns the absolute path at the ensemble of a path in the namespace. unfix is its
-// inverse.
+// fix returns the absolute path at the ensemble of a path in the namespace.
+// unfix is its inverse.
 func (p prefix) fix(path string) string {
 	switch {
 	case p == "":

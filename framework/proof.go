@@ -8,40 +8,46 @@ import (
 
 // What proves that the ensemble still keeps this session alive.
 //
-// Goal: an instant D such that no member can have expired the session before D. It must
-// follow from what was seen on the wire, and from no clock but the rate of our own.
+// Goal: an instant D such that no member can have expired the session before D.
+// It must follow from what was seen on the wire, and from no clock but the rate
+// of our own.
 //
-// The obvious answer, "the last answered ping plus the timeout", is wrong. A follower
-// answers pings and reads by itself for up to syncLimit ticks after it was cut off from
-// the leader, which can be longer than the session's timeout. In that time the leader,
-// which hears nothing of the session, expires it, and the next contender gets the lock.
+// The obvious answer, "the last answered ping plus the timeout", is wrong. A
+// follower answers pings and reads by itself for up to syncLimit ticks after it
+// was cut off from the leader, which can be longer than the session's timeout.
+// In that time the leader, which hears nothing of the session, expires it, and
+// the next contender gets the lock.
 //
-// What is true of the servers: the leader expires a session no sooner than its timeout T
-// after the last touch that reached the leader. A follower collects touches and passes
-// them to the leader each half tick. The leader validates each connect. A sync or a
-// write makes the round trip to the leader, on the same first-in-first-out channel that
-// carries the touches. So a contact C proves its own send time if
+// What is true of the servers: the leader expires a session no sooner than its
+// timeout T after the last touch that reached the leader. A follower collects
+// touches and passes them to the leader each half tick. The leader validates
+// each connect. A sync or a write makes the round trip to the leader, on the
+// same first-in-first-out channel that carries the touches. So a contact C
+// proves its own send time if
 //
-//   - C is a connect that was answered with a session, unless the quorum must be proven
-//     as well and the session is not new (see ProofWrite), or
-//   - C was answered, and a request R that makes the round trip was sent at least F after
-//     C's *answer*, on the same connection, and answered without error. By then the
-//     follower has passed C's touch to the leader.
+//   - C is a connect that was answered with a session, unless the quorum must
+//     be proven as well and the session is not new (see ProofWrite), or
+//   - C was answered, and a request R that makes the round trip was sent at
+//     least F after C's *answer*, on the same connection, and answered without
+//     error. By then the follower has passed C's touch to the leader.
 //
-// A leader that has lost its quorum, and has not noticed, accepts sessions and answers
-// syncs. With ProofWrite neither proves anything by itself. Only a write is an R, and a
-// connect is a C that the first write proves: its touch went straight to the leader.
+// A leader that has lost its quorum, and has not noticed, accepts sessions and
+// answers syncs. With ProofWrite neither proves anything by itself. Only a
+// write is an R, and a connect is a C that the first write proves: its touch
+// went straight to the leader.
 //
-// F must be longer than a touch waits at a member until the leader asks for it, which it
-// does each half of its tick. F is T/3. That is long enough if T is at least two ticks,
-// which servers demand by default. Three cases need more, by WithServerTick:
+// F must be longer than a touch waits at a member until the leader asks for it,
+// which it does each half of its tick. F is T/3. That is long enough if T is at
+// least two ticks, which servers demand by default. Three cases need more, by
+// WithServerTick:
 //
 //   - minSessionTimeout was set to less than two ticks.
-//   - The member is an observer that follows an observer master (since 3.6). The touch is
-//     then sampled twice, by the observer and by its master, each half a tick: F must be
-//     a whole tick. A sync passes through both, behind what they have sampled.
-//   - The members have different ticks. The leader's determines how long a touch waits,
-//     while another member's may have determined the shortest T.
+//   - The member is an observer that follows an observer master (since 3.6).
+//     The touch is then sampled twice, by the observer and by its master, each
+//     half a tick: F must be a whole tick. A sync passes through both, behind
+//     what they have sampled.
+//   - The members have different ticks. The leader's determines how long a
+//     touch waits, while another member's may have determined the shortest T.
 //
 // The deadline is the latest proven send time plus T.
 
@@ -74,22 +80,23 @@ func newProof(timeout, tick time.Duration, kind Proof) *proof {
 	}
 }
 
-// connect notes a connect that was sent at sent and was answered. The leader has had its
-// touch, so it can be proven without waiting for F.
+// connect notes a connect that was sent at sent and was answered. The leader
+// has had its touch, so it can be proven without waiting for F.
 func (p *proof) connect(sent time.Time) {
 	p.contacts = append(p.contacts, contact{sent: sent, answered: sent.Add(-p.wait)})
 }
 
-// send notes that a request is sent. All pings have the same number and are answered in
-// order: a ping that is sent while another one is under way does not count.
+// send notes that a request is sent. All pings have the same number and are
+// answered in order: a ping that is sent while another one is under way does
+// not count.
 func (p *proof) send(xid int32, op wire.Op, at time.Time) {
 	if _, underWay := p.pending[xid]; !underWay {
 		p.pending[xid] = sentRequest{at: at, roundTrip: p.makesRoundTrip(op)}
 	}
 }
 
-// answer notes the answer to xid. If it proves a contact, it returns the send time of the
-// latest contact that it proves.
+// answer notes the answer to xid. If it proves a contact, it returns the send
+// time of the latest contact that it proves.
 func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, ok bool) {
 	r, known := p.pending[xid]
 	if !known {
@@ -122,9 +129,10 @@ func (p *proof) makesRoundTrip(op wire.Op) bool {
 	return false
 }
 
-// elapsed returns the time from one reading of the clock to another: by the monotonic
-// clock or the wall clock, whichever says more. The monotonic one stands still while a
-// machine is suspended, and the wall clock may be set back.
+// elapsed returns the time from one reading of the clock to another: by the
+// monotonic clock or the wall clock, whichever says more. The monotonic one
+// stands still while a machine is suspended, and the wall clock may be set
+// back.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // A follower answers pings and reads for a while after it was cut off from the
-// leader, so a deadline fed by answers alone believes while another is granted.
-// Each row is a history of one connection with T = 6s, hence F = 2s.
+// leader. So a deadline that follows from answers alone still runs while
+// another client gets the lock. Each row is a history of one connection with T
+// = 6s, hence F = 2s.
 func TestProofOfContact(t *testing.T) {
 	const read, roundTrip = 4, wire.OpSync
 	type exchange struct {
@@ -60,9 +61,9 @@ func TestProofOfContact(t *testing.T) {
 	}
 }
 
-// All pings have one and the same number. Behind a slow network the answer to the
-// first was once taken for the answer to the second, which was still under way:
-// that proved a contact that the leader need not have heard of.
+// All pings have the same number. Behind a slow network the answer to the first
+// ping was taken for that of the second, which was still under way. That proved
+// a contact that the leader may not have had.
 func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
 	const ping, opPing = wire.XidPing, wire.OpPing
 	start := time.Now()
@@ -77,8 +78,8 @@ func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
 	}
 }
 
-// A busy connection must not make the list of contacts grow: they are thinned,
-// and what is older than needed is dropped.
+// A busy connection must not make the list of contacts grow. Contacts are
+// thinned out, and dropped once they are not needed.
 func TestProofStaysSmall(t *testing.T) {
 	p := newProof(6*time.Second, 0, ProofSync)
 	at := time.Now()
@@ -104,8 +105,8 @@ func TestServerTickLengthensTheWait(t *testing.T) {
 	}
 }
 
-// A machine that was suspended for a minute: its monotonic clock stood still, its
-// wall clock did not. And one whose wall clock was set back meanwhile.
+// A machine was suspended for a minute: its monotonic clock stood still, its
+// wall clock did not. Another one had its wall clock set back.
 func TestElapsedIsTheLargerOfBothClocks(t *testing.T) {
 	from := time.Now()
 	for _, tt := range []struct{ monotonic, wall, want time.Duration }{
@@ -119,17 +120,17 @@ func TestElapsedIsTheLargerOfBothClocks(t *testing.T) {
 	}
 }
 
-// shiftWall moves the wall clock's reading alone, by whole seconds, which package
-// time has no call for: it stands in the first word, from bit 30 on.
+// shiftWall moves only the wall clock's reading, by whole seconds. The package
+// time has no function for that; the seconds begin at bit 30 of the first word.
 func shiftWall(at time.Time, by time.Duration) time.Time {
 	word := (*uint64)(unsafe.Pointer(&at))
 	*word += uint64(by/time.Second) << 30
 	return at
 }
 
-// A machine that is suspended while it has no connection: the timer of the stop
-// margin stands still with it. The holder used to hear of the loss only when the
-// rest of that timer had passed, most of a timeout after the machine woke up.
+// A machine is suspended while it has no connection. The timer of the stop
+// margin stands still with it. Holders used to be told only when the rest of
+// that timer had passed, most of a timeout after the machine woke up.
 func TestHoldersAreToldSoonAfterASuspension(t *testing.T) {
 	now := time.Now()
 	var told error

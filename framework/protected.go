@@ -17,19 +17,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A protected create has a random id in the znode's name. If its answer is lost, the
-// znode is found again by that id. If its outcome stays unknown, or the caller has
-// returned, the znode may still be created, late: it would be a stray. So its id is
-// remembered for a while, and a znode with that id is deleted as soon as a list of the
-// directory shows it: see strays.go.
+// A protected create has a random id in the znode's name. If its answer is
+// lost, the znode is found again by that id. If its outcome stays unknown, or
+// the caller has returned, the znode may still be created, late: it would be a
+// stray. So its id is remembered for a while, and a znode with that id is
+// deleted as soon as a list of the directory shows it: see strays.go.
 
 // Created is the result of CreateProtected.
 type Created struct {
 	// Path is the path of the znode, in the session's namespace.
 	Path string
-	// Children are the names in the directory after the create, that of Path among
-	// them, and Stat is the directory's stat in the same list. Both are nil when the
-	// list that was sent with the create did not show the znode: list again.
+	// Children are the names in the directory after the create, that of Path
+	// among them, and Stat is the directory's stat in the same list. Both are
+	// nil when the list that was sent with the create did not show the znode:
+	// list again.
 	Children []string
 	Stat     *zk.Stat
 }
@@ -46,18 +47,19 @@ type createAnswer struct {
 	err  error
 }
 
-// CreateProtected creates dir/_c_<uuid>-name in protected mode, as Curator calls it: a
-// lost answer neither creates the znode twice nor leaves it behind. It also lists dir.
-// The list is sent right behind the create, and a session's requests are executed in
-// order, so a list that shows the new znode was made after it was created. Both
-// together cost one round trip.
+// CreateProtected creates dir/_c_<uuid>-name in protected mode, as Curator
+// calls it: a lost answer neither creates the znode twice nor leaves it behind.
+// It also lists dir. The list is sent right behind the create, and a session's
+// requests are executed in order, so a list that shows the new znode was made
+// after it was created. Both together cost one round trip.
 //
-// If the answer is lost, the znode is searched by its id in the same session, and its
-// owner is checked. If it is not there, the create is repeated with another id, within
-// one budget of the retry policy.
+// If the answer is lost, the znode is searched by its id in the same session,
+// and its owner is checked. If it is not there, the create is repeated with
+// another id, within one budget of the retry policy.
 //
-// After an error the znode does not exist, or is deleted in the background as soon as it
-// appears, as long as the session lives. zk.ErrNoNode means that dir is missing.
+// After an error the znode does not exist, or is deleted in the background as
+// soon as it appears, as long as the session lives. zk.ErrNoNode means that dir
+// is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	w := s.scope()
 	if err := ValidatePath(join(dir, name)); err != nil {
@@ -156,8 +158,8 @@ func (p *protectedCreate) discardLate(late createAnswer) {
 	}
 }
 
-// findAgain searches the znode of a create whose answer was lost with err. If the znode
-// is not there it returns err, so that the create is retried.
+// findAgain searches the znode of a create whose answer was lost with err. If
+// the znode is not there it returns err, so that the create is retried.
 func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
 	s := p.session
 	l, path, findErr := p.find(ctx, budget)
@@ -206,14 +208,15 @@ func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (lis
 	return listing{}, "", nil
 }
 
-// Pauses between the attempts to delete a znode that the session may not delete.
+// Pauses between the attempts to delete a znode that the session may not
+// delete.
 const (
 	forbiddenPause        = 5 * time.Second
 	longestForbiddenPause = time.Minute
 )
 
-// discard deletes a znode in the background, while the session lives. The channel it
-// returns is closed when the znode is gone, or the session is over.
+// discard deletes a znode in the background, while the session lives. The
+// channel it returns is closed when the znode is gone, or the session is over.
 func (s *session) discard(full string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,8 +243,8 @@ func (s *session) discard(full string) <-chan struct{} {
 	return done
 }
 
-// deleteUntilGone retries to delete a znode until it is gone. It reports false if the
-// session is over or the client closes first.
+// deleteUntilGone retries to delete a znode until it is gone. It reports false
+// if the session is over or the client closes first.
 func (s *session) deleteUntilGone(full string) bool {
 	w := scope{core: s.core, in: s}
 	for pause, logged := forbiddenPause, false; ; {
@@ -254,8 +257,8 @@ func (s *session) deleteUntilGone(full string) bool {
 		}
 		rest := time.Second // the budget of the policy is used up: begin another
 		if classify(errors.Unwrap(err)) == final {
-			// Most likely an ACL. It may be corrected, and then the znode must not stay
-			// for as long as this process lives.
+			// Most likely an ACL. It may be corrected, and then the znode must
+			// not stay for as long as this process lives.
 			if !logged {
 				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("path", full), zap.Error(err))
 			}
@@ -308,8 +311,8 @@ func idOf(name string) string {
 	return id
 }
 
-// newID returns a random UUID in the form that Curator uses. It is of version 4, or of
-// version 8 if custom is set.
+// newID returns a random UUID in the form that Curator uses. It is of version
+// 4, or of version 8 if custom is set.
 func newID(custom bool) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

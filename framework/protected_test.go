@@ -22,7 +22,8 @@ import (
 
 const sequential = zk.FlagEphemeral | zk.FlagSequence
 
-// contender makes a protected znode below /lock, and the directory if need be.
+// contender creates a protected znode below /lock, and the directory if it is
+// missing.
 func contender(ctx context.Context, s *framework.Session) (framework.Created, error) {
 	made, err := s.CreateProtected(ctx, "/lock", "lock-", []byte("me"), sequential)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -33,7 +34,7 @@ func contender(ctx context.Context, s *framework.Session) (framework.Created, er
 	return made, err
 }
 
-// The list travels with the create: two requests, one round trip.
+// The list is sent with the create: two requests, one round trip.
 func TestCreateProtectedIsOneRoundTrip(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -65,9 +66,9 @@ func TestCreateProtectedIsOneRoundTrip(t *testing.T) {
 	})
 }
 
-// Where the list's answer comes late, so does the result. Where it never comes, since
-// the connection ends, the create's is not lost with it: the znode need not be searched
-// for.
+// If the answer to the list is late, so is the result. If it never comes,
+// because the connection ends, the answer to the create still counts, and the
+// znode need not be searched.
 func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -101,8 +102,8 @@ func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
 	})
 }
 
-// A create whose answer is lost succeeded: it is found again by its id, in this
-// session, and stands in line once.
+// A create whose answer is lost succeeds: its znode is found by its id, in this
+// session, and exists once.
 func TestCreateSurvivesALostAnswer(t *testing.T) {
 	for name, action := range map[string]testutil.Action{
 		"executed":     testutil.DropAfter(),
@@ -129,8 +130,8 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 	}
 }
 
-// What is found again by its id, and belongs to another session, is not taken for
-// the own: a session that ended soon after would take the lock with it.
+// A znode that is found by its id, but belongs to another session, is not used.
+// The lock would be lost with that session.
 func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -158,11 +159,11 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 	})
 }
 
-// The answer is lost and no server comes back in time: the error is that of the
-// search for the znode, which changes nothing about the create, which may well
-// have been executed. It was reported as if it had not been. And the search, begun
-// before the loss of the connection was known, waited in the wire client for the
-// next one, whatever its budget.
+// The answer is lost and no server comes back in time. The error is that of the
+// search for the znode, but the create may have been executed, which the error
+// used to deny. And the search, if it began before the loss of the connection
+// was known, waited in the wire client for the next connection, whatever its
+// budget.
 func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
@@ -196,8 +197,8 @@ func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 	})
 }
 
-// The list's answer alone is lost: the create has succeeded, and says that the
-// line must be listed again.
+// Only the answer to the list is lost. The create has succeeded, and says that
+// the directory must be listed again.
 func TestListThatIsLostIsNoError(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -212,8 +213,8 @@ func TestListThatIsLostIsNoError(t *testing.T) {
 	})
 }
 
-// Whenever the caller leaves, and whatever happens to the request, nothing of it
-// stays in line while the session lives on.
+// Whenever the caller returns, and whatever happens to the request, no znode
+// stays while the session lives.
 func TestCancelledCreateLeavesNothing(t *testing.T) {
 	for name, action := range map[string]func(release chan struct{}) testutil.Action{
 		"request held":              func(r chan struct{}) testutil.Action { return testutil.Hold(r) },
@@ -260,9 +261,10 @@ func TestCancelledCreateLeavesNothing(t *testing.T) {
 	}
 }
 
-// A create that was given up and arrives very late, between two looks of the hunt that
-// lie far apart, is removed by any other list of the directory in that session.
-func TestCondemnedIdIsRemovedByAnyList(t *testing.T) {
+// A create was given up and its znode appears very late, between two looks for
+// it that are far apart. Any other list of the directory in that session
+// discards it.
+func TestAStrayIsDiscardedByAnyList(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
@@ -288,8 +290,8 @@ func TestCondemnedIdIsRemovedByAnyList(t *testing.T) {
 	})
 }
 
-// Cancelled at a random instant, a thousand times, with requests and answers lost
-// at random: nothing stays, and the session lives.
+// A thousand creates are cancelled at random instants, with requests and
+// answers lost at random. No znode stays, and the session lives.
 func TestRandomCancels(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -340,8 +342,7 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// Discard goes on until the znode is gone, whatever the network does, and gives
-// up what it may not remove.
+// Discard goes on until the znode is gone, whatever the network does.
 func TestDiscard(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -376,8 +377,8 @@ func TestDiscard(t *testing.T) {
 	})
 }
 
-// The channel of Discard is closed once the znode is gone, whatever happens to the
-// connection, and once the session is over.
+// The channel of Discard is closed once the znode is gone, whatever happens to
+// the connection, and once the session is over.
 func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 	type world struct {
 		ens     *testutil.Embedded
@@ -442,8 +443,8 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 	}
 }
 
-// A removal that is promised is the session's, and ends with it: what was not
-// removed by then is not the next one's to remove, were it there for ever.
+// A removal ends with its session. It never goes on in the next session, even
+// if the znode stays.
 func TestDiscardEndsWithTheSession(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -469,7 +470,7 @@ func TestDiscardEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// A znode is discarded once, however often that is asked for meanwhile.
+// A znode is discarded once, however often Discard is called in the meantime.
 func TestDiscardOfWhatIsBeingDiscarded(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)

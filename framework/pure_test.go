@@ -108,7 +108,8 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// FuzzParseServers: what is accepted can be written down again, and means the same.
+// FuzzParseServers checks that an accepted list can be written down again and
+// means the same.
 func FuzzParseServers(f *testing.F) {
 	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "[::0%0]0", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
 		f.Add(servers)
@@ -167,7 +168,7 @@ func FuzzPrefixIsUndone(f *testing.F) {
 	})
 }
 
-func TestJudge(t *testing.T) {
+func TestClassify(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want outcome
@@ -191,7 +192,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What the wire client only has a number for is said in words, too.
+// Codes that the wire client has no error for have a text.
 func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
 	for text, want := range map[string]string{
 		"unknown error: -125": "quota exceeded (code -125)",
@@ -205,8 +206,8 @@ func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
 }
 
 // A server with localSessionsEnabled refused every acquire with "unknown error:
-// -120". These are all the codes of ZooKeeper 3.9 (KeeperException.Code): each has
-// a name, and it is known what it means for the operation.
+// -120". These are all the codes of ZooKeeper 3.9 (KeeperException.Code). Each
+// has a text and a meaning for the operation.
 func TestEveryCodeOfTheServerIsKnown(t *testing.T) {
 	for code, want := range map[int]struct {
 		known   error // the wire client's own; nil: it knows the number only
@@ -269,8 +270,8 @@ func TestMaybeAppliedLooksIntoWrappedErrors(t *testing.T) {
 	}
 }
 
-// Whatever fields the network cuts the answers into, each head is seen once and
-// before the end of its frame.
+// However the network cuts the answers into pieces, each head is passed on once
+// and before the end of its frame.
 func TestInboundFindsEveryHead(t *testing.T) {
 	frame := func(xid int32, size int) []byte {
 		b := make([]byte, 4+size)
@@ -319,8 +320,8 @@ func TestInboundFindsEveryHead(t *testing.T) {
 	}
 }
 
-// FuzzInbound: into whatever fields the network cuts any stream, the same heads are
-// seen and the same frame is refused, before its end.
+// FuzzInbound checks that, however the network cuts a stream into pieces, the
+// same heads are passed on and the same frame is refused, before its end.
 func FuzzInbound(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3}, uint64(1))
 	f.Add(append(make([]byte, 41), 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0), uint64(2))
@@ -368,8 +369,8 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 	}
 }
 
-// Servers that accept and drop must not be called in a tight loop, and the pause
-// must never overflow, however long the outage.
+// Servers that accept and drop connections must not be called in a tight loop,
+// and the pause must never overflow, however long the outage.
 func TestPaceGrowsAfterOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := dialPace{round: 3, longest: time.Second}
@@ -407,7 +408,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 	})
 }
 
-// The defaults are those that the options' doc comments name.
+// The defaults are those that the doc comments of the options name.
 func TestDefaults(t *testing.T) {
 	cfg, err := newConfig(nil)
 	if err != nil {
@@ -417,7 +418,8 @@ func TestDefaults(t *testing.T) {
 		cfg.proof != ProofSync || cfg.errorPolicy != ErrorPolicySession || !slices.Equal(cfg.acl, zk.WorldACL(zk.PermAll)) {
 		t.Errorf("%+v", cfg)
 	}
-	// retry.Exponential(50ms, 2s, 20): each pause is drawn evenly up to its bound.
+	// retry.Exponential(50ms, 2s, 20): each pause is drawn evenly up to its
+	// bound.
 	var longest []time.Duration
 	for range 1000 {
 		policy := cfg.retry()
@@ -443,8 +445,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// An id is a UUID at random: of version 4, or of version 8 where it says that the
-// znode may linger. Others who list a line tell it by that.
+// An id is a random UUID: of version 4, or of version 8 if it says that the
+// znode may linger. Other clients in line recognize it by that.
 func TestIDsAreUUIDs(t *testing.T) {
 	for custom, form := range map[bool]string{
 		false: `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
@@ -461,8 +463,8 @@ func TestIDsAreUUIDs(t *testing.T) {
 	}
 }
 
-// What happened in the background is found in an error, but not as if the caller's
-// own context had ended.
+// What happened in the background is found in an error, but not as if the
+// caller's context had ended.
 func TestBackgroundErrors(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", zk.ErrNoServer)
 	for _, tt := range []struct {
@@ -480,8 +482,9 @@ func TestBackgroundErrors(t *testing.T) {
 	}
 }
 
-// Ids that are given up one by one share looks: the next is a while after the latest.
-func TestTheNextLookOfAHunt(t *testing.T) {
+// Ids that are given up one by one share looks: the next look is a while after
+// the latest.
+func TestTheNextLookForStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		s := &session{timeout: 32 * time.Second}
@@ -502,14 +505,15 @@ func TestTheNextLookOfAHunt(t *testing.T) {
 	})
 }
 
-// The first lookup of a process makes a channel that all later ones share. One that
-// is made in a bubble cannot be used outside of it, so it is made before any test.
+// The first lookup of a process creates a channel that all later ones share. If
+// it were created in a bubble, it could not be used outside, so it is created
+// before any test.
 func init() {
 	_, _ = (&net.Resolver{PreferGo: true}).LookupIPAddr(context.Background(), "localhost")
 }
 
-// A name server that does not answer holds nobody up for longer than a connection may
-// take.
+// A name server that does not answer delays nobody for longer than a connection
+// may take.
 func TestResolvingIsBounded(t *testing.T) {
 	silent := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()

@@ -10,21 +10,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// wireWatches knows the watches that the wire client has. After a reconnect a znode can
-// then be read under the watch that is there, and no second one is armed: the wire
-// client keeps a channel for each watch that was ever armed, until it fires, and
-// nothing removes one.
+// wireWatches knows the watches that the wire client has. After a reconnect a
+// znode can then be read under the watch that is there, and no second one is
+// armed: the wire client keeps a channel for each watch that was ever armed,
+// until it fires, and nothing removes one.
 //
 // After a reconnect the wire client asks the server to arm its watches again
-// (setWatches, in several requests if there are many). The goroutine that does so gives
-// up silently when one request fails. So a watch is used again only once the link has
-// seen the answer, without an error, to a request that names it, on the current
-// connection. Arming waits for that. If the request fails, or is not answered in time,
-// one more watch is armed, as if there were none.
+// (setWatches, in several requests if there are many). The goroutine that does
+// so gives up silently when one request fails. So a watch is used again only
+// once the link has seen the answer, without an error, to a request that names
+// it, on the current connection. Arming waits for that. If the request fails,
+// or is not answered in time, one more watch is armed, as if there were none.
 //
-// No change is missed. Before the server answers such a request it sends the events of
-// all that has changed since. Those end the watch here, and the next read arms another.
-// What is read after the answer is no older than the watch.
+// No change is missed. Before the server answers such a request it sends the
+// events of all that has changed since. Those end the watch here, and the next
+// read arms another. What is read after the answer is no older than the watch.
 type wireWatches struct {
 	mu        sync.Mutex                 // guards what follows
 	held      map[watchKey]*link         // by watch of the wire client: where the server has it
@@ -52,8 +52,8 @@ func (r *wireWatches) beginArming(key watchKey) *armRequest {
 	return a
 }
 
-// endArming notes the end of that request. If it has armed a watch on the connection
-// on, the wire client has that as held.
+// endArming notes the end of that request. If it has armed a watch on the
+// connection on, the wire client has that as held.
 func (r *wireWatches) endArming(key watchKey, a *armRequest, armed bool, held watchKey, on *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +99,8 @@ func (r *wireWatches) onSetWatches(xid int32, keys []watchKey) {
 	r.setting[xid] = keys
 }
 
-// onSetWatchesAnswer notes the answer to a setWatches. All events before it have been
-// handled, because the wire client reads one frame at a time.
+// onSetWatchesAnswer notes the answer to a setWatches. All events before it
+// have been handled, because the wire client reads one frame at a time.
 func (r *wireWatches) onSetWatchesAnswer(on *link, xid int32, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +132,8 @@ func (r *wireWatches) signalLocked() {
 	}
 }
 
-// status reports whether the server of the connection on has the watch. While that is
-// not known, undecided is a channel that is closed when more is known.
+// status reports whether the server of the connection on has the watch. While
+// that is not known, undecided is a channel that is closed when more is known.
 func (r *wireWatches) status(key watchKey, on *link) (has bool, undecided <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +154,8 @@ func (r *wireWatches) status(key watchKey, on *link) (has bool, undecided <-chan
 	return false, r.changed, nil
 }
 
-// serverHas waits until it is known whether the server of the connection on has the
-// watch, and reports whether it has. It fails if that connection has ended.
+// serverHas waits until it is known whether the server of the connection on has
+// the watch, and reports whether it has. It fails if that connection has ended.
 func (s *session) serverHas(key watchKey, on *link) (bool, error) {
 	s.mu.Lock()
 	patience := time.NewTimer(s.timeout / 3)
@@ -176,7 +176,8 @@ func (s *session) serverHas(key watchKey, on *link) (bool, error) {
 	}
 }
 
-// watchesIn returns the watches that a setWatches names, as it stands on the wire.
+// watchesIn returns the watches that a setWatches names, as it stands on the
+// wire.
 func watchesIn(frame []byte) []watchKey {
 	var request wire.SetWatchesRequest
 	if len(frame) < frameOp+4 || wire.Unmarshal(frame[frameOp+4:], &request) != nil {

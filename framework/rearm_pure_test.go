@@ -123,7 +123,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// A request to arm watches again is taken apart as far as it goes.
+// The paths in a setWatches are read, and a truncated one has none.
 func TestWatchesIn(t *testing.T) {
 	frame := make([]byte, 20)
 	text := func(s string) { frame = append(append(frame, 0, 0, 0, byte(len(s))), s...) }

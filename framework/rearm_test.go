@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// follower is what WatchData and WatchChildren have told last.
+// follower keeps the latest values of WatchData and WatchChildren.
 type follower struct {
 	mu       sync.Mutex
 	data     framework.Data
@@ -47,7 +47,8 @@ func follow(t *testing.T, c *framework.Client, path string) *follower {
 	return f
 }
 
-// is reports whether it knows what the ensemble has.
+// is returns how the values differ from what the ensemble has, "" if they do
+// not.
 func (f *follower) is(t *testing.T, ens *testutil.Embedded, path string) string {
 	t.Helper()
 	f.mu.Lock()
@@ -67,8 +68,9 @@ func (f *follower) is(t *testing.T, ens *testutil.Embedded, path string) string 
 	return ""
 }
 
-// The wire client keeps a channel for each watch that was ever armed, and one more
-// was armed after each reconnect: 501 for one watch after 500 disconnects.
+// The wire client keeps a channel for each watch that was ever armed, and one
+// more was armed after each reconnect: 501 channels for one watch after 500
+// disconnects.
 func TestWatchesDoNotGrowWithReconnects(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -119,9 +121,8 @@ func TestWatchesDoNotGrowWithReconnects(t *testing.T) {
 	})
 }
 
-// What is armed again is not trusted before the server has said so: a setWatches
-// that fails, is not answered, or never comes leads to a watch of its own, and it
-// does so in time.
+// A watch is used again only after the server has confirmed it. If a setWatches
+// fails, is not answered, or is never sent, another watch is armed in time.
 func TestWatchesThatAreNotArmedAgain(t *testing.T) {
 	for name, action := range map[string]testutil.Action{
 		"refused":    testutil.Fail(testutil.CodeSystemError),
@@ -162,8 +163,8 @@ func TestWatchesThatAreNotArmedAgain(t *testing.T) {
 	}
 }
 
-// Watches of long paths do not fit into one setWatches. The wire client sends the
-// next once the last was answered, and none after one that failed.
+// Watches of long paths do not fit into one setWatches. The wire client sends
+// the next one after an answer, and none after one that failed.
 func TestManyWatchesAreArmedAgainInParts(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -215,9 +216,9 @@ func TestManyWatchesAreArmedAgainInParts(t *testing.T) {
 	})
 }
 
-// No change is missed, whatever happens to the connection and to the requests that
-// arm watches, and when: before, between and behind the event, the answers, and the
-// next disconnect.
+// No change is missed, whatever happens to the connection and to the requests
+// that arm watches, and whenever: before, between and behind the event, the
+// answers, and the next disconnect.
 func TestNoChangeIsMissedAroundReconnects(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

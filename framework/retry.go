@@ -12,8 +12,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// awaitConnected waits until a session is Connected: the session in, or any session if
-// in is nil. Meanwhile it uses up budget, pause by pause. A nil budget is endless.
+// awaitConnected waits until a session is Connected: the session in, or any
+// session if in is nil. Meanwhile it uses up budget, pause by pause. A nil
+// budget is endless.
 func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
 	var timer *time.Timer
 	var pause <-chan time.Time // nil: not begun
@@ -65,8 +66,8 @@ func withLast(err, last error) error {
 	return fmt.Errorf("%w (%w)", err, last)
 }
 
-// attempt is one try of an operation in a session. unsure is true when an earlier
-// try, or an earlier step of this one, may have been executed.
+// attempt is one try of an operation in a session. unsure is true when an
+// earlier try, or an earlier step of this one, may have been executed.
 type attempt struct {
 	session *session
 	unsure  bool
@@ -81,8 +82,8 @@ const (
 	onceOnly   idempotence = false // a retry might do it twice
 )
 
-// do runs try until it succeeds, fails for good, or the budget of the retry policy is
-// used up. Operations inside of try share that budget.
+// do runs try until it succeeds, fails for good, or the budget of the retry
+// policy is used up. Operations inside of try share that budget.
 func (w scope) do(ctx context.Context, op, path string, again idempotence, try func(*attempt) error) error {
 	c, in, budget := w.core, w.in, w.budget
 	if budget == nil {
@@ -140,7 +141,8 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 }
 
-// ended returns a channel that is closed when the session is over, nil if s is nil.
+// ended returns a channel that is closed when the session is over, nil if s is
+// nil.
 func (s *session) ended() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -148,8 +150,8 @@ func (s *session) ended() <-chan struct{} {
 	return s.over
 }
 
-// isWrite reports whether an operation changes anything. Only then it matters whether a
-// try was executed.
+// isWrite reports whether an operation changes anything. Only then it matters
+// whether a try was executed.
 func isWrite(op string) bool {
 	switch op {
 	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch:

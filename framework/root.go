@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// nameMissingRoot adds to the error of an operation that found no znode that the chroot
-// or the namespace itself is missing, if it is. It asks the ensemble once for each: one
-// that was found is assumed to stay.
+// nameMissingRoot adds to the error of an operation that found no znode that
+// the chroot or the namespace itself is missing, if it is. It asks the ensemble
+// once for each: one that was found is assumed to stay.
 func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 	var e *opError
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// serverList decides which server is called next. A name may stand for several servers,
-// such as one DNS name for a whole ensemble. So it is resolved at every attempt, and
-// each attempt calls another of its addresses: a server that accepts and drops
-// connections does not hide the others.
+// serverList decides which server is called next. A name may stand for several
+// servers, such as one DNS name for a whole ensemble. So it is resolved at
+// every attempt, and each attempt calls another of its addresses: a server that
+// accepts and drops connections does not hide the others.
 type serverList struct {
 	names    []string      // "host:port"
 	resolver *net.Resolver // nil: the dialer gets the names
@@ -46,10 +46,11 @@ func (r *serverList) name() string {
 	return r.names[r.at]
 }
 
-// next returns the next server to call. It goes round over the names, and over the
-// addresses of each name, the least recently called first. It continues where the
-// previous session of the client stopped: a new session does not begin with the server
-// that the previous one was lost on. round is how many attempts make a round.
+// next returns the next server to call. It goes round over the names, and over
+// the addresses of each name, the least recently called first. It continues
+// where the previous session of the client stopped: a new session does not
+// begin with the server that the previous one was lost on. round is how many
+// attempts make a round.
 func (r *serverList) next(limit time.Duration) (s server, round int, err error) {
 	name := r.name()
 	addresses, err := r.resolve(context.Background(), name, limit)
@@ -82,9 +83,10 @@ func (r *serverList) next(limit time.Duration) (s server, round int, err error) 
 	return s, round, nil
 }
 
-// leastRecent returns the address that was called least recently. Among equals it
-// prefers another address family than that of the latest call: a host without a route
-// to one of the two does not try all addresses of that one first.
+// leastRecent returns the address that was called least recently. Among equals
+// it prefers another address family than that of the latest call: a host
+// without a route to one of the two does not try all addresses of that one
+// first.
 func leastRecent(addresses []string, calls map[string]int) string {
 	latest := addresses[0]
 	for _, a := range addresses {

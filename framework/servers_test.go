@@ -65,7 +65,7 @@ func (d *domain) serve(conn net.Conn) {
 	}
 }
 
-// answer is the answer to a query of one question.
+// answer answers a query of one question.
 func (d *domain) answer(query []byte) []byte {
 	const head = 12
 	end := head + slices.Index(query[head:], 0) + 1
@@ -97,8 +97,8 @@ func (d *domain) answer(query []byte) []byte {
 	return append(reply, records...)
 }
 
-// behind is a network on which addresses lead to members, or to what accepts and
-// drops, and which remembers what was called.
+// behind is a network on which addresses lead to members, or to something that
+// accepts and drops connections. It remembers what was called.
 type behind struct {
 	members map[string]string // by address
 	network *testutil.ClientNet
@@ -123,7 +123,7 @@ func (b *behind) Dial(kind, address string, limit time.Duration) (net.Conn, erro
 	return b.network.Dial(kind, member, limit)
 }
 
-// all is what was called since the last time.
+// all returns what was called since the last time.
 func (b *behind) all() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,15 +132,16 @@ func (b *behind) all() []string {
 	return called
 }
 
-// resolve has the runtime read its configuration outside of any bubble: what it
-// makes for that belongs to where it was made.
+// resolveOnce makes the runtime read its configuration outside of any bubble:
+// what it creates for that belongs to the place where it was created.
 func resolveOnce(t *testing.T) {
 	t.Helper()
 	_, _ = (&domain{hosts: []string{"10.0.0.1"}}).resolver().LookupIPAddr(t.Context(), "zk.example.")
 }
 
-// One name stood for the ensemble, and its first member accepted and dropped. Go's
-// dialer stops at the first address that accepts, so the client never connected.
+// One name stood for the whole ensemble, and its first member accepted and
+// dropped connections. Go's dialer stops at the first address that accepts, so
+// the client never connected.
 func TestEachAddressOfANameIsTried(t *testing.T) {
 	resolveOnce(t)
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -173,8 +174,8 @@ func TestEachAddressOfANameIsTried(t *testing.T) {
 	})
 }
 
-// The servers have moved to other addresses while the client was connected. They
-// are found, although none of the old ones answers.
+// The servers have moved to other addresses while the client was connected. The
+// client finds them, although none of the old addresses answers.
 func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
 	resolveOnce(t)
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -208,8 +209,8 @@ func TestANameThatStandsForOtherAddressesLater(t *testing.T) {
 	})
 }
 
-// All who accept and drop are called at the pace of a list of as many servers: one
-// round at once, then a pause before each.
+// Addresses that accept and drop connections are called at the pace of a list
+// of as many servers: one round at once, then a pause before each further one.
 func TestThePaceCountsAddresses(t *testing.T) {
 	resolveOnce(t)
 	inBubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {
@@ -243,7 +244,7 @@ func TestThePaceCountsAddresses(t *testing.T) {
 	})
 }
 
-// A name that cannot be resolved is an attempt like any other, and says so.
+// A name that cannot be resolved counts as an attempt, and the error says so.
 func TestANameThatCannotBeResolved(t *testing.T) {
 	resolveOnce(t)
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -265,8 +266,8 @@ func TestANameThatCannotBeResolved(t *testing.T) {
 	})
 }
 
-// A client that closes while it has no connection closes its session through the
-// addresses that the name stands for.
+// A client that closes without a connection closes its session through the
+// addresses of the name.
 func TestASessionIsClosedByAddress(t *testing.T) {
 	resolveOnce(t)
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -294,8 +295,9 @@ func TestASessionIsClosedByAddress(t *testing.T) {
 	})
 }
 
-// Each server of the list is tried at once, and then there is a pause: more tries
-// without one are hammering, and fewer keep a client from a server that is there.
+// Each server of the list is tried at once, and then there is a pause. More
+// attempts without a pause would be hammering, and fewer would keep a client
+// from a server that is up.
 func TestEachServerIsTriedOnceBeforeThePause(t *testing.T) {
 	for _, servers := range []string{"a", "a,b", "a,b,c,d,e"} {
 		inBubble(t, 1, func(t *testing.T, _ *testutil.Embedded) {

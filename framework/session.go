@@ -7,13 +7,14 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Session is one ZooKeeper session of a client, with operations that are executed in
-// that session or not at all. Its paths are in the namespace of the Client that
-// returned it. Several values may stand for one session: compare their IDs.
+// Session is one ZooKeeper session of a client, with operations that are
+// executed in that session or not at all. Its paths are in the namespace of the
+// Client that returned it. Several values may stand for one session: compare
+// their IDs.
 //
-// Its operations are those of Client. They are retried while the session lives. Once it
-// is over they fail with ErrSessionLost, or with ErrClosed if the client was closed. The
-// zero Session behaves as one of a closed client.
+// Its operations are those of Client. They are retried while the session lives.
+// Once it is over they fail with ErrSessionLost, or with ErrClosed if the
+// client was closed. The zero Session behaves as one of a closed client.
 type Session struct {
 	live      *session // nil in a zero Session: see session
 	root      prefix
@@ -46,8 +47,8 @@ func (s *Session) Timeout() time.Duration {
 // Done returns a channel that is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.session().over }
 
-// Err returns nil until the session is over, and then the reason: an error that wraps
-// ErrSessionLost, or ErrClosed.
+// Err returns nil until the session is over, and then the reason: an error that
+// wraps ErrSessionLost, or ErrClosed.
 func (s *Session) Err() error { return s.session().Err() }
 
 // Connected reports whether the session has a connection, as far as is known.
@@ -58,9 +59,10 @@ func (s *Session) Connected() bool {
 	return live.up
 }
 
-// Deadline returns the instant before which the ensemble cannot have expired the
-// session, as far as is proven. Each answered heartbeat moves it on. Once the
-// session is over the deadline is no later than the instant at which that was known.
+// Deadline returns the instant before which the ensemble cannot have expired
+// the session, as far as is proven. Each answered heartbeat moves it on. Once
+// the session is over the deadline is no later than the instant at which that
+// was known.
 func (s *Session) Deadline() time.Time {
 	live := s.session()
 	live.mu.Lock()
@@ -72,15 +74,16 @@ func (s *Session) Deadline() time.Time {
 	return deadline
 }
 
-// Proven reports whether the session's ephemeral znodes may be assumed to exist: the
-// session is not over, and its deadline is further away than the stop margin, by the
-// wall clock and by the monotonic clock. It costs no request.
+// Proven reports whether the session's ephemeral znodes may be assumed to
+// exist: the session is not over, and its deadline is further away than the
+// stop margin, by the wall clock and by the monotonic clock. It costs no
+// request.
 func (s *Session) Proven() bool { return s.session().whyUnproven() == nil }
 
-// Prove waits until the session is Proven, and makes round trips to the leader until
-// it is. It fails when ctx ends or the session is over. Call it after a create and
-// before relying on what was created. It costs nothing while the session is Proven,
-// which is nearly always.
+// Prove waits until the session is Proven, and makes round trips to the leader
+// until it is. It fails when ctx ends or the session is over. Call it after a
+// create and before relying on what was created. It costs nothing while the
+// session is Proven, which is nearly always.
 func (s *Session) Prove(ctx context.Context) error {
 	for {
 		if s.Proven() {
@@ -92,8 +95,8 @@ func (s *Session) Prove(ctx context.Context) error {
 		if s.Proven() {
 			return nil
 		}
-		// The round trip has shown that the leader is there. Now earlier contact
-		// must grow old enough to be proven by the next round trip.
+		// The round trip has shown that the leader is there. Now earlier
+		// contact must grow old enough to be proven by the next round trip.
 		timer := time.NewTimer(s.Timeout() / 6)
 		select {
 		case <-timer.C:
@@ -104,20 +107,20 @@ func (s *Session) Prove(ctx context.Context) error {
 	}
 }
 
-// Keep makes the client send heartbeats often enough for a lock, every sixth of the
-// session timeout instead of every third, until release is called. Use it while
-// waiting for a lock. Hold includes it.
+// Keep makes the client send heartbeats often enough for a lock, every sixth of
+// the session timeout instead of every third, until release is called. Use it
+// while waiting for a lock. Hold includes it.
 func (s *Session) Keep() (release func()) { return s.session().keep() }
 
-// Hold registers lost, to be called when the session's ephemeral znodes may no longer
-// be assumed to exist: a stop margin before the deadline, when the session is over,
-// when the client closes, or, under ErrorPolicyConnection, at a disconnect. The
-// argument says why.
+// Hold registers lost, to be called when the session's ephemeral znodes may no
+// longer be assumed to exist: a stop margin before the deadline, when the
+// session is over, when the client closes, or, under ErrorPolicyConnection, at
+// a disconnect. The argument says why.
 //
-// lost is called at most once, on a goroutine that must not be blocked. It is not
-// called after release has returned, unless the call was already under way. Until
-// release is called the heartbeat is as quick as under Keep. If lost would have to be
-// called at once, Hold fails with the reason instead.
+// lost is called at most once, on a goroutine that must not be blocked. It is
+// not called after release has returned, unless the call was already under way.
+// Until release is called the heartbeat is as quick as under Keep. If lost
+// would have to be called at once, Hold fails with the reason instead.
 func (s *Session) Hold(lost func(error)) (release func(), err error) {
 	if lost == nil {
 		lost = func(error) {}
@@ -150,15 +153,15 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) e
 	return s.scope().deleteCreated(ctx, path, czxid)
 }
 
-// Discard deletes the znode at path in the background. It returns at once, with a
-// channel that is closed when the znode is gone or the session is over. The caller may
-// ignore the channel.
+// Discard deletes the znode at path in the background. It returns at once, with
+// a channel that is closed when the znode is gone or the session is over. The
+// caller may ignore the channel.
 //
-// The delete is retried until the session is over, which removes an ephemeral znode
-// by itself. An error that a retry is not expected to mend, such as zk.ErrNoAuth or
-// zk.ErrNotEmpty, is logged once and retried about every minute. Calls for one path
-// share one removal while it is under way. In a session that is over Discard does
-// nothing, and the channel is already closed.
+// The delete is retried until the session is over, which removes an ephemeral
+// znode by itself. An error that a retry is not expected to mend, such as
+// zk.ErrNoAuth or zk.ErrNotEmpty, is logged once and retried about every
+// minute. Calls for one path share one removal while it is under way. In a
+// session that is over Discard does nothing, and the channel is already closed.
 func (s *Session) Discard(path string) (done <-chan struct{}) {
 	return s.session().discard(s.root.fix(path))
 }

@@ -14,12 +14,13 @@ import (
 
 // session is one session, and the one wire connection object that serves it.
 //
-// A session has two ends. It is over when nobody may use it any more: the channel
-// over is closed, err says why, and every hold was told. It is severed when nothing
-// may be sent for it any more. A session that is lost is severed first. A session
-// that the client closes is over first, so that the request that closes it can still
-// be sent. Neither waits for anything that the user supplied: connections are closed,
-// and the logger and the observer are called, on other goroutines.
+// A session has two ends. It is over when nobody may use it any more: the
+// channel over is closed, err says why, and every hold was told. It is severed
+// when nothing may be sent for it any more. A session that is lost is severed
+// first. A session that the client closes is over first, so that the request
+// that closes it can still be sent. Neither waits for anything that the user
+// supplied: connections are closed, and the logger and the observer are called,
+// on other goroutines.
 type session struct {
 	core      *core
 	conn      *zk.Conn
@@ -115,7 +116,8 @@ func openSession(c *core) (*session, error) {
 	s.conn = conn
 	c.tasks.Go(s.closeWhenSevered)
 	go func() {
-		// That this channel is closed is the only sign that the wire client has ended.
+		// That this channel is closed is the only sign that the wire client has
+		// ended.
 		for range events { //nolint:revive // onEvent gets the events, and none of them is dropped
 		}
 		close(s.wireEnded)
@@ -123,8 +125,9 @@ func openSession(c *core) (*session, error) {
 	return s, nil
 }
 
-// onEvent is the wire client's event callback. It runs on the goroutine that reads
-// the connection, before any later answer is delivered, and must not block.
+// onEvent is the wire client's event callback. It runs on the goroutine that
+// reads the connection, before any later answer is delivered, and must not
+// block.
 func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
@@ -238,8 +241,9 @@ func (s *session) suspend() {
 	s.core.transition(disconnected, s, why)
 }
 
-// authenticate presents the credentials for the first time, on one connection. On
-// each later connection the wire client does so itself, before it sends anything else.
+// authenticate presents the credentials for the first time, on one connection.
+// On each later connection the wire client does so itself, before it sends
+// anything else.
 func (s *session) authenticate(on *link) {
 	for _, a := range s.core.cfg.auths {
 		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
@@ -250,8 +254,8 @@ func (s *session) authenticate(on *link) {
 	s.events.put(event{kind: authDone, link: on})
 }
 
-// onAuthFailed closes a connection on which the credentials were not accepted. The
-// next connection presents them again.
+// onAuthFailed closes a connection on which the credentials were not accepted.
+// The next connection presents them again.
 func (s *session) onAuthFailed(on *link, err error) {
 	s.core.noteFault(err)
 	s.core.tasks.Go(func() { _ = on.Close() })
@@ -266,9 +270,9 @@ func (s *session) onAuthFailed(on *link, err error) {
 	s.core.mu.Unlock()
 }
 
-// mayConnect reports whether a connection may ask for session id. The wire client
-// forgets an expired session and asks for a new one, which it must not: each session
-// has its own wire client.
+// mayConnect reports whether a connection may ask for session id. The wire
+// client forgets an expired session and asks for a new one, which it must not:
+// each session has its own wire client.
 func (s *session) mayConnect(id int64) bool {
 	s.mu.Lock()
 	mine := s.id
@@ -311,7 +315,8 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	return true
 }
 
-// onSend notes that a request is about to be sent on l, and reports whether it may.
+// onSend notes that a request is about to be sent on l, and reports whether it
+// may.
 func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,8 +363,8 @@ func (s *session) onMalformed(l *link, err error) {
 	s.core.cfg.log.Warn("closing a connection", zap.Error(err))
 }
 
-// explain adds to the loss of a connection the malformed answer that caused it, if
-// there was one after since.
+// explain adds to the loss of a connection the malformed answer that caused it,
+// if there was one after since.
 func (s *session) explain(err error, since time.Time) error {
 	if s == nil {
 		return err
@@ -393,7 +398,8 @@ func (s *session) end(why error) {
 	s.hub.reset()
 }
 
-// sever lets nothing more be sent for the session. closeWhenSevered does the rest.
+// sever lets nothing more be sent for the session. closeWhenSevered does the
+// rest.
 func (s *session) sever() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,8 +408,9 @@ func (s *session) sever() {
 	}
 }
 
-// closeWhenSevered closes the connection of a session that is severed. The dialer is
-// the user's, so the connection is, too, and closing it may take long.
+// closeWhenSevered closes the connection of a session that is severed. The
+// dialer is the user's, so the connection is, too, and closing it may take
+// long.
 func (s *session) closeWhenSevered() {
 	<-s.severed
 	s.mu.Lock()
@@ -429,12 +436,12 @@ func (s *session) sessionID() int64 {
 	return s.id
 }
 
-// takesRequests reports whether a request may be given to the wire client while the
-// state is Connected. The connection may have ended although the state does not say
-// so yet: the wire client reports that before it fails what was under way, and run
-// handles the report later. A retry in between must not enter the wire client's
-// queue, which the next connection sends: if none comes, the retry would wait for the
-// end of the session, whatever its budget.
+// takesRequests reports whether a request may be given to the wire client while
+// the state is Connected. The connection may have ended although the state does
+// not say so yet: the wire client reports that before it fails what was under
+// way, and run handles the report later. A retry in between must not enter the
+// wire client's queue, which the next connection sends: if none comes, the
+// retry would wait for the end of the session, whatever its budget.
 func (s *session) takesRequests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

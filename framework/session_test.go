@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// New must not need a server, and must connect when one comes.
+// New needs no server, and the client connects when there is one.
 func TestConnectsWhenAServerComes(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		must(t, ens.Stop(0))
@@ -36,10 +36,10 @@ func TestConnectsWhenAServerComes(t *testing.T) {
 	})
 }
 
-// A client alone is cut off. In quiet times the deadline lies at least T/3
-// ahead; the state is Suspended once a heartbeat has gone unanswered, and Lost
-// exactly at the deadline, whatever the ensemble thinks. Then a new session
-// comes, and LOST comes before CONNECTED.
+// One client is cut off. In quiet times the deadline is at least T/3 ahead. The
+// state is Suspended once a heartbeat is not answered, and Lost exactly at the
+// deadline, whatever the ensemble knows. Then a new session begins, with LOST
+// before CONNECTED.
 func TestCutOffAlone(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -73,7 +73,7 @@ func TestCutOffAlone(t *testing.T) {
 	})
 }
 
-// While something is kept the deadline lies T/2 ahead at all times.
+// While there are keepers the deadline is T/2 ahead at all times.
 func TestKeptSessionHasHalfItsTimeoutAhead(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -90,7 +90,7 @@ func TestKeptSessionHasHalfItsTimeoutAhead(t *testing.T) {
 	})
 }
 
-// The cost of a quiet hour: a heartbeat every T/3, every T/6 while kept.
+// The cost of a quiet hour: a heartbeat every T/3, and every T/6 with keepers.
 func TestHeartbeatsAreCounted(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -111,8 +111,9 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 	})
 }
 
-// The ensemble expires the session while the client is connected: the member
-// closes the connection, the next connect says that it is gone.
+// The ensemble expires the session while the client is connected. The member
+// closes the connection, and the next connect answer says that the session is
+// gone.
 func TestExpiredByTheEnsemble(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -137,7 +138,8 @@ func TestExpiredByTheEnsemble(t *testing.T) {
 	})
 }
 
-// A short disconnect costs nothing: same session, and Reconnected says so.
+// A short disconnect costs nothing: the session is the same, and Reconnected
+// says so.
 func TestShortDisconnectResumes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -164,9 +166,10 @@ func TestShortDisconnectResumes(t *testing.T) {
 	})
 }
 
-// What waits in the wire client when the session expires must never be executed
-// in the next one. The wire client by itself would open a session and do so; here
-// its queue is filled behind the framework's back, while there is no connection.
+// Requests in the wire client's queue when the session expires must never be
+// executed in the next session. The wire client alone would open a session and
+// do so. Here the queue is filled behind the framework's back, while there is
+// no connection.
 func TestNothingQueuedRunsInTheNextSession(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -198,8 +201,8 @@ func TestNothingQueuedRunsInTheNextSession(t *testing.T) {
 	})
 }
 
-// The same through the operations of a session: each says that it is lost, or
-// that its connection was and it may have been applied.
+// The same by the operations of a session: each says that the session is lost,
+// or that the connection was and the operation may have been applied.
 func TestSentRequestsOfADeadSessionFail(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -227,8 +230,8 @@ func TestSentRequestsOfADeadSessionFail(t *testing.T) {
 	})
 }
 
-// A session that we gave up is closed at the ensemble as soon as a server can be
-// reached, well before the ensemble would expire it by itself.
+// A session that the client has given up is closed at the ensemble as soon as a
+// server can be reached, well before it would expire.
 func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithSessionTimeouts(time.Second, time.Hour))
@@ -236,7 +239,8 @@ func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
 		s := session(t, c)
 		network.Cut()
 		<-s.Done()
-		// The ensemble counts from later contact than is proven, so it still has it.
+		// The ensemble counts from later contact than is proven, so it still
+		// has it.
 		if !alive(ens, s.ID()) {
 			t.Fatal("the ensemble was first")
 		}
@@ -248,7 +252,7 @@ func TestLostSessionIsClosedAtTheEnsemble(t *testing.T) {
 	})
 }
 
-// Under the strict policy a hold ends with the connection.
+// Under ErrorPolicyConnection a hold ends with the connection.
 func TestConnectionPolicyEndsHoldsAtADisconnect(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithErrorPolicy(framework.ErrorPolicyConnection))
@@ -268,7 +272,7 @@ func TestConnectionPolicyEndsHoldsAtADisconnect(t *testing.T) {
 	})
 }
 
-// With a heartbeat that writes, the quorum is proven too.
+// With a heartbeat that writes, the quorum is proven as well.
 func TestProofByWrites(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens, framework.WithProof(framework.ProofWrite))
@@ -285,7 +289,8 @@ func TestProofByWrites(t *testing.T) {
 	})
 }
 
-// Close is idempotent, removes ephemerals at once, and ends all that waits.
+// Close is idempotent, removes ephemeral znodes at once, and ends all calls
+// that wait.
 func TestClose(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -338,7 +343,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Close while no server answers must end all the same, and say what it left.
+// Close ends although no server answers, and says what it leaves.
 func TestCloseWithoutAServerIsBounded(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("alone")
@@ -369,7 +374,8 @@ func TestCloseWithoutAServerIsBounded(t *testing.T) {
 	})
 }
 
-// holdThroughout holds something that must not be lost before the client closes.
+// holdThroughout registers a hold that must not be lost before the client
+// closes.
 func holdThroughout(t *testing.T, s *framework.Session) {
 	t.Helper()
 	_, err := s.Hold(func(err error) {
@@ -389,7 +395,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// memberOf is the member that a session is connected to.
+// memberOf returns the member that a session is connected to.
 func memberOf(t *testing.T, ens *testutil.Embedded, id int64) int {
 	t.Helper()
 	for _, s := range ens.Sessions() {

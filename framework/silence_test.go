@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A member that accepts connections and stays mute is left after T/3, where the
-// wire client alone would wait 6.67 times the session timeout.
+// The client leaves a member that accepts connections and answers nothing after
+// T/3. The wire client alone would wait 6.67 times the session timeout.
 func TestMuteMemberIsLeft(t *testing.T) {
 	inBubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
 		ens.Mute(0)
@@ -27,8 +27,8 @@ func TestMuteMemberIsLeft(t *testing.T) {
 	})
 }
 
-// A member that answers pings but no requests would block every caller for ever.
-// It is left with the session alive, and what waits for an answer is tried again.
+// A member that answers pings but no requests would block every caller forever.
+// The client leaves it and keeps the session, and requests are retried.
 func TestWedgedMemberIsLeft(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var abandoned atomic.Int32
@@ -51,9 +51,10 @@ func TestWedgedMemberIsLeft(t *testing.T) {
 	})
 }
 
-// A follower that is cut off from its leader goes on answering pings and reads
-// for syncLimit ticks. Meanwhile the leader expires the session. Whoever counted
-// those answers would believe; ours leaves for another member in time.
+// A follower that is cut off from its leader answers pings and reads for
+// syncLimit ticks, while the leader expires the session. A client that relies
+// on those answers would go on believing. Ours leaves for another member in
+// time.
 func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -79,9 +80,9 @@ func TestFollowerCutOffFromItsLeaderIsLeft(t *testing.T) {
 	})
 }
 
-// The same where there is nowhere to go: the deadline stands still although the
-// member answers, and the holder knows before the leader expires the session.
-// Connected to Lost, without a Suspended between, is a legal transition.
+// The same with no other member to go to. The deadline does not move although
+// the member answers, and the holder is told before the leader expires the
+// session. Here the state goes from Connected to Lost without Suspended.
 func TestDeadlineIsNotFedByPings(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var refusing atomic.Bool

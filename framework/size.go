@@ -7,17 +7,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// ErrTooLarge is returned for a request that is larger than the ensemble accepts. It was
-// not sent, because a server would close the connection. The error names both sizes.
-// See WithMaxRequest.
+// ErrTooLarge is returned for a request that is larger than the ensemble
+// accepts. It was not sent, because a server would close the connection. The
+// error names both sizes. See WithMaxRequest.
 var ErrTooLarge = errors.New("request too large")
 
 const (
-	// defaultMaxRequest is the servers' default jute.maxbuffer: 1 MiB less a byte.
+	// defaultMaxRequest is the servers' default jute.maxbuffer: 1 MiB less a
+	// byte.
 	defaultMaxRequest = 1<<20 - 1
 	// leastMaxRequest leaves room for a path, an ACL and some data.
 	leastMaxRequest = 16 << 10
-	// mostMaxRequest keeps what is written readable: no answer is longer than maxAnswer.
+	// mostMaxRequest keeps what is written readable: no answer is longer than
+	// maxAnswer.
 	mostMaxRequest = maxAnswer / 2
 	// wireBuffer is the wire client's default for its buffer.
 	wireBuffer = 1536 << 10
@@ -69,6 +71,6 @@ func (cfg *config) fits(size int) error {
 	return nil
 }
 
-// MaxRequest returns the size of the largest request that the client sends, in bytes:
-// what WithMaxRequest has set, or its default.
+// MaxRequest returns the size of the largest request that the client sends, in
+// bytes: what WithMaxRequest has set, or its default.
 func (c *Client) MaxRequest() int { return c.core().cfg.maxRequest }

@@ -14,11 +14,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// maxFrame is what a server takes by default.
+// maxFrame is the largest frame that a server accepts by default.
 const maxFrame = 1<<20 - 1
 
-// sized are all requests that can be too large, each with so many bytes more than
-// it has with no data, and with how many bytes it has then.
+// sized are all requests that can be too large, each with so many bytes more
+// than without data, and the number of bytes that it has then.
 var sized = []struct {
 	name string
 	head int
@@ -92,8 +92,9 @@ var sized = []struct {
 // aclHead is the size of an ACL that allows everybody everything.
 const aclHead = 4 + 4 + 4 + len("world") + 4 + len("anyone")
 
-// A request that was too large for the server dropped the shared connection of the
-// client, ten times, and then said "could not connect to a server".
+// A server closed the shared connection of a client ten times because of one
+// request that was too large, and then the client said "could not connect to a
+// server".
 func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 	for _, tt := range sized {
 		t.Run(tt.name, func(t *testing.T) {
@@ -123,15 +124,16 @@ func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 	}
 }
 
-// The option says what the ensemble takes, more or less than by default.
+// The option sets what the ensemble accepts, more or less than by default.
 func TestWithMaxRequest(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		small, _ := connect(t, ens, framework.WithMaxRequest(1<<16))
 		if _, err := small.Create(t.Context(), "/a", make([]byte, 1<<16), 0); !errors.Is(err, framework.ErrTooLarge) {
 			t.Errorf("more than the ensemble takes: %v", err)
 		}
-		// The wire client has room for 1.5 MiB unless it is told otherwise. The embedded
-		// ensemble hangs up on what a server with a larger jute.maxbuffer would take.
+		// The wire client has room for 1.5 MiB unless it is told otherwise. The
+		// embedded ensemble hangs up on what a server with a larger
+		// jute.maxbuffer would take.
 		network := ens.ClientNet("large")
 		var longest atomic.Int64
 		large, _ := connect(t, ens, framework.WithMaxRequest(8<<20),
@@ -152,7 +154,7 @@ func TestWithMaxRequest(t *testing.T) {
 	})
 }
 
-// measured is a connection whose longest write is known.
+// measured is a connection that knows its longest write.
 type measured struct {
 	net.Conn
 	longest *atomic.Int64

@@ -13,12 +13,12 @@ const (
 	Connecting State = iota
 	// Connected: the session is alive and requests are answered.
 	Connected
-	// Suspended: there is no connection at the moment. Leases may still be held,
-	// until their deadline. New requests wait, and watches report nothing, until
-	// the state is Connected again.
+	// Suspended: there is no connection at the moment. Leases may still be
+	// held, until their deadline. New requests wait, and watches report
+	// nothing, until the state is Connected again.
 	Suspended
-	// Lost: the session is over. Its ephemeral znodes and its watches are gone, or
-	// will be. The client opens another session.
+	// Lost: the session is over. Its ephemeral znodes and its watches are gone,
+	// or will be. The client opens another session.
 	Lost
 	// Closed: Close was called. Final.
 	Closed
@@ -40,8 +40,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// StateChange is one transition. The first one that a listener gets has the current
-// state both in From and in To.
+// StateChange is one transition. The first one that a listener gets has the
+// current state both in From and in To.
 type StateChange struct {
 	From, To State
 	// Session is the id of the session, 0 if there was none yet.
@@ -51,8 +51,8 @@ type StateChange struct {
 	At  time.Time
 }
 
-// Reconnected reports whether a suspended session has resumed. Its ephemeral znodes
-// still exist.
+// Reconnected reports whether a suspended session has resumed. Its ephemeral
+// znodes still exist.
 func (c StateChange) Reconnected() bool { return c.From == Suspended && c.To == Connected }
 
 // stateEvent is what moves a client from state to state.
@@ -65,8 +65,8 @@ const (
 	closed                         // Close was called
 )
 
-// next is the whole state machine. The loss of a session that was never usable changes
-// nothing, nor does a second loss.
+// next is the whole state machine. The loss of a session that was never usable
+// changes nothing, nor does a second loss.
 func next(s State, e stateEvent) State {
 	switch {
 	case s == Closed || e == closed:

@@ -8,10 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// straySearch looks for strays in one directory: znodes of protected creates whose
-// callers were told that they have failed. All strays of a directory share one
-// goroutine, and each round costs a sync and a list. An id is forgotten once its znode
-// was found, or was looked for often enough.
+// straySearch looks for strays in one directory: znodes of protected creates
+// whose callers were told that they have failed. All strays of a directory
+// share one goroutine, and each round costs a sync and a list. An id is
+// forgotten once its znode was found, or was looked for often enough.
 type straySearch struct {
 	session *session
 	dir     string
@@ -26,13 +26,13 @@ type stray struct {
 	due   time.Time // when the next one is
 }
 
-// strayLooks is how often an id is looked for. The first look is at once, the second
-// after a third of a session timeout, and each further pause is twice as long as the
-// one before: about 85 session timeouts in all.
+// strayLooks is how often an id is looked for. The first look is at once, the
+// second after a third of a session timeout, and each further pause is twice as
+// long as the one before: about 85 session timeouts in all.
 const strayLooks = 9
 
-// expectStrays starts to look for the znodes with these ids. Any other list of the
-// directory in this session finds them, too.
+// expectStrays starts to look for the znodes with these ids. Any other list of
+// the directory in this session finds them, too.
 func (s *session) expectStrays(dir string, ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,9 +88,9 @@ func (h *straySearch) run() {
 	}
 }
 
-// next returns how long to wait for the next look. There is a pause after each look, so
-// that ids that are added one by one share looks. If there is nothing left to look for,
-// it ends the search and reports false.
+// next returns how long to wait for the next look. There is a pause after each
+// look, so that ids that are added one by one share looks. If there is nothing
+// left to look for, it ends the search and reports false.
 func (h *straySearch) next(looked time.Time) (time.Duration, bool) {
 	s := h.session
 	s.mu.Lock()

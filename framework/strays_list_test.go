@@ -12,9 +12,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A create that was given up arrives late, between two looks of the hunt for it. Who
-// joins the line next sees it in the list that comes with its own create, and would
-// wait behind it until the next look: that list has to have it removed.
+// The znode of a create that was given up appears late, between two looks for
+// it. The next contender sees it in the list that is sent with its create, and
+// would wait behind it until the next look: so that list discards it.
 func TestTheListBehindACreateRemovesWhatWasGivenUp(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

@@ -12,11 +12,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Each id of a create whose answer was lost was remembered as long as the session, and
-// hunted by a goroutine of its own, with a sync and a list each: 300 of them stood in
-// 300 maps two days later, and a thousand in flight at a disconnect made sixteen
-// thousand requests.
-func TestAHuntEndsAndIsShared(t *testing.T) {
+// The id of each create whose answer was lost was remembered for as long as the
+// session, and had its own goroutine, sync and list. Two days later there were
+// 300 of them in 300 maps, and a thousand creates under way at a disconnect
+// made sixteen thousand requests.
+func TestAStraySearchEndsAndIsShared(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		directories int
@@ -50,12 +50,12 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 				stop()
 				network.Drop()
 				creating.Wait()
-				if ids, _ := framework.Condemned(s); ids != test.directories*test.each {
+				if ids, _ := framework.Strays(s); ids != test.directories*test.each {
 					t.Errorf("%d ids are condemned: the test has no bite", ids)
 				}
 				ens.ResetRequests()
 				time.Sleep(2 * time.Hour)
-				if ids, directories := framework.Condemned(s); ids != 0 || directories != 0 {
+				if ids, directories := framework.Strays(s); ids != 0 || directories != 0 {
 					t.Errorf("%d ids in %d directories are remembered", ids, directories)
 				}
 				if got := ens.Requests()[testutil.OpGetChildren2]; got > 24*test.directories {
@@ -69,9 +69,10 @@ func TestAHuntEndsAndIsShared(t *testing.T) {
 	}
 }
 
-// The looks for an id that does not come grow rarer: the first is at once, the second
-// after a third of the session timeout, and each pause after that is twice as long.
-func TestAHuntGrowsRarer(t *testing.T) {
+// The looks for a stray that does not appear grow rarer. The first is at once,
+// the second after a third of the session timeout, and each pause after that is
+// twice as long.
+func TestLooksForAStrayGrowRarer(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
@@ -86,7 +87,7 @@ func TestAHuntGrowsRarer(t *testing.T) {
 		stop()
 		network.Drop()
 		must(t, <-made)
-		if ids, _ := framework.Condemned(s); ids != 1 {
+		if ids, _ := framework.Strays(s); ids != 1 {
 			t.Fatalf("%d ids are condemned", ids)
 		}
 		began := time.Now()

@@ -18,14 +18,15 @@ const (
 	closeTimeout = 5 * time.Second
 	// flushTimeout bounds the wait for the user's observer and logger.
 	flushTimeout = time.Second
-	// maxCloseStep bounds each step of closing a session, such as the wait for an answer.
+	// maxCloseStep bounds each step of closing a session, such as the wait for
+	// an answer.
 	maxCloseStep = 2 * time.Second
 	// orphanTimeout bounds the search for a server that closes the session.
 	orphanTimeout = 2 * maxCloseStep
 )
 
-// shutDown closes the session of a client that closes. The session is over already, so
-// nobody uses it; now the ensemble is told.
+// shutDown closes the session of a client that closes. The session is over
+// already, so nobody uses it; now the ensemble is told.
 func (s *session) shutDown() error {
 	s.mu.Lock()
 	up, id, alive := s.up, s.id, !s.expired && !s.isSevered()
@@ -52,7 +53,8 @@ func (s *session) shutDown() error {
 		sessionText(id))
 }
 
-// tearDown frees what is left of a session that was lost, and closes it at the ensemble.
+// tearDown frees what is left of a session that was lost, and closes it at the
+// ensemble.
 func (s *session) tearDown() {
 	s.core.tasks.Go(s.conn.Close)
 	s.mu.Lock()
@@ -64,8 +66,9 @@ func (s *session) tearDown() {
 	s.awaitWireEnd()
 }
 
-// awaitWireEnd waits for the wire client's goroutines. There is no sure way to stop
-// them: if they do not end in time, that is reported, and they are left behind.
+// awaitWireEnd waits for the wire client's goroutines. There is no sure way to
+// stop them: if they do not end in time, that is reported, and they are left
+// behind.
 func (s *session) awaitWireEnd() {
 	patience := time.NewTimer(closeTimeout)
 	defer patience.Stop()
@@ -76,13 +79,14 @@ func (s *session) awaitWireEnd() {
 	}
 }
 
-// closeOrphan closes a lost session at the ensemble, by a separate small connection. Its
-// ephemeral znodes would otherwise block others until it expires.
+// closeOrphan closes a lost session at the ensemble, by a separate small
+// connection. Its ephemeral znodes would otherwise block others until it
+// expires.
 //
-// The connection carries only the connect request and the close request, in one write.
-// Each attempt touches the session, which keeps it alive. So the connect asks for the
-// shortest timeout, and there are few attempts. If all fail the session is left to
-// expire.
+// The connection carries only the connect request and the close request, in one
+// write. Each attempt touches the session, which keeps it alive. So the connect
+// asks for the shortest timeout, and there are few attempts. If all fail the
+// session is left to expire.
 func (s *session) closeOrphan() {
 	var servers []server
 	for try := range 3 {
@@ -98,9 +102,9 @@ func (s *session) closeOrphan() {
 	}
 }
 
-// closeOrphanAtOnce is closeOrphan for a client that closes, which has no time to ask
-// one server after the other. It reports whether the session is known to be gone. The
-// dialer is the user's, and may ignore its timeout.
+// closeOrphanAtOnce is closeOrphan for a client that closes, which has no time
+// to ask one server after the other. It reports whether the session is known to
+// be gone. The dialer is the user's, and may ignore its timeout.
 func (s *session) closeOrphanAtOnce() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), orphanTimeout)
 	defer cancel()
@@ -130,8 +134,8 @@ func (s *session) closeStepTimeout() time.Duration {
 	return min(s.timeout/3, maxCloseStep)
 }
 
-// closeAt closes the session through one server, and reports whether the session is
-// known to be gone.
+// closeAt closes the session through one server, and reports whether the
+// session is known to be gone.
 func (s *session) closeAt(ctx context.Context, to server) bool {
 	s.mu.Lock()
 	id, password := s.id, s.password
@@ -161,8 +165,8 @@ func (s *session) pause(d time.Duration) bool {
 
 var errBadAnswer = errors.New("unexpected answer")
 
-// closeRemotely attaches to the session at a server and closes it, in one write. It
-// returns nil once the session is known to be gone.
+// closeRemotely attaches to the session at a server and closes it, in one
+// write. It returns nil once the session is known to be gone.
 func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, limit time.Duration) error {
 	conn, err := c.dialServer("tcp", to, limit)
 	if err != nil {

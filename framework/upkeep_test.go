@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// heartbeats counts those of a quiet while.
+// heartbeats counts the heartbeats of a quiet while.
 func heartbeats(ens *testutil.Embedded, d time.Duration) int {
 	before := ens.Requests()[testutil.OpSync]
 	time.Sleep(d)
@@ -25,9 +25,9 @@ func heartbeats(ens *testutil.Embedded, d time.Duration) int {
 	return ens.Requests()[testutil.OpSync] - before
 }
 
-// A hold that was lost while the session lived went on being counted, so that
-// heartbeats came twice as often for the rest of the session. Nor may it be counted
-// twice: then the next hold would not have the quick heartbeat that it needs.
+// A hold that was lost while the session lived was still counted, so that
+// heartbeats came twice as often for the rest of the session. It must not be
+// subtracted twice either: the next hold would not get the quick heartbeat.
 func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		t.Run(fmt.Sprint("released ", released), func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestALostHoldIsNotCountedAnyMore(t *testing.T) {
 	}
 }
 
-// The first who needs the quick heartbeat got it only from the next slow one on, up
-// to T/3 later, and until then had less ahead than the T/2 that a lease is promised.
+// The first keeper got the quick heartbeat only after the next slow one, up to
+// T/3 later. Until then it had less than T/2 ahead, which a lease is promised.
 func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
 	for what, begin := range map[string]func(*framework.Session) (end func(), err error){
 		"keep": func(s *framework.Session) (func(), error) { return s.Keep(), nil },
@@ -95,9 +95,10 @@ func TestTheQuickHeartbeatBeginsAtOnce(t *testing.T) {
 	}
 }
 
-// The pauses between attempts to connect grow while no server proves to be in touch
-// with its leader. They have to start over when one has: a client whose connection
-// was dropped now and then, for days, came to pause before each reconnect.
+// The pauses between attempts to connect grow while no server proves to be in
+// touch with its leader. They must start over when one has. A client whose
+// connection was dropped now and then, for days, came to pause before each
+// reconnect.
 func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
@@ -117,11 +118,11 @@ func TestADropNowAndThenIsFollowedByAReconnectAtOnce(t *testing.T) {
 	}
 }
 
-// Between the end of a connection and the moment at which the state says so, the
-// wire client takes requests for the next connection. Whoever tried again just then,
-// at once, waited for that: if none came, until the end of the session, whatever the
-// budget. Here the moment lasts, since a hold that is told of the disconnect takes
-// its time.
+// Between the end of a connection and the moment at which the state says so,
+// the wire client accepts requests for the next connection. A retry at that
+// moment waited for that connection: if none came, until the end of the
+// session, whatever its budget. Here the moment is long, since a hold takes its
+// time over the disconnect.
 func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var down atomic.Bool

@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A thousand who wait for one znode cost one request and one watch.
+// A thousand waiters for one znode cost one request and one watch.
 func TestWatchIsShared(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -46,8 +46,8 @@ func TestWatchIsShared(t *testing.T) {
 	})
 }
 
-// What is not there cannot be watched, and no watch is left behind: waiters that
-// find their predecessor gone would otherwise pile them up.
+// A missing znode cannot be watched by Watch, and no watch is left behind:
+// waiters that find their predecessor gone would otherwise leave one each.
 func TestWatchOfNothingLeavesNothing(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -66,8 +66,8 @@ func TestWatchOfNothingLeavesNothing(t *testing.T) {
 	})
 }
 
-// A change during a disconnect must not be missed, also when the watch could not
-// be registered again: everybody is woken by a reconnect, and looks.
+// A change during a disconnect must not be missed, even if the watch could not
+// be registered again. A reconnect wakes all watchers, and they look.
 func TestWatchersLookAgainAfterAReconnect(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -98,7 +98,7 @@ func TestWatchersLookAgainAfterAReconnect(t *testing.T) {
 	})
 }
 
-// Watchers of a session that ends are woken with it.
+// The end of a session wakes its watchers.
 func TestWatchersWakeWhenTheSessionEnds(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -111,8 +111,8 @@ func TestWatchersWakeWhenTheSessionEnds(t *testing.T) {
 	})
 }
 
-// Values are followed from the first, over changes, deletions, reconnects and
-// sessions; a reader that is slow misses some, but never the last.
+// WatchData delivers the first value, and follows changes, deletions,
+// reconnects and sessions. A slow reader misses values, but never the last one.
 func TestWatchDataFollows(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -182,9 +182,9 @@ func TestWatchChildrenFollows(t *testing.T) {
 	})
 }
 
-// A znode that comes into being between the read that misses it and the watch for
-// its createAnswer leaves that watch on a znode that exists. It was once taken for
-// armed for ever, and whoever followed the znode spun when it was deleted.
+// A znode is created between the read that misses it and the watch for its
+// creation. That watch is then on a znode that exists. It was taken for armed
+// forever, and the follower spun when the znode was deleted.
 func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -225,8 +225,8 @@ func TestWatchDataReportsErrors(t *testing.T) {
 	})
 }
 
-// WatchExists tells of each thing that can happen to a znode, and its watch is the
-// one that Watch has.
+// WatchExists fires for everything that can happen to a znode, and shares its
+// watch with Watch.
 func TestWatchExists(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -278,8 +278,9 @@ func TestWatchExists(t *testing.T) {
 	})
 }
 
-// A missing znode has one watch at the server and one in the wire client, however
-// often the session reconnects and however many ask; its createAnswer releases both.
+// A missing znode has one watch at the server and one in the wire client,
+// however often the session reconnects and however many callers there are. Its
+// creation releases both.
 func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -321,7 +322,8 @@ func TestWatchExistsOfAMissingZnodeIsOneWatch(t *testing.T) {
 	})
 }
 
-// A znode that is created while nobody listens, or as it is looked for, is not missed.
+// A znode that is created during a disconnect, or while WatchExists reads, is
+// not missed.
 func TestWatchExistsMissesNothing(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -357,7 +359,7 @@ func TestWatchExistsMissesNothing(t *testing.T) {
 	})
 }
 
-// It ends with its context, with the session and with the client.
+// WatchExists ends with its context, with the session and with the client.
 func TestWatchExistsEnds(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

@@ -1,7 +1,7 @@
 package framework
 
-// neverMade and neverOpened are behind zero values of Client and Session: a client
-// that is closed, and its session.
+// neverMade and neverOpened are behind zero values of Client and Session: a
+// client that is closed, and its session.
 var (
 	neverMade   = newClosedCore()
 	neverOpened = newEndedSession(neverMade)

@@ -11,9 +11,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Every method of a Client and of a Session can be called on a zero value, on one
-// whose client was closed, and on a session that is over. None panics, with zero
-// arguments (a nil context included) or with others, and each error says why.
+// Every method of a Client and of a Session can be called on a zero value, on
+// one whose client was closed, and on a session that is over. None panics, with
+// zero arguments (a nil context included) or with others, and each error says
+// why.
 func TestNothingPanicsOnWhatWasNeverOpenedOrIsOver(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		closed, _ := connect(t, ens)
@@ -43,8 +44,8 @@ func TestNothingPanicsOnWhatWasNeverOpenedOrIsOver(t *testing.T) {
 	})
 }
 
-// callAll calls every exported method of value and returns the errors of those that
-// have one. A panic fails the test.
+// callAll calls every exported method of value and returns the errors of those
+// that have one. A panic fails the test.
 func callAll(t *testing.T, name string, value any, argument func(at int, in reflect.Type) reflect.Value) map[string]error {
 	t.Helper()
 	failed := map[string]error{}

@@ -55,8 +55,8 @@ func ExampleOneTime() {
 	// Output: [1s stop]
 }
 
-// A retry that would begin after the limit is not made. The time that attempts take
-// counts, too: here they take none.
+// A retry that would begin after the limit is not made. The time that attempts
+// take counts, too: here they take none.
 func ExampleUntilElapsed() {
 	fmt.Println(pauses(retry.UntilElapsed(10*time.Second, 20*time.Second), 10))
 	fmt.Println(pauses(retry.UntilElapsed(time.Hour, 3*time.Second), 2))

@@ -1,14 +1,15 @@
-// Package retry decides how often an operation is retried, and after which pauses.
+// Package retry decides how often an operation is retried, and after which
+// pauses.
 //
-// A [Policy] is called once for each operation, and returns the schedule of that
-// operation, a [backoff.BackOff]. No two operations share a schedule. The first
-// attempt of an operation is not a retry. After each failed attempt NextBackOff
-// returns the pause before the next one, or [backoff.Stop] if there is none. A
-// schedule is not safe for concurrent use; a Policy is.
+// A [Policy] is called once for each operation, and returns the schedule of
+// that operation, a [backoff.BackOff]. No two operations share a schedule. The
+// first attempt of an operation is not a retry. After each failed attempt
+// NextBackOff returns the pause before the next one, or [backoff.Stop] if there
+// is none. A schedule is not safe for concurrent use; a Policy is.
 //
-// Every policy accepts every argument, and corrects those that make no sense as its
-// comment says: none overflows, sleeps for a negative time or spins. Time is that of
-// the package time, so policies work in testing/synctest.
+// Every policy accepts every argument, and corrects those that make no sense as
+// its comment says: none overflows, sleeps for a negative time or spins. Time
+// is that of the package time, so policies work in testing/synctest.
 package retry
 
 import (
@@ -17,31 +18,31 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Policy returns the schedule of one operation. It holds no state, and any number of
-// goroutines may call it.
+// Policy returns the schedule of one operation. It holds no state, and any
+// number of goroutines may call it.
 type Policy func() backoff.BackOff
 
-// shortest replaces shorter pauses, zero and negative ones included. Without it a
-// policy could become a busy loop against an ensemble that is down.
+// shortest replaces shorter pauses, zero and negative ones included. Without it
+// a policy could become a busy loop against an ensemble that is down.
 const shortest = time.Millisecond
 
-// Exponential retries up to tries times. The pause before the k-th retry (k = 1, 2,
-// ...) is random, evenly distributed from 0 to min(max, base * 2^(k-1)). This "full
-// jitter" spreads the clients of an ensemble that has restarted.
+// Exponential retries up to tries times. The pause before the k-th retry (k =
+// 1, 2, ...) is random, evenly distributed from 0 to min(max, base * 2^(k-1)).
+// This "full jitter" spreads the clients of an ensemble that has restarted.
 //
 //	Exponential(100*time.Millisecond, time.Second, 6): 0..100ms  0..200ms  0..400ms  0..800ms  0..1s  0..1s  stop
 //
-// A base below one millisecond counts as one millisecond, and a max below base as
-// base. tries <= 0 is [Never]; math.MaxInt tries never end. No number of tries
-// overflows: the bound stops doubling at max.
+// A base below one millisecond counts as one millisecond, and a max below base
+// as base. tries <= 0 is [Never]; math.MaxInt tries never end. No number of
+// tries overflows: the bound stops doubling at max.
 func Exponential(base, max time.Duration, tries int) Policy {
 	if tries <= 0 {
 		return Never()
 	}
 	base = atLeast(base, shortest)
 	max = atLeast(max, base)
-	// backoff draws from interval*(1 ± factor): half the bound with a factor of 1 is
-	// full jitter.
+	// backoff draws from interval*(1 ± factor): half the bound with a factor of
+	// 1 is full jitter.
 	fresh := exponential(
 		backoff.WithInitialInterval(base/2),
 		backoff.WithMaxInterval(max/2),
@@ -74,8 +75,9 @@ func OneTime(d time.Duration) Policy {
 	return NTimes(1, d)
 }
 
-// UntilElapsed retries after pauses of d. It stops when the next retry would begin
-// later than max after the operation began, which is when the policy was called.
+// UntilElapsed retries after pauses of d. It stops when the next retry would
+// begin later than max after the operation began, which is when the policy was
+// called.
 //
 //	UntilElapsed(10*time.Second, 3*time.Second), attempts that fail at once: 3s  3s  3s  stop
 //	the same, attempts that take 2s to fail:                                  3s  3s  stop
@@ -96,8 +98,8 @@ func UntilElapsed(max, d time.Duration) Policy {
 	)
 }
 
-// exponential returns a policy whose schedules are copies of one that is set up here:
-// every operation needs a schedule, and few ever use it.
+// exponential returns a policy whose schedules are copies of one that is set up
+// here: every operation needs a schedule, and few ever use it.
 func exponential(opts ...backoff.ExponentialBackOffOpts) Policy {
 	set := *backoff.NewExponentialBackOff(opts...)
 	return func() backoff.BackOff {
@@ -107,8 +109,8 @@ func exponential(opts ...backoff.ExponentialBackOffOpts) Policy {
 	}
 }
 
-// Forever retries without end, each time after a pause of d. Only a context, or the
-// end of the client, ends the operation.
+// Forever retries without end, each time after a pause of d. Only a context, or
+// the end of the client, ends the operation.
 //
 //	Forever(time.Second): 1s  1s  1s  ...
 //

@@ -58,8 +58,9 @@ func TestFixedSchedules(t *testing.T) {
 	}
 }
 
-// TestExponentialBounds draws each pause of a schedule many times: none may pass its bound, and together they must reach
-// down to the lower and up to the upper fifth of it, which is what full jitter means.
+// TestExponentialBounds draws each pause of a schedule many times: none may
+// pass its bound, and together they must reach down to the lower and up to the
+// upper fifth of it, which is what full jitter means.
 func TestExponentialBounds(t *testing.T) {
 	const draws = 500 // by luck alone none of them would be in a given fifth once in 10^48 runs
 	for _, test := range []struct {
@@ -101,8 +102,8 @@ func TestExponentialBounds(t *testing.T) {
 	}
 }
 
-// TestExponentialNeverOverflows: other back-offs shift an integer until it turns negative, and then sleep not at all, or
-// stop by accident (CURATOR-262).
+// TestExponentialNeverOverflows: other back-offs shift an integer until it
+// turns negative, and then sleep not at all, or stop by accident (CURATOR-262).
 func TestExponentialNeverOverflows(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -164,7 +165,8 @@ func TestUntilElapsed(t *testing.T) {
 	})
 }
 
-// TestFreshState: a policy that shared its back-off would let one operation use up the tries of another.
+// TestFreshState: a policy that shared its back-off would let one operation use
+// up the tries of another.
 func TestFreshState(t *testing.T) {
 	for name, policy := range map[string]retry.Policy{
 		"exponential":   retry.Exponential(ms, s, 2),

@@ -1,5 +1,6 @@
-// Package garble is for tests of what comes of answers that make no sense: a connection on which each answer can be replaced
-// by something else, of whatever length.
+// Package garble is for tests of what comes of answers that make no sense: a
+// connection on which each answer can be replaced by something else, of
+// whatever length.
 package garble
 
 import (
@@ -22,7 +23,8 @@ type Answer struct {
 	Frame []byte  // all of it, with its length in front
 }
 
-// Instead says what the client gets in place of an answer: Frame, and then the end of the connection if HangUp is set.
+// Instead says what the client gets in place of an answer: Frame, and then the
+// end of the connection if HangUp is set.
 type Instead struct {
 	Frame  []byte
 	HangUp bool
@@ -31,7 +33,8 @@ type Instead struct {
 // Pass lets an answer through.
 func Pass(a Answer) Instead { return Instead{Frame: a.Frame} }
 
-// Wrap has f decide about each answer on the connections that dial makes. F is called by the reader of each.
+// Wrap has f decide about each answer on the connections that dial makes. F is
+// called by the reader of each.
 func Wrap(dial Dial, f func(Answer) Instead) Dial {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		c, err := dial(network, address, timeout)

@@ -1,6 +1,7 @@
-// Package surface finds what a user of a package cannot use: exported identifiers
-// whose declarations name a type of an internal package. Nobody outside of the module
-// can name such a type, and its documentation is not published.
+// Package surface finds what a user of a package cannot use: exported
+// identifiers whose declarations name a type of an internal package. Nobody
+// outside of the module can name such a type, and its documentation is not
+// published.
 package surface
 
 import (
@@ -11,11 +12,11 @@ import (
 	"strings"
 )
 
-// Leaks returns, in order, a line for each exported identifier of pkg that names a
-// type of an internal package: "Lease.Token: names internal/layout.Token". It looks
-// at functions, variables, constants and aliases, and at the fields, methods and
-// type parameters of types, those of unexported types too where an exported
-// identifier leads to them.
+// Leaks returns, in order, a line for each exported identifier of pkg that
+// names a type of an internal package: "Lease.Token: names
+// internal/layout.Token". It looks at functions, variables, constants and
+// aliases, and at the fields, methods and type parameters of types, those of
+// unexported types too where an exported identifier leads to them.
 func Leaks(pkg *types.Package) []string {
 	w := walk{pkg: pkg, seen: map[*types.Named]bool{}}
 	for _, name := range pkg.Scope().Names() {
