@@ -39,7 +39,7 @@ func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 		} {
 			err := take()
 			bubble.WantErr(t, err, framework.ErrTooLarge)
-			if !strings.Contains(err.Error(), "takes 1048575") {
+			if !strings.Contains(err.Error(), "accepts 1048575") {
 				t.Errorf("error %v", err)
 			}
 		}
