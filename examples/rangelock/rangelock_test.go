@@ -105,9 +105,10 @@ func TestOnRealServers(t *testing.T) {
 	rng := random(t)
 	ens := apache.Start(t, 3)
 	clients := connect(t, ens, 3)
-	history := newGame(rng.Uint64(), locked(clients), 25, 20*time.Millisecond).play(t)
-	if len(history) != 3*2*25 {
-		t.Errorf("%d operations came through", len(history))
+	g := newGame(rng.Uint64(), locked(clients), 25, 20*time.Millisecond)
+	history := g.play(t)
+	if len(history)+g.busy != 3*2*25 {
+		t.Errorf("%d operations came through, and %d were busy", len(history), g.busy)
 	}
 	if !porcupine.CheckOperations(cells, history) {
 		t.Error("not linearizable: two that conflict were in together")
@@ -173,6 +174,7 @@ type game struct {
 	mu      sync.Mutex // guards what follows
 	cells   row
 	history []porcupine.Operation
+	busy    int // tries that were refused
 }
 
 type row [8]int
@@ -220,7 +222,13 @@ func (g *game) play(t *testing.T) []porcupine.Operation {
 				err = recipes.Do(t.Context(), a, func(ctx context.Context, l *recipes.Lease) error {
 					return g.work(ctx, l, player, op, call, time.Duration(rng.Int64N(int64(g.pause))))
 				})
-				if err != nil && !errors.Is(err, recipes.ErrBusy) && !errors.Is(err, recipes.ErrNotHeld) && !errors.Is(err, context.Canceled) {
+				switch {
+				case err == nil, errors.Is(err, recipes.ErrNotHeld), errors.Is(err, context.Canceled):
+				case errors.Is(err, recipes.ErrBusy):
+					g.mu.Lock()
+					g.busy++
+					g.mu.Unlock()
+				default:
 					t.Error(err)
 				}
 			}
