@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"cmp"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"math"
@@ -90,4 +91,32 @@ func FuzzParseToken(f *testing.F) {
 			t.Errorf("%v compared to %v: %d", token, than, token.Compare(than))
 		}
 	})
+}
+
+// A token goes into a column of a database and comes back.
+func TestTokenInADatabase(t *testing.T) {
+	want, err := ParseToken("00000000000000ff" + "0000000a" + "00000003")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := want.Value()
+	if err != nil || !driver.IsValue(value) {
+		t.Fatalf("%v, %v", value, err)
+	}
+	for _, column := range []any{value, []byte(value.(string))} {
+		var got Token
+		if err := got.Scan(column); err != nil || got != want {
+			t.Errorf("%T: %v, %v", column, got, err)
+		}
+	}
+	got := want
+	if err := got.Scan(nil); err != nil || !got.IsZero() {
+		t.Errorf("NULL: %v, %v", got, err)
+	}
+	for _, column := range []any{42, "42", []byte("none")} {
+		got := want
+		if err := got.Scan(column); err == nil || got != want {
+			t.Errorf("%v: %v, %v", column, got, err)
+		}
+	}
 }

@@ -21,6 +21,8 @@ type acquisition struct {
 	stop  context.CancelFunc
 	look  chan struct{} // a token: a caller that only tries has come
 
+	standing *contender // nil: none; only run and stand use it
+
 	// Guarded by queue.mu.
 	serves  uint64 // the number of the last waiter for whom it makes its present try
 	blocked bool   // it waits for other holders: a try has no hope behind it
@@ -31,7 +33,7 @@ func newAcquisition(q *localQueue) *acquisition {
 	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
 }
 
-var errExited = errors.New("a function of the caller ended the goroutine of the acquisition")
+var errExited = errors.New("the line's conflicts function ended its goroutine")
 
 // run stands in line until the first waiter is granted, or nobody waits any longer,
 // or an error ends the wait of all. A lost session, or a znode removed by somebody
@@ -39,7 +41,7 @@ var errExited = errors.New("a function of the caller ended the goroutine of the 
 // directory cannot be found it pauses before that.
 func (a *acquisition) run() {
 	defer a.stop()
-	defer a.fail(errExited) // no effect if a has ended
+	defer a.exit()
 	pauses := rejoinPauses()
 	for {
 		a.begin()
@@ -48,7 +50,9 @@ func (a *acquisition) run() {
 			a.fail(err) // ErrClosed, ctx, or no server in all of the retry budget
 			return
 		}
-		switch err = a.stand(sess); {
+		err = a.stand(sess)
+		a.standing = nil
+		switch {
 		case err == nil:
 			return
 		case errors.Is(err, framework.ErrClosed):
@@ -61,6 +65,14 @@ func (a *acquisition) run() {
 		a.fail(err)
 		return
 	}
+}
+
+// exit cleans up if user code has ended the goroutine. Otherwise it has no effect.
+func (a *acquisition) exit() {
+	if a.standing != nil {
+		a.standing.withdraw()
+	}
+	a.fail(errExited)
 }
 
 // rejoinPauses is how long to pause while the directory cannot be found.
@@ -94,6 +106,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 	if err != nil {
 		return err
 	}
+	a.standing = c
 	for {
 		blocker, err := c.blocker(a.ctx)
 		if errors.Is(err, errNotInLine) && !errors.Is(err, errNoDirectory) {

@@ -1,0 +1,122 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+)
+
+func TestTryAndWithin(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := lineOf(t, w.Connect("a"), "a"), lineOf(t, w.Connect("b"), "a")
+		l := bubble.Acquire(t, t.Context(), a)
+		work := func(ctx context.Context, l *recipes.Lease) error {
+			time.Sleep(time.Minute) // longer than any wait
+			return ctx.Err()
+		}
+		if err := recipes.Do(t.Context(), recipes.Try(b), work); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("Try: %v", err)
+		}
+		began := time.Now()
+		err := recipes.Do(t.Context(), recipes.Within(b, 3*time.Second), work)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			t.Errorf("Within: %v after %v", err, time.Since(began))
+		}
+		if got, want := recipes.FullPath(recipes.Within(recipes.Try(b), 1)), b.FullPath(); got != want {
+			t.Errorf("full path %q, want %q", got, want)
+		}
+		bubble.Release(t, l)
+		w.Empty(path)
+		// What bounds the wait does not bound the work.
+		for _, x := range []recipes.Acquirer{recipes.Try(b), recipes.Within(b, time.Second), recipes.Within(recipes.Try(b), time.Second)} {
+			if err := recipes.Do(t.Context(), x, work); err != nil {
+				t.Error(err)
+			}
+		}
+		w.Empty(path)
+	})
+}
+
+// Do under a lease that one has does not release it, and tells of its loss.
+func TestDoUnderALease(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), lineOf(t, c, "a"))
+		failure := errors.New("failed")
+		if err := l.Do(t.Context(), func(context.Context, *recipes.Lease) error { return failure }); !errors.Is(err, failure) {
+			t.Error(err)
+		}
+		err := l.Do(t.Context(), func(ctx context.Context, same *recipes.Lease) error {
+			if same != l || ctx.Err() != nil {
+				t.Errorf("under %v, %v", same, ctx.Err())
+			}
+			return same.Do(ctx, func(context.Context, *recipes.Lease) error { return nil })
+		})
+		if err != nil || !l.Held() {
+			t.Errorf("%v, held %v", err, l.Held())
+		}
+		if got := l.LockPath(); got != path {
+			t.Errorf("acquired from %q", got)
+		}
+		err = l.Do(t.Context(), func(ctx context.Context, _ *recipes.Lease) error {
+			w.Expire(c)
+			<-ctx.Done()
+			return nil
+		})
+		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
+		err = l.Release(t.Context())
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
+		w.Empty(path)
+	})
+}
+
+// Each option is taken by the constructors where it makes sense, and by no other:
+// what is not assignable does not compile.
+func TestOptionsAreTakenWhereTheyMakeSense(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		option any
+		taken  [5]bool // by a Line, a Mutex, an RWLock, a Semaphore, an Election
+	}{
+		{"WithData", recipes.WithData(nil), [5]bool{true, true, true, true, true}},
+		{"WithACL", recipes.WithACL(), [5]bool{true, true, true, true, true}},
+		{"WithMaxHold", recipes.WithMaxHold(0), [5]bool{true, true, true, true, false}},
+		{"WithHandoffs", recipes.WithHandoffs(0), [5]bool{true, true, true, false, false}},
+		{"WithLinger", recipes.WithLinger(0), [5]bool{true, true, true, false, false}},
+		{"WithoutReentry", recipes.WithoutReentry(), [5]bool{true, true, true, false, false}},
+		{"locks.WithLayout", locks.WithLayout(0), [5]bool{false, true, false, false, false}},
+		{"rwlock.WithLayout", rwlock.WithLayout(0), [5]bool{false, false, true, false, false}},
+		{"rwlock.WithHost", rwlock.WithHost(""), [5]bool{false, false, true, false, false}},
+		{"semaphore.WithRecordedLimit", semaphore.WithRecordedLimit(), [5]bool{false, false, false, true, false}},
+		{"leader.WithLayout", leader.WithLayout(0), [5]bool{false, false, false, false, true}},
+		{"leader.WithMaxTerm", leader.WithMaxTerm(0), [5]bool{false, false, false, false, true}},
+	} {
+		var got [5]bool
+		_, got[0] = test.option.(recipes.LineOption)
+		_, got[1] = test.option.(locks.Option)
+		_, got[2] = test.option.(rwlock.Option)
+		_, got[3] = test.option.(semaphore.Option)
+		_, got[4] = test.option.(leader.Option)
+		if got != test.taken {
+			t.Errorf("%s: taken by %v, want %v", test.name, got, test.taken)
+		}
+	}
+}
+
+// The zero options change nothing.
+func TestZeroOptions(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := lineOf(t, w.Connect("a"), "a", recipes.LockOption{}, recipes.LeaseOption{}, recipes.ZnodeOption{})
+		bubble.Release(t, bubble.Acquire(t, t.Context(), l))
+		w.Empty(path)
+	})
+}

@@ -1,0 +1,118 @@
+package leader_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// A listener hears of what is so now, and then of each term of its own candidate and
+// of its end: by a release, a loss or a resignation.
+func TestListen(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.Connect("a")
+		e := w.candidate(c, "a")
+		heard := make(chan *recipes.Lease, 10)
+		stop := e.Listen(func(term *recipes.Lease) { heard <- term })
+		next := func() *recipes.Lease { return bubble.Await(t, "the listener to be called", heard) }
+		if term := next(); term != nil {
+			t.Errorf("leads %v before any term", term)
+		}
+		term := bubble.Acquire(t, t.Context(), e)
+		if got := next(); got != term {
+			t.Errorf("leads %v, want %v", got, term)
+		}
+		if held, ok := e.Held(term.Context()); !ok || held != term {
+			t.Errorf("Held: %v, %v", held, ok)
+		}
+		if _, ok := w.candidate(c, "b").Held(term.Context()); ok {
+			t.Error("another candidate holds this term")
+		}
+		late := make(chan *recipes.Lease, 10)
+		stopLate := e.Listen(func(term *recipes.Lease) { late <- term })
+		if got := bubble.Await(t, "the late listener to be called", late); got != term {
+			t.Errorf("the late listener: leads %v, want %v", got, term)
+		}
+		stopLate()
+		stopLate() // again: no effect
+		bubble.Release(t, term)
+		if got := next(); got != nil {
+			t.Errorf("leads %v after the release", got)
+		}
+		if _, ok := e.Held(term.Context()); ok {
+			t.Error("held after the release")
+		}
+
+		term = bubble.Acquire(t, t.Context(), e)
+		if got := next(); got != term {
+			t.Errorf("leads %v, want %v", got, term)
+		}
+		w.Expire(c)
+		if got := next(); got != nil {
+			t.Errorf("leads %v after the loss", got)
+		}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, _ *recipes.Lease) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		for range 3 {
+			if got := next(); got == nil || !got.Held() {
+				t.Errorf("Run: leads %v", got)
+			}
+			synctest.Wait()
+			e.Resign()
+			if got := next(); got != nil {
+				t.Errorf("Run: leads %v after it resigned", got)
+			}
+		}
+		cancel()
+		bubble.Await(t, "Run to end", ended)
+		stop()
+		time.Sleep(time.Minute)
+		if len(late) != 0 {
+			t.Error("called after stop")
+		}
+		w.Empty(path)
+	})
+}
+
+// A listener that is stuck or panics delays neither a term nor another listener, and
+// its goroutine ends with the client.
+func TestAListenerThatIsStuck(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.Connect("a")
+		e := w.candidate(c, "a")
+		stuck := make(chan struct{})
+		e.Listen(func(*recipes.Lease) { <-stuck })
+		e.Listen(func(*recipes.Lease) { panic("no") })
+		var leads []bool
+		e.Listen(func(term *recipes.Lease) { leads = append(leads, term != nil) })
+		for range 3 {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), e))
+		}
+		synctest.Wait()
+		for i, lead := range leads {
+			if lead != (i%2 == 1) {
+				t.Errorf("heard %v", leads)
+				break
+			}
+		}
+		if len(leads) != 7 {
+			t.Errorf("heard %v", leads)
+		}
+		close(stuck)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Empty(path)
+	})
+}
