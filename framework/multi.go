@@ -51,7 +51,7 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 	for i, op := range ops {
 		copied, path := copyOp(op)
 		if path == nil {
-			return nil, fmt.Errorf("operation %d: a multi cannot have a %T", i, op)
+			return nil, fmt.Errorf("operation %d: a multi cannot have the %T %[2]v", i, op)
 		}
 		if create, ok := copied.(*zk.CreateRequest); ok && len(create.Acl) == 0 {
 			create.Acl = w.core.cfg.acl
@@ -71,17 +71,25 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 func copyOp(op any) (copied any, path *string) {
 	switch op := op.(type) {
 	case *zk.CreateRequest:
-		c := *op
-		return &c, &c.Path
+		if op != nil {
+			c := *op
+			return &c, &c.Path
+		}
 	case *zk.DeleteRequest:
-		c := *op
-		return &c, &c.Path
+		if op != nil {
+			c := *op
+			return &c, &c.Path
+		}
 	case *zk.SetDataRequest:
-		c := *op
-		return &c, &c.Path
+		if op != nil {
+			c := *op
+			return &c, &c.Path
+		}
 	case *zk.CheckVersionRequest:
-		c := *op
-		return &c, &c.Path
+		if op != nil {
+			c := *op
+			return &c, &c.Path
+		}
 	}
 	return nil, nil
 }

@@ -57,6 +57,9 @@ func TestNewRejectsBadInput(t *testing.T) {
 			}
 		})
 	}
+	if _, err := framework.New("a", framework.WithACL(), nil); err == nil || !strings.Contains(err.Error(), "option 1: nil") {
+		t.Errorf("an option that is nil: %v", err)
+	}
 }
 
 // An option accepts values up to the limit that its doc comment names.

@@ -87,7 +87,10 @@ func newConfig(opts []Option) (config, error) {
 		acl:            zk.WorldACL(zk.PermAll),
 		maxRequest:     defaultMaxRequest,
 	}
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return cfg, fmt.Errorf("option %d: nil", i)
+		}
 		opt(&cfg)
 	}
 	return cfg, cfg.validate()

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -93,4 +96,21 @@ func plausible(t *testing.T, at int, in reflect.Type) reflect.Value {
 		return reflect.ValueOf(framework.ProtectedBatch{Dir: "/a", Name: "b-", N: 1})
 	}
 	return reflect.Zero(in)
+}
+
+// What a multi cannot have is an error that names the operation, nil included.
+func TestMultiOfWhatIsNoOperation(t *testing.T) {
+	c, err := framework.New("127.0.0.1:1", framework.WithDialer(refuse))
+	must(t, err)
+	defer c.Close()
+	for _, op := range []any{
+		nil, 1,
+		zk.CreateRequest{Path: "/a"},
+		(*zk.CreateRequest)(nil), (*zk.DeleteRequest)(nil), (*zk.SetDataRequest)(nil), (*zk.CheckVersionRequest)(nil),
+	} {
+		_, err := c.Multi(t.Context(), &zk.CreateRequest{Path: "/a"}, op)
+		if err == nil || !strings.Contains(err.Error(), "operation 1: ") || errors.Is(err, zk.ErrNoServer) {
+			t.Errorf("%#v: %v", op, err)
+		}
+	}
 }

@@ -1,6 +1,5 @@
-// Package garble is for tests of what comes of answers that make no sense: a
-// connection on which each answer can be replaced by something else, of
-// whatever length.
+// Package garble is for tests of malformed answers. It has a connection on which
+// each answer can be replaced by other bytes.
 package garble
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// Dial is how a connection is made.
+// Dial opens a connection.
 type Dial = func(network, address string, timeout time.Duration) (net.Conn, error)
 
-// Answer is what a server sends.
+// Answer is one frame of a server.
 type Answer struct {
 	Op    wire.Op // of the request that it answers: OpCreateSession for the connect, 0 for a notification
 	Path  string  // of that request, if it begins with one
@@ -33,8 +32,8 @@ type Instead struct {
 // Pass lets an answer through.
 func Pass(a Answer) Instead { return Instead{Frame: a.Frame} }
 
-// Wrap has f decide about each answer on the connections that dial makes. F is
-// called by the reader of each.
+// Wrap returns a Dial with connections on which f decides about each answer. The
+// goroutine that reads the connection calls f.
 func Wrap(dial Dial, f func(Answer) Instead) Dial {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		c, err := dial(network, address, timeout)
@@ -53,12 +52,12 @@ type request struct {
 type conn struct {
 	net.Conn
 	f      func(Answer) Instead
-	opened bool   // of the reader: the connect was answered
-	out    []byte // of the reader: what the client has not read yet
-	end    bool   // of the reader: nothing comes after it
+	opened bool   // used by the reader: the connect was answered
+	out    []byte // used by the reader: what the client has not read yet
+	end    bool   // used by the reader: the connection ends after out
 
 	mu    sync.Mutex // guards what follows
-	in    []byte     // of the client's frames, what is not complete yet
+	in    []byte     // the client's frame that is not complete yet
 	first bool       // the connect was sent
 	asked map[int32]request
 }
@@ -91,7 +90,7 @@ func (c *conn) note(payload []byte) {
 	if d.Err() == nil {
 		r := request{op: head.Op}
 		if d.Len() > 0 {
-			r.path = d.String() // nonsense for an operation that begins with something else
+			r.path = d.String() // meaningless if the request does not begin with a path
 		}
 		c.asked[head.Xid] = r
 	}
