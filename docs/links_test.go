@@ -51,3 +51,23 @@ func sections(t *testing.T, document string) map[string]bool {
 	}
 	return found
 }
+
+// A file or directory of the sources that a page names in code style must exist.
+// Pages that tell what was, and not what is, are left out.
+func TestNamedFilesExist(t *testing.T) {
+	name := regexp.MustCompile("`((?:framework|retry|recipes|testutil|internal|cmd|docs|bench|examples|models)/[\\w./-]*)`")
+	for _, document := range documents(t) {
+		if filepath.Base(document) == "CHANGELOG.md" {
+			continue
+		}
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s: %v", filepath.Base(document), err)
+			}
+		}
+	}
+}
