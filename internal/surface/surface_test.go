@@ -1,9 +1,13 @@
 package surface_test
 
 import (
+	"go/build"
 	"go/importer"
 	"go/token"
 	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,27 +17,47 @@ import (
 
 const module = "github.com/zkrecipes/zkrecipes/"
 
-// public are the packages that others import.
-var public = []string{
-	"framework",
-	"recipes",
-	"recipes/leader",
-	"recipes/locks",
-	"recipes/rwlock",
-	"recipes/semaphore",
-	"retry",
-	"testutil/apache",
-	"testutil",
-}
-
 // What a public package exports can be used by everybody.
 func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
 	source := importer.ForCompiler(token.NewFileSet(), "source", nil)
-	for _, path := range public {
+	packages := public(t)
+	if len(packages) < 9 {
+		t.Errorf("only %v were found", packages)
+	}
+	for _, path := range packages {
 		for _, leak := range surface.Leaks(load(t, source, path)) {
 			t.Errorf("%s: %s", path, leak)
 		}
 	}
+}
+
+// public returns the packages of the module that others can import.
+func public(t *testing.T) (packages []string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		_, noModule := os.Stat(filepath.Join(dir, "go.mod"))
+		name := d.Name()
+		if dir != root && (noModule == nil || name == "internal" || name == "testdata" || name[0] == '.') {
+			return filepath.SkipDir
+		}
+		if pkg, err := build.ImportDir(dir, 0); err == nil && pkg.Name != "main" && len(pkg.GoFiles) > 0 {
+			path, err := filepath.Rel(root, dir)
+			packages = append(packages, filepath.ToSlash(path))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packages
 }
 
 // Each way to name an internal type is found, and nothing else.
