@@ -46,6 +46,8 @@ var _ recipes.Acquirer = (*Election)(nil)
 // ErrNoLeader is returned by Leader while nobody leads.
 var ErrNoLeader = errors.New("no leader")
 
+var errNotMade = errors.New("leader: a zero Election has no path: it must be made by New")
+
 // New returns a candidate in the election at path. It does no I/O, and campaigns
 // only with Run or Acquire.
 func New(c *framework.Client, path string, opts ...Option) (*Election, error) {

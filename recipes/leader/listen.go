@@ -16,6 +16,9 @@ import (
 // hears of changes late. For work that must not go on after a term use Run, or the
 // term's Context.
 func (e *Election) Listen(fn func(term *recipes.Lease)) (stop func()) {
+	if e.client == nil {
+		return func() {} // a zero Election never leads
+	}
 	l := &listener{election: e, fn: fn, more: make(chan struct{}, 1)}
 	stopped, end := context.WithCancel(context.Background())
 	e.terms.add(l)

@@ -21,6 +21,10 @@ import (
 // there is no leader.
 func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 	leaders := make(chan recipes.Participant, 1)
+	if e.client == nil { // a zero Election
+		close(leaders)
+		return leaders
+	}
 	go func() {
 		defer close(leaders)
 		var last recipes.Participant

@@ -57,6 +57,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	if lead == nil {
 		return fmt.Errorf("leader: run %s: no function to lead with", e.Path())
 	}
+	if e.client == nil {
+		return errNotMade
+	}
 	if !e.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("leader: run %s: it runs already", e.Path())
 	}

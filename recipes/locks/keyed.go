@@ -40,6 +40,8 @@ type Keyed struct {
 // ErrClosed is returned by an Acquire by a key whose Keyed was closed.
 var ErrClosed = errors.New("keyed locks closed")
 
+var errNotMade = errors.New("locks: a zero Keyed has no locks: it must be made by NewKeyed")
+
 // NewKeyed returns a Keyed whose directory is root, with options for the lock of
 // each key. It does no I/O.
 func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) {
@@ -55,6 +57,9 @@ func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) 
 // of one key are one lock. A key whose name, as it is escaped, has more than 1024
 // bytes has no lock: its Acquire is an error.
 func (k *Keyed) Key(key string) *Mutex {
+	if k.client == nil {
+		return &Mutex{} // of a zero Keyed: its Acquire fails
+	}
 	name := keyName(key)
 	m := &Mutex{keyed: k, bad: checkName(name)}
 	if m.bad != nil {
@@ -71,6 +76,9 @@ func (k *Keyed) Path() string { return k.root }
 // Keys lists the keys that somebody, of any process, holds or waits for, and those
 // whose directory has not vanished yet, sorted. It costs a list.
 func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
+	if k.client == nil {
+		return nil, errNotMade
+	}
 	names, _, err := k.client.Children(ctx, k.root)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, fmt.Errorf("locks: keys: %w", err)
@@ -134,6 +142,9 @@ func (k *Keyed) remove(l *recipes.Lease) {
 // again. It returns nil if each of the leases was held until now, and wraps
 // ErrNotHeld if one was lost meanwhile.
 func (k *Keyed) Close(ctx context.Context) error {
+	if k.client == nil {
+		return errNotMade
+	}
 	k.mu.Lock()
 	k.closed = true
 	leases := make([]*recipes.Lease, 0, len(k.leases))

@@ -62,6 +62,8 @@ var _ recipes.Acquirer = (*Semaphore)(nil)
 // with.
 var ErrLimit = errors.New("not within the limit")
 
+var errNotMade = errors.New("semaphore: a zero Semaphore has no permits: it must be made by New")
+
 // Below the path.
 const (
 	locks  = "locks"
@@ -157,8 +159,10 @@ func (p permits) acquire(ctx context.Context, acquire func(context.Context) (*re
 	if p.err != nil {
 		return nil, p.err
 	}
-	if err := p.possible(ctx); err != nil {
-		return nil, p.failed(err)
+	if p.line != nil { // of a zero Semaphore it is nil, and says so
+		if err := p.possible(ctx); err != nil {
+			return nil, p.failed(err)
+		}
 	}
 	return acquire(ctx)
 }
@@ -220,6 +224,9 @@ func (p permits) lookOnce(ctx context.Context, sess *framework.Session) (room br
 // was lost, framework.MaybeApplied reports true for the error: nobody knows whether
 // this limit was set, and others may have set theirs since.
 func (s *Semaphore) SetMax(ctx context.Context, n int) error {
+	if s.client == nil {
+		return errNotMade
+	}
 	if err := s.setMax(ctx, n); err != nil {
 		return fmt.Errorf("semaphore: set the limit of %s: %w", s.path, err)
 	}
@@ -229,6 +236,9 @@ func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 // Available returns how many permits are left. It may have changed by the time it
 // returns. It costs a read and a list.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	if s.client == nil {
+		return 0, errNotMade
+	}
 	limit, _, err := s.recorded(s.client.Get(ctx, s.path))
 	if err != nil {
 		return 0, fmt.Errorf("semaphore: available of %s: %w", s.path, err)
