@@ -30,7 +30,7 @@ type ProtectedBatch struct {
 // operation that caused err, counted from 0 over Before, the creates and After.
 // For other errors it is negative.
 //
-// A lost answer is handled as by CreateProtected: the znodes are searched by
+// A lost answer is handled as by CreateProtected: the znodes are looked for by
 // their ids in the same session, and if they are not there the batch is
 // repeated with other ids, within one budget of the retry policy. After an
 // error no znode of it exists, or they are deleted in the background as soon as
@@ -117,8 +117,8 @@ func (m *batchCreate) made(responses []zk.MultiResponse, before int) []string {
 	return paths
 }
 
-// findAgain searches the znodes of a batch whose answer was lost with the error
-// lost. If they are not there it returns that error, so that the batch is
+// findAgain looks for the znodes of a batch whose answer was lost with the
+// error lost. If they are not there it returns that error, so that the batch is
 // retried.
 func (m *batchCreate) findAgain(ctx context.Context, lost error, budget backoff.BackOff) ([]string, error) {
 	paths, err := m.find(ctx, budget)

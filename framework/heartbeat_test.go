@@ -98,7 +98,7 @@ func TestProofByWritesIsNotFedByALeaderWithoutQuorum(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if time.Until(deadline) > timeout/2 {
-			t.Errorf("the test has no bite: it ended %v before the deadline", time.Until(deadline))
+			t.Errorf("the test shows nothing: it ended %v before the deadline", time.Until(deadline))
 		}
 		ens.Heal()
 		only.Store("")

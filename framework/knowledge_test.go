@@ -76,7 +76,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 		}
 	}
 	if lost < 150 {
-		t.Errorf("only %d sessions were lost: the test has no bite", lost)
+		t.Errorf("only %d sessions were lost: the test shows nothing", lost)
 	}
 	if caught == 0 {
 		t.Error("a holder that believes for half a timeout longer was not caught")

@@ -65,7 +65,7 @@ func TestTheCallerLeavesRightBehindTheLossOfTheAnswer(t *testing.T) {
 					t.Errorf("%v; it may have been applied: %v", err, framework.MaybeApplied(err))
 				}
 				if len(ens.Children("/lock")) == 0 {
-					t.Error("nothing was created: the test has no bite")
+					t.Error("nothing was created: the test shows nothing")
 				}
 				time.Sleep(time.Minute)
 				if got := ens.Children("/lock"); len(got) != 0 || s.Err() != nil {

@@ -53,7 +53,7 @@ type createAnswer struct {
 // requests are executed in order, so a list that shows the new znode was made
 // after it was created. Both together cost one round trip.
 //
-// If the answer is lost, the znode is searched by its id in the same session,
+// If the answer is lost, the znode is looked for by its id in the same session,
 // and its owner is checked. If it is not there, the create is repeated with
 // another id, within one budget of the retry policy.
 //
@@ -158,7 +158,7 @@ func (p *protectedCreate) discardLate(late createAnswer) {
 	}
 }
 
-// findAgain searches the znode of a create whose answer was lost with err. If
+// findAgain looks for the znode of a create whose answer was lost with err. If
 // the znode is not there it returns err, so that the create is retried.
 func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
 	s := p.session
@@ -189,7 +189,7 @@ func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error,
 	return Created{Path: path, Children: l.names, Stat: l.stat}, nil
 }
 
-// find searches the znode by its id, once the session is connected again.
+// find looks for the znode by its id, once the session is connected again.
 func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
 	s := p.session
 	w := scope{core: s.core, in: s, budget: budget}

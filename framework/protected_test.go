@@ -330,7 +330,7 @@ func TestRandomCancels(t *testing.T) {
 		}
 		wg.Wait()
 		if n := made.Load(); n == 0 || n == 1000 {
-			t.Errorf("%d of 1000 succeeded: the test has no bite", n)
+			t.Errorf("%d of 1000 succeeded: the test shows nothing", n)
 		}
 		time.Sleep(2 * time.Minute)
 		if got := ens.Children("/lock"); len(got) != 0 {

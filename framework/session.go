@@ -158,8 +158,8 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) e
 // caller may ignore the channel.
 //
 // The delete is retried until the session is over, which removes an ephemeral
-// znode by itself. An error that a retry is not expected to mend, such as
-// zk.ErrNoAuth or zk.ErrNotEmpty, is logged once and retried about every
+// znode by itself. An error that a retry is not expected to help against, such
+// as zk.ErrNoAuth or zk.ErrNotEmpty, is logged once and retried about every
 // minute. Calls for one path share one removal while it is under way. In a
 // session that is over Discard does nothing, and the channel is already closed.
 func (s *Session) Discard(path string) (done <-chan struct{}) {

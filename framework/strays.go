@@ -100,9 +100,9 @@ func (h *straySearch) next(looked time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	var due time.Time
-	for _, c := range h.ids {
-		if due.IsZero() || c.due.Before(due) {
-			due = c.due
+	for _, one := range h.ids {
+		if due.IsZero() || one.due.Before(due) {
+			due = one.due
 		}
 	}
 	if earliest := looked.Add(s.timeout / 32); !looked.IsZero() && due.Before(earliest) {
@@ -116,8 +116,8 @@ func (h *straySearch) search(now time.Time) {
 	s := h.session
 	s.mu.Lock()
 	var due []string // chosen before the list, which may not show what is added later
-	for id, c := range h.ids {
-		if !c.due.After(now) {
+	for id, one := range h.ids {
+		if !one.due.After(now) {
 			due = append(due, id)
 		}
 	}
@@ -135,19 +135,19 @@ func (h *straySearch) search(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range due {
-		c, ok := h.ids[id]
+		one, ok := h.ids[id]
 		if !ok {
 			continue
 		}
 		pause := s.timeout / 3
 		if answered {
-			if c.looks++; c.looks == strayLooks {
+			if one.looks++; one.looks == strayLooks {
 				delete(h.ids, id)
 				continue
 			}
-			pause <<= c.looks - 1
+			pause <<= one.looks - 1
 		}
-		c.due = time.Now().Add(pause)
+		one.due = time.Now().Add(pause)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestAStraySearchEndsAndIsShared(t *testing.T) {
 				network.Drop()
 				creating.Wait()
 				if ids, _ := framework.Strays(s); ids != test.directories*test.each {
-					t.Errorf("%d ids are condemned: the test has no bite", ids)
+					t.Errorf("%d strays are expected: the test shows nothing", ids)
 				}
 				ens.ResetRequests()
 				time.Sleep(2 * time.Hour)
@@ -88,7 +88,7 @@ func TestLooksForAStrayGrowRarer(t *testing.T) {
 		network.Drop()
 		must(t, <-made)
 		if ids, _ := framework.Strays(s); ids != 1 {
-			t.Fatalf("%d ids are condemned", ids)
+			t.Fatalf("%d strays are expected", ids)
 		}
 		began := time.Now()
 		var looks []time.Duration // but for the first
