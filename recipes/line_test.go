@@ -221,6 +221,21 @@ func TestALineRefusesOtherLayouts(t *testing.T) {
 			}
 		}
 		w.Empty(path)
+
+		// Nor does a context re-enter it, or take it for a conflict.
+		curator, err := locks.NewMutex(a, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kazoo, err := locks.NewMutex(a, path, locks.WithLayout(locks.LayoutKazoo))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := bubble.Acquire(t, t.Context(), curator)
+		_, err = kazoo.Acquire(l.Context())
+		bubble.WantErr(t, err, recipes.ErrLayout)
+		bubble.Release(t, l)
+		w.Empty(path)
 	})
 }
 

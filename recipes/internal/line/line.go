@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and a
@@ -20,7 +21,7 @@ type Line struct {
 	rule   Rule
 	cfg    Config
 	queues *registry
-	key    Key
+	key    key
 }
 
 // New returns a Line over the children of path, or of rule.Sub below it. It does
@@ -44,7 +45,7 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	}
 	return &Line{
 		client: client, path: path, dir: dir, rule: rule, cfg: cfg, queues: queuesOf(client),
-		key: Key{path: client.Resolve(dir), kind: rule.Kind, name: rule.Name, candidate: rule.Candidate},
+		key: key{path: client.Resolve(dir), kind: rule.Kind, name: rule.Name, candidate: rule.Candidate, set: rule.Set},
 	}, nil
 }
 
@@ -65,13 +66,15 @@ func (l *Line) grantDir() string {
 	return l.dir
 }
 
-// Key tells the lines of one client apart: Lines with equal keys share a local
-// queue.
-type Key struct {
+// key tells the lines of one client apart: Lines with equal keys share a local
+// queue. Lines of different layouts have one each: the second finds the first on the
+// ensemble, and fails with ErrLayout.
+type key struct {
 	path      string // of the directory, on the ensemble
 	kind      string
 	name      string
 	candidate int64
+	set       layout.Set
 }
 
 // SameKey reports whether the callers of l and m share a local queue, and so
@@ -81,7 +84,9 @@ func (l *Line) SameKey(m *Line) bool { return l.queues == m.queues && l.key == m
 // Conflicting reports whether contenders of l and m stand in one line, in which one
 // of the two waits for the other.
 func (l *Line) Conflicting(m *Line) (bool, error) {
-	if l.queues != m.queues || l.key.path != m.key.path || l.key.kind != m.key.kind {
+	same := m.key
+	same.name = l.key.name
+	if l.queues != m.queues || l.key != same {
 		return false, nil
 	}
 	return l.rule.conflict(l.rule.Name, m.rule.Name)

@@ -18,7 +18,7 @@ import (
 // be shared. Each change of either ends with serveLocked.
 type localQueue struct {
 	registry *registry
-	key      queueKey
+	key      key
 	client   *framework.Client
 	path     string // for messages
 	dir      string // whose children stand in line

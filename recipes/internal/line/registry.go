@@ -6,29 +6,19 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // registry holds the local queues of one client. It lives as long as the client.
 type registry struct {
 	mu     sync.Mutex // guards queues, and users of each queue
-	queues map[queueKey]*localQueue
+	queues map[key]*localQueue
 }
-
-// queueKey tells local queues apart. Lines of different layouts have one each: the
-// second finds the first on the ensemble, and fails with ErrLayout.
-type queueKey struct {
-	Key
-	set layout.Set
-}
-
-func (l *Line) queueKey() queueKey { return queueKey{l.key, l.rule.Set} }
 
 type registryKey struct{}
 
 func queuesOf(c *framework.Client) *registry {
 	return c.Attach(registryKey{}, func() any {
-		return &registry{queues: make(map[queueKey]*localQueue)}
+		return &registry{queues: make(map[key]*localQueue)}
 	}).(*registry)
 }
 
@@ -37,13 +27,12 @@ var errDifferentZnode = errors.New("this process already uses the path with diff
 // use returns the local queue for l, and counts the caller among its users. The
 // caller must call unuse.
 func (r *registry) use(l *Line) (*localQueue, error) {
-	key := l.queueKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q := r.queues[key]
+	q := r.queues[l.key]
 	if q == nil {
-		q = &localQueue{registry: r, key: key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
-		r.queues[key] = q
+		q = &localQueue{registry: r, key: l.key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
+		r.queues[l.key] = q
 	} else if !q.cfg.sameZnode(&l.cfg) || q.rule.Base != l.rule.Base {
 		return nil, errDifferentZnode
 	}
