@@ -59,7 +59,7 @@ func TestAStraySearchEndsAndIsShared(t *testing.T) {
 					t.Errorf("%d ids in %d directories are remembered", ids, directories)
 				}
 				if got := ens.Requests()[testutil.OpGetChildren2]; got > 24*test.directories {
-					t.Errorf("%d lists for the hunt in %d directories", got, test.directories)
+					t.Errorf("%d lists for strays in %d directories", got, test.directories)
 				}
 				if s.Err() != nil {
 					t.Error(s.Err())
