@@ -95,7 +95,7 @@ func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) b
 	in := &s.inside
 	rule := line.Rule{
 		Kind: kind, Name: name, Conflicts: conflicts,
-		Set: layout.Set{Family: layout.OfKind, Kind: kind}, Base: layout.KindBase(kind, name),
+		Set: layout.Set{Family: layout.KindLine, Kind: kind}, Base: layout.KindBase(kind, name),
 		Sub: in.Sub, PersistentDir: in.PersistentDir, KeepUntilReleased: in.KeepUntilReleased,
 		OtherLayout: func(ctx context.Context, r line.Reader, dir string, children []string) (string, error) {
 			return bridge.KazooLease(ctx, r, dir, children)

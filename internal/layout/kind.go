@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// A contender in a line of a kind is created as
+// A contender in a recipes.Line is created as
 //
 //	_c_<uuid>-<kind>~<name>~NNNNNNNNNN
 //
-// No other base ends with a '~', so that nobody's pattern takes one for its own;
-// and neither a kind nor a name has one, so that there is one way to read it.
+// No other base ends with '~', so no other client's pattern matches this one. A
+// kind or a name cannot contain '~', so there is only one way to read the base.
 const kindMark = "~"
 
-// The longest kind and name, in bytes. Thousands of names must go into the answer
-// to a list.
+// The maximum lengths of a kind and a name, in bytes. Thousands of names must
+// fit into the reply to a list.
 const (
 	MaxKind = 32
 	MaxName = 128
 )
 
-// KindBase returns the base of a contender in a line of a kind.
+// KindBase returns the base of a contender with a name in a line of a kind.
 func KindBase(kind, name string) string { return kind + kindMark + name + kindMark }
 
-// cutKind takes a base that KindBase made apart.
+// cutKind splits a base that KindBase has made.
 func cutKind(base string) (kind, name string, ok bool) {
 	rest, ok := strings.CutSuffix(base, kindMark)
 	if !ok {
@@ -33,7 +33,7 @@ func cutKind(base string) (kind, name string, ok bool) {
 	return kind, name, ok && CheckKind(kind) == nil && !strings.Contains(name, kindMark)
 }
 
-// CheckKind returns why kind cannot stand in a znode's name, or nil.
+// CheckKind returns an error unless kind can be part of a znode's name.
 func CheckKind(kind string) error {
 	if kind == "" || len(kind) > MaxKind || !consistsOf(kind, ".") {
 		return fmt.Errorf("kind %q: must be 1 to %d letters, digits and dots", kind, MaxKind)
@@ -41,7 +41,7 @@ func CheckKind(kind string) error {
 	return nil
 }
 
-// CheckName returns why name cannot stand in a znode's name, or nil.
+// CheckName returns an error unless name can be part of a znode's name.
 func CheckName(name string) error {
 	if len(name) > MaxName || !consistsOf(name, "._=,+-") {
 		return fmt.Errorf("name %q: must be at most %d bytes of [a-zA-Z0-9._=,+-]", name, MaxName)
@@ -49,7 +49,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// consistsOf reports whether s has only ASCII letters, digits and others.
+// consistsOf reports whether s has only ASCII letters, digits and characters of
+// others.
 func consistsOf(s, others string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -1,43 +1,47 @@
-// Package layout knows the names of the znodes that stand in line: ours, Apache Curator's, Kazoo's and go-zookeeper's. It
-// parses, formats and orders them; it does no I/O and keeps no state.
+// Package layout parses, formats and orders the names of contender znodes:
+// ours, Apache Curator's, Kazoo's and go-zookeeper's. It does no I/O and has no
+// state.
 //
-// A name in a line reads
+// A contender's name has three parts:
 //
 //	[protection] base sequence
-//	_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-lock-0000000042   Curator, and ours: a UUID protects it
-//	_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-lock-0000000042       go-zookeeper: 32 hex digits
-//	2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__0000000042        Kazoo: 32 hex digits, nothing around them
+//	_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-lock-0000000042   Curator, and ours: _c_ and a UUID
+//	_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-lock-0000000042       go-zookeeper: _c_ and 32 hex digits
+//	2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__0000000042        Kazoo: 32 hex digits
 //
-// The end of the base tells the family, whatever stands before it: a host name inside a base may contain anything, even
-// "-R-" or "lock-", without a name being taken for another one. That is also how the others read: Curator goes by the text
-// behind the last occurrence of its lock's name, Kazoo by a pattern at the end.
+// The end of the base alone decides the family. A host name inside a base may
+// contain anything, even "-R-" or "lock-". The other libraries read names in
+// the same way: Curator takes the text after the last occurrence of its lock's
+// name, Kazoo matches a pattern at the end.
 //
-// A child that [Parse] does not know is foreign: no recipe takes it for its own, and it is ignored. A child that it knows but
-// that is of another family than one's own line is a [Line] stranger: somebody uses the path for something else, and would
-// neither see us nor be seen.
+// A child that [Parse] does not know is foreign, and is ignored. A child that
+// it knows, but of another family than the line's, is a conflict: another
+// recipe uses the same path, and neither would see the other's contenders.
+// [Line] reports it.
 package layout
 
 import (
 	"strings"
 )
 
-// Family is a set of names that one kind of recipe takes for its own.
+// Family is a set of names that one kind of recipe recognizes as contenders.
 type Family uint8
 
-// The families. The end of the base is given behind each.
+// The families, each with the end of its bases.
 const (
 	Unknown     Family = iota // foreign
 	CuratorLock               // lock-: the mutex, the selector's election, the semaphore's queue; go-zookeeper's Lock
 	CuratorRW                 // __READ__ and __WRIT__
-	PlainRW                   // -R- and -W- behind a host name
+	PlainRW                   // -R- and -W- after a host name
 	Latch                     // latch-
 	Lease                     // lease-: a semaphore's lease
 	KazooLock                 // __lock__: Lock and WriteLock
 	KazooRLock                // __rlock__: ReadLock
-	OfKind                    // <kind>~<name>~: a line that is no layout's
+	KindLine                  // <kind>~<name>~: a recipes.Line
 )
 
-// String returns what a person calls the family, for messages: "Curator read/write lock".
+// String returns the family's name for messages, such as "Curator read/write
+// lock".
 func (f Family) String() string {
 	switch f {
 	case CuratorLock:
@@ -54,20 +58,20 @@ func (f Family) String() string {
 		return "Kazoo lock"
 	case KazooRLock:
 		return "Kazoo read lock"
-	case OfKind:
+	case KindLine:
 		return "line of a kind"
 	default:
 		return "unknown"
 	}
 }
 
-// Mode says whether a contender holds alone.
+// Mode says whether a contender excludes all others.
 type Mode uint8
 
 // The modes.
 const (
-	Exclusive Mode = iota // alone
-	Shared                // beside others that share: readers, semaphore leases
+	Exclusive Mode = iota // excludes all others
+	Shared                // may hold together with others that share: readers, semaphore leases
 )
 
 func (m Mode) String() string {
@@ -77,8 +81,9 @@ func (m Mode) String() string {
 	return "exclusive"
 }
 
-// The bases under which a contender is created; the server appends the sequence. The plain read/write lock's depend on the
-// host: see [PlainReadName] and [PlainWriteName].
+// The bases of contenders; the server appends the sequence. The bases of the
+// plain read/write lock contain a host name: see [PlainReadName] and
+// [PlainWriteName].
 const (
 	CuratorLockName  = "lock-"
 	CuratorReadName  = "__READ__"
@@ -94,13 +99,13 @@ const (
 	plainWrite = "W-"
 )
 
-// forms lists every base by its end; no end is the end of another one.
+// forms lists every base by its end. No end is a suffix of another.
 var forms = [...]struct {
 	end    string
 	family Family
 	mode   Mode
-	dashed bool // only a '-' may stand before the end, or nothing: "clock-" is no lock
-	kazoo  bool // 32 hex digits in front protect the name, without _c_ around them
+	dashed bool // before the end is nothing or a '-': "clock-" is not a lock
+	kazoo  bool // the protection may be 32 hex digits without _c_ and '-'
 }{
 	{end: CuratorLockName, family: CuratorLock, mode: Exclusive, dashed: true},
 	{end: CuratorReadName, family: CuratorRW, mode: Shared},
@@ -113,30 +118,33 @@ var forms = [...]struct {
 	{end: KazooRLockName, family: KazooRLock, mode: Shared, kazoo: true},
 }
 
-// Node is a name in line, taken apart. ID, Base and Digits are all of it: [Node.Format] puts them together again.
+// Node is a parsed contender name. [Node.Format] joins ID, Base and Digits to
+// the name again.
 type Node struct {
-	Name   string // the whole name, without its directory
-	Family Family
-	Mode   Mode
-	Kind   string // of the family OfKind
-	Says   string // what the contender says of itself: its mode, or the name in the family OfKind
-	ID     string // what protects the name: a UUID, or 32 hex digits; empty if nothing does
-	Base   string // between the protection and the sequence: "lock-", "web-1-R-"
-	Seq    int32  // the sequence number
-	Digits string // the sequence as it stands in the name
+	Name     string // the whole name, without its directory
+	Family   Family
+	Mode     Mode
+	Kind     string // in the family KindLine
+	RuleName string // what the line's rule compares: in the family KindLine the contender's name, otherwise the mode
+	ID       string // the protection: a UUID or 32 hex digits; empty if there is none
+	Base     string // between the protection and the sequence: "lock-", "web-1-R-"
+	Seq      int32  // the sequence number
+	Digits   string // the sequence as it is written in the name
 }
 
-// Parse takes name, the last element of a path, apart. It reports false when the name has none of the known forms.
+// Parse parses name, the last element of a path. It returns false if the name
+// has none of the known forms.
 func Parse(name string) (Node, bool) {
 	var n Node
 	ok := n.parse(name)
 	return n, ok
 }
 
-// parse is Parse into n, all of which it sets, or nothing. A list has many names, and a Node is large.
+// parse is Parse into an existing Node, since a Node is large and a list has
+// many names. It sets all fields of n or none.
 func (n *Node) parse(name string) bool {
-	// A minus sign makes the longest sequence one character longer. Only one of the two readings can be right: no base that
-	// is followed by a '-' is a base itself.
+	// A minus sign can make the sequence one character longer. At most one of
+	// the two lengths matches: no base with a '-' appended is a base too.
 	for _, size := range [...]int{width, width + 1} {
 		rest, seq, ok := cutSequence(name, size)
 		if ok && n.parseBase(rest) {
@@ -147,7 +155,7 @@ func (n *Node) parse(name string) bool {
 	return false
 }
 
-// parseBase parses what stands before the sequence.
+// parseBase parses the part of a name before the sequence.
 func (n *Node) parseBase(rest string) bool {
 	id, base, _ := CutProtection(rest)
 	for i := range forms {
@@ -156,32 +164,33 @@ func (n *Node) parseBase(rest string) bool {
 		if !found || form.dashed && before != "" && !strings.HasSuffix(before, "-") {
 			continue
 		}
-		if form.kazoo && len(id) != uuidLen { // in front of these, 32 hex digits stand bare
+		if form.kazoo && len(id) != uuidLen { // the protection may be 32 hex digits alone
 			id, base = "", rest
 			if hex := strings.TrimSuffix(rest, form.end); isHex(hex) {
 				id, base = hex, form.end
 			}
 		}
 		n.Family, n.Mode, n.ID, n.Base = form.family, form.mode, id, base
-		n.Kind, n.Says = "", form.mode.String()
+		n.Kind, n.RuleName = "", form.mode.String()
 		return true
 	}
 	if kind, name, ok := cutKind(base); ok {
-		n.Family, n.Mode, n.ID, n.Base = OfKind, Exclusive, id, base
-		n.Kind, n.Says = kind, name
+		n.Family, n.Mode, n.ID, n.Base = KindLine, Exclusive, id, base
+		n.Kind, n.RuleName = kind, name
 		return true
 	}
 	return false
 }
 
-// Custom reports whether the name is protected by a UUID of version 8, "custom". Everybody
-// else uses version 4, or 32 hex digits: it is a sign between processes of ours.
+// Custom reports whether the name's protection is a UUID of version 8,
+// "custom". Our processes mark znodes for each other with it. All other clients
+// use version 4 or 32 hex digits.
 func (n Node) Custom() bool {
 	const version = 14
 	return len(n.ID) == uuidLen && n.ID[version] == '8'
 }
 
-// Format returns the name that Parse took apart.
+// Format returns the name that was parsed.
 func (n Node) Format() string {
 	switch {
 	case n.ID == "":
@@ -193,47 +202,48 @@ func (n Node) Format() string {
 	}
 }
 
-// KazooSemaphoreLine is what Kazoo's semaphore at a path puts behind that path to name the line of those who come, a lock of
-// its own.
+// KazooSemaphoreLine is the suffix of the directory in which clients of Kazoo's
+// semaphore wait: the semaphore's path with this appended. It is a Kazoo lock.
 const KazooSemaphoreLine = "-__lock__"
 
-// MayBeKazooLease reports whether name is made as a lease of Kazoo's semaphore is: 32 hex digits, and nothing else. Somebody
-// else's may be so too, hence it is of no [Family].
+// MayBeKazooLease reports whether name looks like a lease of Kazoo's semaphore:
+// 32 hex digits and nothing else. Other clients may use such names too, so it
+// belongs to no [Family].
 func MayBeKazooLease(name string) bool { return isHex(name) }
 
-// A Set is the names that one line takes for its own. The zero Set has none.
+// A Set is the set of names that belong to one line. The zero Set is empty.
 type Set struct {
 	Family Family
-	Also   Family // a second family, where readers and writers have one each; Unknown: none
-	Kind   string // of the family OfKind
+	Also   Family // the second family, if readers and writers have one each; otherwise Unknown
+	Kind   string // in the family KindLine
 }
 
 func (s Set) has(n *Node) bool {
 	return n.Family == s.Family && n.Kind == s.Kind || n.Family == s.Also
 }
 
-// Has reports whether n stands in the line of s.
+// Has reports whether n is a name of s.
 func (s Set) Has(n Node) bool { return s.has(&n) }
 
-// Line picks the contenders of a set out of a directory's children and sorts them.
-// stranger is the first child that belongs to another set, or empty. Foreign
-// children are left out.
-func Line(children []string, set Set) (line []Node, stranger string) {
-	line, stranger = pick(children, set, func(int32) bool { return true })
+// Line returns the contenders of a set among a directory's children, sorted.
+// conflict is the first child that belongs to another set, or empty. Foreign
+// children are ignored.
+func Line(children []string, set Set) (line []Node, conflict string) {
+	line, conflict = pick(children, set, func(int32) bool { return true })
 	Sort(line)
-	return line, stranger
+	return line, conflict
 }
 
-// Front returns the front of a line, up to the number of own. It looks at the
-// others, but does not sort them: the first of many in line has nothing to sort.
-func Front(own Node, children []string, set Set) (front []Node, stranger string) {
-	front, stranger = pick(children, set, func(seq int32) bool { return Compare(seq, own.Seq) <= 0 })
+// Front is Line without the contenders behind self. It does not sort them: the
+// first contender of a long line has nothing to sort.
+func Front(self Node, children []string, set Set) (front []Node, conflict string) {
+	front, conflict = pick(children, set, func(seq int32) bool { return Compare(seq, self.Seq) <= 0 })
 	Sort(front)
-	return front, stranger
+	return front, conflict
 }
 
-// pick returns the contenders of a set that are wanted, in no order.
-func pick(children []string, set Set, wanted func(seq int32) bool) (picked []Node, stranger string) {
+// pick returns the contenders of a set that are wanted, unsorted.
+func pick(children []string, set Set, wanted func(seq int32) bool) (picked []Node, conflict string) {
 	var node Node
 	for _, name := range children {
 		switch {
@@ -242,9 +252,9 @@ func pick(children []string, set Set, wanted func(seq int32) bool) (picked []Nod
 			if wanted(node.Seq) {
 				picked = append(picked, node)
 			}
-		case stranger == "":
-			stranger = name
+		case conflict == "":
+			conflict = name
 		}
 	}
-	return picked, stranger
+	return picked, conflict
 }

@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 		base   string
 		seq    int32
 	}{
-		// Each layout's own.
+		// Each layout.
 		{ours + "lock-0000000042", layout.CuratorLock, layout.Exclusive, uuid, "lock-", 42},
 		{ours + "__READ__0000000007", layout.CuratorRW, layout.Shared, uuid, "__READ__", 7},
 		{ours + "__WRIT__0000000008", layout.CuratorRW, layout.Exclusive, uuid, "__WRIT__", 8},
@@ -58,7 +58,8 @@ func TestParse(t *testing.T) {
 		{ours + "R-0000000001", layout.PlainRW, layout.Shared, uuid, "R-", 1},
 		{ours + "ÿ/-W-0000000001", layout.PlainRW, layout.Exclusive, uuid, "ÿ/-W-", 1},
 
-		// Others that stand in line all the same: unprotected, or protected in some way of their own.
+		// Other forms that are contenders too: not protected, or protected in
+		// another way.
 		{"lock-0000000042", layout.CuratorLock, layout.Exclusive, "", "lock-", 42},
 		{"x-17-lock-0000000042", layout.CuratorLock, layout.Exclusive, "", "x-17-lock-", 42},
 		{"host__WRIT__0000000042", layout.CuratorRW, layout.Exclusive, "", "host__WRIT__", 42},
@@ -66,7 +67,8 @@ func TestParse(t *testing.T) {
 		{ours + "__lock__0000000042", layout.KazooLock, layout.Exclusive, uuid, "__lock__", 42},
 		{"_c_" + hex + "-__lock__0000000042", layout.KazooLock, layout.Exclusive, "", "_c_" + hex + "-__lock__", 42},
 
-		// Protections that are none, and must not be cut nor panic (as they do in other clients).
+		// These look like protections, but are not. Other clients panic on
+		// them.
 		{"_c_x-lock-0000000042", layout.CuratorLock, layout.Exclusive, "", "_c_x-lock-", 42},
 		{"_c_" + uuid[1:] + "-lock-0000000042", layout.CuratorLock, layout.Exclusive, "", "_c_" + uuid[1:] + "-lock-", 42},
 		{"_c_" + strings.Repeat("x", 36) + "-lock-0000000042", layout.CuratorLock, layout.Exclusive, "", "_c_" + strings.Repeat("x", 36) + "-lock-", 42},
@@ -74,17 +76,17 @@ func TestParse(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			node, ok := layout.Parse(test.name)
 			if !ok {
-				t.Fatal("is foreign")
+				t.Fatal("not parsed")
 			}
 			want := layout.Node{
-				Name: test.name, Family: test.family, Mode: test.mode, ID: test.id, Base: test.base, Seq: test.seq, Says: test.mode.String(),
+				Name: test.name, Family: test.family, Mode: test.mode, ID: test.id, Base: test.base, Seq: test.seq, RuleName: test.mode.String(),
 				Digits: layout.FormatSequence(test.seq),
 			}
 			if node != want {
 				t.Errorf("\n got %+v\nwant %+v", node, want)
 			}
 			if got := node.Format(); got != test.name {
-				t.Errorf("formatted = %q", got)
+				t.Errorf("Format() = %q", got)
 			}
 		})
 	}
@@ -96,12 +98,12 @@ func TestForeign(t *testing.T) {
 		"_c_" + uuid, "_c_" + uuid + "-", "_c_" + uuid + "-0000000001", "_c_" + uuid + "-lock-", hex, uuid,
 		"_c_" + uuid + "-lock-1", "_c_" + uuid + "-lock-000000001", "_c_" + uuid + "-lock-00000000001", // 9 and 11 digits
 		"lock-2147483648", "lock-9999999999", "lock--2147483649", // beyond 32 bits
-		"lock--0000000001", "lock--000000000", "lock-+000000001", "lock- 000000001", "lock-00000000x1", // not what a server writes
+		"lock--0000000001", "lock--000000000", "lock-+000000001", "lock- 000000001", "lock-00000000x1", // not as a server writes it
 		"clock-0000000001", "release-0000000001", "snatch-0000000001", "READ0000000001", "xR-0000000001", // not quite the base
 		"lock-0000000001-", "config", "lock-0000000001/child", "member_0000000001", "n_0000000001", "x-lock-x",
 	} {
 		if node, ok := layout.Parse(name); ok {
-			t.Errorf("%q was taken for %+v", name, node)
+			t.Errorf("%q was parsed as %+v", name, node)
 		}
 	}
 }
@@ -153,41 +155,42 @@ func TestLine(t *testing.T) {
 	children := []string{
 		"config", // foreign
 		"_c_" + uuid + "-lock-2147483647",
-		"_c_" + uuid + "-lock--2147483648", // later: the counter wrapped around
+		"_c_" + uuid + "-lock--2147483648", // last: the counter has wrapped around
 		"_c_x",                             // foreign
 		"_c_" + hex + "-lock-2147483645",
 	}
-	line, stranger := layout.Line(children, layout.Set{Family: layout.CuratorLock})
-	if stranger != "" {
-		t.Errorf("stranger = %q", stranger)
+	line, conflict := layout.Line(children, layout.Set{Family: layout.CuratorLock})
+	if conflict != "" {
+		t.Errorf("conflict = %q", conflict)
 	}
 	want := []string{children[4], children[1], children[2]}
 	if got := names(line); !slices.Equal(got, want) {
 		t.Errorf("line = %q\nwant %q", got, want)
 	}
 
-	t.Run("both of Kazoo's families are one line", func(t *testing.T) {
+	t.Run("Kazoo's two families in one line", func(t *testing.T) {
 		children := []string{hex + "__rlock__0000000002", hex + "__lock__0000000001"}
-		line, stranger := layout.Line(children, layout.Set{Family: layout.KazooLock, Also: layout.KazooRLock})
-		if got := names(line); stranger != "" || !slices.Equal(got, []string{children[1], children[0]}) {
-			t.Errorf("line = %q, stranger = %q", got, stranger)
+		line, conflict := layout.Line(children, layout.Set{Family: layout.KazooLock, Also: layout.KazooRLock})
+		if got := names(line); conflict != "" || !slices.Equal(got, []string{children[1], children[0]}) {
+			t.Errorf("line = %q, conflict = %q", got, conflict)
 		}
 	})
-	t.Run("a stranger is named", func(t *testing.T) {
+	t.Run("a conflict is returned", func(t *testing.T) {
 		children := []string{"config", "_c_" + uuid + "-latch-0000000002", "_c_" + uuid + "-lock-0000000001"}
-		line, stranger := layout.Line(children, layout.Set{Family: layout.CuratorLock})
-		if stranger != children[1] || len(line) != 1 {
-			t.Errorf("line = %q, stranger = %q", names(line), stranger)
+		line, conflict := layout.Line(children, layout.Set{Family: layout.CuratorLock})
+		if conflict != children[1] || len(line) != 1 {
+			t.Errorf("line = %q, conflict = %q", names(line), conflict)
 		}
 	})
-	t.Run("no children, no line", func(t *testing.T) {
-		if line, stranger := layout.Line(nil, layout.Set{Family: layout.CuratorLock}); line != nil || stranger != "" {
-			t.Errorf("line = %v, stranger = %q", line, stranger)
+	t.Run("no children", func(t *testing.T) {
+		if line, conflict := layout.Line(nil, layout.Set{Family: layout.CuratorLock}); line != nil || conflict != "" {
+			t.Errorf("line = %v, conflict = %q", line, conflict)
 		}
 	})
 }
 
-// TestDowngradedReadStandsBehindItsWriter: Curator gives a read that comes out of a write the writer's digits.
+// TestDowngradedReadStandsBehindItsWriter: in Curator a read that was
+// downgraded from a write has the sequence of the write.
 func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 	read := "_c_00000000-0000-0000-0000-000000000000-__READ__0000000005" // its name alone would put it first
 	write := "_c_" + uuid + "-__WRIT__0000000005"
@@ -196,17 +199,17 @@ func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 		t.Errorf("line = %q", got)
 	}
 	if layout.Twins(line) {
-		t.Error("the two count as twins")
+		t.Error("Twins returned true for a write and its read")
 	}
-	// Who has the same number is at the front, on whichever side; who comes later is not.
-	for _, own := range line {
-		front, _ := layout.Front(own, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.Set{Family: layout.CuratorRW})
+	// The front has all contenders with the same number, and none behind.
+	for _, self := range line {
+		front, _ := layout.Front(self, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.Set{Family: layout.CuratorRW})
 		if got := names(front); !slices.Equal(got, []string{write, read}) {
-			t.Errorf("the front of %q = %q", own.Name, got)
+			t.Errorf("Front(%q) = %q", self.Name, got)
 		}
 	}
-	if _, stranger := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); stranger != "latch-0000000009" {
-		t.Errorf("a stranger behind is %q", stranger)
+	if _, conflict := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); conflict != "latch-0000000009" {
+		t.Errorf("conflict behind = %q", conflict)
 	}
 }
 
@@ -216,9 +219,9 @@ func TestTwins(t *testing.T) {
 		line []string
 		want bool
 	}{
-		{"nobody", nil, false},
+		{"no nodes", nil, false},
 		{"one", []string{"lock-0000000001"}, false},
-		{"neighbours", []string{"lock-0000000001", "lock-0000000002"}, false},
+		{"consecutive", []string{"lock-0000000001", "lock-0000000002"}, false},
 		{"two locks", []string{"a-lock-2147483647", "b-lock-2147483647"}, true},
 		{"two reads", []string{"a-R-0000000001", "b-R-0000000001"}, false},
 		{"a write and two reads of it", []string{"a-W-0000000001", "a-R-0000000001", "b-R-0000000001"}, false},
@@ -235,8 +238,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestCompareAtTheWrap: other clients compare text, or signed numbers, and put the newest contender first once the counter
-// has wrapped around, so that the holder loses its place (kazoo 730).
+// TestCompareAtTheWrap: other clients compare text or signed numbers. After the
+// counter's wrap they put the newest contender before the holder (kazoo 730).
 func TestCompareAtTheWrap(t *testing.T) {
 	for _, test := range []struct {
 		a, b int32
@@ -253,10 +256,10 @@ func TestCompareAtTheWrap(t *testing.T) {
 		{-2, -1, -1},
 		{-1, 0, -1},
 		{0, math.MaxInt32, -1},
-		{0, math.MinInt32, 1}, // exactly opposite: some order, the same from both sides
+		{0, math.MinInt32, 1}, // exactly opposite: any order, but antisymmetric
 		{1, math.MinInt32, -1},
 		{math.MaxInt32, -2, -1},
-		{math.MaxInt32, 0, 1}, // more than half way round: the other way is the shorter one
+		{math.MaxInt32, 0, 1}, // more than 2^31 apart: the order of the shorter way around
 	} {
 		if got := layout.Compare(test.a, test.b); got != test.want {
 			t.Errorf("Compare(%d, %d) = %d, want %d", test.a, test.b, got, test.want)
@@ -277,7 +280,7 @@ func TestExhausted(t *testing.T) {
 		{math.MaxInt32 - 10_000, false},
 		{math.MaxInt32 - 1, true},
 		{math.MaxInt32, true},
-		{math.MinInt32, false}, // an older server that has wrapped around goes on counting
+		{math.MinInt32, false}, // an older server counts on after its wrap
 		{-1, false},
 	} {
 		if got := layout.Exhausted(test.seq); got != test.want {
@@ -286,7 +289,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// FuzzParse: no name makes Parse panic; what it knows, it takes apart without a loss; what it says is what its parts say.
+// FuzzParse: Parse panics on no name, Format returns every name that Parse
+// knows, and the parts of a Node agree.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{
 		"", "_c_", "_c_x", "_c_x-lock-0000000001", "lock-0000000001", "lock--2147483648", "_c_" + uuid + "-web-R-0000000001",
@@ -299,31 +303,33 @@ func FuzzParse(f *testing.F) {
 		node, ok := layout.Parse(name)
 		if !ok {
 			if node != (layout.Node{}) {
-				t.Errorf("foreign %q comes with %+v", name, node)
+				t.Errorf("%q is unknown, but parsed as %+v", name, node)
 			}
 			return
 		}
 		if got := node.Format(); got != name || node.Name != name {
-			t.Errorf("%q became %q", name, got)
+			t.Errorf("%q was formatted as %q", name, got)
 		}
 		if node.Family == layout.Unknown || layout.FormatSequence(node.Seq) != node.Digits || !strings.HasSuffix(name, node.Digits) {
-			t.Errorf("%q became %+v", name, node)
+			t.Errorf("%q was parsed as %+v", name, node)
 		}
-		// The next contender of the same kind is of the same kind, and behind this one.
+		// The same name with the next number is parsed alike, and is behind
+		// this one.
 		next := node
 		next.Seq++
 		next.Digits = layout.FormatSequence(next.Seq)
 		again, ok := layout.Parse(next.Format())
 		if !ok || again.Family != node.Family || again.Mode != node.Mode || again.ID != node.ID || again.Base != node.Base {
-			t.Errorf("the one behind %+v is %+v", node, again)
+			t.Errorf("next after %+v = %+v", node, again)
 		}
 		if layout.Compare(node.Seq, again.Seq) >= 0 {
-			t.Errorf("%d does not come before %d", node.Seq, again.Seq)
+			t.Errorf("%d is not before %d", node.Seq, again.Seq)
 		}
 	})
 }
 
-// FuzzSequence: what stands behind a base is a sequence exactly when it is how some number is written.
+// FuzzSequence: Parse takes a text after a base as a sequence if and only if
+// FormatSequence writes some number like that.
 func FuzzSequence(f *testing.F) {
 	for _, text := range []string{
 		"", "0", "0000000000", "0000000042", "2147483647", "2147483648", "9999999999", "00000000042", "-000000000", "-000000001", "-999999999",
@@ -341,7 +347,7 @@ func FuzzSequence(f *testing.F) {
 	})
 }
 
-// FuzzFormat: whatever a recipe creates, with whatever host, is taken for what it is.
+// FuzzFormat: Parse recognizes every name that a recipe creates, with any host.
 func FuzzFormat(f *testing.F) {
 	f.Add("web-1", int32(0))
 	f.Add("-R-", int32(-1))
@@ -367,17 +373,18 @@ func FuzzFormat(f *testing.F) {
 			name := layout.Protect(uuid, created.base) + layout.FormatSequence(seq)
 			node, ok := layout.Parse(name)
 			if !ok || node.Family != created.family || node.Mode != created.mode || node.ID != uuid || node.Base != created.base || node.Seq != seq {
-				t.Errorf("%q became %+v, %t", name, node, ok)
+				t.Errorf("%q was parsed as %+v, %t", name, node, ok)
 			}
 			if strings.ContainsAny(name, "/\x00") {
-				t.Errorf("%q is no name for a znode", name)
+				t.Errorf("%q is not a valid znode name", name)
 			}
 		}
 	})
 }
 
-// FuzzSort: serial arithmetic puts any window of fewer than 2^31 numbers in the order they were given out in, wherever in the
-// circle it begins and however the list is shuffled. The front of each is what comes up to it.
+// FuzzSort: Line sorts any shuffled list of numbers within 2^31 of each other
+// in the order in which the server assigned them, wherever the counter began.
+// Front returns the list up to each contender.
 func FuzzSort(f *testing.F) {
 	f.Add(int32(0), uint32(1), uint64(1))
 	f.Add(int32(math.MaxInt32-3), uint32(1), uint64(2))
@@ -386,21 +393,21 @@ func FuzzSort(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first int32, step uint32, seed uint64) {
 		const contenders = 16
 		step = 1 + step%(math.MaxInt32/contenders)
-		given := make([]string, contenders)
-		for i := range given {
+		want := make([]string, contenders)
+		for i := range want {
 			seq := first + int32(uint32(i)*step)
-			given[i] = fmt.Sprintf("lock-%s", layout.FormatSequence(seq))
+			want[i] = fmt.Sprintf("lock-%s", layout.FormatSequence(seq))
 		}
-		children := slices.Clone(given)
+		children := slices.Clone(want)
 		rand.New(rand.NewPCG(seed, seed)).Shuffle(contenders, func(i, j int) { children[i], children[j] = children[j], children[i] })
 		line, _ := layout.Line(children, layout.Set{Family: layout.CuratorLock})
-		if got := names(line); !slices.Equal(got, given) {
-			t.Errorf("line = %q\nwant %q", got, given)
+		if got := names(line); !slices.Equal(got, want) {
+			t.Errorf("line = %q\nwant %q", got, want)
 		}
-		for i, own := range line {
-			front, _ := layout.Front(own, children, layout.Set{Family: layout.CuratorLock})
-			if got := names(front); !slices.Equal(got, given[:i+1]) {
-				t.Errorf("the front of %q = %q\nwant %q", own.Name, got, given[:i+1])
+		for i, self := range line {
+			front, _ := layout.Front(self, children, layout.Set{Family: layout.CuratorLock})
+			if got := names(front); !slices.Equal(got, want[:i+1]) {
+				t.Errorf("Front(%q) = %q\nwant %q", self.Name, got, want[:i+1])
 			}
 		}
 	})
@@ -414,8 +421,8 @@ func names(line []layout.Node) []string {
 	return out
 }
 
-// FuzzKind: a contender in a line of a kind is read back as what it is, and no kind
-// and name together are taken for another layout's, whatever protects them.
+// FuzzKind: Parse returns the kind and name that KindBase was called with, and
+// no kind and name together match another layout, with any protection.
 func FuzzKind(f *testing.F) {
 	f.Add("range.v1", "r=10,20", int32(7))
 	f.Add("lock", "lock-", int32(0))
@@ -427,15 +434,15 @@ func FuzzKind(f *testing.F) {
 		valid := layout.CheckKind(kind) == nil && layout.CheckName(name) == nil
 		for _, protected := range []string{base, layout.Protect(uuid, base), layout.Protect(hex, base), hex + base} {
 			node, known := layout.Parse(protected + layout.FormatSequence(seq))
-			if valid && protected != hex+base && (!known || node.Kind != kind || node.Says != name || node.Seq != seq) {
+			if valid && protected != hex+base && (!known || node.Kind != kind || node.RuleName != name || node.Seq != seq) {
 				t.Errorf("%q: known %v, %+v", protected, known, node)
 			}
-			if known && node.Family != layout.OfKind {
-				t.Errorf("%q: taken for a %v", protected, node.Family)
+			if known && node.Family != layout.KindLine {
+				t.Errorf("%q: parsed as a %v", protected, node.Family)
 			}
 		}
 		if valid && layout.MayBeKazooLease(layout.Protect(uuid, base)+layout.FormatSequence(seq)) {
-			t.Errorf("%q: taken for a lease of Kazoo's semaphore", base)
+			t.Errorf("%q looks like a lease of Kazoo's semaphore", base)
 		}
 	})
 }

@@ -2,20 +2,22 @@ package layout
 
 import "strings"
 
-// Protection is an id in front of a name, chosen by the client, by which a create whose answer was lost is found again.
+// A protection is an id at the front of a name. The client chooses it, and
+// finds the znode by it if the reply to the create was lost.
 const (
 	protectedPrefix = "_c_"
 	uuidLen         = 36 // with dashes: Curator, and ours
-	hexLen          = 32 // without: go-zookeeper (behind the same prefix) and Kazoo (bare)
+	hexLen          = 32 // without: go-zookeeper (after the same prefix) and Kazoo (no prefix)
 )
 
-// Protect returns base with the protection of id in front: _c_<id>-<base>.
+// Protect returns base with a protection: _c_<id>-<base>.
 func Protect(id, base string) string {
 	return protectedPrefix + id + "-" + base
 }
 
-// CutProtection takes a name that [Protect] made apart. It reports false, with all of the name as base, where no UUID or 32
-// hex digits stand behind the prefix.
+// CutProtection splits a name that [Protect] has made. If the prefix, or the
+// UUID or 32 hex digits after it, is missing, it returns false and the whole
+// name as base.
 func CutProtection(name string) (id, base string, found bool) {
 	rest, ok := strings.CutPrefix(name, protectedPrefix)
 	if !ok {
@@ -32,14 +34,14 @@ func CutProtection(name string) (id, base string, found bool) {
 	return "", name, false
 }
 
-// Each name in a list is looked at here, at every look of everyone in line.
+// The functions below check every name of every list, so they must be fast.
 
 func isUUID(s string) bool {
 	return len(s) == uuidLen && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' &&
 		areHexDigits(s[:8]) && areHexDigits(s[9:13]) && areHexDigits(s[14:18]) && areHexDigits(s[19:23]) && areHexDigits(s[24:])
 }
 
-// isHex reports whether s is a UUID without its dashes.
+// isHex reports whether s is a UUID without dashes.
 func isHex(s string) bool { return len(s) == hexLen && areHexDigits(s) }
 
 func areHexDigits(s string) bool {
@@ -58,17 +60,21 @@ var hexDigits = func() (is [256]bool) {
 	return is
 }()
 
-// PlainReadName returns the base of a reader of the plain read/write lock: <host>-R-.
+// PlainReadName returns the base of a reader of the plain read/write lock:
+// <host>-R-.
 func PlainReadName(host string) string { return plainHost(host) + "-" + plainRead }
 
-// PlainWriteName returns the base of a writer of the plain read/write lock: <host>-W-.
+// PlainWriteName returns the base of a writer of the plain read/write lock:
+// <host>-W-.
 func PlainWriteName(host string) string { return plainHost(host) + "-" + plainWrite }
 
-// longestHost keeps a name readable in a listing; DNS would allow 253.
+// longestHost keeps listings readable. DNS allows 253 bytes.
 const longestHost = 64
 
-// plainHost makes any text fit for the inside of a znode's name: letters, digits, '.', '-' and '_' stay, each other character
-// becomes '_', and no text at all becomes "host". It need not be unique: the id in front of the name is.
+// plainHost returns host in a form that can be part of a znode's name. It keeps
+// ASCII letters, digits, '.', '-' and '_', and replaces each other character by
+// '_'. An empty host becomes "host". The result need not be unique, since the
+// protection is.
 func plainHost(host string) string {
 	if len(host) > longestHost {
 		host = host[:longestHost]

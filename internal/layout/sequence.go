@@ -8,15 +8,17 @@ import (
 	"strings"
 )
 
-// A server appends the sequence as %010d of a signed 32-bit counter, so a negative one, which older servers reach by wrapping
-// around, has a minus sign and nine or ten digits.
+// A server appends the sequence as %010d of a signed 32-bit counter. In older
+// servers the counter wraps around: a negative number has a minus sign and nine
+// or ten digits.
 const width = 10
 
 // FormatSequence returns seq as a server appends it.
 func FormatSequence(seq int32) string { return fmt.Sprintf("%0*d", width, seq) }
 
-// cutSequence splits the sequence off the end of a name: the last size characters, if they are exactly what a server would
-// have written there. Every name in a list goes through it, at every look of everyone in line: it makes no garbage.
+// cutSequence cuts the sequence off the end of a name: the last size
+// characters, if they are exactly as a server writes a number. It parses every
+// name of every list, so it does not allocate.
 func cutSequence(name string, size int) (rest string, seq int32, ok bool) {
 	at := len(name) - size
 	if at < 0 {
@@ -33,7 +35,7 @@ func cutSequence(name string, size int) (rest string, seq int32, ok bool) {
 	}
 	if minus {
 		n = -n
-		// Nine digits, with zeros in front, or ten without; and there is no -0.
+		// Nine digits with leading zeros, or ten without. There is no -0.
 		if n == 0 || len(digits) >= width && digits[0] == '0' {
 			return "", 0, false
 		}
@@ -44,18 +46,21 @@ func cutSequence(name string, size int) (rest string, seq int32, ok bool) {
 	return name[:at], int32(n), true
 }
 
-// Compare orders two sequence numbers by serial arithmetic: a counter that wrapped around comes after one that did not yet.
-// It is a true order among numbers that lie within 2^31 of each other, which all live contenders of one line do.
+// Compare orders two sequence numbers by serial arithmetic: a number from after
+// the counter's wrap is greater than one from before it. This is a total order
+// of numbers within 2^31 of each other, as those of all live contenders of a
+// line are.
 func Compare(a, b int32) int {
 	d := a - b // wraps, and is meant to
 	if d == math.MinInt32 {
-		return cmp.Compare(a, b) // as far apart as can be: any answer will do that depends on the order of the two
+		return cmp.Compare(a, b) // exactly opposite: any antisymmetric answer is right
 	}
 	return cmp.Compare(d, 0)
 }
 
-// Sort puts nodes in the order of their line. Among equal numbers an exclusive one comes first: a read that was downgraded
-// from a write has its writer's digits and stands behind it.
+// Sort sorts nodes in the order of their line. Among equal numbers an exclusive
+// node comes first: a read that was downgraded from a write has the number of
+// the write, and stands behind it.
 func Sort(nodes []Node) {
 	slices.SortFunc(nodes, func(a, b Node) int {
 		if a.Seq != b.Seq { // nearly always
@@ -65,9 +70,10 @@ func Sort(nodes []Node) {
 	})
 }
 
-// Twins reports whether two nodes of a sorted line cannot be told apart by their numbers, which happens when a server has run
-// out of them. Reads with equal numbers are none: those that came from one write have its number, and exclude nobody who
-// shares.
+// Twins reports whether two exclusive nodes of a sorted line have the same
+// number. This happens when a server has run out of numbers. Reads may have
+// equal numbers: those that were downgraded from one write have the number of
+// the write.
 func Twins(line []Node) bool {
 	for i := 1; i < len(line); i++ {
 		if line[i].Seq == line[i-1].Seq && line[i].Mode == Exclusive && line[i-1].Mode == Exclusive {
@@ -77,9 +83,10 @@ func Twins(line []Node) bool {
 	return false
 }
 
-// reserve is how many numbers before the last one count as the end.
+// reserve is how many numbers before the last one Exhausted refuses.
 const reserve = 1 << 10
 
-// Exhausted reports whether seq is so close to 2^31 that a line must not rely on it: today's servers repeat the last number
-// for ever (ZOOKEEPER-4372), older ones wrap around.
+// Exhausted reports whether seq is so close to 2^31 that a line must not rely
+// on it: current servers repeat the last number forever (ZOOKEEPER-4372), older
+// ones wrap around.
 func Exhausted(seq int32) bool { return seq > math.MaxInt32-reserve }

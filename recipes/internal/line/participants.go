@@ -108,13 +108,13 @@ func (l *Line) participant(ctx context.Context, dir string, node layout.Node, ho
 	if err != nil {
 		return Participant{}, err
 	}
-	conflicts, err := l.rule.conflict(node.Says, node.Says)
+	conflicts, err := l.rule.conflict(node.RuleName, node.RuleName)
 	if err != nil {
 		return Participant{}, err
 	}
 	return Participant{
 		Path:    path,
-		Name:    node.Says,
+		Name:    node.RuleName,
 		Holder:  holder,
 		Shared:  !conflicts,
 		Session: stat.EphemeralOwner,

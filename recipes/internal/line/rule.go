@@ -85,7 +85,7 @@ func (r *Rule) lastConflict(own *layout.Node, ahead []layout.Node) (int, error) 
 		if ahead[i].Seq == own.Seq {
 			continue
 		}
-		if conflicts, err := r.conflict(own.Says, ahead[i].Says); conflicts || err != nil {
+		if conflicts, err := r.conflict(own.RuleName, ahead[i].RuleName); conflicts || err != nil {
 			return i, err
 		}
 	}
@@ -95,8 +95,8 @@ func (r *Rule) lastConflict(own *layout.Node, ahead []layout.Node) (int, error) 
 // members returns the contenders of this line among a directory's children, in
 // order.
 func (r *Rule) members(children []string) ([]layout.Node, error) {
-	members, stranger := layout.Line(children, r.Set)
-	return members, errConflictingLayout(stranger)
+	members, conflicting := layout.Line(children, r.Set)
+	return members, errConflictingLayout(conflicting)
 }
 
 // errConflictingLayout says that a child of another layout is there, if there is.
@@ -115,8 +115,8 @@ func errConflictingLayout(name string) error {
 // repeat the last number, so that both would be first.
 func (r *Rule) blocker(own string, children []string) (blocker string, err error) {
 	self, _ := layout.Parse(own)
-	front, stranger := layout.Front(self, children, r.Set)
-	if err := errConflictingLayout(stranger); err != nil {
+	front, conflicting := layout.Front(self, children, r.Set)
+	if err := errConflictingLayout(conflicting); err != nil {
 		return "", err
 	}
 	i := slices.IndexFunc(front, func(n layout.Node) bool { return n.Name == own })
@@ -147,7 +147,7 @@ func (r *Rule) contended(own string, children []string) (bool, error) {
 		if !r.Set.Has(other) {
 			return true, nil
 		}
-		if conflicts, err := r.conflict(r.Name, other.Says); conflicts || err != nil {
+		if conflicts, err := r.conflict(r.Name, other.RuleName); conflicts || err != nil {
 			return true, err
 		}
 	}
@@ -156,7 +156,7 @@ func (r *Rule) contended(own string, children []string) (bool, error) {
 
 // newcomer returns a contender that joined now, behind members.
 func (r *Rule) newcomer(members []layout.Node) layout.Node {
-	own := layout.Node{Base: r.Base, Family: r.Set.Family, Says: r.Name}
+	own := layout.Node{Base: r.Base, Family: r.Set.Family, RuleName: r.Name}
 	if len(members) > 0 {
 		own.Seq = members[len(members)-1].Seq + 1
 	}

@@ -109,7 +109,7 @@ func TestBlockerOfReadersAndWriters(t *testing.T) {
 	for _, test := range tests {
 		own, _ := layout.Parse(test.own)
 		rule := Rule{
-			Name: own.Says, Set: layout.Set{Family: layout.PlainRW},
+			Name: own.RuleName, Set: layout.Set{Family: layout.PlainRW},
 			Conflicts: func(mine, theirs string) bool { return mine == "exclusive" },
 		}
 		got, err := rule.blocker(test.own, append(test.ahead, test.own))
@@ -124,7 +124,7 @@ func TestBlockerOfReadersAndWriters(t *testing.T) {
 func TestConflictsInDoubt(t *testing.T) {
 	const uuid = "00000000-0000-4000-8000-000000000001"
 	never := func(mine, theirs string) bool { return false }
-	rule := Rule{Name: "a", Conflicts: never, Set: layout.Set{Family: layout.OfKind, Kind: "k.v1"}}
+	rule := Rule{Name: "a", Conflicts: never, Set: layout.Set{Family: layout.KindLine, Kind: "k.v1"}}
 	own := layout.Protect(uuid, layout.KindBase("k.v1", "a")) + layout.FormatSequence(5)
 	odd := layout.Protect(uuid, layout.KindBase("k.v1", "no such name")) + layout.FormatSequence(3)
 	if got, err := rule.blocker(own, []string{odd, own}); got != odd || err != nil {
