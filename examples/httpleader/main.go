@@ -144,7 +144,7 @@ func serve(ctx context.Context, client *framework.Client, ln net.Listener) error
 }
 
 // drained returns the error of a campaign, or nil if it ended because it was
-// cancelled.
+// canceled.
 func drained(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

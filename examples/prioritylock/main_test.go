@@ -68,7 +68,7 @@ func TestVerbs(t *testing.T) {
 		}
 		cancel()
 		if err := <-waited; !errors.Is(err, context.Canceled) {
-			t.Errorf("a wait that was cancelled: %v", err)
+			t.Errorf("a wait that was canceled: %v", err)
 		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -141,12 +141,12 @@ const (
 	contenders = 5 // with priorities from 1
 	length     = 5 * time.Minute
 	longest    = 4 * time.Second  // of a hold
-	settled    = 4 * time.Second  // who has waited for that long has been seen by all
+	settled    = 4 * time.Second  // a contender that waited for so long was seen by all
 	patience   = 30 * time.Second // between two grants: a session timeout, and then some
 )
 
-// play has the contenders acquire the lock again and again, each with a client
-// of its own.
+// play runs the contenders, which acquire the lock again and again. Each has its
+// own client.
 func play(t *testing.T, seed uint64, faults bool, verb func(*Lock) acquire) *history {
 	h := &history{}
 	synctest.Test(t, func(t *testing.T) {
