@@ -1,4 +1,4 @@
-# The same targets a person and CI run. `make help` lists them.
+# The targets that both people and CI run. `make help` lists them.
 GO      ?= go
 BIN     := $(shell $(GO) env GOPATH)/bin
 GOLANGCI_LINT_VERSION := v2.15.0
@@ -7,38 +7,38 @@ BENCHTIME ?= 1s
 COUNT     ?= 50
 SEEDS     ?= 20000
 MINUTES   ?= 3
-# What one package's tests may take: several times what the longest take, of which a slow machine makes several minutes.
+# How long one package's tests may take: several times as long as the longest of them, which takes minutes on a slow machine.
 TIMEOUT   ?= 30m
 
-# go test -race with the wire client left uninstrumented: it has a known race of its own on reconnect (its pull request 35),
-# which would hide ours. All of our code stays instrumented.
+# go test -race without instrumenting the wire client: it has a known race on reconnect (its pull request 35), which would hide
+# ours. All of our code is instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# Found, not listed, so that none is forgotten: packages with tests in virtual time (those of ./internal/acceptance are mostly of
-# processes, in real time), and packages with tests against real Apache ZooKeeper (ring 3).
+# Packages with tests in virtual time (those of ./internal/acceptance mostly run processes, in real time), and packages with
+# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten.
 tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '"$(1)"' .)))
 VIRTUAL  = $(filter-out ./internal/acceptance/,$(call tests_with,testing/synctest))
 REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
 
 .PHONY: help
-help: ## what there is
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: test
 test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothing else
 	$(GO) test ./...
 
-# In virtual time on one processor: with more, the detector itself crashes now and then, for the threads that run a bubble's timers
-# share one context of it (Go 1.26).
+# In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
+# share one of its contexts (Go 1.26).
 BUBBLES = $(VIRTUAL) ./internal/sim/
 
 .PHONY: race
-race: ## the same under the race detector
+race: ## rings 1 and 2 under the race detector
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -cpu 1 $(BUBBLES)
 	$(GO) test $(RACE) -timeout $(TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES))")
 
 .PHONY: processors
-processors: ## what is in virtual time, on one processor and on four: what happens at one instant has another order there
+processors: ## the tests in virtual time, on one processor and on four: events of one instant have another order there
 	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1,4 $(VIRTUAL)
 
 .PHONY: integration
@@ -50,31 +50,31 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: what stands beside Kazoo; it needs Debian's python3-kazoo"
 	ZKR_REAL=1 $(GO) test -p 1 -count=1 -timeout $(TIMEOUT) $(REAL)
 
-# The newest of each that could be fetched when docs/versions.md was last brought up to date.
+# The newest releases that could be fetched when docs/versions.md was last updated.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5
 MATRIX_CURATOR   ?= 5.9.0
 MATRIX_KAZOO     ?= 2.11.0
 
 .PHONY: matrix
-matrix: ## the recipes and their neighbours on other releases, fetched by Maven and pip; not part of CI
+matrix: ## the recipes and their neighbors on other releases, fetched by Maven and pip; not part of CI
 	.ci/matrix "$(MATRIX_ZOOKEEPER)" $(MATRIX_CURATOR) $(MATRIX_KAZOO)
 
-# Under the race detector each random game is drawn GAMES times a run, not the hundred times of a plain one.
+# Under the race detector each random game is drawn GAMES times in a run, instead of a hundred times.
 GAMES     ?= 20
 RANDOM     = $(call tests_with,pgregory.net/rapid)
 
 .PHONY: soak-virtual
-soak-virtual: ## everything in virtual time, COUNT (50) times plain and as often under the race detector; some hours
+soak-virtual: ## the tests in virtual time, COUNT (50) times without and with the race detector; some hours
 	$(GO) test -count=$(COUNT) -cpu 1,4 -timeout 0 $(VIRTUAL)
 	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
 	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
 
 .PHONY: soak
-soak: ## the simulator over SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
+soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
 .PHONY: mutants
-mutants: ## the simulator over sources with one thing broken, each of which it must find
+mutants: ## the simulator with sources in which one thing is broken: it must find each
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
 
 N    ?= 200
@@ -85,14 +85,14 @@ mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: e
 	$(GO) run ./internal/mutate -n $(N) -seed $(SEED)
 
 .PHONY: soak-real
-soak-real: ## all recipes on three real members for MINUTES (3), with faults at random (ZKR_SEED has them again)
+soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/acceptance
 
-# What one machine under load does to a test now and then is done to each all the time.
+# A loaded machine sometimes lets a test stand still. This does it to every test all the time.
 STALLS ?= 25%60ms 4%500ms
 
 .PHONY: stalls
-stalls: ## the suites of all recipes with clients that stall at random: what a test relies on and has not waited for; ten minutes
+stalls: ## the suites of all recipes with clients that stall at random: finds tests that do not wait for what they need; ten minutes
 	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./internal/acceptance; done
 
 .PHONY: build
@@ -136,7 +136,7 @@ check-bench: ## bench, a nested module that measures beside other makers' locks:
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: performance
-performance: ## the figures of docs/performance.md, measured anew, peers included: leave the machine alone for half an hour
+performance: ## measure the figures of docs/performance.md again, other libraries included: half an hour on an idle machine
 	cd bench && $(GO) run . -write ../docs
 
 .PHONY: cover
@@ -145,9 +145,9 @@ cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out
 	$(GO) tool cover -func=cover.out | tail -1
 
 .PHONY: demo
-demo: ## the tour that checks itself
+demo: ## the tour of zkr, which checks itself
 	$(GO) run ./cmd/zkr demo
 
 .PHONY: ci
-ci: ## everything CI does, on a Debian machine as root
+ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
