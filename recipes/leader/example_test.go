@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Run campaigns, leads, and campaigns again until its context ends or the function
-// says stop.
+// Run campaigns, leads, and campaigns again until its context ends or the
+// function returns leader.ErrStop.
 func ExampleElection_Run() {
 	ens, err := testutil.New()
 	if err != nil {
@@ -40,7 +40,7 @@ func ExampleElection_Run() {
 		if terms == 2 {
 			return leader.ErrStop
 		}
-		return nil // to the end of the line, where nobody else stands
+		return nil // campaign again; there is no other candidate
 	})
 	fmt.Println("stopped:", err)
 	// Output:
@@ -49,7 +49,7 @@ func ExampleElection_Run() {
 	// stopped: <nil>
 }
 
-// Observe follows who leads, without standing for election.
+// Observe reports each leader, without being a candidate.
 func ExampleElection_Observe() {
 	ens, err := testutil.New()
 	if err != nil {

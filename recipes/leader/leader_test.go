@@ -19,7 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Whoever returns goes to the end of the line, so three candidates take turns.
+// A candidate whose function returns goes to the end of the line, so three
+// candidates lead in rotation.
 func TestCandidatesTakeTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
@@ -37,8 +38,8 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	})
 }
 
-// A term that fails is followed by a pause and another campaign; ErrStop ends Run.
-func TestWhatTheFunctionReturns(t *testing.T) {
+// After a term that fails, Run pauses and campaigns again. ErrStop ends Run.
+func TestFunctionResult(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a", leader.WithBackoff(retry.NTimes(2, 10*time.Second)))
 		boom := errors.New("boom")
@@ -46,13 +47,13 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 		paths := make(map[string]bool)
 		err := e.Run(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
 			if paths[l.Path()] || !w.Exists(l.Path()) {
-				t.Errorf("a term at %s, terms before at %v, exists: %t", l.Path(), paths, w.Exists(l.Path()))
+				t.Errorf("term at %s, earlier terms at %v, exists: %t", l.Path(), paths, w.Exists(l.Path()))
 			}
 			paths[l.Path()] = true
 			return w.serve(ctx, l, "a", time.Second, boom)
 		})
 		if !errors.Is(err, boom) || w.order() != "aaa" {
-			t.Errorf("led %s, then %v", w.order(), err)
+			t.Errorf("led: %s, then %v", w.order(), err)
 		}
 		if took, want := time.Since(began), 3*time.Second+2*10*time.Second; took != want {
 			t.Errorf("three terms of a second and two pauses of 10s took %v", took)
@@ -74,19 +75,20 @@ func TestWhatTheFunctionReturns(t *testing.T) {
 			return errors.New("not what Run returns")
 		})
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
-			t.Errorf("cancelled, Run returned %v", err)
+			t.Errorf("Run, canceled: %v", err)
 		}
 	})
 }
 
-// The leader alone is cut off: its term ends a stop margin before its deadline,
-// another leads only after that, and it campaigns again when it is back. What its
-// function returned at the loss is no error of its own, and costs no pause.
+// The leader is cut off from the ensemble. Its term ends a stop margin before
+// its deadline, another candidate leads only after the deadline, and the first
+// one campaigns again when it is connected. Run ignores what its function
+// returned at the loss, and does not pause.
 func TestLeaderIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		a, b := w.Connect("a"), w.Connect("b")
-		w.run(ctx, w.candidate(a, "a", leader.WithBackoff(retry.Forever(20*time.Second))), "a", time.Hour, errors.New("no error of its own"))
+		w.run(ctx, w.candidate(a, "a", leader.WithBackoff(retry.Forever(20*time.Second))), "a", time.Hour, errors.New("ignored"))
 		w.InLine(path, 1)
 		w.run(ctx, w.candidate(b, "b"), "b", time.Minute, nil)
 		w.InLine(path, 2)
@@ -96,10 +98,10 @@ func TestLeaderIsCutOff(t *testing.T) {
 		time.Sleep(time.Minute)
 		first, second := w.term(0), w.term(1)
 		if first.id != "a" || !errors.Is(first.cause, recipes.ErrNotHeld) || first.to.Sub(deadline.Add(-bubble.Margin)).Abs() > time.Millisecond {
-			t.Errorf("the first term: %+v, deadline %v", first, deadline)
+			t.Errorf("first term: %+v, deadline %v", first, deadline)
 		}
 		if second.id != "b" || second.from.Before(deadline) {
-			t.Errorf("the second term: %+v, deadline of the first %v", second, deadline)
+			t.Errorf("second term: %+v, deadline of the first %v", second, deadline)
 		}
 		w.ClientNet("a").Heal()
 		time.Sleep(5 * time.Minute)
@@ -109,8 +111,8 @@ func TestLeaderIsCutOff(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-// The znode of a term stays until its work has returned, however slowly: at Resign,
-// and also when the term was lost and its session lives on.
+// The znode of a term stays until its work has returned, however late: after
+// Resign, and after a loss that the session survives.
 func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -150,25 +152,25 @@ func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
 		time.Sleep(bubble.Timeout + 100*time.Millisecond)
 		w.ClientNet("a").Cut()
 		<-l.Lost()
-		w.ClientNet("a").Heal() // within the margin: the session survives
+		w.ClientNet("a").Heal() // within the stop margin: the session survives
 		time.Sleep(time.Hour)
 		if w.Session(a).Err() != nil || len(w.Children(path)) != 1 {
 			t.Errorf("in line: %v, session: %v", w.Children(path), w.Session(a).Err())
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
-			t.Errorf("released a lost term: %v", err)
+			t.Errorf("Release of a lost term: %v", err)
 		}
 		w.InLine(path, 0)
 	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
 }
 
-// Resign ends the term that is led, and only that one.
+// Resign ends the current term, and no later one.
 func TestResign(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		all := w.candidates(ctx, 2, time.Hour)
 		time.Sleep(time.Second)
-		<-all[1].Resign() // it does not lead: nothing to end
+		<-all[1].Resign() // does not lead: no effect
 		if got := w.order(); got != "a" {
 			t.Fatalf("led: %s", got)
 		}
@@ -182,19 +184,20 @@ func TestResign(t *testing.T) {
 			t.Errorf("led: %s", got)
 		}
 		if cause := w.term(0).cause; !errors.Is(cause, leader.ErrResigned) {
-			t.Errorf("the cause was %v", cause)
+			t.Errorf("cause: %v", cause)
 		}
 	})
 }
 
-// The longest term ends only when another candidate waits, and then goes round.
+// WithMaxTerm ends a term only while another candidate waits. Then all lead in
+// rotation.
 func TestMaxTerm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		w.candidates(ctx, 1, 1000*time.Hour, leader.WithMaxTerm(time.Minute))
 		time.Sleep(time.Hour)
 		if got := w.order(); got != "a" {
-			t.Errorf("alone it led: %s", got)
+			t.Errorf("led alone: %s", got)
 		}
 		began := time.Now()
 		for _, id := range []string{"b", "c"} {
@@ -203,18 +206,19 @@ func TestMaxTerm(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		if got := w.order(); !strings.HasPrefix(got, "abacbac") && !strings.HasPrefix(got, "abcabca") {
-			t.Errorf("together they led: %s", got)
+			t.Errorf("led together: %s", got)
 		}
 		if first := w.term(0); !errors.Is(first.cause, leader.ErrTermOver) || first.to.Sub(began) > time.Second {
-			t.Errorf("the first term: %+v, another came at %v", first, began)
+			t.Errorf("first term: %+v, another candidate joined at %v", first, began)
 		}
 		if second := w.term(1); second.to.Sub(second.from) < time.Minute || second.to.Sub(second.from) > time.Minute+time.Second {
-			t.Errorf("the second term lasted %v", second.to.Sub(second.from))
+			t.Errorf("second term lasted %v", second.to.Sub(second.from))
 		}
 	})
 }
 
-// A candidate that is not fit does not lead, and stops leading.
+// A candidate whose health check fails stops leading, and does not lead until
+// the check passes.
 func TestHealthCheck(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -236,7 +240,7 @@ func TestHealthCheck(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		first := w.term(0)
 		if !errors.Is(first.cause, leader.ErrUnhealthy) || !errors.Is(first.cause, sick) || first.to.Sub(fell) > time.Second {
-			t.Errorf("the first term: %+v, sick since %v", first, fell)
+			t.Errorf("first term: %+v, unhealthy since %v", first, fell)
 		}
 		if got := w.order(); got != "ab" || len(w.Children(path)) != 1 {
 			t.Errorf("led: %s; in line: %v", got, w.Children(path))
@@ -249,8 +253,9 @@ func TestHealthCheck(t *testing.T) {
 	})
 }
 
-// A candidate that had become unfit while it waited, for a day, led for a minute: its
-// health was checked before it joined the line, and then after the first interval.
+// A candidate that became unhealthy while it waited led for one interval: its
+// health was checked before it joined the line, and then after the first
+// interval of the term.
 func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -277,14 +282,14 @@ func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 			t.Fatalf("led: %s", got)
 		}
 		if second := w.term(1); !errors.Is(second.cause, leader.ErrUnhealthy) || second.to.Sub(second.from) > 0 {
-			t.Errorf("the second term: %+v", second)
+			t.Errorf("second term: %+v", second)
 		}
 	})
 }
 
-// Resign waited for the term's function to return, so that it waited for itself where
-// that function called it, with any context that does not end with the term.
-func TestResignFromWithinTheTerm(t *testing.T) {
+// Resign waited for the term's function to return, so it waited forever when
+// that function called it with a context that does not end with the term.
+func TestResignWithinTheTerm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a")
 		terms := 0
@@ -295,23 +300,23 @@ func TestResignFromWithinTheTerm(t *testing.T) {
 			returned := e.Resign()
 			select {
 			case <-returned:
-				t.Error("it has not returned yet")
+				t.Error("Resign says that the function has returned")
 			case <-ctx.Done():
 			}
 			if cause := context.Cause(ctx); !errors.Is(cause, leader.ErrResigned) {
-				t.Errorf("the term has ended with %v", cause)
+				t.Errorf("cause: %v", cause)
 			}
-			return errors.New("which is not its own any more")
+			return errors.New("ignored after Resign")
 		})
 		if err != nil || terms != 3 {
 			t.Errorf("%d terms, then %v", terms, err)
 		}
-		<-e.Resign() // nothing to end, and nothing to wait for
+		<-e.Resign() // no term: returns at once
 		w.InLine(path, 0)
 	})
 }
 
-// A nil function was found out when the election was won, by a panic.
+// Run with a nil function panicked, and only when the election was won.
 func TestRunNeedsAFunction(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		if err := w.candidate(w.Connect("a"), "a").Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), path) {
@@ -320,8 +325,8 @@ func TestRunNeedsAFunction(t *testing.T) {
 	})
 }
 
-// The tree is wiped, and the ensemble stops and comes back: there is a leader soon
-// after, and one znode for each candidate, never a pile.
+// The tree is deleted, and the ensemble is stopped and restarted. Soon
+// afterwards there is a leader, and each candidate has one znode.
 func TestSurvivesDisasters(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -360,7 +365,7 @@ func TestSurvivesDisasters(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-// settled waits until n stand in line and one of them leads.
+// settled waits until n candidates are in line and one of them leads.
 func (w *world) settled(n int) {
 	w.T.Helper()
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
@@ -379,7 +384,8 @@ func (w *world) settled(n int) {
 	w.T.Fatalf("no leader after a minute; in line: %v", w.Children(path))
 }
 
-// An election never re-enters: who acquires its own term waits.
+// An election is not re-entrant: a candidate that acquires during its own term
+// waits.
 func TestNoReentry(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a")
@@ -388,13 +394,14 @@ func TestNoReentry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(l.Context(), time.Minute)
 		defer cancel()
 		if _, err := e.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("acquired its own term: %v", err)
+			t.Errorf("Acquire during a term: %v", err)
 		}
 		must(t, l.Release(t.Context()))
 	})
 }
 
-// What ends Run for good.
+// Run ends when it runs already, when the client closes, and without
+// permission.
 func TestRunEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		idle := func(context.Context, *recipes.Lease) error { return nil }
@@ -403,17 +410,17 @@ func TestRunEnds(t *testing.T) {
 		ended := w.run(t.Context(), e, "a", time.Hour, nil)
 		w.InLine(path, 1)
 		if err := e.Run(t.Context(), idle); err == nil || !strings.Contains(err.Error(), "runs already") {
-			t.Errorf("a second Run: %v", err)
+			t.Errorf("second Run: %v", err)
 		}
 		must(t, c.Close())
 		if err := <-ended; !errors.Is(err, framework.ErrClosed) {
-			t.Errorf("closed, Run returned %v", err)
+			t.Errorf("Run, closed: %v", err)
 		}
 		if cause := w.term(0).cause; !errors.Is(cause, framework.ErrClosed) {
-			t.Errorf("the cause was %v", cause)
+			t.Errorf("cause: %v", cause)
 		}
 		if left := w.Children(path); len(left) > 0 {
-			t.Errorf("closed, and in line stand %v", left)
+			t.Errorf("in line after Close: %v", left)
 		}
 
 		owner := w.Connect("owner", framework.WithAuth("digest", []byte("a:b")), framework.WithACL(zk.DigestACL(zk.PermAll, "a", "b")...))
@@ -421,12 +428,12 @@ func TestRunEnds(t *testing.T) {
 		forbidden, err := leader.New(w.Connect("b"), "/closed/x")
 		must(t, err)
 		if err := forbidden.Run(t.Context(), idle); !errors.Is(err, zk.ErrNoAuth) {
-			t.Errorf("forbidden, Run returned %v", err)
+			t.Errorf("Run, forbidden: %v", err)
 		}
 	})
 }
 
-// A panic passes through, and the term does not stay behind.
+// A panic of the function passes through Run, which removes the term's znode.
 func TestPanicPasses(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a", leader.WithMaxTerm(time.Minute))
@@ -462,7 +469,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 		`path "/a//b"`: func() error { _, err := leader.New(c, "/a//b"); return err },
 	} {
 		if err := build(); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "leader: ") {
-			t.Errorf("error %v, want one that has %s", err, want)
+			t.Errorf("error %v, want one that contains %s", err, want)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// A listener hears of what is so now, and then of each term of its own candidate and
-// of its end: by a release, a loss or a resignation.
+// A listener is called with the current state, and then at the beginning and at
+// the end of each term of its candidate: a release, a loss or a resignation.
 func TestListen(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.Connect("a")
@@ -20,11 +20,11 @@ func TestListen(t *testing.T) {
 		stop := e.Listen(func(term *recipes.Lease) { heard <- term })
 		next := func() *recipes.Lease { return bubble.Await(t, "the listener to be called", heard) }
 		if term := next(); term != nil {
-			t.Errorf("leads %v before any term", term)
+			t.Errorf("called with %v before any term", term)
 		}
 		term := bubble.Acquire(t, t.Context(), e)
 		if got := next(); got != term {
-			t.Errorf("leads %v, want %v", got, term)
+			t.Errorf("called with %v, want %v", got, term)
 		}
 		if held, ok := e.Held(term.Context()); !ok || held != term {
 			t.Errorf("Held: %v, %v", held, ok)
@@ -35,13 +35,13 @@ func TestListen(t *testing.T) {
 		late := make(chan *recipes.Lease, 10)
 		stopLate := e.Listen(func(term *recipes.Lease) { late <- term })
 		if got := bubble.Await(t, "the late listener to be called", late); got != term {
-			t.Errorf("the late listener: leads %v, want %v", got, term)
+			t.Errorf("late listener: called with %v, want %v", got, term)
 		}
 		stopLate()
 		stopLate() // again: no effect
 		bubble.Release(t, term)
 		if got := next(); got != nil {
-			t.Errorf("leads %v after the release", got)
+			t.Errorf("called with %v after the release", got)
 		}
 		if _, ok := e.Held(term.Context()); ok {
 			t.Error("held after the release")
@@ -49,11 +49,11 @@ func TestListen(t *testing.T) {
 
 		term = bubble.Acquire(t, t.Context(), e)
 		if got := next(); got != term {
-			t.Errorf("leads %v, want %v", got, term)
+			t.Errorf("called with %v, want %v", got, term)
 		}
 		w.Expire(c)
 		if got := next(); got != nil {
-			t.Errorf("leads %v after the loss", got)
+			t.Errorf("called with %v after the loss", got)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -66,12 +66,12 @@ func TestListen(t *testing.T) {
 		}()
 		for range 3 {
 			if got := next(); got == nil || !got.Held() {
-				t.Errorf("Run: leads %v", got)
+				t.Errorf("Run: called with %v", got)
 			}
 			synctest.Wait()
 			e.Resign()
 			if got := next(); got != nil {
-				t.Errorf("Run: leads %v after it resigned", got)
+				t.Errorf("Run: called with %v after Resign", got)
 			}
 		}
 		cancel()
@@ -85,9 +85,9 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// A listener that is stuck or panics delays neither a term nor another listener, and
-// its goroutine ends with the client.
-func TestAListenerThatIsStuck(t *testing.T) {
+// A listener that blocks or panics delays neither a term nor another listener,
+// and its goroutine ends with the client.
+func TestStuckListener(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.Connect("a")
 		e := w.candidate(c, "a")
@@ -102,12 +102,12 @@ func TestAListenerThatIsStuck(t *testing.T) {
 		synctest.Wait()
 		for i, lead := range leads {
 			if lead != (i%2 == 1) {
-				t.Errorf("heard %v", leads)
+				t.Errorf("called with %v", leads)
 				break
 			}
 		}
 		if len(leads) != 7 {
-			t.Errorf("heard %v", leads)
+			t.Errorf("called with %v", leads)
 		}
 		close(stuck)
 		if err := c.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// step is something that happens to one candidate, and how long it is left so.
+// step is an event of one candidate, and the pause after it.
 type step struct {
 	what      string
 	candidate int
@@ -31,12 +31,12 @@ var steps = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 	}
 }), 1, 30)
 
-// Whatever happens to candidates and members, no two lead at once by anybody's
-// knowledge, terms are in order, and when it is over there is a leader soon, one
-// znode for each candidate, and nothing after they have left. serve checks the
-// first two at each term. (Sessions expire by cuts here: one that an operator ends
-// lets the next one in before its owner can know.)
-func TestOneLeaderWhateverHappens(t *testing.T) {
+// Under random faults of candidates and members no two candidates lead at once,
+// as far as each can know, and tokens increase: serve checks this in each term.
+// After the faults there is a leader soon, each candidate has one znode, and
+// none is left when all have ended. (Sessions expire only by cuts: when an
+// operator expires one, the next candidate leads before the first can know.)
+func TestOneLeaderUnderRandomFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := steps.Draw(rt, "plan")
 		var fault error
@@ -65,7 +65,7 @@ func play(t *testing.T, plan []step) error {
 	w.heal()
 	w.settled(3)
 	cancel()
-	time.Sleep(2 * bubble.Timeout) // sessions that were lost and could not be closed have expired by then
+	time.Sleep(2 * bubble.Timeout) // lost sessions that could not be closed have expired
 	w.InLine(path, 0)
 	return verdict.fault()
 }
@@ -88,7 +88,7 @@ func (w *world) happen(ctx context.Context, all []*leader.Election, s step) {
 	}
 }
 
-// heal ends every fault.
+// heal ends all faults.
 func (w *world) heal() {
 	w.Heal()
 	for i := range w.Members() {
@@ -97,7 +97,7 @@ func (w *world) heal() {
 	}
 }
 
-// judge collects what fails, for rapid to make the plan shorter with.
+// judge collects failures, so that rapid can shrink the plan.
 type judge struct {
 	testing.TB
 	faults chan string

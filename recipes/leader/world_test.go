@@ -15,12 +15,13 @@ import (
 
 const path = "/app/leader"
 
-// world is an ensemble in memory, and the terms that its candidates served.
+// world is an ensemble in memory, its candidates and their terms.
 type world struct {
 	*bubble.World
 
-	// An operator who deletes the leader's znode lets the next one in before the
-	// leader can know: then two that lead at once are not the election's fault.
+	// If an operator deletes the leader's znode, the next candidate leads
+	// before the leader can know. Then two that lead at once are not an error
+	// of the election.
 	wiped bool
 
 	mu      sync.Mutex
@@ -28,7 +29,7 @@ type world struct {
 	terms   []served
 }
 
-// served is one term, as its candidate saw it.
+// served is one term, as seen by its candidate.
 type served struct {
 	id         string
 	token      recipes.Token
@@ -60,18 +61,19 @@ func (w *world) candidate(c *framework.Client, id string, opts ...leader.Option)
 	return e
 }
 
-// serve leads as id until the term ends or after d, and returns ret. It fails the
-// test when another leads meanwhile, by what either of them can know.
+// serve leads as id until the term ends, for d at most, and returns ret. It
+// fails the test if another candidate leads at the same time, as far as both
+// can know.
 func (w *world) serve(ctx context.Context, l *recipes.Lease, id string, d time.Duration, ret error) error {
 	w.mu.Lock()
 	for other, lease := range w.leading {
 		if lease.Held() && !w.wiped {
-			w.T.Errorf("%s leads while %s does", id, other)
+			w.T.Errorf("%s and %s lead at the same time", id, other)
 		}
 	}
 	for _, term := range w.terms {
 		if term.token.Compare(l.Token()) >= 0 && !w.wiped {
-			w.T.Errorf("the term of %s has token %v, after %v", id, l.Token(), term.token)
+			w.T.Errorf("term of %s has token %v, which is not after %v", id, l.Token(), term.token)
 		}
 	}
 	w.leading[id] = l
@@ -90,7 +92,8 @@ func (w *world) serve(ctx context.Context, l *recipes.Lease, id string, d time.D
 	return ret
 }
 
-// run has a candidate run, each term for d at most, and gives what Run returns.
+// run starts e.Run with terms of d at most. The channel returns what Run
+// returned.
 func (w *world) run(ctx context.Context, e *leader.Election, id string, d time.Duration, ret error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -99,7 +102,7 @@ func (w *world) run(ctx context.Context, e *leader.Election, id string, d time.D
 	return ended
 }
 
-// order is who led, in order.
+// order returns the ids of the leaders, in order.
 func (w *world) order() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +122,8 @@ func (w *world) term(i int) served {
 	return w.terms[i]
 }
 
-// candidates starts n candidates a, b, c, ... in this order, with a client each.
+// candidates starts n candidates a, b, c, ... in this order, with a client
+// each.
 func (w *world) candidates(ctx context.Context, n int, d time.Duration, opts ...leader.Option) []*leader.Election {
 	var all []*leader.Election
 	for i := range n {

@@ -90,7 +90,7 @@ func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
 
 // In Kazoo's layout the line is that of Kazoo's lock, and no other; its directory
 // stays, for Kazoo does not make it anew.
-func TestKazoosLayout(t *testing.T) {
+func TestKazooLayout(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		m := mutexOf(t, a, locks.WithLayout(locks.LayoutKazoo))

@@ -16,19 +16,19 @@ import (
 func TestLeaderAndParticipants(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
-		stranger := w.candidate(w.Connect("stranger"), "x")
-		if _, err := stranger.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
-			t.Errorf("Leader of nothing: %v", err)
+		asker := w.candidate(w.Connect("asker"), "x")
+		if _, err := asker.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
+			t.Errorf("Leader of an empty election: %v", err)
 		}
-		if all, err := stranger.Participants(ctx); err != nil || len(all) != 0 {
-			t.Errorf("Participants of nothing: %v, %v", all, err)
+		if all, err := asker.Participants(ctx); err != nil || len(all) != 0 {
+			t.Errorf("Participants of an empty election: %v, %v", all, err)
 		}
 		w.candidates(ctx, 3, time.Hour)
-		now, err := stranger.Leader(ctx)
+		now, err := asker.Leader(ctx)
 		if err != nil || string(now.Data) != "a" || !now.Holder {
 			t.Errorf("Leader: %+v, %v", now, err)
 		}
-		all, err := stranger.Participants(ctx)
+		all, err := asker.Participants(ctx)
 		ids := ""
 		for i, p := range all {
 			ids += string(p.Data)
@@ -39,21 +39,22 @@ func TestLeaderAndParticipants(t *testing.T) {
 		if err != nil || ids != "abc" {
 			t.Errorf("Participants: %s, %v", ids, err)
 		}
-		if _, err := stranger.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
+		if _, err := asker.TryAcquire(ctx); !errors.Is(err, recipes.ErrBusy) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		cancel()
 		w.InLine(path, 0)
-		if l, err := stranger.TryAcquire(t.Context()); err != nil {
-			t.Errorf("TryAcquire alone: %v", err)
+		if l, err := asker.TryAcquire(t.Context()); err != nil {
+			t.Errorf("TryAcquire of an empty election: %v", err)
 		} else {
 			must(t, l.Release(t.Context()))
 		}
 	})
 }
 
-// Observe tells of the present leader at once, may leave out some, never misses the
-// last, is not woken by those who only join, and lives across sessions.
+// Observe reports the current leader at once, may skip some, never misses the
+// last one, is not woken by candidates that join, and continues in a new
+// session.
 func TestObserve(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -61,11 +62,11 @@ func TestObserve(t *testing.T) {
 		watching, stop := context.WithCancel(ctx)
 		leaders := w.candidate(watcher, "x").Observe(watching)
 		if p := <-leaders; p.Path != "" {
-			t.Errorf("nobody leads, but %+v", p)
+			t.Errorf("reported %+v while nobody leads", p)
 		}
 		all := w.candidates(ctx, 1, 1000*time.Hour)
 		if p := <-leaders; string(p.Data) != "a" {
-			t.Errorf("observed %+v", p)
+			t.Errorf("reported %+v", p)
 		}
 		w.ResetRequests()
 		for _, id := range []string{"b", "c", "d"} {
@@ -81,30 +82,30 @@ func TestObserve(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if p := <-leaders; string(p.Data) != "d" {
-			t.Errorf("the last leader was missed: %+v", p)
+			t.Errorf("missed the last leader: reported %+v", p)
 		}
 		w.Expire(watcher)
 		<-all[3].Resign()
 		time.Sleep(bubble.Timeout)
 		if p := <-leaders; string(p.Data) != "a" {
-			t.Errorf("missed in between two sessions: %+v", p)
+			t.Errorf("missed a leader between two sessions: reported %+v", p)
 		}
 		stop()
 		if p, ok := <-leaders; ok {
-			t.Errorf("stopped, but %+v", p)
+			t.Errorf("reported %+v after its context ended", p)
 		}
 		later := w.candidate(watcher, "x").Observe(ctx)
 		<-later
 		must(t, watcher.Close())
 		if p, ok := <-later; ok {
-			t.Errorf("closed, but %+v", p)
+			t.Errorf("reported %+v after Close", p)
 		}
 	})
 }
 
-// An observer that is refused looks again once a second: more often would load the
-// ensemble with requests that fail, and less often would miss who leads by then.
-func TestAnObserverThatIsRefusedRests(t *testing.T) {
+// When its reads are refused, Observe tries again once a second: more often
+// would load the ensemble, and less often would report a leader late.
+func TestRefusedObserverBacksOff(t *testing.T) {
 	for what, refuse := range map[string]func(r testutil.Request, gets int) bool{
 		"the list":  func(r testutil.Request, _ int) bool { return r.Op == testutil.OpGetChildren2 },
 		"the watch": func(r testutil.Request, gets int) bool { return r.Op == testutil.OpGetData && gets%2 == 0 },
@@ -134,21 +135,21 @@ func TestAnObserverThatIsRefusedRests(t *testing.T) {
 				time.Sleep(time.Minute + time.Second/10)
 				synctest.Wait()
 				if looks != 61 {
-					t.Errorf("%d looks in a minute, want one each second", looks)
+					t.Errorf("%d tries in a minute, want one a second", looks)
 				}
 			})
 		})
 	}
 }
 
-// An observer, and a leader whose longest term was over, heard of nothing any more
-// once a server had failed to send them an event.
-func TestALostEventIsMadeUpFor(t *testing.T) {
+// When a server did not send an event, Observe, and a leader past its maximum
+// term, waited for it forever.
+func TestLostEventIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
 		if p := <-leaders; p.Path != "" {
-			t.Errorf("the first leader: %+v", p)
+			t.Errorf("first leader: %+v", p)
 		}
 		w.ClientNet("watcher").LoseEvents(true)
 		w.ClientNet("a").LoseEvents(true)
@@ -157,7 +158,7 @@ func TestALostEventIsMadeUpFor(t *testing.T) {
 		time.Sleep(bubble.Timeout * 5 / 4)
 		synctest.Wait()
 		if p := <-leaders; string(p.Data) != "a" {
-			t.Errorf("the second leader: %+v", p)
+			t.Errorf("second leader: %+v", p)
 		}
 		time.Sleep(2 * time.Minute)
 		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", 1000*time.Hour, nil)
@@ -169,10 +170,10 @@ func TestALostEventIsMadeUpFor(t *testing.T) {
 		select {
 		case p := <-leaders:
 			if string(p.Data) != "b" {
-				t.Errorf("the third leader: %+v", p)
+				t.Errorf("third leader: %+v", p)
 			}
 		default:
-			t.Error("the third leader was missed")
+			t.Error("missed the third leader")
 		}
 	})
 }

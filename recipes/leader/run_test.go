@@ -19,25 +19,26 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Run took the errors of the work for those of its campaign: a leader that met a
-// znode it may not read, or a closed client of something else, never led again.
-func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
-	for _, own := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, recipes.ErrNotHeld} {
+// Run took the errors of the work for errors of its campaign: a leader that
+// could not read some znode, or used another client that was closed, never led
+// again.
+func TestWorkErrorsDoNotEndRun(t *testing.T) {
+	for _, workErr := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, recipes.ErrNotHeld} {
 		inEachView(t, func(t *testing.T, w *world) {
 			e := w.candidate(w.Connect("a"), "a")
 			terms := 0
 			err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error {
 				if terms++; terms < 3 {
-					return own
+					return workErr
 				}
 				return leader.ErrStop
 			})
 			if err != nil || terms != 3 {
-				t.Errorf("%v: %d terms, then %v", own, terms, err)
+				t.Errorf("%v: %d terms, then %v", workErr, terms, err)
 			}
 		})
 	}
-	// Nor do those of the health check.
+	// Errors of the health check do not end it either.
 	inEachView(t, func(t *testing.T, w *world) {
 		checks := 0
 		check := func(context.Context) error {
@@ -54,9 +55,10 @@ func TestTheWorksErrorsDoNotEndRun(t *testing.T) {
 	})
 }
 
-// CURATOR-504: every reconnect, and every predecessor that had gone, made another
-// znode, and each of those woke the next. What stands in line stays as it is.
-func TestNothingIsCreatedAnew(t *testing.T) {
+// CURATOR-504: each reconnect, and each predecessor that left, created another
+// znode, and each new znode woke the next candidate. The znodes in line must
+// stay the same.
+func TestNothingIsCreatedTwice(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		w.candidates(ctx, 2, 1000*time.Hour)
@@ -76,7 +78,7 @@ func TestNothingIsCreatedAnew(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		if now := w.Children(path); !slices.Equal(now, stood) {
-			t.Errorf("in line: %v, before the reconnects %v", now, stood)
+			t.Errorf("in line: %v, want %v as before the reconnects", now, stood)
 		}
 		leave()
 		w.InLine(path, 4)
@@ -91,9 +93,9 @@ func TestNothingIsCreatedAnew(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-// CURATOR-358: a candidate that left between the list and the read of it was an
-// error for whoever had asked. It is left out, and was the leader if it was.
-func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
+// CURATOR-358: Participants and Leader failed if a candidate left between the
+// list and the read of its znode. They must leave it out.
+func TestCandidateLeavesDuringARead(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		var leave []context.CancelFunc
 		for i, id := range []string{"a", "b", "c", "d"} {
@@ -102,29 +104,29 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 			w.run(ctx, w.candidate(w.Connect(id), id), id, 1000*time.Hour, nil)
 			w.InLine(path, i+1)
 		}
-		stranger := w.candidate(w.Connect("stranger"), "x")
-		ask := func(i int, who func() error) {
+		asker := w.candidate(w.Connect("asker"), "x")
+		leaveDuring := func(i int, ask func() error) {
 			t.Helper()
 			free := make(chan struct{})
 			read := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
-			defer w.ClientNet("stranger").Control(read.Control)()
+			defer w.ClientNet("asker").Control(read.Control)()
 			answered := make(chan error, 1)
-			go func() { answered <- who() }()
+			go func() { answered <- ask() }()
 			bubble.Await(t, "the read", read.Hit())
 			leave[i]()
 			w.InLine(path, 3-i)
 			close(free)
 			must(t, <-answered)
 		}
-		ask(0, func() error {
-			all, err := stranger.Participants(t.Context())
+		leaveDuring(0, func() error {
+			all, err := asker.Participants(t.Context())
 			if len(all) != 3 || string(all[0].Data) != "b" {
 				t.Errorf("participants: %+v", all)
 			}
 			return err
 		})
-		ask(1, func() error {
-			now, err := stranger.Leader(t.Context())
+		leaveDuring(1, func() error {
+			now, err := asker.Leader(t.Context())
 			if string(now.Data) != "c" || !now.Holder {
 				t.Errorf("leader: %+v", now)
 			}
@@ -133,8 +135,8 @@ func TestACandidateLeavesWhileItIsAskedFor(t *testing.T) {
 	})
 }
 
-// What Run returns when the pauses are used up is still the work's own error.
-func TestTheLastErrorIsTheWorks(t *testing.T) {
+// When the backoff is used up, Run returns the last error of the work.
+func TestRunReturnsTheLastWorkError(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a", leader.WithBackoff(retry.Never()))
 		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return zk.ErrNoAuth })
@@ -144,16 +146,16 @@ func TestTheLastErrorIsTheWorks(t *testing.T) {
 	})
 }
 
-// A check that hangs was waited for instead of counted as failed, so that whatever
-// had stopped the process's work kept the leadership too.
-func TestAHealthCheckThatHangs(t *testing.T) {
+// Run waited for a health check that hung, so a process that no longer worked
+// stayed the leader. A check that hangs has failed.
+func TestHealthCheckHangs(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
 		hang := make(chan struct{})
 		calls := 0
 		check := func(context.Context) error {
 			if calls++; calls == 3 {
-				<-hang // whatever becomes of its context
+				<-hang // even when its context has ended
 			}
 			return nil
 		}
@@ -165,13 +167,13 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 		time.Sleep(time.Minute)
 		first := w.term(0)
 		if !errors.Is(first.cause, leader.ErrUnhealthy) || first.to.Sub(first.from) != 2*time.Second {
-			t.Errorf("the first term: %+v, which lasted %v", first, first.to.Sub(first.from))
+			t.Errorf("first term: %+v, lasted %v", first, first.to.Sub(first.from))
 		}
 		if got := w.order(); got != "ab" || len(w.Children(path)) != 1 {
 			t.Errorf("led: %s; in line: %v", got, w.Children(path))
 		}
 		close(hang)
-		w.InLine(path, 2) // it is fit again
+		w.InLine(path, 2) // healthy again
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)
@@ -179,8 +181,8 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 	})
 }
 
-// The observer left a watch on each leader's znode that had vanished,
-// for as long as its session lived.
+// Observe left a watch on the znode of each former leader until its session
+// ended.
 func TestObserveLeavesNoWatches(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, cancel := cancellable(t)
@@ -194,7 +196,7 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 			<-leaders
 			for watched, n := range w.Watches() {
 				if !w.Exists(watched) || n > 3 {
-					t.Fatalf("after %d leaders: %d watches on %s, there %v", i+2, n, watched, w.Exists(watched))
+					t.Fatalf("after %d leaders: %d watches on %s, which exists: %v", i+2, n, watched, w.Exists(watched))
 				}
 			}
 		}
@@ -203,16 +205,16 @@ func TestObserveLeavesNoWatches(t *testing.T) {
 		w.InLine(path, 0)
 		time.Sleep(time.Second)
 		for watched := range w.Watches() {
-			if watched != path { // of who waited for somebody to lead
-				t.Errorf("left: a watch on %s", watched)
+			if watched != path { // Observe waited for a leader there
+				t.Errorf("a watch is left on %s", watched)
 			}
 		}
 	})
 }
 
-// A term that was ended, by a loss or by Resign, is not the function's failure: the
-// next campaign follows at once, whatever it returned.
-func TestAnEndedTermCostsNoPause(t *testing.T) {
+// After a term that was lost or resigned, the next campaign begins at once,
+// whatever the function returned.
+func TestEndedTermCostsNoPause(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		c := w.Connect("a")
@@ -223,18 +225,18 @@ func TestAnEndedTermCostsNoPause(t *testing.T) {
 		<-e.Resign()
 		time.Sleep(time.Second)
 		if got := w.order(); got != "aa" {
-			t.Fatalf("resigned, led: %s", got)
+			t.Fatalf("led after Resign: %s", got)
 		}
 		w.Expire(c)
 		time.Sleep(bubble.Timeout)
 		if got := w.order(); got != "aaa" {
-			t.Errorf("lost, led: %s", got)
+			t.Errorf("led after the loss: %s", got)
 		}
 	})
 }
 
-// The pauses count what failed in a row.
-func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
+// The backoff counts consecutive failures.
+func TestGoodTermResetsThePauses(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		boom := errors.New("boom")
 		plan := []error{boom, boom, nil, boom, boom, nil, boom, boom, boom, nil}
@@ -250,8 +252,8 @@ func TestAGoodTermBeginsThePausesAnew(t *testing.T) {
 	})
 }
 
-// When Run has returned, by a panic too, nothing of it is still running.
-func TestRunWaitsForWhatIsBeside(t *testing.T) {
+// When Run has returned or panicked, none of its goroutines is running.
+func TestRunWaitsForItsGoroutines(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		var inside atomic.Int32
 		check := func(context.Context) error {

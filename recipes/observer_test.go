@@ -14,9 +14,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// Keyed.Close, and the release of an All, called Observer.Released for one lease
-// before they began to release the next: a slow function kept the other locks.
-func TestAReleasedThatIsSlowKeepsNoOtherLock(t *testing.T) {
+// Keyed.Close, and the release of an All, called Observer.Released for each
+// lease before they released the next one: a slow function kept the other
+// locks.
+func TestSlowReleasedKeepsNoOtherLock(t *testing.T) {
 	ways := map[string]func(t *testing.T, c *framework.Client) (release func() error){
 		"Keyed.Close": func(t *testing.T, c *framework.Client) func() error {
 			k, err := locks.NewKeyed(c, "/lock")
@@ -32,8 +33,8 @@ func TestAReleasedThatIsSlowKeepsNoOtherLock(t *testing.T) {
 			l := bubble.Acquire(t, t.Context(), allOf(t, c))
 			return func() error { return l.Release(t.Context()) }
 		},
-		"All that fails": func(t *testing.T, c *framework.Client) func() error {
-			other := allOf(t, c) // the third is taken below
+		"failing All": func(t *testing.T, c *framework.Client) func() error {
+			other := allOf(t, c) // the third lock is acquired below
 			return func() error {
 				_, err := other.TryAcquire(t.Context())
 				bubble.WantErr(t, err, recipes.ErrBusy)
@@ -49,7 +50,7 @@ func TestAReleasedThatIsSlowKeepsNoOtherLock(t *testing.T) {
 					Released: func(string, time.Duration) { <-free },
 				}))
 				release := way(t, a)
-				if name == "All that fails" {
+				if name == "failing All" {
 					m, err := locks.NewMutex(w.Connect("b"), "/lock/3")
 					if err != nil {
 						t.Fatal(err)
@@ -62,7 +63,7 @@ func TestAReleasedThatIsSlowKeepsNoOtherLock(t *testing.T) {
 				synctest.Wait()
 				for _, dir := range []string{"/lock/1", "/lock/2"} {
 					if left := w.Children(dir); len(left) > 0 {
-						t.Errorf("%s is kept while Released is slow: %v", dir, left)
+						t.Errorf("%s is still held while Released is slow: %v", dir, left)
 					}
 				}
 				close(free)
@@ -91,9 +92,10 @@ func allOf(t *testing.T, c *framework.Client) recipes.Acquirer {
 	return all
 }
 
-// Do called Observer.Overran before the release. The znode of a lost term stays until
-// that, as long as the session lives: nobody could lead while Overran was slow.
-func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
+// Do called Observer.Overran before the release. Until the release the znode of
+// a lost term stays if the session survives: nobody could lead while Overran
+// was slow.
+func TestSlowOverranKeepsNoTerm(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		free := make(chan struct{})
 		var once sync.Once
@@ -122,26 +124,26 @@ func TestAnOverranThatIsSlowKeepsNoTerm(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if left := w.Children("/lead"); len(left) > 0 {
-			t.Errorf("the term's znode stays while Overran is slow: %v", left)
+			t.Errorf("the term's znode is left while Overran is slow: %v", left)
 		}
 		release()
 		bubble.WantErr(t, bubble.Await(t, "Do", done), recipes.ErrNotHeld)
 	})
 }
 
-// A lease that found out by itself that its client closes, before the session had
-// told it, had a deadline as if the session lived on.
-func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
+// A lease that found its client closed before the session had reported it had
+// the deadline of a live session.
+func TestDeadlineAfterClose(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		// Under the strict policy a disconnect is told, the oldest hold first, by the goroutine
-		// that tells of every loss: it stands still.
+		// Under ErrorPolicyConnection a disconnect is a loss. One goroutine
+		// reports losses, to the oldest hold first: this hold blocks it.
 		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
-		free, stalls := make(chan struct{}), make(chan struct{})
+		free, blocked := make(chan struct{}), make(chan struct{})
 		sess, err := c.Session()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sess.Hold(func(error) { close(stalls); <-free }); err != nil {
+		if _, err := sess.Hold(func(error) { close(blocked); <-free }); err != nil {
 			t.Fatal(err)
 		}
 		m, err := locks.NewMutex(c, "/lock")
@@ -150,7 +152,7 @@ func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 		}
 		l := bubble.Acquire(t, t.Context(), m)
 		w.ClientNet("a").Drop()
-		bubble.Await(t, "the session to stand still", stalls)
+		bubble.Await(t, "the session's reports to block", blocked)
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
 		<-c.Done()
@@ -160,7 +162,7 @@ func TestTheDeadlineOfALeaseThatFindsItsClientClosed(t *testing.T) {
 		}
 		bubble.WantErr(t, l.Err(), framework.ErrClosed)
 		if after := l.Deadline().Sub(began); after > 0 {
-			t.Errorf("the deadline is %v after Close", after)
+			t.Errorf("deadline %v after Close", after)
 		}
 		close(free)
 		if err := bubble.Await(t, "Close", closed); err != nil {

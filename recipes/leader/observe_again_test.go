@@ -10,9 +10,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Nobody leads, and the directory of the election, a container, is removed by the
-// server. That has to wake those who watch its children: an observer who was left
-// with that watch never heard of any later leader.
+// While nobody leads, the server removes the election's directory, a container.
+// This must wake those that watch its children: otherwise Observe never reports
+// a later leader.
 func TestObserveOutlivesTheDirectory(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
@@ -20,26 +20,26 @@ func TestObserveOutlivesTheDirectory(t *testing.T) {
 		l := bubble.Acquire(t, ctx, e)
 		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
 		if now := bubble.Await(t, "the first leader", leaders); string(now.Data) != "a" {
-			t.Errorf("leads: %q, want a", now.Data)
+			t.Errorf("leader: %q, want a", now.Data)
 		}
 		for range 3 {
 			bubble.Release(t, l)
-			if now := bubble.Await(t, "the news that nobody leads", leaders); now.Path != "" {
-				t.Errorf("leads: %+v, want nobody", now)
+			if now := bubble.Await(t, "the report that nobody leads", leaders); now.Path != "" {
+				t.Errorf("leader: %+v, want none", now)
 			}
 			bubble.AwaitTrue(t, "the directory to be removed", func() bool { return !w.Exists(path) })
 			l = bubble.Acquire(t, ctx, e)
 			if now := bubble.Await(t, "the next leader", leaders); now.Path != l.Path() {
-				t.Errorf("leads: %s, want %s", now.Path, l.Path())
+				t.Errorf("leader: %s, want %s", now.Path, l.Path())
 			}
 		}
 		bubble.Release(t, l)
 	}, testutil.WithContainerInterval(10*time.Second))
 }
 
-// A term that follows another one of the same client, in the same session, is another
-// term all the same: an observer who compared sessions was not told.
-func TestObserveTellsOfTheNextTermOfTheSameClient(t *testing.T) {
+// Observe compared sessions, so it did not report a new term of the same client
+// in the same session.
+func TestObserveReportsNextTermOfSameClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		c := w.Connect("a")
@@ -52,9 +52,9 @@ func TestObserveTellsOfTheNextTermOfTheSameClient(t *testing.T) {
 			bubble.Release(t, l)
 			l = bubble.Granted(t, next).Lease
 			var now recipes.Participant
-			bubble.AwaitTrue(t, "the news of the next term", func() bool {
+			bubble.AwaitTrue(t, "the report of the next term", func() bool {
 				select {
-				case now = <-leaders: // nobody may have led for a moment
+				case now = <-leaders: // may be the moment without a leader
 				default:
 				}
 				return now.Path == l.Path()
