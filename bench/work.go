@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 )
 
 // work is what all are measured at: threads of one process take and release locks, with nothing to do in between. Thread i uses
@@ -48,30 +48,12 @@ var entries = []entry{
 	{"Redis SET NX", startRedis},
 }
 
-// drive has the threads do cycles for so long. cycle is called with the number of the thread and of its lock.
+// drive does the work for a time and returns the cycles a second. It passes cycle
+// the numbers of the thread and of its lock.
 func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (float64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var cycles atomic.Int64
-	var threads sync.WaitGroup
-	began := time.Now()
-	for i := range w.threads {
-		threads.Go(func() {
-			done := int64(0)
-			for time.Since(began) < d && ctx.Err() == nil {
-				if err := cycle(ctx, i, i%w.locks); err != nil {
-					cancel(err)
-					return
-				}
-				done++
-			}
-			cycles.Add(done)
-		})
-	}
-	threads.Wait()
-	took := time.Since(began)
-	if err := context.Cause(ctx); err != nil {
+	cycles, took, err := measure.Load{Goroutines: w.threads, Locks: w.locks, For: d}.Run(ctx, cycle)
+	if err != nil {
 		return 0, err
 	}
-	return float64(cycles.Load()) / took.Seconds(), nil
+	return float64(cycles) / took.Seconds(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -50,13 +51,7 @@ func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (float64, er
 			return 0, err
 		}
 	}
-	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error {
-		lease, err := all[lock].Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		return lease.Release(ctx)
-	})
+	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error { return measure.Cycle(ctx, all[lock]) })
 }
 
 func (m *mutexes) close() { _ = m.client.Close() } // the servers go next
@@ -78,16 +73,12 @@ func newWire(ctx context.Context, s *site) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{conn, s.path(), events}
-	path := ""
-	for _, name := range []string{w.root[1:], "0"} {
-		path += "/" + name
-		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			w.close()
-			return nil, err
-		}
+	dirs := []string{w.root}
+	for i := range 16 {
+		dirs = append(dirs, fmt.Sprintf("%s/%d", w.root, i))
 	}
-	for i := range 15 {
-		if _, err := conn.Create(fmt.Sprintf("%s/%d", w.root, i+1), nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+	for _, dir := range dirs {
+		if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			w.close()
 			return nil, err
 		}
@@ -118,15 +109,7 @@ func (f floor) run(ctx context.Context, w work, d time.Duration) (float64, error
 	return drive(ctx, w, d, func(_ context.Context, _, lock int) error {
 		turns[lock].Lock()
 		defer turns[lock].Unlock()
-		dir := fmt.Sprintf("%s/%d", f.root, lock)
-		path, err := f.conn.Create(dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-		if err != nil {
-			return err
-		}
-		if _, _, err := f.conn.Children(dir); err != nil {
-			return err
-		}
-		return f.conn.Delete(path, -1)
+		return measure.BareCycle(f.conn, fmt.Sprintf("%s/%d", f.root, lock))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -30,14 +31,7 @@ func BenchmarkFloor(b *testing.B) {
 					b.Fatal(err)
 				}
 				const dir = "/locks/theirs"
-				ours := func() error {
-					l, err := m.Acquire(b.Context())
-					if err != nil {
-						return err
-					}
-					return l.Release(b.Context())
-				}
-				if err := ours(); err != nil { // it makes the directories
+				if err := measure.Cycle(b.Context(), m); err != nil { // creates the directories
 					b.Fatal(err)
 				}
 				if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
@@ -47,10 +41,10 @@ func BenchmarkFloor(b *testing.B) {
 				for turn := 0; b.Loop(); turn++ {
 					began := time.Now()
 					if turn%2 == 0 {
-						err = ours()
+						err = measure.Cycle(b.Context(), m)
 						mutex = append(mutex, time.Since(began))
 					} else {
-						err = bareCycle(conn, dir)
+						err = measure.BareCycle(conn, dir)
 						floor = append(floor, time.Since(began))
 					}
 					if err != nil {
@@ -67,17 +61,6 @@ func BenchmarkFloor(b *testing.B) {
 			})
 		})
 	}
-}
-
-func bareCycle(conn *zk.Conn, dir string) error {
-	path, err := conn.Create(dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
-	if err != nil {
-		return err
-	}
-	if _, _, err := conn.Children(dir); err != nil {
-		return err
-	}
-	return conn.Delete(path, -1)
 }
 
 // slowWay is a way to the server on which everything takes d longer, in each direction. It returns its address.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -142,8 +143,8 @@ func BenchmarkGrant(b *testing.B) {
 
 func cycles(b *testing.B, a recipes.Acquirer, goroutines int, atOnce int32, requests *counter) {
 	var inside atomic.Int32
-	cycle := func() error {
-		l, err := a.Acquire(b.Context())
+	cycle := func(ctx context.Context, _, _ int) error {
+		l, err := a.Acquire(ctx)
 		if err != nil {
 			return err
 		}
@@ -151,32 +152,16 @@ func cycles(b *testing.B, a recipes.Acquirer, goroutines int, atOnce int32, requ
 			b.Error("too many hold")
 		}
 		inside.Add(-1)
-		return l.Release(b.Context())
+		return l.Release(ctx)
 	}
-	if err := cycle(); err != nil { // it makes the directory
+	if err := cycle(b.Context(), 0, 0); err != nil { // creates the directory
 		b.Fatal(err)
 	}
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	done := make(chan error, goroutines)
 	b.ReportAllocs()
 	before := requests.n.Load()
 	b.ResetTimer()
-	for range goroutines {
-		go func() {
-			for left.Add(-1) >= 0 {
-				if err := cycle(); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for range goroutines {
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
+	if _, _, err := (measure.Load{Goroutines: goroutines, Locks: 1, Cycles: int64(b.N)}).Run(b.Context(), cycle); err != nil {
+		b.Fatal(err)
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "grants/s")

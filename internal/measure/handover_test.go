@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -178,10 +179,7 @@ func newBareLine(b *testing.B, servers string, waiters int) *bareLine {
 // join has one stand behind another, whom it waits for; behind nobody if that is negative.
 func (l *bareLine) join(i, behind int) (err error) {
 	conn := l.conns[i]
-	if l.paths[i], err = conn.Create(l.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll)); err != nil {
-		return err
-	}
-	if _, _, err = conn.Children(l.dir); err != nil || behind < 0 {
+	if l.paths[i], err = measure.BareJoin(conn, l.dir); err != nil || behind < 0 {
 		return err
 	}
 	_, _, l.gone[i], err = conn.GetW(l.paths[behind])

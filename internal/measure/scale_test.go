@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -170,13 +171,7 @@ func BenchmarkKeyed(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer k.Close(context.Background())
-		cycle := func(i int) error {
-			l, err := k.Key(fmt.Sprintf("key %d", i)).Acquire(b.Context())
-			if err != nil {
-				return err
-			}
-			return l.Release(b.Context())
-		}
+		cycle := func(i int) error { return measure.Cycle(b.Context(), k.Key(fmt.Sprintf("key %d", i))) }
 		for b.Loop() {
 			before := takeFootprint()
 			for _, time := range []string{"first", "later"} {
