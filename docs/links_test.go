@@ -52,8 +52,8 @@ func sections(t *testing.T, document string) map[string]bool {
 	return found
 }
 
-// A file or directory of the sources that a page names in code style must exist.
-// Pages that tell what was, and not what is, are left out.
+// A file or directory of the sources that a page names in code style must
+// exist. Pages that tell what was, and not what is, are left out.
 func TestNamedFilesExist(t *testing.T) {
 	name := regexp.MustCompile("`((?:framework|retry|recipes|testutil|internal|cmd|docs|bench|examples|models)/[\\w./-]*)`")
 	for _, document := range documents(t) {

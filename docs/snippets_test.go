@@ -172,3 +172,43 @@ func documents(t *testing.T) []string {
 	}
 	return all
 }
+
+// An exported name that a page mentions must exist. The changelog is left out:
+// it tells what was.
+func TestNamedIdentifiersExist(t *testing.T) {
+	sources := importer.ForCompiler(token.NewFileSet(), "gc", exports(t))
+	imported := map[string]*types.Package{}
+	for _, p := range packages {
+		pkg, err := sources.Import(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		imported[path.Base(p)] = pkg
+	}
+	name := regexp.MustCompile("(`|[^\\w/.])([a-z]+)\\.([A-Z]\\w*)(?:\\.([A-Z]\\w*))?")
+	for _, document := range documents(t) {
+		if filepath.Base(document) == "CHANGELOG.md" {
+			continue
+		}
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			pkg := imported[m[2]]
+			if pkg == nil {
+				continue // a variable's method, or another language
+			}
+			object := pkg.Scope().Lookup(m[3])
+			if object == nil {
+				t.Errorf("%s: no %s.%s", filepath.Base(document), m[2], m[3])
+				continue
+			}
+			if m[4] != "" {
+				if member, _, _ := types.LookupFieldOrMethod(object.Type(), true, pkg, m[4]); member == nil {
+					t.Errorf("%s: no %s.%s.%s", filepath.Base(document), m[2], m[3], m[4])
+				}
+			}
+		}
+	}
+}
