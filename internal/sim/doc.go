@@ -1,75 +1,83 @@
-// Package sim plays the recipes against faults, in virtual time, and looks for
-// anything that a lock library must not do.
+// Package sim tests the recipes under random faults in virtual time, and checks
+// everything that a lock library must guarantee.
 //
-// A [Plan] is drawn from one seed: which recipe, how many clients with how many
-// goroutines, what each of them does when, and what goes wrong meanwhile. Run plays
-// it in a bubble of its own, over the embedded ensemble and the real wire client,
-// in some ten milliseconds. The same seed plays the same plan; what Go's scheduler
-// decides among things that happen at one instant, and the ids and pauses that the
-// library draws, differ, so a seed that has failed may have to be played again a few
-// times.
+// A [Plan] is drawn from one seed. It says which recipe is used, how many clients
+// and goroutines there are, what each of them does when, and what fails meanwhile.
+// [Run] runs a plan in its own bubble, over the embedded ensemble and the real wire
+// client, in about ten milliseconds. The same seed always gives the same plan. Three
+// things still differ between runs of it: the order that Go's scheduler chooses for
+// events of the same instant, the random ids, and the random pauses of the library.
+// So a seed that has failed may have to be run several times to fail again.
 //
-// In half of all plans each client has a view of the ensemble: a chroot, a namespace,
-// both, or neither. All of them lead to the same lines, under different paths; what is
-// believed and what is left is looked at by the ensemble's.
+// In half of the plans each client sees the ensemble through a view: a chroot, a
+// namespace, both, or neither. All views lead to the same locks under different
+// paths. The checks use the paths of the ensemble.
 //
-// # What goes wrong
+// # What fails
 //
-// Members are stopped, leaders first, and paused, cut off from the others, made to
-// lag, to be deaf, or to answer nothing but pings. Clients are cut off, one way or
-// both, disconnected, told everything late, killed, closed, and their sessions ended
-// by an operator. Single requests are refused, executed late, not executed, executed
-// and not answered; or the leader stops while they are under way. The members' clocks
-// run faster or slower than the clients', by up to a tenth: the stop margin. Callers
-// leave at any instant, give their writes up, or release while one is under way; and
-// they work on under a lease that they have lost, up to a write that its guard must
-// refuse. The directory is removed while it is empty, in quiet weathers too, and remade
-// with a counter near the old one: at any time, when somebody has just left, or while
-// he comes back. Some faults wait until a client has been told that something was written, and
-// are that client's: what it believes is newest then. One member at a time is in
-// trouble, and under framework.ProofSync never a leader that stays in office: what these
-// cover no further is said in their documents.
+//   - Members: they are stopped (leaders first), paused, cut off from the others,
+//     slowed down, made deaf, or made to answer nothing but pings. Their clocks run
+//     faster or slower than the clients', by up to a tenth: the stop margin.
+//   - Clients: they are cut off in one direction or both, disconnected, sent
+//     everything late, killed or closed, and an operator ends their sessions.
+//   - Single requests: they are refused, executed late, not executed, or executed
+//     without an answer; or the leader stops while they are in flight.
+//   - Callers: they cancel at any instant, give up writes, or release while a write
+//     is in flight. They keep working under a lease that they have lost, and send a
+//     write that its guard must refuse.
+//   - Directories: an empty directory is removed, and created again with a counter
+//     near the old one. That happens at any time, just after a contender has left,
+//     or while a contender returns. It also happens in plans without other faults.
 //
-// # What is looked for
+// Some faults wait until a client is sent an event about a write, and then strike
+// that client, because its knowledge is newest at that moment. At most one member at
+// a time is in trouble. With framework.ProofSync it is never a leader that stays in
+// office: what these guarantees do not cover is said in their documentation.
 //
-// At each event, and directly after each instant at which sessions expire:
+// # What is checked
 //
-//   - Nobody holds beside another, by anybody's knowledge: what Lost and Held say, and
-//     the Deadline until which a lease has promised that nobody else is granted.
-//   - Whoever believes to hold has a znode, in a session that lives.
-//   - Tokens are in order; a nested lease has that of the outer one.
-//   - What guarded writes are made to was not written by somebody after a later holder's
-//     grant, whatever the writer was told.
-//   - A waiter that could be granted is granted soon. A lost wake-up cannot hide behind
-//     the next event.
+// After each event, and directly after each instant at which sessions expire:
 //
-// In the end:
+//   - No two conflicting holders exist at once, by what any client can know: Lost,
+//     Held, and the Deadline before which no one else may be granted.
+//   - Every client that believes it holds a lock has a znode in a live session.
+//   - Tokens are in order. A nested lease has the token of the outer lease.
+//   - No guarded write was applied after a later holder's grant, whatever the writer
+//     was told.
+//   - A waiter that can be granted is granted soon. So a lost wakeup cannot hide
+//     behind the next event.
 //
-//   - Everybody whose client lives was granted.
-//   - No znode, watch, session or goroutine is left, and no znode where no view leads.
-//   - No guarded write that has succeeded was applied after a later holder's grant, by
-//     the ensemble's own transaction numbers.
-//   - A release that succeeded was one of a lease that was never lost.
-//   - A rush of clients has not made a herd of requests.
+// At the end:
+//
+//   - Every waiter with a live client was granted.
+//   - No znode, watch, session or goroutine is left, and no znode stands outside of
+//     the views.
+//   - No guarded write that succeeded was applied after a later holder's grant, by
+//     the ensemble's own transaction ids.
+//   - A lease whose release succeeded was never lost.
+//   - A rush of clients has not caused a thundering herd of requests.
 //   - The history of grants, ends, guarded writes and limits is linearizable, as
-//     porcupine judges it: see model.go.
+//     judged by porcupine: see model.go.
 //
-// Against a session that an operator has ended no clock helps: what its client
-// believes until it knows is excepted, its token and its guard are not.
+// No clock helps against a session that an operator has ended. What its client
+// believes until it learns of that is not checked; its token and its guard are.
 //
 // # How to know that it finds anything
 //
-// testdata/mutants has sources with one thing broken, and TestMutantsAreFound looks
-// for each of them. What breaks the library in a new way, and is not found, wants a
-// better simulator.
+// testdata/mutants has edits that each break one thing in the library, and
+// TestMutantsAreFound checks that the simulator finds each of them. If the library
+// can be broken in a way that is not found, improve the simulator.
 //
-// # How it is put together
+// # How the code is organized
 //
-// plan.go draws, view.go the clients' views, remake.go what happens to directories;
-// world.go builds, plays and cleans up; weather.go is the faults, worker.go
-// the goroutines that contend, nest.go what they do under a lease; ledger.go writes the history of the tenures
-// in tenure.go, and has it checked while it is written: belief.go who holds, waiting.go
-// who waits, fencing.go the tokens; model.go has it judged. An option of a recipe that
-// changes how and not what, such as handing over at home, is one more thing to draw and
-// to give to its constructor in newWorker.
+//   - plan.go draws plans, view.go the clients' views, recreate.go what happens to
+//     directories.
+//   - world.go builds a run, runs it and cleans up. faults.go has the faults,
+//     worker.go the goroutines that contend, nest.go what they do under a lease.
+//   - ledger.go records the history of the holdings in holding.go. While it is
+//     recorded, check_holders.go, check_waiters.go and check_fencing.go check it.
+//     model.go has it judged in the end.
+//
+// To cover a new option of a recipe that changes how it works but not what it
+// promises, draw its value in plan.go and pass it to the constructor in newWorker.
 package sim

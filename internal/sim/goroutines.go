@@ -8,8 +8,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 )
 
-// busy gives the stacks of those goroutines of the bubble that the caller is in
-// which a recipe has started, or waits in: there are none when nobody wants anything.
+// busy returns the stacks of the goroutines of the caller's bubble that a
+// recipe has started or waits in. There are none when no caller wants anything.
 func busy() []string {
 	synctest.Wait()
 	return slices.DeleteFunc(bubble.Stacks(bubble.Name()), func(stack string) bool {

@@ -12,8 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// ledger is the history of a run, in one order, and what is checked while it is
-// written: who holds, by anybody's knowledge.
+// ledger records the history of a run in one order, and checks it meanwhile.
 type ledger struct {
 	plan  *Plan
 	ens   *testutil.Embedded
@@ -25,11 +24,11 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	clients   map[int64]int // by their sessions
-	settled   time.Time     // from then on nothing is late any more; zero: not yet
+	clients   map[int64]int // by session
+	settled   time.Time     // from then on nothing may be late; zero: not yet
 	wrong     []string
 	trace     []string
-	limit     int // of the semaphore, as far as is known
+	limit     int // of the semaphore, as far as known
 	grants    int
 	losses    int
 	longest   time.Duration
@@ -63,7 +62,7 @@ func (l *ledger) fault(format string, args ...any) {
 	l.wrongLocked(format, args...)
 }
 
-// call is the beginning of something.
+// call records the beginning of an operation.
 type call struct {
 	seq int64
 	at  time.Time
@@ -77,7 +76,7 @@ func (l *ledger) call(w who, format string, args ...any) call {
 	return c
 }
 
-// failed is the end of an acquisition that was not granted.
+// failed records an acquisition that was not granted.
 func (l *ledger) failed(w who, of []*resource, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,24 +88,24 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 	}
 }
 
-// granted notes a grant, and looks at what all the others believe.
-func (l *ledger) granted(c call, t *tenure) {
+// granted records a grant, and checks what all other clients believe.
+func (l *ledger) granted(c call, t *holding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lookLocked() // what was lost before is to stand before
+	l.lookLocked() // earlier losses come first in the history
 	r, now := t.of, time.Now()
 	t.path, t.token, t.leases, t.since = t.client.Resolve(t.lease.Path()), t.lease.Token(), []*recipes.Lease{t.lease}, now
 	if t.root == nil {
 		t.root = t
 	}
-	dir, _ := l.ens.Stat(t.path[:strings.LastIndexByte(t.path, '/')]) // before: if the znode is there still, it is the one
+	dir, _ := l.ens.Stat(t.path[:strings.LastIndexByte(t.path, '/')]) // read first: if the znode still exists, its directory is this one
 	stat, there := l.ens.Stat(t.path)
 	t.session = stat.EphemeralOwner
 	if s, err := t.client.Session(); !there && err == nil {
-		t.session = s.ID() // it may have been expired since
+		t.session = s.ID() // it may have expired since
 	}
 	seq := l.nextLocked()
-	t.id = len(r.tenures)
+	t.id = len(r.holdings)
 	l.logLocked("%v: granted %s #%d %s, token %v, session %#x", t.who, r.path, t.id, t.mode(), t.token, t.session)
 	known := l.knownLocked(t) && !l.voidLocked(t)
 	p := l.plan
@@ -123,11 +122,11 @@ func (l *ledger) granted(c call, t *tenure) {
 			l.wrongLocked("%v was granted %v after anything that it may have waited for", t.who, wait)
 		}
 	}
-	if l.expired[t.session] || l.closed[t.who.client] { // before it was heard of
+	if l.expired[t.session] || l.closed[t.who.client] { // before the client heard of it
 		t.ends = c.seq
 	}
 	t.znode, t.fence = r.znode(t), r.written
-	r.tenures = append(r.tenures, t)
+	r.holdings = append(r.holdings, t)
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
 	delete(r.waiting, t.who)
 	l.passedLocked(t)
@@ -137,8 +136,8 @@ func (l *ledger) granted(c call, t *tenure) {
 	l.lookLocked()
 }
 
-// again notes that a tenure was entered once more.
-func (l *ledger) again(t *tenure, lease *recipes.Lease) {
+// again records that a holding was re-entered.
+func (l *ledger) again(t *holding, lease *recipes.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextLocked()
@@ -150,9 +149,9 @@ func (l *ledger) again(t *tenure, lease *recipes.Lease) {
 	l.lookLocked()
 }
 
-// leaving notes that a lease is about to be released: with the last one nobody
-// believes in the tenure any more.
-func (l *ledger) leaving(t *tenure, lease *recipes.Lease) {
+// leaving records that a lease is about to be released. With the last one no
+// client believes in the holding.
+func (l *ledger) leaving(t *holding, lease *recipes.Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seq := l.nextLocked()
@@ -163,19 +162,20 @@ func (l *ledger) leaving(t *tenure, lease *recipes.Lease) {
 		t.left = true
 		t.of.ended[t.who.client] = time.Now()
 		l.endsLocked(t, seq)
-		// Where messages take no time the next may be granted before the release returns.
+		// Where messages take no time, the next may be granted before the
+		// release returns.
 		l.starvedLocked(t.of, true)
 	}
 }
 
-func (l *ledger) endsLocked(t *tenure, seq int64) {
+func (l *ledger) endsLocked(t *holding, seq int64) {
 	if t.ends == 0 {
 		t.ends = seq
 	}
 }
 
-// released notes the result of the release of a tenure's last lease.
-func (l *ledger) released(t *tenure, err error) {
+// released records the result of the release of a holding's last lease.
+func (l *ledger) released(t *holding, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ret := l.nextLocked()
@@ -191,8 +191,8 @@ func (l *ledger) released(t *tenure, err error) {
 	t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: end, id: t.id}, call: t.ends, ret: ret})
 }
 
-// wrote notes a guarded write that was, or may have been, applied.
-func (l *ledger) wrote(c call, t *tenure, version int32, zxid int64, err error) {
+// wrote records a guarded write that was or may have been applied.
+func (l *ledger) wrote(c call, t *holding, version int32, zxid int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ret := l.nextLocked()
@@ -206,7 +206,7 @@ func (l *ledger) wrote(c call, t *tenure, version int32, zxid int64, err error) 
 	}
 }
 
-// limited notes that a semaphore's limit was set, or may have been.
+// limited records that a semaphore's limit was or may have been set.
 func (l *ledger) limited(c call, w who, r *resource, n int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,14 +221,14 @@ func (l *ledger) limited(c call, w who, r *resource, n int, err error) {
 	r.ops = append(r.ops, op{who: w, in: input{kind: setLimit, permits: n}, call: c.seq, ret: ret})
 }
 
-// expire has an operator end a session.
+// expire ends a session, as an operator does.
 func (l *ledger) expire(id int64) {
 	l.mu.Lock()
 	l.expired[id] = true
 	seq := l.nextLocked()
 	for _, r := range l.resources {
 		r.last = time.Now()
-		for _, t := range r.tenures {
+		for _, t := range r.holdings {
 			if t.session == id {
 				l.endsLocked(t, seq)
 			}
@@ -239,7 +239,7 @@ func (l *ledger) expire(id int64) {
 	l.log("expire %#x: %v", id, err)
 }
 
-// close notes that a client is about to be closed, which waits for nobody's work.
+// close records that a client is about to be closed while its workers work.
 func (l *ledger) close(client int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +248,7 @@ func (l *ledger) close(client int) {
 	l.closed[client] = true
 	for _, r := range l.resources {
 		r.last = time.Now()
-		for _, t := range r.tenures {
+		for _, t := range r.holdings {
 			if t.who.client == client {
 				l.endsLocked(t, seq)
 			}
@@ -256,7 +256,7 @@ func (l *ledger) close(client int) {
 	}
 }
 
-// kill notes that a client is killed: what waits in it waits for nothing.
+// kill records that a client is killed: its waiters wait for nothing.
 func (l *ledger) kill(client int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +273,7 @@ func (l *ledger) kill(client int) {
 	}
 }
 
-// client notes a change of a client's state.
+// client records a change of a client's state.
 func (l *ledger) client(client int, s framework.StateChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -282,7 +282,7 @@ func (l *ledger) client(client int, s framework.StateChange) {
 	l.logLocked("client %d: %v, session %#x: %v", client, s.To, s.Session, s.Err)
 }
 
-// settle notes that from d on nothing is late any more.
+// settle records that from d on nothing may be late.
 func (l *ledger) settle(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +290,8 @@ func (l *ledger) settle(d time.Duration) {
 	l.logLocked("all faults are over; settled at %v", l.settled.Sub(l.begin))
 }
 
-// finish adds the ends that nobody has noted, and checks what only the whole shows.
+// finish adds the ends that no event has shown, and runs the checks of the
+// whole history.
 func (l *ledger) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,7 +300,7 @@ func (l *ledger) finish() {
 		for _, o := range r.ops {
 			ended[o.in.id] = ended[o.in.id] || o.in.kind == end
 		}
-		for _, t := range r.tenures {
+		for _, t := range r.holdings {
 			if !ended[t.id] && t.ends > 0 {
 				r.ops = append(r.ops, op{who: t.who, in: input{kind: end, id: t.id}, call: t.ends, ret: never})
 			}

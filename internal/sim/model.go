@@ -16,10 +16,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// A history is judged as that of one object, whose state is who holds, how many may,
-// the last token and the last version written. What is not known to have been
-// applied, or to have ended, has no end in the history: it may come to pass at any
-// instant after its beginning, or after everything else, where it disturbs nobody.
+// A history is judged as the history of one object. Its state is the holders,
+// the limit, the last token and the last version written. An operation that may
+// not have been applied, or may not have ended, has no end in the history: it
+// may take effect at any instant after its beginning, or after everything else,
+// where it disturbs nothing.
 
 // op is one operation of a history.
 type op struct {
@@ -28,7 +29,7 @@ type op struct {
 	call, ret int64
 }
 
-// never is when an operation of unknown outcome is known to be over.
+// never is the end of an operation of unknown outcome.
 const never = math.MaxInt64 / 2
 
 type kind int
@@ -43,9 +44,9 @@ const (
 // input is an operation with its outcome.
 type input struct {
 	kind    kind
-	id      int // of the tenure
-	root    int // of the tenure under which it was granted
-	znode   int // the first tenure that had the same
+	id      int // of the holding
+	root    int // of the holding that it is nested in
+	znode   int // id of the first holding of the same znode
 	shared  bool
 	permits int
 	token   recipes.Token
@@ -55,10 +56,10 @@ type input struct {
 	unknown bool
 }
 
-// state is comparable, and small.
+// state is comparable and small.
 type state struct {
 	holders string // five bytes for each: id, root, shared, permits, znode; by id
-	limit   int    // of a semaphore; 0: none
+	limit   int    // of a semaphore; 0 for others
 	version int32
 	token   recipes.Token // of the last exclusive grant
 }
@@ -74,8 +75,8 @@ func (s state) find(id int) int {
 	return -1
 }
 
-// stands reports whether those who share a znode hold it still: then it guards what one
-// of them has begun who has left.
+// stands reports whether any holder of a shared znode still holds it: then the
+// znode guards an operation of a holder that has left.
 func (s state) stands(znode int) bool {
 	for i := 0; i < len(s.holders); i += width {
 		if s.holders[i+2] == 1 && int(s.holders[i+4]) == znode {
@@ -85,7 +86,7 @@ func (s state) stands(znode int) bool {
 	return false
 }
 
-// step is the model of every recipe: limit tells a semaphore from a lock.
+// step is the model of every recipe; a limit marks a semaphore.
 func step(s state, in input) (state, bool) {
 	switch in.kind {
 	case acquire:
@@ -146,7 +147,7 @@ func (s state) acquire(in input) (state, bool) {
 
 var hashSeed = maphash.MakeSeed()
 
-// model is porcupine's view of it.
+// model is the model in porcupine's form.
 func model(limit int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{limit: limit} },
@@ -191,12 +192,13 @@ func (s state) String() string {
 	return fmt.Sprintf("held by [%s], version %d, token %v", strings.Join(held, " "), s.version, s.token)
 }
 
-// patienceOfTheJudge is how long a history may take to be judged: one that takes
-// longer was not judged, which is a failure.
+// patienceOfTheJudge is how long porcupine may take for a history. If it takes
+// longer, the history was not judged, which is a failure.
 const patienceOfTheJudge = 20 * time.Second
 
-// judge says what is wrong with the history of a resource. The picture of one that
-// cannot be explained is put into pictures, if that is not empty.
+// judge returns what is wrong with the history of a resource. If the history
+// has no explanation, it writes a picture of it to the directory pictures,
+// unless that is empty.
 func (r *resource) judge(limit int, pictures string) error {
 	slices.SortFunc(r.ops, func(a, b op) int { return cmp.Compare(a.call, b.call) })
 	history := make([]porcupine.Operation, 0, len(r.ops))
@@ -220,7 +222,7 @@ func (r *resource) judge(limit int, pictures string) error {
 	return fmt.Errorf("%w, see %s", err, picture)
 }
 
-// paint writes the picture of a history, and gives its path.
+// paint writes the picture of a history and returns its path.
 func paint(m porcupine.Model, history []porcupine.Operation, dir string) (string, error) {
 	last := int64(0)
 	for _, o := range history {
@@ -228,7 +230,7 @@ func paint(m porcupine.Model, history []porcupine.Operation, dir string) (string
 			last = max(last, o.Return)
 		}
 	}
-	for i := range history { // or the rest would be a point beside it
+	for i := range history { // or the other operations would be points beside it
 		history[i].Return = min(history[i].Return, last+10)
 	}
 	_, info := porcupine.CheckOperationsVerbose(m, history, patienceOfTheJudge)

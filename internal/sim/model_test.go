@@ -18,7 +18,7 @@ func tokenOf(t *testing.T, n string) recipes.Token {
 	return token
 }
 
-// The model explains what may happen, and nothing else.
+// The model accepts possible histories and rejects all others.
 func TestModel(t *testing.T) {
 	grant := func(id int, token string) input {
 		return input{kind: acquire, id: id, root: id, token: tokenOf(t, token), order: true}

@@ -20,8 +20,8 @@ var (
 	bound   = flag.Int("sim.bound", 20000, "after how many seeds a mutant is given up")
 )
 
-// few are those that are looked for with every run of the tests: each another way to
-// be wrong, and found soon.
+// few are the mutants that every run of the tests looks for: each breaks
+// something else, and is found soon.
 var few = []string{"a-choice-is-not-passed-on", "deadline-from-the-disconnect", "guard-after-a-handover", "herd", "no-protection"}
 
 // A simulator that finds nothing shows nothing unless it is known to find what is
@@ -59,10 +59,10 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 }
 
-// mutant is the library with something broken.
+// mutant is the library with one thing broken.
 type mutant struct {
 	name, why string
-	sources   map[string]string // by path, from the root of the module
+	sources   map[string]string // by path from the root of the module
 }
 
 const root = "../.."
@@ -106,7 +106,7 @@ func readMutant(file string) (*mutant, error) {
 	return m, nil
 }
 
-// hunt compiles the mutant and plays seeds until something is wrong.
+// hunt compiles the mutant and runs seeds until something is wrong.
 func (m *mutant) hunt(dir string) (found string, err error) {
 	binary, err := m.compile(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func (m *mutant) hunt(dir string) (found string, err error) {
 	return "", fmt.Errorf("it ended without a verdict: %w\n%.4000s", err, out)
 }
 
-// verdict is what TestSeeds says at the end.
+// verdict matches what TestSeeds prints at the end.
 var verdict = regexp.MustCompile(`(?m)^ +sim_test.go:\d+: (\d+) seeds in .*\n +sim_test.go:\d+: (.{1,200})`)
 
 func (m *mutant) compile(dir string) (binary string, err error) {

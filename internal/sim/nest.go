@@ -9,19 +9,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// nest is a lease under another, of the same tenure or of its own.
+// nest is a lease under another lease, of the same holding or of another.
 type nest struct {
-	t *tenure
+	t *holding
 	l *recipes.Lease
 }
 
-func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
-	// The context of the lease ends with it, but what it carries does not.
+func (k *worker) nest(s Step, t *holding, l *recipes.Lease) (all []nest) {
+	// The context ends with the lease, but still carries it.
 	ctx, leave := context.WithTimeout(context.WithoutCancel(l.Context()), patience)
 	defer leave()
 	for _, n := range s.Nest {
 		c := k.ledger.call(k.who, "%s under #%d", n, t.id)
-		over := l.Err() // nil: it is held, or what has ended it is not known yet
+		over := l.Err() // nil if it is held, or if its end is not known yet
 		switch n {
 		case Again:
 			inner, err := k.side(s).Acquire(ctx)
@@ -47,8 +47,8 @@ func (k *worker) nest(s Step, t *tenure, l *recipes.Lease) (all []nest) {
 	return all
 }
 
-// nested reports whether an acquisition under l was granted, and sees to it that it
-// failed for a reason otherwise. over is what had ended l before.
+// nested reports whether an acquisition under l was granted, and checks the
+// error if it was not. over is the reason why l had ended before.
 func (k *worker) nested(l *recipes.Lease, over, err error) bool {
 	lost := l.Err() != nil
 	switch {

@@ -11,30 +11,31 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Plan is all of a run that is not left to Go's scheduler, and to the random pauses
-// and ids of the library itself. It is drawn from one seed.
+// Plan is everything about a run that does not depend on Go's scheduler and on
+// the library's random pauses and ids. It is drawn from one seed.
 type Plan struct {
-	Seed    uint64
-	Storm   Storm
-	Recipe  Recipe
-	Members int
-	Tick    time.Duration
-	Timeout time.Duration // of the sessions
-	Latency time.Duration
-	Reap    time.Duration // how often empty containers are removed
-	Proof   framework.Proof
-	Policy  framework.ErrorPolicy
-	Endless bool          // the retry policy never ends
-	Brief   bool          // or is used up soon
-	Rates   []float64     // of the members' clocks beside those of the clients, session by session; none: the same
-	Asks    bool          // what is known is asked of Held too, not of Lost alone
-	MaxHold time.Duration // 0: none
-	Limit   int           // of the semaphore
-	// Handover and Linger are those of the recipes that have them; negative: by default.
+	Seed     uint64
+	Scenario Scenario
+	Recipe   Recipe
+	Members  int
+	Tick     time.Duration
+	Timeout  time.Duration // of the sessions
+	Latency  time.Duration
+	Reap     time.Duration // how often empty containers are removed
+	Proof    framework.Proof
+	Policy   framework.ErrorPolicy
+	Endless  bool          // the retry policy never gives up
+	Brief    bool          // the retry policy gives up soon
+	Rates    []float64     // of the members' clocks relative to the clients', session by session; none: the same
+	Asks     bool          // checks ask Held too, and not Lost alone
+	MaxHold  time.Duration // 0 for none
+	Limit    int           // of the semaphore
+	// Handover and Linger are options of the recipes that have them; negative
+	// means the default.
 	Handover int
 	Linger   time.Duration
 	Workers  [][][]Step    // by client and goroutine
-	Views    []bubble.View // by client; none: all see the ensemble as it is
+	Views    []bubble.View // by client; none: all see the whole ensemble
 	Faults   []Fault       // in order
 }
 
@@ -49,51 +50,51 @@ const (
 	RWLock    Recipe = "rwlock"
 	Semaphore Recipe = "semaphore"
 	Election  Recipe = "election"
-	Campaign  Recipe = "campaign" // the election's Run
+	Campaign  Recipe = "campaign" // uses the election's Run
 )
 
-// Storm is the kind of weather.
-type Storm string
+// Scenario says which kinds of faults a plan has.
+type Scenario string
 
-// The weathers.
+// The scenarios.
 const (
-	Calm     Storm = "calm"     // nothing fails, and nobody leaves
-	Rush     Storm = "rush"     // nothing fails, nobody leaves, and all come at once
-	Leavers  Storm = "leavers"  // nothing fails, but callers leave at any instant
-	Surgery  Storm = "surgery"  // single requests fail
-	Networks Storm = "networks" // clients are cut off
-	Members  Storm = "members"  // members fail
-	Mixed    Storm = "mixed"
+	Calm     Scenario = "calm"     // nothing fails, and no caller cancels
+	Rush     Scenario = "rush"     // the same, and all callers come at once
+	Cancels  Scenario = "cancels"  // nothing fails, but callers cancel at any instant
+	Requests Scenario = "requests" // single requests fail
+	Networks Scenario = "networks" // clients are cut off
+	Members  Scenario = "members"  // members fail
+	Mixed    Scenario = "mixed"
 )
 
-// quiet reports whether nothing fails, so that nothing may be lost.
-func (s Storm) quiet() bool { return s == Calm || s == Rush || s == Leavers }
+// quiet reports whether nothing fails, so that no lease may be lost.
+func (s Scenario) quiet() bool { return s == Calm || s == Rush || s == Cancels }
 
 // Step is one acquisition by one goroutine.
 type Step struct {
-	Warm     int           // so many without work are before, back to back
-	Pause    time.Duration // before
-	Side     int           // the key; or 0 to read and 1 to write; or the permits
+	Warm     int           // number of cycles without work before it, back to back
+	Pause    time.Duration // before it
+	Side     int           // the key; or 0 to read and 1 to write; or the number of permits
 	Try      bool
-	Cancel   time.Duration // the caller leaves after; 0: it stays
-	On       testutil.Op   // the caller leaves when its client asks for this
-	Nth      int           // for the nth time; 0: it does not
-	OnBy     time.Duration // and so long after
+	Cancel   time.Duration // when the caller cancels; 0: never
+	On       testutil.Op   // the caller cancels when its client sends this
+	Nth      int           // for the nth time; 0: never
+	OnBy     time.Duration // and so long after it
 	Answered bool          // or when it has been answered
-	Yields   int           // letting so many others go first, at the same instant
+	Yields   int           // how many other goroutines run first, at the same instant
 	Work     time.Duration
-	Heedless bool          // it works on when the lease is lost
-	Late     time.Duration // it writes so long after a loss, or after the release; 0: it does not
-	Early    bool          // with a guard from before
+	Heedless bool          // it keeps working when the lease is lost
+	Late     time.Duration // it writes so long after a loss or the release; 0: never
+	Early    bool          // with a guard made earlier
 	Writes   int           // guarded writes while it works
-	Twice    bool          // each of them at once once more
-	Hasty    time.Duration // it gives a write up after, and the lease; 0: it does not
-	Behind   bool          // one more write is under way when it releases
+	Twice    bool          // each is repeated at once
+	Hasty    time.Duration // it gives up a write after this time, and the lease; 0: never
+	Behind   bool          // one more write is in flight when it releases
 	Nest     []Nest        // under the lease
-	NestLate bool          // not at once
+	NestLate bool          // with a delay
 	First    bool          // the outermost lease is released first, not last
-	Bound    time.Duration // of the wait for the release; 0: none
-	SetMax   int           // the semaphore's limit is set before; 0: it is not
+	Bound    time.Duration // how long the release is waited for; 0: no limit
+	SetMax   int           // it sets the semaphore's limit first; 0: it does not
 }
 
 // Nest is an acquisition under a lease.
@@ -101,12 +102,12 @@ type Nest string
 
 // The acquisitions under a lease.
 const (
-	Again Nest = "again" // the same once more
+	Again Nest = "again" // the same again
 	Down  Nest = "down"  // to read under a write, which is released first
 	Up    Nest = "up"    // to write under a read, which must be refused
 )
 
-// Fault is something that goes wrong, for a while.
+// Fault is something that fails for a while.
 type Fault struct {
 	At, For time.Duration
 	What    What
@@ -114,63 +115,64 @@ type Fault struct {
 	Member  int
 	Op      testutil.Op   // of single requests
 	N       int           // how many of them
-	Upon    bool          // not before a client is told that something was written, which is the client then; and not if that takes long
+	Upon    bool          // it starts when a client is sent an event about a write, and strikes that client; not if that takes long
 	Near    bool          // the member is the one that the client is connected to
-	Then    time.Duration // the client is cut off after, too; 0: it is not
-	By      time.Duration // how late
-	Short   int           // how many numbers the new directory is behind the old one; negative: it is not made
+	Then    time.Duration // the client is cut off after this time, too; 0: it is not
+	By      time.Duration // the delay
+	Short   int           // how far the new directory's counter is behind the old one; negative: it is not created
 }
 
-// What goes wrong.
+// What says what fails.
 type What string
 
 // The faults.
 const (
-	Cut       What = "cut"
-	Deaf      What = "deaf" // nothing reaches the client
-	Dumb      What = "dumb" // nothing reaches the members
-	Drop      What = "drop"
-	Late      What = "late"   // everything that the client is told
-	Expire    What = "expire" // by an operator
-	Close     What = "close"  // the client
-	Kill      What = "kill"   // the client's process
-	Stop      What = "stop"
-	StopFirst What = "stop leader"
-	Pause     What = "pause"
-	Isolate   What = "isolate"
-	Lag       What = "lag"
-	Mute      What = "mute"
-	Wedge     What = "wedge"
-	Slow      What = "slow" // every message
-	Before    What = "drop before"
-	After     What = "drop after"
-	Refuse    What = "refuse"
-	Delay     What = "delay"
-	DelayAns  What = "delay answer"
-	Orphan    What = "orphan"              // executed when the connection is gone, and nobody waits for it
-	Coup      What = "coup"                // the leader stops while a request is under way
-	CoupAfter What = "coup late"           // the leader stops when it is executed, before it is answered
-	Anew      What = "anew"                // the directory is removed, and made again
-	AnewUnder What = "anew under a create" // while a create of the client is under way
+	Cut             What = "cut"
+	Deaf            What = "deaf" // the client receives nothing
+	Dumb            What = "dumb" // the members receive nothing
+	Drop            What = "drop"
+	Late            What = "late"   // the client receives everything late
+	Expire          What = "expire" // an operator ends the session
+	Close           What = "close"  // the client
+	Kill            What = "kill"   // the client's process
+	Stop            What = "stop"
+	StopFirst       What = "stop leader"
+	Pause           What = "pause"
+	Isolate         What = "isolate"
+	Lag             What = "lag"
+	Mute            What = "mute"
+	Wedge           What = "wedge"
+	Slow            What = "slow" // every message
+	Before          What = "drop before"
+	After           What = "drop after"
+	Refuse          What = "refuse"
+	Delay           What = "delay"
+	DelayAns        What = "delay answer"
+	Orphan          What = "orphan"                   // executed when the connection is gone and the caller has left
+	LeaderStops     What = "leader stops"             // the leader stops while a request is in flight
+	LeaderStopsLate What = "leader stops late"        // the leader stops when it has executed a request, before the answer
+	Recreate        What = "recreate"                 // the directory is removed and created again
+	RecreateUnder   What = "recreate during a create" // the same while the client's create is in flight
 )
 
-// draw is a plan in the making.
+// draw is a plan that is being drawn.
 type draw struct {
 	*rand.Rand
 	*Plan
 }
 
-// Draw makes the plan of a seed.
+// Draw draws the plan of a seed.
 func Draw(seed uint64) *Plan {
 	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}}
 	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign)
-	d.Storm = pick(d, Calm, Rush, Leavers, Leavers, Surgery, Surgery, Surgery, Networks, Networks, Members, Members, Mixed, Mixed)
+	d.Scenario = pick(d, Calm, Rush, Cancels, Cancels, Requests, Requests, Requests, Networks, Networks, Members, Members, Mixed, Mixed)
 	d.Members = pick(d, 1, 3, 3)
-	if d.Storm == Members {
+	if d.Scenario == Members {
 		d.Members = 3
 	}
 	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
-	// Sessions last until a whole tick: how much longer than their time-out differs.
+	// Sessions last until a whole tick, so by how much they exceed their
+	// timeout differs.
 	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 249, 249, 299, 299, 390, 895)).Truncate(time.Millisecond)
 	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
 	d.Reap = pick(d, time.Second, time.Minute)
@@ -179,20 +181,20 @@ func Draw(seed uint64) *Plan {
 	d.Endless, d.Brief = d.one(3, 5), d.one(1, 2)
 	d.Asks = d.one(1, 2)
 	d.Limit = 1 + d.IntN(3)
-	if d.Storm == Leavers {
-		d.Limit = 2 + d.IntN(2) // one may leave who is in the way of another
+	if d.Scenario == Cancels {
+		d.Limit = 2 + d.IntN(2) // one holder may leave while another stays in the way
 	}
-	if !d.Storm.quiet() && d.one(1, 3) {
-		d.Tick = d.Timeout / 32 // or it would make up for the difference
+	if !d.Scenario.quiet() && d.one(1, 3) {
+		d.Tick = d.Timeout / 32 // a larger one would hide the difference
 		for range 3 {
 			d.Rates = append(d.Rates, pick(d, 0.9, 1.1, 1.1))
 		}
 	}
-	if !d.Storm.quiet() && d.Recipe != All && d.one(1, 6) { // it has no time to wait for the others
+	if !d.Scenario.quiet() && d.Recipe != All && d.one(1, 6) { // All has no time to wait for the others
 		d.MaxHold = d.upTo(d.Timeout / 2)
 	}
 	d.Handover = pick(d, -1, -1, 0, 1, 2)
-	if d.Storm != Rush && d.one(1, 3) {
+	if d.Scenario != Rush && d.one(1, 3) {
 		d.Linger = d.upTo(time.Second)
 	}
 	d.workers()
@@ -210,8 +212,8 @@ func (d *draw) upTo(most time.Duration) time.Duration {
 	return 1 + time.Duration(d.Int64N(int64(most)))
 }
 
-// instant is a time at which something may be under way: a few messages after the
-// beginning, to the nanosecond or about.
+// instant returns a time at which something may be in flight: a few messages
+// after the beginning, in steps of a nanosecond.
 func (d *draw) instant() time.Duration {
 	if d.Latency == 0 || d.one(1, 4) {
 		return d.upTo(50 * time.Millisecond)
@@ -221,7 +223,7 @@ func (d *draw) instant() time.Duration {
 
 func (d *draw) workers() {
 	clients, goroutines, steps := 2+d.IntN(2), 1+d.IntN(3), 1+d.IntN(3)
-	if d.Storm == Rush {
+	if d.Scenario == Rush {
 		clients, goroutines, steps = 6, 1, 2
 	}
 	for range clients {
@@ -252,23 +254,23 @@ func (d *draw) step() Step {
 			s.SetMax = 1 + d.IntN(3)
 		}
 	}
-	if d.Storm == Rush {
+	if d.Scenario == Rush {
 		s.Pause = time.Millisecond
-		s.Side, s.SetMax = min(s.Side, 1), 0 // each permit that is given back is looked at
+		s.Side, s.SetMax = min(s.Side, 1), 0 // each permit that is returned is checked
 		return s
 	}
 	if d.one(1, 3) {
 		s.Pause = d.instant()
 	}
 	s.Try = d.one(1, 8)
-	if !d.Storm.quiet() || d.Storm == Leavers {
+	if !d.Scenario.quiet() || d.Scenario == Cancels {
 		switch {
 		case d.one(1, 4):
 			s.Cancel = d.instant()
-		case d.one(1, 6), d.Storm == Leavers && d.one(1, 4):
+		case d.one(1, 6), d.Scenario == Cancels && d.one(1, 4):
 			s.Cancel = d.upTo(2 * d.Timeout)
 		}
-		if d.one(1, 3) { // just when it is executed, or answered
+		if d.one(1, 3) { // at the moment of the execution or the answer
 			s.On = pick(d, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetChildren2, testutil.OpGetData)
 			if d.Recipe == Semaphore {
 				s.On = pick(d, s.On, testutil.OpMulti)
@@ -280,7 +282,7 @@ func (d *draw) step() Step {
 			s.Bound = d.instant()
 		}
 	}
-	if !d.Storm.quiet() || d.Storm == Leavers {
+	if !d.Scenario.quiet() || d.Scenario == Cancels {
 		if d.one(1, 4) {
 			s.Hasty = d.instant()
 		}
@@ -289,10 +291,10 @@ func (d *draw) step() Step {
 	s.Twice = d.one(1, 4)
 	s.nest(d)
 	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
-	if d.one(1, 4) || (d.Storm == Leavers || d.Storm == Networks || d.Storm == Members) && d.one(1, 3) {
+	if d.one(1, 4) || (d.Scenario == Cancels || d.Scenario == Networks || d.Scenario == Members) && d.one(1, 3) {
 		s.Work = d.upTo(3 * d.Timeout)
 	}
-	if d.Storm.quiet() {
+	if d.Scenario.quiet() {
 		if d.one(1, 4) {
 			s.Late, s.Early = d.instant(), true
 		}
@@ -327,11 +329,11 @@ func (s *Step) nest(d *draw) {
 
 func (d *draw) faults() {
 	var from []What
-	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, Coup, CoupAfter}
+	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, LeaderStops, LeaderStopsLate}
 	networks := []What{Cut, Cut, Deaf, Dumb, Drop, Drop, Late, Expire, Slow}
-	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, Coup}
-	switch d.Storm {
-	case Surgery:
+	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, LeaderStops}
+	switch d.Scenario {
+	case Requests:
 		from = surgery
 	case Networks:
 		from = networks
@@ -355,27 +357,27 @@ func (d *draw) faults() {
 		if d.one(1, 2) {
 			f.By = d.instant()
 		}
-		if d.Storm == Surgery { // they wait for their requests
+		if d.Scenario == Requests { // the workers wait for their requests
 			f.At, f.For = d.upTo(4*time.Second), 5*time.Second
 		}
 		switch f.What {
 		case Orphan:
 			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti), d.upTo(d.Timeout/2)
 		case Drop:
-			if d.one(1, 2) { // and is lost again when it has come back
+			if d.one(1, 2) { // and is cut off again after it has returned
 				f.Then = d.upTo(d.Timeout / 2)
 				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
 			}
 		case Isolate:
 			f.Near = d.one(2, 3)
-			f.For = d.Timeout + d.upTo(d.Timeout) // until sessions are over that it still answers
-			if d.one(2, 3) {                      // unless it has gone to another member by then
+			f.For = d.Timeout + d.upTo(d.Timeout) // until the sessions that it still answers are over
+			if d.one(2, 3) {                      // otherwise it may have gone to another member
 				f.Then = d.upTo(d.Timeout / 2)
 				f.For += f.Then
 			}
 		case Late, Slow, Lag, Wedge, Mute, Pause:
 			f.Near = d.one(2, 3)
-			if d.one(1, 2) { // just when it may know more than is true
+			if d.one(1, 2) { // when its knowledge may be ahead of the truth
 				f.Then = d.upTo(d.Timeout)
 				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
 			}
@@ -388,7 +390,7 @@ func (d *draw) faults() {
 	}
 }
 
-// op is a request of those that matter.
+// op draws a request from those that matter.
 func (d *draw) op() testutil.Op {
 	if d.Recipe == Semaphore && d.one(1, 2) {
 		return testutil.OpMulti
@@ -397,11 +399,11 @@ func (d *draw) op() testutil.Op {
 		testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
 }
 
-// String is the plan in words.
+// String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, time-out %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v, views %q\n",
-		p.Seed, p.Recipe, p.Storm, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -25,8 +25,7 @@ var (
 	pictures = flag.String("sim.pictures", "testdata/failures", "where pictures of histories that cannot be explained go; empty: nowhere")
 )
 
-// Whatever fails, and whatever callers do: see the package comment for what is
-// checked.
+// Random faults and random callers: the package comment lists the checks.
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
 		replay(t)
@@ -62,7 +61,7 @@ func replay(t *testing.T) {
 	t.Logf("nothing in %d tries:\n%v", *tries, sim.Draw(*seed))
 }
 
-// searched is what came of a number of seeds.
+// searched is the outcome of a number of seeds.
 type searched struct {
 	seeds, grants, losses, faults atomic.Int64
 	took                          time.Duration
@@ -75,8 +74,8 @@ func (s *searched) String() string {
 		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.longest)
 }
 
-// search plays seeds until something is wrong, on all processors. It stops after n,
-// if that is not 0, and after a time otherwise.
+// search runs seeds until something is wrong, on all processors. It stops after
+// n seeds if n is not 0, and otherwise after a time.
 func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 	s := new(searched)
 	began := time.Now()
@@ -117,7 +116,8 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 	return s
 }
 
-// play is one seed. One that hangs ends the test binary: virtual time stands still.
+// play runs one seed. A seed that hangs ends the test binary, since virtual
+// time stands still.
 func play(t *testing.T, seed uint64) *sim.Result {
 	plan := sim.Draw(seed)
 	hangs := time.AfterFunc(2*time.Minute, func() {

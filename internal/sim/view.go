@@ -9,13 +9,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 )
 
-// under is the directory that everything stands in where clients have views. Each
-// view shows a part of it, so all clients meet at the same paths of the ensemble
-// and have different names for them.
+// under is the directory of everything in plans with views. Each view shows a
+// part of it, so that all clients use the same paths of the ensemble under
+// different names.
 var under = bubble.Views[1].Base()
 
-// views draws one for each client, for half of all plans. It draws last, so that
-// the rest of a plan does not depend on it.
+// views draws a view for each client, in half of all plans. It draws last, so
+// that the rest of a plan does not depend on it.
 func (d *draw) views() {
 	if !d.one(1, 2) {
 		return
@@ -25,7 +25,7 @@ func (d *draw) views() {
 	}
 }
 
-// base is the directory that everything stands in; empty: the root.
+// base returns the directory of everything; empty means the root.
 func (p *Plan) base() string {
 	if p.Views == nil {
 		return ""
@@ -33,7 +33,7 @@ func (p *Plan) base() string {
 	return under
 }
 
-// view is that of a client.
+// view returns the view of a client.
 func (p *Plan) view(client int) bubble.View {
 	if p.Views == nil {
 		return bubble.View{}
@@ -41,10 +41,10 @@ func (p *Plan) view(client int) bubble.View {
 	return p.Views[client]
 }
 
-// whole is a view of everything.
+// whole returns a view of the whole ensemble.
 func (p *Plan) whole() bubble.View { return bubble.View{Chroot: p.base()} }
 
-// prepare makes what must be there before anybody comes.
+// prepare creates what must exist before the first client connects.
 func (w *world) prepare(ctx context.Context) error {
 	if w.plan.Views != nil {
 		if err := bubble.MakeBase(ctx, w.ens); err != nil {
@@ -59,5 +59,5 @@ func (w *world) prepare(ctx context.Context) error {
 	return nil
 }
 
-// data is what the guarded writes of those who hold one of the paths are made to.
+// data returns the path that guarded writes under a lock's path write to.
 func (p *Plan) data(i int) string { return fmt.Sprint(p.base(), "/data", i) }

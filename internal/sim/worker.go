@@ -30,7 +30,7 @@ type worker struct {
 	rw       *rwlock.RWLock
 }
 
-// must is for constructors, whose arguments are ours.
+// must panics on an error: constructors get arguments of this package.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -69,9 +69,9 @@ func newWorker(w *world, id who) *worker {
 	return k
 }
 
-// step reports whether the worker can go on.
+// step runs one step and reports whether the worker can go on.
 func (k *worker) step(s Step) bool {
-	for range s.Warm { // tenures as all others
+	for range s.Warm { // holdings like all others
 		if !k.step(Step{Side: s.Side}) {
 			return false
 		}
@@ -125,14 +125,14 @@ func (k *worker) step(s Step) bool {
 	}
 }
 
-// closedByNow reports whether the world ended before its workers had.
+// closedByNow reports whether the run ended before its workers had.
 func (k *worker) closedByNow() bool {
 	k.ledger.mu.Lock()
 	defer k.ledger.mu.Unlock()
 	return k.ledger.closed[k.who.client]
 }
 
-// limited reports whether somebody sets limits.
+// limited reports whether a worker sets limits.
 func (k *worker) limited() bool {
 	for _, client := range k.plan.Workers {
 		for _, steps := range client {
@@ -153,7 +153,7 @@ func (k *worker) enter(ctx context.Context, s Step) (*recipes.Lease, error) {
 	return k.side(s).Acquire(ctx)
 }
 
-// resources are those that a step is about.
+// resources returns the resources that a step uses.
 func (k *worker) resources(s Step) []*resource {
 	paths := k.paths
 	if k.plan.Recipe == Keyed || k.plan.Recipe == All {
@@ -172,12 +172,12 @@ func (k *worker) limit(n int) {
 	c := k.ledger.call(k.who, "set the limit to %d", n)
 	err := k.sem.SetMax(ctx, n)
 	k.ledger.limited(c, k.who, k.resources(Step{})[0], n, err)
-	if err != nil && k.plan.Storm.quiet() {
+	if err != nil && k.plan.Scenario.quiet() {
 		k.ledger.fault("%v: SetMax: %v", k.who, err)
 	}
 }
 
-// campaign is a step by the election's Run: two terms.
+// campaign runs a step with the election's Run: two terms.
 func (k *worker) campaign(s Step) bool {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -221,11 +221,11 @@ func (k *worker) wants(s Step) want {
 	return want{}
 }
 
-func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenure) *tenure {
+func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *holding) *holding {
 	wanted := k.wants(s)
-	t := &tenure{of: r, who: k.who, lease: l, client: k.client, view: k.plan.view(k.who.client), root: root, shared: wanted.shared, permits: wanted.permits}
+	t := &holding{of: r, who: k.who, lease: l, client: k.client, view: k.plan.view(k.who.client), root: root, shared: wanted.shared, permits: wanted.permits}
 	if k.plan.Recipe == Semaphore {
-		if n := len(l.Guard()); n != s.Side { // a check of each
+		if n := len(l.Guard()); n != s.Side { // one check for each
 			k.ledger.fault("%v was granted %d permits with %d znodes", k.who, s.Side, n)
 		}
 	}
@@ -233,7 +233,7 @@ func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *tenu
 	return t
 }
 
-// hold is what a worker does with a lease.
+// hold does what a worker does with a lease.
 func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 	if parts := l.Parts(); len(parts) > 0 {
 		k.holdAll(c, s, l, parts)
@@ -266,13 +266,13 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		k.release(s, n.t, n.l)
 	}
 	written()
-	if !lost && late != nil && !t.shared { // others may share the znode, which excludes as before
+	if !lost && late != nil && !t.shared { // others may share the znode, and it still excludes
 		k.late(s, t, late)
 	}
 }
 
 // work holds a lease for a while, with guarded writes in between.
-func (k *worker) work(ctx context.Context, s Step, t *tenure, l *recipes.Lease) {
+func (k *worker) work(ctx context.Context, s Step, t *holding, l *recipes.Lease) {
 	pieces := time.Duration(s.Writes + 1)
 	for range s.Writes + 1 {
 		if s.Heedless {
@@ -299,21 +299,22 @@ func (k *worker) work(ctx context.Context, s Step, t *tenure, l *recipes.Lease) 
 	}
 }
 
-// behind begins a write that the release does not wait for, and returns what does.
-func (k *worker) behind(s Step, t *tenure, l *recipes.Lease) (written func()) {
+// behind starts a write that the release does not wait for, and returns a
+// function that does.
+func (k *worker) behind(s Step, t *holding, l *recipes.Lease) (written func()) {
 	var writing sync.WaitGroup
 	if s.Behind {
 		writing.Go(func() { k.write(s, t, l) })
-		runtime.Gosched() // or it would mostly be too late
+		runtime.Gosched() // without it, the write would mostly start too late
 	}
 	return writing.Wait
 }
 
-// patienceOfAWriter bounds a guarded write.
+// patienceOfAWriter is the time limit of a guarded write.
 const patienceOfAWriter = 30 * time.Second
 
-// write makes a guarded write, and reports whether it gave up.
-func (k *worker) write(s Step, t *tenure, l *recipes.Lease) (gaveUp bool) {
+// write makes a guarded write and reports whether it gave up.
+func (k *worker) write(s Step, t *holding, l *recipes.Lease) (gaveUp bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.Hasty, patienceOfAWriter))
 	defer cancel()
 	c := k.ledger.call(k.who, "write under #%d", t.id)
@@ -321,17 +322,17 @@ func (k *worker) write(s Step, t *tenure, l *recipes.Lease) (gaveUp bool) {
 	k.wrote(c, t, responses, err)
 	gaveUp = s.Hasty > 0 && errors.Is(err, context.DeadlineExceeded)
 	tooLate := s.Behind && errors.Is(err, recipes.ErrNotHeld)
-	if err != nil && k.plan.Storm.quiet() && !gaveUp && !tooLate {
+	if err != nil && k.plan.Scenario.quiet() && !gaveUp && !tooLate {
 		k.ledger.fault("%v: write: %v", t, err)
 	}
 	return gaveUp
 }
 
-func setData(t *tenure) *zk.SetDataRequest {
+func setData(t *holding) *zk.SetDataRequest {
 	return &zk.SetDataRequest{Path: t.view.Path(t.of.data), Data: []byte(t.token.String()), Version: -1}
 }
 
-func (k *worker) wrote(c call, t *tenure, responses []zk.MultiResponse, err error) {
+func (k *worker) wrote(c call, t *holding, responses []zk.MultiResponse, err error) {
 	version, zxid := int32(0), int64(0)
 	if err == nil {
 		stat := responses[len(responses)-1].Stat
@@ -340,8 +341,8 @@ func (k *worker) wrote(c call, t *tenure, responses []zk.MultiResponse, err erro
 	k.ledger.wrote(c, t, version, zxid, err)
 }
 
-// release gives a lease up.
-func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
+// release releases a lease.
+func (k *worker) release(s Step, t *holding, l *recipes.Lease) {
 	k.ledger.leaving(t, l)
 	ctx, cancel := context.Background(), func() {}
 	if s.Bound > 0 {
@@ -349,13 +350,13 @@ func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
 	}
 	err := l.Release(ctx)
 	cancel()
-	if len(t.leases) == 0 { // this worker alone changes it
+	if len(t.leases) == 0 { // only this worker changes it
 		k.ledger.released(t, err)
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, recipes.ErrNotHeld):
-		if l.Err() == nil || k.plan.Storm.quiet() {
+		if l.Err() == nil || k.plan.Scenario.quiet() {
 			k.ledger.fault("%v: release: %v, and Err is %v", t, err, l.Err())
 		}
 	case s.Bound > 0 && errors.Is(err, context.DeadlineExceeded):
@@ -365,9 +366,9 @@ func (k *worker) release(s Step, t *tenure, l *recipes.Lease) {
 	}
 }
 
-// late acts late on a lease that was lost, or released, with nothing but its guard,
-// as a process does that was paused between the check and the act.
-func (k *worker) late(s Step, t *tenure, guarded []any) {
+// late writes with the guard of a lease that was lost or released, like a
+// process that was paused between the check and the write.
+func (k *worker) late(s Step, t *holding, guarded []any) {
 	time.Sleep(s.Late)
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
 	defer cancel()
@@ -376,9 +377,9 @@ func (k *worker) late(s Step, t *tenure, guarded []any) {
 	k.wrote(c, t, responses, err)
 }
 
-// holdAll is hold for several locks as one.
+// holdAll is hold for several locks.
 func (k *worker) holdAll(c call, s Step, l *recipes.Lease, parts []*recipes.Lease) {
-	var all []*tenure
+	var all []*holding
 	for i, part := range parts {
 		all = append(all, k.grant(c, part, k.resources(s)[i], s, nil))
 	}

@@ -19,25 +19,25 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Result is what came of a run.
+// Result is the outcome of a run.
 type Result struct {
 	Plan    *Plan
-	Wrong   []string // nothing, or the violations in the order in which they were seen
+	Wrong   []string // the violations in the order in which they were seen
 	Trace   string
 	Grants  int
 	Losses  int
 	Faults  int           // that have happened
-	Longest time.Duration // that anybody waited for nothing
+	Longest time.Duration // the longest wait of a caller that could have been granted
 
 	resources []*resource
 }
 
-// Run plays a plan in a bubble of its own and says what was wrong with it. Like
-// synctest.Test it must be called outside of one.
+// Run runs a plan in its own bubble and returns what was wrong with it. Like
+// synctest.Test, it must be called outside of a bubble.
 func Run(t *testing.T, p *Plan) (r *Result) {
 	w := &world{plan: p}
 	defer func() {
-		// Goroutines that are left, or wait for each other for ever.
+		// Goroutines are left, or wait for each other for ever.
 		if v := recover(); v != nil {
 			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(bubble.Stacks(w.bubble), "\n\n"))
 			r = w.result()
@@ -63,8 +63,9 @@ func (w *world) result() *Result {
 	return r
 }
 
-// Judge has porcupine judge the histories of a run that is over, and puts pictures of
-// those that it cannot explain into a directory. It must not be called in a bubble.
+// Judge has porcupine judge the histories of a finished run. It writes pictures
+// of those that have no explanation to a directory. It must not be called in a
+// bubble.
 func (r *Result) Judge(pictures string) {
 	for _, res := range r.resources {
 		limit := 0
@@ -77,7 +78,7 @@ func (r *Result) Judge(pictures string) {
 	}
 }
 
-// world is a run.
+// world is a run in progress.
 type world struct {
 	plan     *Plan
 	bubble   string // its name in stacks
@@ -86,7 +87,7 @@ type world struct {
 	paths    []string
 	clients  []*framework.Client
 	nets     []*testutil.ClientNet
-	operator *framework.Client // nil: it has nothing to do
+	operator *framework.Client // nil if it has nothing to do
 	happened int
 
 	mu       sync.Mutex // guards what follows
@@ -94,8 +95,8 @@ type world struct {
 	rules    []*rule
 	leavers  map[who]*leaver
 	armed    map[*Fault]func(client int)
-	dead     map[int]bool // clients that are closed, or killed
-	troubled map[int]bool // members
+	dead     map[int]bool // clients that are closed or killed
+	troubled map[int]bool // members in trouble
 }
 
 func (w *world) run() {
@@ -103,7 +104,7 @@ func (w *world) run() {
 	w.bubble = bubble.Name()
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
-		testutil.WithSyncLimit(int(3 * p.Timeout / p.Tick)), // members go on answering for longer than sessions last
+		testutil.WithSyncLimit(int(3 * p.Timeout / p.Tick)), // members keep answering for longer than sessions last
 	}
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
@@ -126,7 +127,7 @@ func (w *world) run() {
 	w.play()
 }
 
-// build connects the clients and makes the resources.
+// build connects the clients and creates the resources.
 func (w *world) build() error {
 	p := w.plan
 	pauses := retry.Exponential(20*time.Millisecond, 300*time.Millisecond, 1<<30)
@@ -176,7 +177,7 @@ func (w *world) build() error {
 	return nil
 }
 
-// paths are those of what is contended for, at the ensemble.
+// paths returns the paths of the resources at the ensemble.
 func (p *Plan) paths() []string {
 	switch p.Recipe {
 	case Keyed, All:
@@ -185,7 +186,7 @@ func (p *Plan) paths() []string {
 	return []string{p.base() + "/lock"}
 }
 
-// mostPermits is the greatest limit that there ever is.
+// mostPermits is the greatest limit that a semaphore ever has.
 func (p *Plan) mostPermits() int {
 	most := p.Limit
 	for _, client := range p.Workers {
@@ -205,10 +206,10 @@ func (w *world) changed(client int, s framework.StateChange) {
 	w.ledger.client(client, s)
 }
 
-// patience is how long everybody may take to be granted when all faults are over.
+// patience is how long all waiters may take to be granted after the last fault.
 const patience = 20 * time.Minute
 
-// play has the workers work and the faults happen, and waits until all are over.
+// play starts the workers and the faults, and waits until all have ended.
 func (w *world) play() {
 	var working sync.WaitGroup
 	pending := make(map[who]bool) // guarded by w.mu
@@ -240,7 +241,7 @@ func (w *world) play() {
 	watching := make(chan struct{})
 	var beside sync.WaitGroup
 	beside.Go(func() { w.watch(watching) })
-	if w.plan.Storm.quiet() {
+	if w.plan.Scenario.quiet() {
 		w.ledger.settle(0)
 	}
 	beside.Go(w.weather)
@@ -249,12 +250,13 @@ func (w *world) play() {
 	beside.Wait()
 	w.leftovers()
 	w.goroutines()
-	if w.plan.Storm == Rush {
+	if w.plan.Scenario == Rush {
 		w.herd()
 	}
 }
 
-// watch looks at what is believed directly after each time at which sessions expire.
+// watch checks what clients believe directly after each time at which sessions
+// expire.
 func (w *world) watch(stop <-chan struct{}) {
 	// The ensemble's clock began with the bubble, as did the ledger's.
 	for next := w.plan.Tick; ; next += w.plan.Tick {
@@ -267,7 +269,8 @@ func (w *world) watch(stop <-chan struct{}) {
 	}
 }
 
-// await waits for the workers: for those whose clients live, and then for the others.
+// await waits for the workers: first for those whose clients live, then for the
+// others.
 func (w *world) await(over <-chan struct{}, pending map[who]bool) {
 	deadline := time.After(patience)
 	buried := false
@@ -287,7 +290,7 @@ func (w *world) await(over <-chan struct{}, pending map[who]bool) {
 	}
 }
 
-// living are those who work still, and whose clients live.
+// living returns the workers that have not ended and whose clients live.
 func (w *world) living(pending map[who]bool) (all []who) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,7 +302,8 @@ func (w *world) living(pending map[who]bool) (all []who) {
 	return all
 }
 
-// bury closes the clients whose processes were killed: what waits in them is no loss.
+// bury closes the clients whose processes were killed. What waits in them may
+// fail.
 func (w *world) bury() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -309,9 +313,10 @@ func (w *world) bury() {
 	}
 }
 
-// leftovers looks for what should not be there any more when nobody wants anything.
+// leftovers returns what is left when no caller wants anything.
 func (w *world) leftovers() {
-	// What was given up for lost may come late, and is hunted at growing intervals.
+	// A request that was given up may still arrive, and the library looks for
+	// its znode at growing intervals.
 	for end := time.Now().Add(100 * w.plan.Timeout); ; {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -319,7 +324,7 @@ func (w *world) leftovers() {
 		if left == "" {
 			return
 		}
-		if time.Now().After(end) || w.plan.Storm.quiet() {
+		if time.Now().After(end) || w.plan.Scenario.quiet() {
 			w.ledger.fault("left: %s\n%s", left, w.ens.Tree())
 			return
 		}
@@ -346,8 +351,8 @@ func (w *world) left() string {
 	return ""
 }
 
-// goroutines looks, now and then, for those that a recipe has left behind while its
-// client lives: at the end the bubble sees the rest.
+// goroutines checks now and then that a recipe has not left goroutines behind
+// while its client lives. At the end the bubble checks the rest.
 func (w *world) goroutines() {
 	w.mu.Lock()
 	dead := len(w.dead)
@@ -360,15 +365,16 @@ func (w *world) goroutines() {
 	}
 }
 
-// herd checks that a release wakes one, or those who may go on: whoever is woken
-// lists the line again. In a rush of six, who would all wake each other, that shows.
+// herd checks that a release wakes one waiter, or those that may go on: each
+// waiter that wakes lists the directory again. A rush of six that all woke each
+// other would exceed the limit.
 func (w *world) herd() {
 	l := w.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	counts := w.ens.Requests()
 	lists := counts[testutil.OpGetChildren] + counts[testutil.OpGetChildren2]
-	most := 3 // the first with the create, one when its turn comes, and a spare one
+	most := 3 // one with the create, one when it is first, and a spare one
 	if w.plan.Recipe == Semaphore {
 		most = 8 // the permits too, and twice where there is no room
 	}
@@ -377,7 +383,7 @@ func (w *world) herd() {
 	}
 }
 
-// end closes everything; the bubble itself sees what goes on after that.
+// end closes everything. The bubble checks that nothing goes on after it.
 func (w *world) end() {
 	w.heal()
 	var closing sync.WaitGroup
@@ -412,17 +418,17 @@ func (w *world) gone(client int) bool {
 	return w.dead[client]
 }
 
-// expected reports whether what failed may fail so while things go wrong.
+// expected reports whether a call may fail with this error while faults happen.
 func (w *world) expected(err error) bool {
-	if w.plan.Storm.quiet() {
+	if w.plan.Scenario.quiet() {
 		return false
 	}
-	for _, e := range []error{zk.ErrNoServer, zk.ErrConnectionClosed, framework.ErrSessionLost} { // the last try ran into
+	for _, e := range []error{zk.ErrNoServer, zk.ErrConnectionClosed, framework.ErrSessionLost} { // the error of the last try
 		if errors.Is(err, e) {
 			return !w.plan.Endless
 		}
 	}
-	if !w.plan.Endless && strings.Contains(err.Error(), " (code -") { // refused until no try was left
+	if !w.plan.Endless && strings.Contains(err.Error(), " (code -") { // refused until the retries were used up
 		return true
 	}
 	return errors.Is(err, framework.ErrNoSession) || errors.Is(err, recipes.ErrNotHeld)

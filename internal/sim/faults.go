@@ -11,21 +11,21 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// rule is a fault of single requests.
+// rule is a fault that strikes single requests.
 type rule struct {
 	Fault
 	left int
 }
 
-// leaver is a caller that leaves when its client makes a request.
+// leaver is a caller that cancels when its client sends a request.
 type leaver struct {
 	Step
 	left  int
 	leave func()
 }
 
-// leaveLocked has those leave whose time has come. At one instant it is the scheduler
-// that decides what is first: it is given a choice.
+// leaveLocked cancels the callers whose time has come. What happens first at
+// one instant is up to the scheduler, so it gets a choice.
 func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 	for k, l := range w.leavers {
 		if k.client != client || l.On != op || l.Answered != answered {
@@ -38,7 +38,7 @@ func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 		if answered {
 			by = 0
 		}
-		if answered && l.Yields == 0 { // who is told of the answer runs before who leaves
+		if answered && l.Yields == 0 { // the goroutine that gets the answer runs before the one that cancels
 			l.leave()
 			continue
 		}
@@ -51,7 +51,7 @@ func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 	}
 }
 
-// asked is told of each request of a client that has ended.
+// asked is called with each request of a client, when it has ended.
 func (w *world) asked(client int, op string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,15 +66,15 @@ func (w *world) asked(client int, op string, err error) {
 	}[op], true)
 }
 
-// begins reports whether it has waited for a request of a client.
+// begins reports whether the fault was waiting for a request of a client.
 func (f *Fault) begins(client int, op string) bool {
-	if f.What == Anew {
+	if f.What == Recreate {
 		return op == "delete" && client == f.Client
 	}
 	return op == "multi"
 }
 
-// control decides about every request.
+// control decides what happens to a request.
 func (w *world) control(r testutil.Request) testutil.Action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *world) control(r testutil.Request) testutil.Action {
 		switch {
 		case f.What == Late && known && client == f.Client:
 			return testutil.DelayReply(f.By)
-		case f.What == Late || f.left == 0 || f.Op != r.Op, f.What == AnewUnder && (!known || client != f.Client):
+		case f.What == Late || f.left == 0 || f.Op != r.Op, f.What == RecreateUnder && (!known || client != f.Client):
 			continue
 		}
 		f.left--
@@ -111,14 +111,14 @@ func (w *world) control(r testutil.Request) testutil.Action {
 			return testutil.Delay(f.By)
 		case DelayAns:
 			return testutil.DelayReply(f.By)
-		case AnewUnder:
-			go w.anew(f.Fault)
+		case RecreateUnder:
+			go w.recreate(f.Fault)
 			return testutil.Delay(f.By)
-		case Coup:
-			go w.overthrow(f.By/2, f.For)
+		case LeaderStops:
+			go w.stopLeader(f.By/2, f.For)
 			return testutil.Delay(f.By)
-		case CoupAfter:
-			go w.overthrow(f.By/2, f.For)
+		case LeaderStopsLate:
+			go w.stopLeader(f.By/2, f.For)
 			return testutil.DelayReply(f.By)
 		}
 	}
@@ -129,8 +129,8 @@ func pickCode(n int) testutil.Code {
 	return []testutil.Code{testutil.CodeConnectionLoss, testutil.CodeOperationTimeout, testutil.CodeThrottled}[n%3]
 }
 
-// overthrow stops the leader.
-func (w *world) overthrow(after, d time.Duration) {
+// stopLeader stops the leader.
+func (w *world) stopLeader(after, d time.Duration) {
 	time.Sleep(after)
 	member := w.ens.Leader()
 	if member < 0 || !w.trouble(member) {
@@ -139,12 +139,12 @@ func (w *world) overthrow(after, d time.Duration) {
 	w.ledger.log("stop the leader, member %d", member)
 	if w.ens.Stop(member) == nil {
 		time.Sleep(d)
-		_ = w.ens.Restart(member) // unless all was healed meanwhile
+		_ = w.ens.Restart(member) // fails if everything was healed meanwhile
 	}
 	w.calm(member)
 }
 
-// weather makes the faults happen, and ends them all in the end.
+// weather runs the faults in order, and ends all of them at the end.
 func (w *world) weather() {
 	type event struct {
 		at time.Duration
@@ -180,7 +180,7 @@ func (w *world) weather() {
 		time.Sleep(time.Until(w.ledger.begin.Add(e.at)))
 		e.do()
 	}
-	if w.plan.Storm.quiet() {
+	if w.plan.Scenario.quiet() {
 		return
 	}
 	time.Sleep(time.Until(w.ledger.begin.Add(last + time.Second)))
@@ -188,8 +188,9 @@ func (w *world) weather() {
 	w.ledger.settle(8*w.plan.Timeout + 10*time.Second)
 }
 
-// arm has a fault begin when a client is told next that something was written: that
-// client's. It does not begin if that takes longer than a session lasts.
+// arm starts a fault when any client is next sent an event about a write, and
+// then strikes that client. The fault does not start if that takes longer than
+// a session lasts.
 func (w *world) arm(f *Fault, begin func(client int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +202,7 @@ func (w *world) arm(f *Fault, begin func(client int)) {
 	})
 }
 
-// heal ends every fault.
+// heal ends all faults.
 func (w *world) heal() {
 	w.mu.Lock()
 	w.rules = nil
@@ -212,8 +213,8 @@ func (w *world) heal() {
 		w.ens.Unmute(i)
 		w.ens.Unwedge(i)
 		w.ens.Unlag(i)
-		_ = w.ens.Resume(i)  // unless it is not paused
-		_ = w.ens.Restart(i) // unless it runs
+		_ = w.ens.Resume(i)  // fails if it is not paused
+		_ = w.ens.Restart(i) // fails if it is running
 		w.calm(i)
 	}
 	for i, net := range w.nets {
@@ -223,8 +224,8 @@ func (w *world) heal() {
 	}
 }
 
-// trouble claims that one member may fail: a majority must be left, all of which
-// serve, or what is looked at may be an old leader's state.
+// trouble reports whether one more member may fail. A majority that serves must
+// remain, or the checks would read the state of an old leader.
 func (w *world) trouble(member int) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -247,16 +248,16 @@ func (w *world) calm(member int) {
 	delete(w.troubled, member)
 }
 
-// fault makes one thing go wrong, until heal is called if it is not nil.
+// fault causes one fault. It lasts until heal is called, unless heal is nil.
 func (w *world) fault(f Fault) (heal func()) {
 	w.ledger.log("%s: client %d, member %d, %v for %v", f.What, f.Client, f.Member, f.Op, f.For)
 	switch f.What {
-	case Before, After, Refuse, Delay, DelayAns, Orphan, Coup, CoupAfter, AnewUnder, Late:
+	case Before, After, Refuse, Delay, DelayAns, Orphan, LeaderStops, LeaderStopsLate, RecreateUnder, Late:
 		return w.rule(f)
 	case Stop, StopFirst, Pause, Isolate, Lag, Mute, Wedge:
 		return w.member(f)
-	case Anew:
-		go w.anew(f)
+	case Recreate:
+		go w.recreate(f)
 		return nil
 	case Slow:
 		w.count()
@@ -295,8 +296,8 @@ func (w *world) member(f Fault) (heal func()) {
 	if f.What != Stop && w.plan.Members == 1 && f.What != Mute && f.What != Wedge {
 		return nil
 	}
-	// A leader that has lost its quorum, and does not know it, is what proof by syncs
-	// does not cover, and says so.
+	// ProofSync does not cover a leader that has lost its quorum and does not
+	// know it, and its documentation says so.
 	if (f.What == Pause || f.What == Isolate) && m == leader && w.plan.Proof == framework.ProofSync {
 		return nil
 	}
@@ -305,7 +306,7 @@ func (w *world) member(f Fault) (heal func()) {
 	}
 	switch f.What {
 	case Stop:
-		_ = w.ens.Stop(m) // it runs: it was not troubled
+		_ = w.ens.Stop(m) // it is running: it was not in trouble
 	case Pause:
 		_ = w.ens.Pause(m)
 	case Isolate:
@@ -322,13 +323,14 @@ func (w *world) member(f Fault) (heal func()) {
 		w.ens.Unmute(m)
 		w.ens.Unwedge(m)
 		w.ens.Unlag(m)
-		_ = w.ens.Resume(m)  // unless it is not paused
-		_ = w.ens.Restart(m) // unless it runs
+		_ = w.ens.Resume(m)  // fails if it is not paused
+		_ = w.ens.Restart(m) // fails if it is running
 		w.calm(m)
 	}
 }
 
-// near is the member that a client is connected to, as far as the leader knows.
+// near returns the member that a client is connected to, as far as the leader
+// knows.
 func (w *world) near(client, otherwise int) int {
 	if s, err := w.clients[client].Session(); err == nil {
 		for _, info := range w.ens.Sessions() {

@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// waits notes that somebody begins to wait.
+// waits records that a caller begins to wait.
 func (l *ledger) waits(w who, of []*resource, wanted want) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -16,9 +16,9 @@ func (l *ledger) waits(w who, of []*resource, wanted want) {
 	}
 }
 
-// starvedLocked checks that nobody waits for long who could be granted, as it is when
-// a wake-up is lost: whatever happens next may be what wakes it. Something that
-// happened by which anybody may be granted begins the time anew.
+// starvedLocked checks that no caller waits long while it could be granted, as
+// happens when a wakeup is lost: the next event may be what wakes it. The time
+// starts again with every event that allows a grant.
 func (l *ledger) starvedLocked(r *resource, happened bool) {
 	now := time.Now()
 	if happened {
@@ -37,16 +37,17 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 	}
 }
 
-// passedLocked checks that no client hands over at home more often than it may while
-// another one waits.
-func (l *ledger) passedLocked(t *tenure) {
+// passedLocked checks that a client does not hand off in-process more often
+// than allowed while another client waits.
+func (l *ledger) passedLocked(t *holding) {
 	p := l.plan
 	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handover < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
 		return
 	}
 	for k, w := range t.of.waiting {
-		// It takes some messages to get into the line, and to be noticed there; whoever is
-		// at home behind a hold that leaves joins then.
+		// Joining the line and being noticed there takes some messages.
+		// Goroutines that wait in-process behind a holder that leaves join the
+		// line only then.
 		if soon := 20*p.Latency + time.Millisecond; time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
@@ -54,25 +55,25 @@ func (l *ledger) passedLocked(t *tenure) {
 			w.client, w.passed = t.who.client, 0
 		}
 		w.passed++
-		if k.client != t.who.client && w.passed > p.Handover+2 { // the first, and one that was on its way
+		if k.client != t.who.client && w.passed > p.Handover+2 { // the first grant, and one that was in flight
 			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
 		}
 		t.of.waiting[k] = w
 	}
 }
 
-// joinedLocked checks that no reader joins those who hold already while a writer of
+// joinedLocked checks that no reader joins current readers while a writer of
 // another client stands in line.
-func (l *ledger) joinedLocked(c call, t *tenure) {
+func (l *ledger) joinedLocked(c call, t *holding) {
 	p := l.plan
-	if p.Recipe != RWLock || !p.Storm.quiet() || !t.shared || t.root != t {
+	if p.Recipe != RWLock || !p.Scenario.quiet() || !t.shared || t.root != t {
 		return
 	}
 	for k, w := range t.of.waiting {
 		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < 20*p.Latency+time.Millisecond {
 			continue
 		}
-		for _, o := range t.of.tenures {
+		for _, o := range t.of.holdings {
 			if o.path == t.path && o.since.Before(w.since) {
 				l.wrongLocked("%v joined %v, while %v waited to write", t, o, k)
 				return
@@ -81,9 +82,9 @@ func (l *ledger) joinedLocked(c call, t *tenure) {
 	}
 }
 
-// freeLocked reports whether whoever is next could be granted, if anybody waits. Who
-// that is, is known of a semaphore, whose line is for its first alone; of the others
-// all must be able to.
+// freeLocked reports whether the next waiter could be granted, if there is one.
+// A semaphore's line lets only its first waiter on, so that one is checked; for
+// other recipes all waiters must be able to go on.
 func (l *ledger) freeLocked(r *resource) bool {
 	next, first := 0, -1
 	if r.limit > 0 {
@@ -100,7 +101,7 @@ func (l *ledger) freeLocked(r *resource) bool {
 	if next == 0 {
 		return false
 	}
-	for _, t := range r.tenures {
+	for _, t := range r.holdings {
 		if t.gone {
 			continue
 		}
@@ -112,8 +113,8 @@ func (l *ledger) freeLocked(r *resource) bool {
 	return r.limit == 0 || most <= l.limit
 }
 
-// firstLocked is the client that is first in a semaphore's line, negative if nobody
-// is known to be.
+// firstLocked returns the client that is first in a semaphore's line, or a
+// negative number if none is known to be.
 func (l *ledger) firstLocked(r *resource) int {
 	first := ""
 	for _, name := range l.ens.Children(r.dirs[0]) {
@@ -128,10 +129,11 @@ func (l *ledger) firstLocked(r *resource) int {
 	return -1
 }
 
-// patience is how long a grant may take that nothing is in the way of.
+// patience is the longest that a grant may take when nothing prevents it.
 func (l *ledger) patience() time.Duration { return 2*time.Second + 30*l.plan.Latency }
 
-// lateLocked is how long a grant took since the last thing that it may have waited for.
+// lateLocked returns how long a grant took since the last event that it may
+// have waited for.
 func (l *ledger) lateLocked(c call, r *resource, now time.Time) time.Duration {
 	if l.settled.IsZero() || now.Before(l.settled) || l.plan.Recipe == Campaign || l.plan.Recipe == All {
 		return 0

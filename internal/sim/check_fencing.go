@@ -7,10 +7,10 @@ import (
 )
 
 // tokensLocked checks the fencing token of a grant.
-func (l *ledger) tokensLocked(t *tenure, known, there bool) {
+func (l *ledger) tokensLocked(t *holding, known, there bool) {
 	r := t.of
 	switch {
-	case r.limit > 0: // a semaphore's tokens order nothing
+	case r.limit > 0: // a semaphore's tokens have no order
 		return
 	case t.root != t:
 		if t.token != t.root.token {
@@ -21,14 +21,14 @@ func (l *ledger) tokensLocked(t *tenure, known, there bool) {
 	if there && czxid(t.token) != t.dir {
 		l.wrongLocked("%v has a token of another directory than its own, %x", t, t.dir)
 	}
-	for _, o := range r.tenures {
+	for _, o := range r.holdings {
 		if o.root == o && !o.shared && !t.shared && o.token == t.token {
 			l.wrongLocked("%v has the token of %v", t, o)
 		}
 	}
 	if known {
 		before := r.highest
-		if t.shared { // others who share may have the same, or a later one
+		if t.shared { // others who share may have the same token, or a later one
 			before = r.alone
 		}
 		if t.token.Compare(before) <= 0 {
@@ -48,40 +48,42 @@ func later(a, b recipes.Token) recipes.Token {
 	return b
 }
 
-// czxid is that of the directory in a token.
+// czxid returns the directory's czxid that a token contains.
 func czxid(t recipes.Token) int64 {
 	n, _ := strconv.ParseInt(t.String()[:16], 16, 64)
 	return n
 }
 
-// overwrittenLocked checks what guarded writes were made to, whatever their writers
-// were told of them.
+// overwrittenLocked checks the data that guarded writes write to, whatever the
+// writers were told.
 func (l *ledger) overwrittenLocked(r *resource) {
 	before, there := l.ens.Stat(r.data)
 	data, _ := l.ens.Data(r.data)
-	if after, _ := l.ens.Stat(r.data); !there || after.Mzxid != before.Mzxid { // it is being written
+	if after, _ := l.ens.Stat(r.data); !there || after.Mzxid != before.Mzxid { // a write is in flight
 		return
 	}
-	if token, err := recipes.ParseToken(string(data)); err == nil { // or nobody has written
+	if token, err := recipes.ParseToken(string(data)); err == nil { // no error: somebody has written
 		l.overwroteLocked(r, before.Mzxid, token)
 	}
 }
 
-// overwroteLocked checks that a write was not made after a later holder's grant: one
-// who had the same znode is no later by the ensemble's transactions.
+// overwroteLocked checks that a write was not applied after a later holder's
+// grant. A holder of the same znode is not later, by the ensemble's
+// transactions.
 func (l *ledger) overwroteLocked(r *resource, zxid int64, token recipes.Token) {
 	if r.limit > 0 || zxid <= r.written {
 		return
 	}
 	r.written = zxid
-	for _, t := range r.tenures {
+	for _, t := range r.holdings {
 		if t.root == t && !t.shared && token.Compare(t.token) < 0 && zxid > t.fence {
 			l.wrongLocked("who had token %v wrote at %x, after %v was granted", token, zxid, t)
 		}
 	}
 }
 
-// fencedLocked checks that nobody wrote, guarded, after a later holder's grant.
+// fencedLocked checks that no guarded write was applied after a later holder's
+// grant.
 func (l *ledger) fencedLocked(r *resource) {
 	if r.limit > 0 {
 		return
@@ -90,8 +92,8 @@ func (l *ledger) fencedLocked(r *resource) {
 		if o.in.kind != write || o.in.unknown {
 			continue
 		}
-		w := r.tenures[o.in.id]
-		for _, t := range r.tenures {
+		w := r.holdings[o.in.id]
+		for _, t := range r.holdings {
 			if t.root == t && !t.shared && t.znode != w.znode && t.token.Compare(w.token) > 0 && t.after > 0 && o.in.zxid >= t.after {
 				l.wrongLocked("%v wrote at %x, after %v was granted", w, o.in.zxid, t)
 			}

@@ -10,11 +10,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// remakes removes the directory of what is contended for, after one worker has used
-// up some of its sequence numbers, and mostly makes it again with a counter that
-// stands about where the old one stood.
+// remakes adds a fault that removes the directory after one worker has used up
+// some of its sequence numbers. Mostly the directory is created again with a
+// counter near the old one.
 func (d *draw) remakes() {
-	if d.Recipe == Semaphore || d.Recipe == Campaign || d.Storm == Rush || !d.one(1, 6) {
+	if d.Recipe == Semaphore || d.Recipe == Campaign || d.Scenario == Rush || !d.one(1, 6) {
 		return
 	}
 	client := d.IntN(len(d.Workers))
@@ -27,7 +27,7 @@ func (d *draw) remakes() {
 				for i := range steps {
 					d.warm(&steps[i], i == 0)
 				}
-			case d.one(2, 3): // late enough not to be in the way
+			case d.one(2, 3): // late, so that it does not interfere
 				steps[0].Pause += d.upTo(2 * time.Second)
 			}
 		}
@@ -37,7 +37,7 @@ func (d *draw) remakes() {
 		return
 	}
 	for range 1 + d.IntN(3) {
-		d.anew(client).At = d.upTo(3 * time.Second)
+		d.recreate(client).At = d.upTo(3 * time.Second)
 	}
 }
 
@@ -45,32 +45,32 @@ func (d *draw) warm(s *Step, first bool) {
 	if first || d.one(1, 4) {
 		s.Warm = 1 + d.IntN(10)
 	}
-	if first && d.one(1, 2) { // others come before
+	if first && d.one(1, 2) { // others come first
 		s.Pause += d.upTo(2 * time.Second)
 	}
 }
 
-// anew adds a fault that remakes the directory of what is contended for, so that the
-// next contenders get numbers near those of the last ones.
-func (d *draw) anew(client int) *Fault {
+// recreate adds a fault that creates the directory again, so that the next
+// contenders get numbers near the last ones.
+func (d *draw) recreate(client int) *Fault {
 	f := Fault{
-		What: pick(d, Anew, Anew, AnewUnder), Client: client, Op: testutil.OpCreate, For: d.Timeout,
+		What: pick(d, Recreate, Recreate, RecreateUnder), Client: client, Op: testutil.OpCreate, For: d.Timeout,
 		N: pick(d, 1, 1, 1, 2, 3), Short: pick(d, -1, 0, 1, 1, 1, 1, 2, 3), By: pick(d, d.instant(), d.upTo(500*time.Millisecond)),
 	}
-	f.Upon = f.What == Anew && d.one(2, 3)
+	f.Upon = f.What == Recreate && d.one(2, 3)
 	d.Faults = append(d.Faults, f)
 	return &d.Faults[len(d.Faults)-1]
 }
 
-// before has a client come just before the first worker comes back, to a directory
-// that was remade meanwhile.
+// before makes a client come just before the first worker returns to a
+// directory that was recreated meanwhile.
 func (d *draw) before(client int, first *Step) {
 	d.delay()
 	other := &d.Workers[(client+1)%len(d.Workers)][0][0]
 	other.Work = d.upTo(2 * time.Second)
-	f, warmed := d.anew(client), d.warmed(first)
+	f, warmed := d.recreate(client), d.warmed(first)
 	f.At, f.N, f.Upon = warmed+d.soon(), 1, false
-	if f.What == Anew {
+	if f.What == Recreate {
 		other.Pause = f.At + d.soon()
 		first.Pause = other.Pause - warmed + d.soon()
 	} else {
@@ -79,7 +79,7 @@ func (d *draw) before(client int, first *Step) {
 	}
 }
 
-// delay keeps everybody out of the way.
+// delay makes all workers start later.
 func (d *draw) delay() {
 	for _, client := range d.Workers {
 		for _, steps := range client {
@@ -90,16 +90,16 @@ func (d *draw) delay() {
 
 func (d *draw) soon() time.Duration { return pick(d, d.instant(), d.upTo(500*time.Millisecond)) }
 
-// warmed is how long the tenures before a step take, or about.
+// warmed returns roughly how long the holdings before a step take.
 func (d *draw) warmed(s *Step) time.Duration { return time.Duration(4*s.Warm+4) * d.Latency }
 
-// operator is a client of nobody who contends.
+// operator names a client that does not contend.
 const operator = -1
 
-// operate connects the operator, if there is anything to do for it.
+// operate connects the operator's client, if it has anything to do.
 func (w *world) operate() (err error) {
 	for _, f := range w.plan.Faults {
-		if (f.What == Anew || f.What == AnewUnder) && w.operator == nil {
+		if (f.What == Recreate || f.What == RecreateUnder) && w.operator == nil {
 			w.operator, err = framework.New(w.ens.Servers(),
 				framework.WithDialer(w.ens.ClientNet("operator").Dial), framework.WithSessionTimeout(w.plan.Timeout),
 				framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) { w.changed(operator, s) }}),
@@ -109,10 +109,10 @@ func (w *world) operate() (err error) {
 	return err
 }
 
-// anew removes the directories that are empty, as servers do and operators may. Where
-// it remakes them that is one transaction: nobody finds them missing, and only their
-// czxid tells them apart.
-func (w *world) anew(f Fault) {
+// recreate removes the empty directories, as servers do and operators may.
+// Where it creates them again, that is one transaction: no client finds them
+// missing, and only their czxid differs.
+func (w *world) recreate(f Fault) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.For)
 	defer cancel()
 	for range f.N {
@@ -125,7 +125,7 @@ func (w *world) anew(f Fault) {
 				ops := []any{&zk.DeleteRequest{Path: dir, Version: -1}}
 				if f.Short >= 0 {
 					ops = append(ops, &zk.CreateRequest{Path: dir, Acl: zk.WorldACL(zk.PermAll)})
-					for range int(stat.Cversion/2) - f.Short { // what is created and deleted changes it twice
+					for range int(stat.Cversion/2) - f.Short { // creating and deleting a znode changes it twice
 						ops = append(ops, &zk.CreateRequest{Path: dir + "/n", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: dir + "/n", Version: -1})
 					}
 				}

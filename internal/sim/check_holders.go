@@ -2,15 +2,15 @@ package sim
 
 import "time"
 
-// lost reports whether a tenure was lost, as far as anybody has noticed.
-func (l *ledger) lost(t *tenure) bool {
+// lost reports whether a holding was lost, as far as any check has noticed.
+func (l *ledger) lost(t *holding) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.knownLocked(t) && t.lost
 }
 
-// knownLocked reports whether somebody believes to hold.
-func (l *ledger) knownLocked(t *tenure) bool {
+// knownLocked reports whether a client believes that it has the holding.
+func (l *ledger) knownLocked(t *holding) bool {
 	if t.left {
 		return false
 	}
@@ -30,16 +30,16 @@ func (l *ledger) knownLocked(t *tenure) bool {
 		t.of.last = time.Now()
 		t.of.ended[t.who.client] = t.of.last
 		l.logLocked("%v: lost: %v", t, t.lease.Err())
-		if l.plan.Storm.quiet() {
+		if l.plan.Scenario.quiet() {
 			l.wrongLocked("%v was lost, and nothing has failed: %v", t, t.lease.Err())
 		}
 	}
 	return held
 }
 
-// voidLocked reports whether an operator has ended the tenure's session, against
-// which no clock helps: until its client knows.
-func (l *ledger) voidLocked(t *tenure) bool {
+// voidLocked reports whether an operator has ended the holding's session. No
+// clock helps against that until the client knows.
+func (l *ledger) voidLocked(t *holding) bool {
 	if !l.expired[t.session] {
 		return false
 	}
@@ -47,9 +47,9 @@ func (l *ledger) voidLocked(t *tenure) bool {
 	return err != nil || s.ID() == t.session || t.lost
 }
 
-// occupiesLocked reports whether a tenure keeps others out: somebody believes in
-// it, or was told that nobody else would be granted until later than now.
-func (l *ledger) occupiesLocked(t *tenure, now time.Time) (occupies, known bool) {
+// occupiesLocked reports whether a holding keeps others out: a client believes
+// in it, or its deadline has not passed.
+func (l *ledger) occupiesLocked(t *holding, now time.Time) (occupies, known bool) {
 	known = l.knownLocked(t)
 	if t.left || l.closed[t.who.client] || l.voidLocked(t) {
 		return false, false
@@ -60,7 +60,7 @@ func (l *ledger) occupiesLocked(t *tenure, now time.Time) (occupies, known bool)
 	return known || l.plan.Rates == nil && now.Before(t.claimed), known
 }
 
-// look checks what is believed now.
+// look checks what the clients believe now.
 func (l *ledger) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,16 +70,17 @@ func (l *ledger) look() {
 func (l *ledger) lookLocked() {
 	now := time.Now()
 	for _, r := range l.resources {
-		var held []*tenure
-		for _, t := range r.tenures {
+		var held []*holding
+		for _, t := range r.holdings {
 			occupies, known := l.occupiesLocked(t, now)
 			if !occupies {
 				continue
 			}
-			// It was asked first: the ensemble may end it at any moment after that.
+			// The deadline was read first: the ensemble may end the session at
+			// any moment after it.
 			if stat, ok := l.ens.Stat(t.path); !ok || stat.EphemeralOwner != t.session {
 				l.wrongLocked("%v: known %v, until %v, but its znode is gone", t, known, t.claimed.Sub(l.begin))
-				t.left = true // once is enough
+				t.left = true // reported once
 				continue
 			}
 			held = append(held, t)
@@ -90,8 +91,8 @@ func (l *ledger) lookLocked() {
 	}
 }
 
-// excludeLocked checks who holds at the same time.
-func (l *ledger) excludeLocked(r *resource, held []*tenure) {
+// excludeLocked checks that no two conflicting holders exist at once.
+func (l *ledger) excludeLocked(r *resource, held []*holding) {
 	sum := 0
 	for i, a := range held {
 		sum += a.permits
