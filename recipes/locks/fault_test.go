@@ -23,7 +23,7 @@ import (
 
 // Whatever request is lost, or its answer, exactly one znode of
 // ours stands in line, and none after the release.
-func TestARequestOrItsAnswerIsLost(t *testing.T) {
+func TestLostRequestOrReply(t *testing.T) {
 	actions := map[string]testutil.Action{
 		"lost":        testutil.DropBefore(),
 		"answer lost": testutil.DropAfter(),
@@ -158,7 +158,7 @@ func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
 
 // A cancel that comes at any instant around the grant: either the lease is given,
 // or the lock is free, and never neither.
-func TestACancelRacesTheGrant(t *testing.T) {
+func TestCancelRacesGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 6*latency; at += latency / 4 {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {

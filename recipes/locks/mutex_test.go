@@ -180,7 +180,7 @@ func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
 }
 
 // The naive lock wakes everybody at each release.
-func TestAReleaseWakesOneWaiter(t *testing.T) {
+func TestReleaseWakesOneWaiter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
 		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
@@ -294,7 +294,7 @@ func TestValuesInUseMustAgree(t *testing.T) {
 	})
 }
 
-func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		tests := []struct {

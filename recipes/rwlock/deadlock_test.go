@@ -9,8 +9,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// Without re-entry an Acquire under the own lease fails at once, on both sides; it is
-// an upgrade only where the lease is a reader's.
+// Without re-entry an Acquire in the context of a lease of the same lock fails
+// at once, on both sides. It fails with ErrUpgrade only if the lease is a
+// reader's.
 func TestWithoutReentry(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw, err := rwlock.New(w.Connect("a"), "/app/lock", recipes.WithoutReentry())
@@ -26,15 +27,15 @@ func TestWithoutReentry(t *testing.T) {
 
 		write := bubble.Acquire(t, t.Context(), rw.Writer())
 		if _, err := rw.Writer().Acquire(write.Context()); !errors.Is(err, recipes.ErrDeadlock) || errors.Is(err, rwlock.ErrUpgrade) {
-			t.Errorf("a writer under its own lease: %v", err)
+			t.Errorf("writer in the context of a write lease: %v", err)
 		}
-		down := bubble.Acquire(t, write.Context(), rw.Reader()) // a downgrade is no re-entry
+		down := bubble.Acquire(t, write.Context(), rw.Reader()) // a downgrade is not a re-entry
 		bubble.Release(t, write, down)
 		w.Empty("/app/lock")
 	})
 }
 
-// A zero RWLock fails, and does not panic.
+// The methods of a zero RWLock fail, and do not panic.
 func TestZeroRWLock(t *testing.T) {
 	var rw rwlock.RWLock
 	for _, side := range []recipes.Acquirer{rw.Reader(), rw.Writer()} {
@@ -49,6 +50,6 @@ func TestZeroRWLock(t *testing.T) {
 		t.Error("participants")
 	}
 	if rw.Path() != "" || rw.FullPath() != "" || rw.Revoke(t.Context(), recipes.Participant{}) == nil {
-		t.Error("it is somewhere")
+		t.Error("has a path")
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The downgraded read keeps the writer's place: a writer that has queued meanwhile
-// does not get in when the write lease is released (Curator 276, 621), and readers
-// do.
-func TestADowngradeKeepsThePlace(t *testing.T) {
+// A downgraded read keeps the writer's place in line: when the write lease is
+// released, a waiting writer is not granted (CURATOR-276, CURATOR-621), and
+// waiting readers are.
+func TestDowngradeKeepsPlaceInLine(t *testing.T) {
 	middles := map[rwlock.Layout]string{
 		rwlock.LayoutPlain: "-web-1-R-", rwlock.LayoutCurator: "-__READ__", rwlock.LayoutKazoo: "-__rlock__",
 	}
@@ -49,12 +49,12 @@ func TestADowngradeKeepsThePlace(t *testing.T) {
 				}
 				bubble.Pending(t, early, writer)
 				bubble.Release(t, writing)
-				beside := bubble.Granted(t, early).Lease
+				shared := bubble.Granted(t, early).Lease
 				bubble.Pending(t, writer)
 				if !reading.Held() {
 					t.Error("the downgraded read is not held")
 				}
-				bubble.Release(t, beside)
+				bubble.Release(t, shared)
 				bubble.Pending(t, writer)
 				bubble.Release(t, reading)
 				bubble.Release(t, bubble.Granted(t, writer).Lease)
@@ -64,20 +64,20 @@ func TestADowngradeKeepsThePlace(t *testing.T) {
 	}
 }
 
-// The read may go before the write does, and come again.
-func TestADowngradeEndsBeforeTheWrite(t *testing.T) {
+// The downgraded read may be released before the write, and acquired again.
+func TestDowngradeEndsBeforeTheWrite(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
 		writing := bubble.Acquire(t, t.Context(), rw[0].Writer())
 		reading := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 		again := bubble.Acquire(t, reading.Context(), rw[0].Reader()) // re-enters the read
-		beside := bubble.Acquire(t, writing.Context(), rw[0].Reader())
-		if again.Path() != reading.Path() || beside.Path() == reading.Path() {
-			t.Errorf("paths %s, re-entered %s, downgraded again %s", reading.Path(), again.Path(), beside.Path())
+		second := bubble.Acquire(t, writing.Context(), rw[0].Reader())
+		if again.Path() != reading.Path() || second.Path() == reading.Path() {
+			t.Errorf("paths %s, re-entered %s, downgraded again %s", reading.Path(), again.Path(), second.Path())
 		}
 		writer := bubble.Acquiring(t.Context(), rw[1].Writer())
 		w.InLine(path, 4)
-		bubble.Release(t, reading, again, beside)
+		bubble.Release(t, reading, again, second)
 		bubble.Pending(t, writer)
 		third := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 		bubble.Release(t, writing)
@@ -130,7 +130,7 @@ func TestReentryAndUpgrade(t *testing.T) {
 		down = bubble.Acquire(t, owned, rw.Reader())
 		again := try(owned, rw.Reader(), nil)
 		if again.Path() != down.Path() {
-			t.Error("an owner downgrades twice")
+			t.Error("an owner downgraded twice")
 		}
 		bubble.Release(t, writing)
 		try(owned, rw.Writer(), rwlock.ErrUpgrade)
@@ -139,8 +139,8 @@ func TestReentryAndUpgrade(t *testing.T) {
 	})
 }
 
-// What was lost is not entered again, nor downgraded.
-func TestALostLeaseIsNotReentered(t *testing.T) {
+// A lost lease is neither re-entered nor downgraded.
+func TestLostLeaseIsNotReentered(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		rw := newLock(t, c)
@@ -158,9 +158,9 @@ func TestALostLeaseIsNotReentered(t *testing.T) {
 	})
 }
 
-// The write's znode is deleted by an operator: a downgrade must not give a read
-// that a writer might already not know of.
-func TestADowngradeOfADeletedWrite(t *testing.T) {
+// An operator deletes the write's znode: a downgrade must not grant a read that
+// a writer may already have overlooked.
+func TestDowngradeOfADeletedWrite(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			rw := clients(w, 2)
@@ -183,10 +183,11 @@ func TestADowngradeOfADeletedWrite(t *testing.T) {
 	}
 }
 
-// The answers of a downgrade are lost: its znode stands exactly once, or not at all.
-func TestADowngradesRequestsAreLost(t *testing.T) {
+// Requests or replies of a downgrade are lost: its znode exists once or not at
+// all.
+func TestDowngradeRequestsAreLost(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2} {
-		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "answer lost": testutil.DropAfter()} {
+		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "reply lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
 				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 					rw := clients(w, 2)
@@ -201,7 +202,7 @@ func TestADowngradesRequestsAreLost(t *testing.T) {
 					bubble.Release(t, reading)
 					bubble.Release(t, bubble.Granted(t, writer).Lease)
 					if hits.Load() == 0 {
-						t.Error("the fault was not met")
+						t.Error("no request met the fault")
 					}
 					w.Empty(path)
 				})
@@ -210,8 +211,8 @@ func TestADowngradesRequestsAreLost(t *testing.T) {
 	}
 }
 
-// A downgrade whose caller gives up, at any instant, leaves nothing.
-func TestADowngradeIsCancelled(t *testing.T) {
+// A downgrade whose caller gives up, at any instant, leaves nothing behind.
+func TestDowngradeIsCanceled(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 4*latency; at += latency / 4 {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
@@ -232,9 +233,9 @@ func TestADowngradeIsCancelled(t *testing.T) {
 	}
 }
 
-// CURATOR-307: a reader whose znode was gone took itself for the last in line, and
-// broke. It joins anew, behind whoever has come meanwhile.
-func TestAWaitingReadersZnodeIsDeleted(t *testing.T) {
+// CURATOR-307: a waiting reader whose znode was deleted took itself for the
+// last in line and failed. It must join again, behind all others.
+func TestZnodeOfAWaitingReaderIsDeleted(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 3)
 		operator := w.Connect("operator")
@@ -260,7 +261,7 @@ func TestAWaitingReadersZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// Holders and waiters lose their session.
+// Holders and waiters lose their sessions.
 func TestExpiry(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -269,7 +270,7 @@ func TestExpiry(t *testing.T) {
 		down := bubble.Acquire(t, writing.Context(), one.Reader())
 		waiting := bubble.Acquiring(t.Context(), two.Reader())
 		w.InLine(path, 3)
-		w.Expire(b) // costs the waiter its place, not its call
+		w.Expire(b) // the waiter loses its place in line, but waits on
 		time.Sleep(5 * time.Second)
 		w.InLine(path, 3)
 		bubble.Pending(t, waiting)
@@ -282,7 +283,7 @@ func TestExpiry(t *testing.T) {
 		w.ClientNet("b").Cut()
 		start := time.Now()
 		if at := bubble.Lost(t, reading).Sub(start); at > bubble.Timeout-bubble.Margin {
-			t.Errorf("a reader that was cut off is told after %v", at)
+			t.Errorf("a reader that was cut off lost its lease after %v", at)
 		}
 		w.ClientNet("b").Heal()
 		bubble.WantErr(t, reading.Release(t.Context()), recipes.ErrNotHeld)

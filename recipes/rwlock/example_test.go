@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// connect is a client of an ensemble inside the process. A service would call
-// framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
+// connect returns a client of an in-process ensemble. A service would only call
+// framework.New("zk1:2181,zk2:2181,zk3:2181").
 func connect() (client *framework.Client, stop func()) {
 	ens, err := testutil.New()
 	if err != nil {
@@ -30,7 +30,7 @@ func connect() (client *framework.Client, stop func()) {
 	}
 }
 
-// Many read at once, one writes alone.
+// Many readers hold at once, and one writer holds alone.
 func Example() {
 	client, stop := connect()
 	defer stop()
@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	err = recipes.Do(ctx, rw.Reader(), func(context.Context, *recipes.Lease) error {
-		// Another reader, with a context of its own, is let in beside this one.
+		// Another reader, with an unrelated context, is granted too.
 		other, err := rw.Reader().TryAcquire(ctx)
 		if err != nil {
 			return err
@@ -60,8 +60,9 @@ func Example() {
 	// error: <nil>
 }
 
-// A writer that goes on to read what it wrote downgrades: no other writer gets in
-// between, and other readers do once the write lease is released.
+// A writer that goes on to read downgrades its lease: no other writer is
+// granted in between. Other readers are granted when the write lease is
+// released.
 func ExampleRWLock_Reader_downgrade() {
 	client, stop := connect()
 	defer stop()
@@ -92,7 +93,7 @@ func ExampleRWLock_Reader_downgrade() {
 	// error: <nil>
 }
 
-// Who holds, and who waits.
+// Participants lists the holders and the waiters.
 func ExampleRWLock_Participants() {
 	client, stop := connect()
 	defer stop()

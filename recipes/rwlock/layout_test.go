@@ -26,10 +26,10 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 		for i, a := range all {
 			l := bubble.Acquire(t, t.Context(), a)
 			if i == 0 && !strings.HasSuffix(l.Path(), names[0]) || i > 0 && !strings.Contains(l.Path(), names[i][:len(names[i])-10]) {
-				t.Errorf("name %s, want one like %s", l.Path(), names[i])
+				t.Errorf("name %s, want one that contains %s", l.Path(), names[i])
 			}
 			for j, other := range all {
-				if i != j && min(i, j) < 3 { // the last two are one layout
+				if i != j && min(i, j) < 3 { // the last two have the same layout
 					_, err := other.Acquire(t.Context())
 					bubble.WantErr(t, err, recipes.ErrLayout)
 				}
@@ -41,9 +41,9 @@ func TestOtherLayoutsAreRefused(t *testing.T) {
 	})
 }
 
-// By the names that Kazoo makes: its readers and writers, and ours, wait for each
-// other as they do among themselves, and see each other.
-func TestKazoosReadersAndWritersCount(t *testing.T) {
+// With znodes named as Kazoo names them: its readers and writers and ours wait
+// for each other, and Participants lists both.
+func TestKazooReadersAndWriters(t *testing.T) {
 	const kazoo = "/0123456789abcdef0123456789abcdef"
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("a"), w.Connect("b")
@@ -60,9 +60,9 @@ func TestKazoosReadersAndWritersCount(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Writer())) // makes the directory
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Writer())) // creates the directory
 		theirRead := join("__rlock__")
-		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // beside it
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // shares with Kazoo's reader
 		writer := bubble.Acquiring(t.Context(), rw.Writer())
 		w.InLine(path, 2)
 		theirWrite := join("__lock__")

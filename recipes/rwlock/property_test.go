@@ -15,13 +15,13 @@ import (
 
 const reading, writing = 0, 1
 
-// exclusive says what is wrong: whoever writes is alone, but for what it acquired
-// under its own lease.
+// exclusive returns an error if a write lease is held together with another
+// lease that was not acquired under it.
 func exclusive(held []bubble.Held) error {
 	for _, a := range held {
 		for _, b := range held {
 			if a.Side == writing && a.Root != b.Root {
-				return fmt.Errorf("%s is held for writing, and so is %s, by another (side %d)", a.Lease.Path(), b.Lease.Path(), b.Side)
+				return fmt.Errorf("write lease %s is held together with %s of another owner (side %d)", a.Lease.Path(), b.Lease.Path(), b.Side)
 			}
 		}
 	}
@@ -38,13 +38,13 @@ func side(t *testing.T, path string, of func(*rwlock.RWLock) recipes.Acquirer, o
 	}
 }
 
-// Never a reader beside a writer, nor two writers, whatever happens; everybody is
-// granted in the end, and nothing is left.
+// Under random faults a writer never holds together with a reader or another
+// writer. At the end every waiter is granted, and nothing is left.
 func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := []rwlock.Option{
 			rwlock.WithLayout(rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo}).Draw(rt, "layout")),
-			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 16}).Draw(rt, "handover")),
+			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 16}).Draw(rt, "handoffs")),
 			recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
 		}
 		game := bubble.Game{
@@ -59,7 +59,7 @@ func TestRandomSequences(t *testing.T) {
 	})
 }
 
-// The same sequences find what is wrong with a lock whose readers overlook writers.
+// The same sequences detect a lock whose readers ignore writers.
 func TestRandomSequencesRejectABrokenLock(t *testing.T) {
 	found := 0
 	game := bubble.Game{
@@ -77,6 +77,6 @@ func TestRandomSequencesRejectABrokenLock(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
 	if found == 0 {
-		t.Error("nothing was found")
+		t.Error("the broken lock was not detected")
 	}
 }

@@ -31,7 +31,7 @@ func newLock(t bubble.T, c *framework.Client, opts ...rwlock.Option) *rwlock.RWL
 	return rw
 }
 
-// clients makes the lock of n clients.
+// clients returns the locks of n clients.
 func clients(w *bubble.World, n int, opts ...rwlock.Option) []*rwlock.RWLock {
 	all := make([]*rwlock.RWLock, n)
 	for i := range all {
@@ -64,7 +64,7 @@ func TestReadersShareAndWritersExclude(t *testing.T) {
 	})
 }
 
-// Neither side starves the other: who comes later goes later.
+// Neither side starves the other: readers do not overtake a waiting writer.
 func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
 	for _, where := range []string{"of another process", "of the same process"} {
 		t.Run(where, func(t *testing.T) {
@@ -93,13 +93,13 @@ func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
 	}
 }
 
-// A stream of readers of one process, which never ends, lets a writer in, wherever
-// it waits.
-func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
-	for _, home := range []bool{true, false} {
+// An endless stream of readers of one process does not starve a writer of the
+// same process or of another.
+func TestReadersDoNotStarveAWriter(t *testing.T) {
+	for _, local := range []bool{true, false} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			rw := clients(w, 2)
-			if home {
+			if local {
 				rw[1] = rw[0]
 			}
 			ctx, stop := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 				start := time.Now()
 				l := bubble.Acquire(t, t.Context(), rw[1].Writer())
 				if took := time.Since(start); took > 100*time.Millisecond {
-					t.Errorf("home %v: the writer waited for %v, longer than the readers that were there", home, took)
+					t.Errorf("local %v: the writer waited for %v, longer than the readers ahead of it", local, took)
 				}
 				time.Sleep(50 * time.Millisecond)
 				bubble.Release(t, l)
@@ -131,9 +131,9 @@ func TestAStreamOfReadersDoesNotStarveAWriter(t *testing.T) {
 	}
 }
 
-// Readers of one process that wait when their turn comes share a znode, and one
-// that leaves does not end it for the others.
-func TestReadersAtHomeShareOneZnode(t *testing.T) {
+// Readers of one process that wait together share a znode. It stays until the
+// last of them has released.
+func TestReadersOfOneProcessShareOneZnode(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2)
 		writing := bubble.Acquire(t, t.Context(), rw[1].Writer())
@@ -156,10 +156,10 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 		w.ResetRequests()
 		bubble.Release(t, reading[1:]...)
 		if got := w.Cost(); len(got) != 0 {
-			t.Errorf("requests of all releases but the last: %v", got)
+			t.Errorf("requests of all releases before the last: %v", got)
 		}
 		if !reading[0].Held() || reading[1].Held() {
-			t.Error("held is wrong")
+			t.Error("Held is wrong")
 		}
 		bubble.Release(t, reading[0])
 		if got := w.Cost()[testutil.OpDelete]; got != 1 {
@@ -169,8 +169,8 @@ func TestReadersAtHomeShareOneZnode(t *testing.T) {
 	})
 }
 
-// Readers who may hold for different times do not share what ends.
-func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
+// Readers with different maximum hold times do not share a znode.
+func TestReadersWithDifferentMaxHoldsDoNotShare(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		long, short := newLock(t, c), newLock(t, c, recipes.WithMaxHold(time.Second))
@@ -182,7 +182,7 @@ func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
 		bubble.Lost(t, forShort)
 		bubble.WantErr(t, forShort.Err(), recipes.ErrMaxHold)
 		if !forLong.Held() {
-			t.Error("lost with the other's longest hold")
+			t.Error("lost after the other's maximum hold time")
 		}
 		bubble.WantErr(t, forShort.Release(t.Context()), recipes.ErrNotHeld)
 		bubble.Release(t, forLong)
@@ -190,9 +190,10 @@ func TestReadersWithOtherLongestHoldsDoNotShare(t *testing.T) {
 	})
 }
 
-// A release wakes exactly those who may go on. Each wake-up is a list; there are 50
-// readers and 10 writers, a client each, five readers before each writer.
-func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
+// A release wakes exactly those that can be granted. Each wake-up is a list.
+// There are 50 readers and 10 writers, each with a client, five readers ahead
+// of each writer.
+func TestReleaseWakesThoseThatMayGoOn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const rounds, readers = 10, 5
 		first := bubble.Acquire(t, t.Context(), newLock(t, w.Connect("first")).Writer())
@@ -201,16 +202,17 @@ func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
 		for i := range rounds {
 			for j := range readers + 1 {
 				rw := newLock(t, w.Connect(fmt.Sprint("client ", n)))
-				who := rw.Reader()
+				side := rw.Reader()
 				if j == readers {
-					who = rw.Writer()
+					side = rw.Writer()
 				}
-				waiting[i][j] = bubble.Acquiring(t.Context(), who)
+				waiting[i][j] = bubble.Acquiring(t.Context(), side)
 				n++
 				w.InLine(path, n)
 			}
 		}
-		// Readers watch the write before them, writers whoever is before them.
+		// Readers watch the writer ahead of them, writers the contender ahead
+		// of them.
 		if got := len(w.Watches()); got < 2*rounds || got > 2*rounds+1 {
 			t.Errorf("%d znodes are watched", got)
 		}
@@ -228,7 +230,7 @@ func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
 			}
 			bubble.Pending(t, waiting[i][readers])
 			w.ResetRequests()
-			bubble.Release(t, reading...) // the one that the writer watches is the last
+			bubble.Release(t, reading...) // the writer watches the last one
 			synctest.Wait()
 			if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
 				t.Errorf("the releases of %d readers woke %d, want one", readers, got)
@@ -240,10 +242,10 @@ func TestAReleaseWakesThoseWhoMayGoOn(t *testing.T) {
 	})
 }
 
-func TestAnUncontendedGrantCostsThreeRequests(t *testing.T) {
+func TestUncontendedGrantCostsThreeRequests(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
-		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // makes the path
+		bubble.Release(t, bubble.Acquire(t, t.Context(), rw.Reader())) // creates the path
 		time.Sleep(time.Second)
 		for _, side := range []recipes.Acquirer{rw.Reader(), rw.Writer()} {
 			w.ResetRequests()
@@ -296,7 +298,7 @@ func TestParticipantsAreListedInOrder(t *testing.T) {
 		granted := bubble.Granted(t, waiting[0]).Lease
 		all := look("shared holds", "shared holds", "exclusive waits", "shared waits")
 
-		// Any of them can be asked to leave.
+		// Each of them can be revoked.
 		revoked := granted.Revoked()
 		if err := rw[3].Revoke(t.Context(), all[1]); err != nil {
 			t.Error(err)
@@ -305,12 +307,12 @@ func TestParticipantsAreListedInOrder(t *testing.T) {
 		select {
 		case <-revoked:
 		default:
-			t.Error("the reader was not told")
+			t.Error("the reader was not asked to release")
 		}
 		bubble.Release(t, granted)
 		bubble.WantErr(t, rw[3].Revoke(t.Context(), all[1]), zk.ErrNoNode)
 		if err := rw[3].Revoke(t.Context(), recipes.Participant{Path: "/app/other/x"}); err == nil {
-			t.Error("revoked what stands in no line of this lock")
+			t.Error("Revoke accepted a znode that is not in this lock's line")
 		}
 		cancel()
 		bubble.WantErr(t, (<-waiting[1]).Err, context.Canceled)
@@ -333,7 +335,7 @@ func TestTryAcquire(t *testing.T) {
 				bubble.Release(t, l)
 			}
 		}
-		for _, other := range rw { // of another process, and of the same
+		for _, other := range rw { // another process, and the same
 			reading := bubble.Acquire(t, t.Context(), other.Reader())
 			try(rw[0].Reader(), nil)
 			try(rw[0].Writer(), recipes.ErrBusy)
@@ -343,7 +345,7 @@ func TestTryAcquire(t *testing.T) {
 			try(rw[0].Writer(), recipes.ErrBusy)
 			waiting := bubble.Acquiring(t.Context(), rw[0].Reader())
 			w.InLine(path, 2)
-			try(rw[0].Reader(), recipes.ErrBusy) // behind one who waits at home
+			try(rw[0].Reader(), recipes.ErrBusy) // behind a waiter of the local queue
 			bubble.Release(t, writing)
 			bubble.Release(t, bubble.Granted(t, waiting).Lease)
 			try(rw[0].Reader(), nil)
@@ -364,7 +366,7 @@ func TestTokens(t *testing.T) {
 			}
 			down := bubble.Acquire(t, writing.Context(), rw[0].Reader())
 			if down.Token() != writing.Token() {
-				t.Errorf("a downgraded read has token %v, its write %v", down.Token(), writing.Token())
+				t.Errorf("downgraded read has token %v, its write %v", down.Token(), writing.Token())
 			}
 			bubble.Release(t, writing, down)
 			one := bubble.Acquire(t, t.Context(), rw[0].Reader())
@@ -383,7 +385,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		tests := []struct {
@@ -402,14 +404,14 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 		}
 		for _, test := range tests {
 			if _, err := rwlock.New(test.c, test.path, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+				t.Errorf("path %q: error %v, want one that contains %q", test.path, err, test.text)
 			}
 		}
 	})
 }
 
-// The data was the caller's own slice, so that a znode could get what the caller wrote
-// there later.
+// WithData kept the caller's slice, so later writes to it changed the data of
+// znodes.
 func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")

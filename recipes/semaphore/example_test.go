@@ -12,8 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// connect is a client of an ensemble inside the process. A service would call
-// framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
+// connect returns a client of an in-process ensemble. A service would only call
+// framework.New("zk1:2181,zk2:2181,zk3:2181").
 func connect() (client *framework.Client, stop func()) {
 	ens, err := testutil.New()
 	if err != nil {
@@ -29,7 +29,7 @@ func connect() (client *framework.Client, stop func()) {
 	}
 }
 
-// At most two work at once, of all processes.
+// At most two goroutines of all processes work at the same time.
 func Example() {
 	client, stop := connect()
 	defer stop()
@@ -50,7 +50,7 @@ func Example() {
 	// error: <nil>
 }
 
-// Several permits are taken at once, or none is.
+// Several permits are acquired at once, all or none.
 func ExampleSemaphore_Permits() {
 	client, stop := connect()
 	defer stop()
@@ -78,7 +78,7 @@ func ExampleSemaphore_Permits() {
 	// released: <nil> <nil>
 }
 
-// The limit is changed while the semaphore is in use, for all processes.
+// SetMax changes the limit for all processes while the semaphore is in use.
 func ExampleSemaphore_SetMax() {
 	client, stop := connect()
 	defer stop()

@@ -15,15 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Whatever request is lost, or its answer, exactly as many
-// permits as were granted stand there, and none is orphaned.
-func TestARequestOrItsAnswerIsLost(t *testing.T) {
+// When any request or its reply is lost, there are exactly as many permit
+// znodes as were granted, and no orphan.
+func TestLostRequestOrReply(t *testing.T) {
 	actions := map[string]testutil.Action{
-		"lost":        testutil.DropBefore(),
-		"answer lost": testutil.DropAfter(),
-		"throttled":   testutil.Fail(testutil.CodeThrottled),
-		"late":        testutil.Delay(time.Second),
-		"answered late by a connection that is given up": testutil.DelayReply(9 * time.Second),
+		"lost":       testutil.DropBefore(),
+		"reply lost": testutil.DropAfter(),
+		"throttled":  testutil.Fail(testutil.CodeThrottled),
+		"late":       testutil.Delay(time.Second),
+		"reply late, after the connection was given up": testutil.DelayReply(9 * time.Second),
 	}
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpMulti, testutil.OpDelete} {
 		for what, action := range actions {
@@ -35,8 +35,8 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 						hits := w.Once(op, path, action)
 						w.ResetRequests()
 						l := bubble.Acquire(t, t.Context(), s[0].Permits(n))
-						if got := w.Cost()[testutil.OpMulti]; what == "answer lost" && got != 1 {
-							t.Errorf("%d takings: what was taken was not found again", got)
+						if got := w.Cost()[testutil.OpMulti]; what == "reply lost" && got != 1 {
+							t.Errorf("%d multis, want 1: the permits were not found again", got)
 						}
 						time.Sleep(time.Second)
 						w.InLine(leases, n)
@@ -51,7 +51,7 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 						}
 						bubble.Release(t, l)
 						if hits.Load() == 0 {
-							t.Error("the fault was not met")
+							t.Error("no request met the fault")
 						}
 						bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
 						empty(w)
@@ -62,12 +62,13 @@ func TestARequestOrItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The taking is given up by its caller and applied all the same, at once or late.
-func TestATakingThatWasGivenUp(t *testing.T) {
+// The caller gives up during the multi, which is applied nevertheless, at once
+// or late.
+func TestCallerGivesUpDuringTheMulti(t *testing.T) {
 	for what, action := range map[string]testutil.Action{
 		"applied late":               testutil.Delay(4 * time.Second),
-		"answered late":              testutil.DelayReply(4 * time.Second),
-		"applied, answer lost":       testutil.DropAfter(),
+		"reply late":                 testutil.DelayReply(4 * time.Second),
+		"applied, reply lost":        testutil.DropAfter(),
 		"late, on a dead connection": testutil.Delay(2 * time.Second),
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 				bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
 				time.Sleep(10 * time.Second)
 				if hits.Load() == 0 {
-					t.Error("the fault was not met")
+					t.Error("no request met the fault")
 				}
 				bubble.Release(t, bubble.Acquire(t, t.Context(), s[0].Permits(3)))
 				empty(w)
@@ -97,8 +98,9 @@ func TestATakingThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// The head sees room, loses its place, and must not take.
-func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
+// The first in line sees enough free permits, but its znode is deleted before
+// the multi. The multi must take nothing.
+func TestFirstInLineWithoutZnodeTakesNothing(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		operator := w.Connect("operator")
@@ -106,10 +108,10 @@ func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
 		pass := make(chan struct{})
 		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
 		loses := bubble.Acquiring(t.Context(), s[0])
-		head := w.InLine(lockDir, 1)[0]
+		first := w.InLine(lockDir, 1)[0]
 		other := bubble.Acquiring(t.Context(), s[1])
 		w.InLine(lockDir, 2)
-		if err := operator.Delete(t.Context(), lockDir+"/"+head, -1); err != nil {
+		if err := operator.Delete(t.Context(), lockDir+"/"+first, -1); err != nil {
 			t.Fatal(err)
 		}
 		held := bubble.Granted(t, other).Lease
@@ -125,11 +127,11 @@ func TestAHeadThatLosesItsPlaceTakesNothing(t *testing.T) {
 	})
 }
 
-// A cancel at any instant around the grant: either the permits are given, or they
-// are free, and never neither.
-func TestACancelRacesTheGrant(t *testing.T) {
+// A cancel at any instant around the grant: the permits are either granted or
+// free.
+func TestCancelRacesGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
-	for _, home := range []bool{false, true} {
+	for _, local := range []bool{false, true} {
 		for at := time.Duration(0); at <= 10*latency; at += latency / 4 {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 2)
@@ -138,7 +140,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 				waiting := bubble.Acquiring(ctx, s[1].Permits(2))
 				w.InLine(lockDir, 1)
 				next := s[2]
-				if home {
+				if local {
 					next = s[1]
 				}
 				behind := bubble.Acquiring(t.Context(), next.Permits(2))
@@ -155,7 +157,7 @@ func TestACancelRacesTheGrant(t *testing.T) {
 				start := time.Now()
 				bubble.Release(t, bubble.Granted(t, behind).Lease)
 				if took := time.Since(start); took > 20*latency {
-					t.Errorf("cancel after %v: the next was done after %v", at, took)
+					t.Errorf("cancel after %v: the next waiter was granted and released after %v", at, took)
 				}
 				empty(w)
 			})
@@ -163,9 +165,9 @@ func TestACancelRacesTheGrant(t *testing.T) {
 	}
 }
 
-// A waiter that leaves at home does not cost the others their place, nor does the
-// head that waits and leaves.
-func TestTheFirstAtHomeGivesUp(t *testing.T) {
+// When the first waiter of the local queue gives up, the process keeps its
+// place in line.
+func TestFirstLocalWaiterGivesUp(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
 		held := bubble.Acquire(t, t.Context(), s[1].Permits(2))
@@ -178,8 +180,8 @@ func TestTheFirstAtHomeGivesUp(t *testing.T) {
 		w.Once(testutil.OpMulti, path, testutil.Hold(pass))
 		cancel()
 		bubble.WantErr(t, (<-two).Err, context.Canceled)
-		if after := w.InLine(lockDir, 1); after[0] != names[0] { // there is room for one
-			t.Errorf("in line: %v, before %v", after, names)
+		if after := w.InLine(lockDir, 1); after[0] != names[0] { // one permit is free
+			t.Errorf("in line: %v, want %v as before", after, names)
 		}
 		close(pass)
 		bubble.Release(t, bubble.Granted(t, one).Lease, held)
@@ -194,7 +196,7 @@ func TestExpiry(t *testing.T) {
 		held := bubble.Acquire(t, t.Context(), one.Permits(2))
 		waiting := bubble.Acquiring(t.Context(), two.Permits(2))
 		w.InLine(lockDir, 1)
-		w.Expire(b) // costs the waiter its place, not its call
+		w.Expire(b) // the waiter loses its place in line, but waits on
 		time.Sleep(5 * time.Second)
 		w.InLine(lockDir, 1)
 		bubble.Pending(t, waiting)
@@ -203,15 +205,16 @@ func TestExpiry(t *testing.T) {
 		next := bubble.Granted(t, waiting).Lease
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
 
-		// A holder that is cut off is told in time, before anybody else is let in.
+		// A holder that is cut off learns of its loss in time, before anybody
+		// else is granted.
 		third := bubble.Acquiring(t.Context(), one)
 		w.InLine(lockDir, 1)
 		w.ClientNet("b").Cut()
 		start := time.Now()
-		told := bubble.Lost(t, next)
+		lost := bubble.Lost(t, next)
 		got := bubble.Granted(t, third)
-		if told.Sub(start) > bubble.Timeout-bubble.Margin || got.At.Before(next.Deadline()) {
-			t.Errorf("told after %v, the next was let in %v before the deadline", told.Sub(start), next.Deadline().Sub(got.At))
+		if lost.Sub(start) > bubble.Timeout-bubble.Margin || got.At.Before(next.Deadline()) {
+			t.Errorf("lost after %v, the next was granted %v before the deadline", lost.Sub(start), next.Deadline().Sub(got.At))
 		}
 		w.ClientNet("b").Heal()
 		bubble.WantErr(t, next.Release(t.Context()), recipes.ErrNotHeld)
@@ -220,21 +223,21 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// An operator deletes a permit: the lease is lost, the rest of it goes with its
-// release, and others get in, but never too many.
-func TestAPermitIsDeleted(t *testing.T) {
+// An operator deletes one permit: the lease is lost, its release deletes the
+// others, and no more leases than the limit are granted.
+func TestPermitIsDeleted(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
 		operator := w.Connect("operator")
 		held := bubble.Acquire(t, t.Context(), s[0].Permits(3))
-		time.Sleep(time.Second) // it is watched by now
+		time.Sleep(time.Second) // until the permits are watched
 		all := w.Children(leases)
 		if err := operator.Delete(t.Context(), leases+"/"+all[1], -1); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
 		if took := bubble.Lost(t, held).Sub(start); took > 100*time.Millisecond {
-			t.Errorf("told after %v", took)
+			t.Errorf("lost after %v", took)
 		}
 		bubble.WantErr(t, held.Err(), zk.ErrNoNode)
 		one := bubble.Acquire(t, t.Context(), s[1])
@@ -248,7 +251,7 @@ func TestAPermitIsDeleted(t *testing.T) {
 	})
 }
 
-func TestTheLongestHold(t *testing.T) {
+func TestMaxHold(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 2, recipes.WithMaxHold(3*time.Second))[0]
 		start := time.Now()
@@ -285,9 +288,9 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// The first in line waited for ever if the event of the permit that had left was lost,
-// and everybody behind it did.
-func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
+// If the event of a released permit was lost, the first in line waited forever,
+// and so did all behind it.
+func TestLostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, held *recipes.Lease, s *semaphore.Semaphore){
 		"a permit is released": func(t *testing.T, held *recipes.Lease, _ *semaphore.Semaphore) { bubble.Release(t, held) },
 		"the limit is raised":  func(t *testing.T, _ *recipes.Lease, s *semaphore.Semaphore) { setMax(t, s, 2) },
@@ -304,7 +307,7 @@ func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 				leave(t, held, s[0])
 				g := bubble.Granted(t, waiting)
 				if took := g.At.Sub(began); took > bubble.Timeout*5/4+time.Millisecond {
-					t.Errorf("it took %v", took)
+					t.Errorf("granted after %v", took)
 				}
 				w.ClientNet("client 1").LoseEvents(false)
 				bubble.Release(t, g.Lease)
@@ -316,24 +319,24 @@ func TestALostEventDoesNotStrandTheFirstInLine(t *testing.T) {
 	}
 }
 
-// A taking that the ensemble refuses is refused once and for all: it is no missing
-// directory, which would be made, and the taking tried again.
-func TestATakingThatIsRefused(t *testing.T) {
+// A multi without permission fails once. Only one that misses a directory is
+// repeated after the directory was created.
+func TestRefusedMultiIsNotRepeated(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 3)[0]
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
-		takings := 0
+		multis := 0
 		stop := w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpMulti && strings.HasPrefix(r.Path, path) {
-				takings++
+				multis++
 				return testutil.Fail(testutil.CodeNoAuth)
 			}
 			return testutil.Pass()
 		})
 		_, err := s.Acquire(t.Context())
 		bubble.WantErr(t, err, zk.ErrNoAuth)
-		if takings != 1 {
-			t.Errorf("%d takings, want 1", takings)
+		if multis != 1 {
+			t.Errorf("%d multis, want 1", multis)
 		}
 		stop()
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s))

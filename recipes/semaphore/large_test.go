@@ -11,10 +11,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// Several permits are taken by one request. With more data than a server takes it
-// dropped the shared connection of the client ten times, and the error was "could
-// not connect to a server".
-func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
+// Several permits are created by one multi. When their data was too much for a
+// server, the multi broke the client's connection ten times, and the error was
+// "could not connect to a server".
+func TestPermitsWithTooMuchData(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		s, err := semaphore.New(c, path, 3, recipes.WithData(make([]byte, 600<<10)))
@@ -45,7 +45,7 @@ func TestPermitsWithMoreDataThanAServerTakes(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if took := time.Since(began); took > 2*time.Second || suspended != 0 || session.Err() != nil {
-			t.Errorf("it took %v, and the connection %d times", took, suspended)
+			t.Errorf("failed after %v and %d disconnects", took, suspended)
 		}
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		empty(w)

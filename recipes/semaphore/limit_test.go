@@ -26,7 +26,7 @@ func setMax(t *testing.T, s *semaphore.Semaphore, n int) {
 	}
 }
 
-func TestProcessesThatDisagree(t *testing.T) {
+func TestProcessesWithDifferentLimits(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		held := bubble.Acquire(t, t.Context(), newSemaphore(t, w.Connect("a"), 2))
 		b := w.Connect("b")
@@ -49,18 +49,18 @@ func TestProcessesThatDisagree(t *testing.T) {
 	})
 }
 
-// One of another limit who came while the first one's take was under way, with no
-// limit recorded yet, was granted, and followed the recorded limit from then on. It
-// must hear ErrLimit as anybody else, also when it only tries; and it may be the one
-// that comes first.
-func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
+// A semaphore with another limit that joined during the first one's multi,
+// while no limit was recorded, was granted, and from then on used the recorded
+// limit. Acquire and TryAcquire must fail with ErrLimit, whichever of the two
+// joined first.
+func TestDifferentLimitsBeforeOneIsRecorded(t *testing.T) {
 	for _, first := range []string{"a", "b"} {
 		for _, op := range []testutil.Op{testutil.OpMulti, testutil.OpCreate, testutil.OpCreateContainer} {
 			for name, enter := range map[string]func(*semaphore.Semaphore) (*recipes.Lease, error){
 				"acquire": func(s *semaphore.Semaphore) (*recipes.Lease, error) { return s.Acquire(context.Background()) },
 				"try":     func(s *semaphore.Semaphore) (*recipes.Lease, error) { return s.TryAcquire(context.Background()) },
 			} {
-				t.Run(fmt.Sprintf("%s, %v of %s is late", name, op, first), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %v of %s is delayed", name, op, first), func(t *testing.T) {
 					bubble.Run(t, func(t *testing.T, w *bubble.World) {
 						s := map[string]*semaphore.Semaphore{
 							"a": newSemaphore(t, w.Connect("a"), 2),
@@ -72,7 +72,7 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 						l, err := enter(s["b"])
 						g := <-taking
 						if (g.Err == nil) == (err == nil) {
-							t.Fatalf("of 2: %v; of 3: %v", g.Err, err)
+							t.Fatalf("limit 2: %v; limit 3: %v", g.Err, err)
 						}
 						for lease, err := range map[*recipes.Lease]error{l: err, g.Lease: g.Err} {
 							if lease == nil {
@@ -89,8 +89,8 @@ func TestDisagreementBeforeALimitIsRecorded(t *testing.T) {
 	}
 }
 
-// One that disagrees costs the others of its process nothing.
-func TestDisagreementAtHome(t *testing.T) {
+// A semaphore with another limit does not disturb the waiters of its process.
+func TestDifferentLimitsInOneProcess(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		good, bad := newSemaphore(t, c, 1), newSemaphore(t, c, 2)
@@ -106,7 +106,7 @@ func TestDisagreementAtHome(t *testing.T) {
 	})
 }
 
-func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
+func TestRequestBeyondTheLimitFailsAtOnce(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
 		held := bubble.Acquire(t, t.Context(), s[1].Permits(3))
@@ -124,8 +124,8 @@ func TestARequestBeyondTheLimitFailsAtOnce(t *testing.T) {
 	})
 }
 
-// Raising wakes those who wait, lowering revokes nothing, and both are
-// seen by all who have agreed before.
+// Raising the limit wakes waiters, lowering it revokes nothing, and every
+// semaphore that used the former limit uses the new one.
 func TestSetMax(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 4, 1)
@@ -162,8 +162,8 @@ func TestSetMax(t *testing.T) {
 	})
 }
 
-// Who waits for more than a lowered limit need not wait on, and lets others in.
-func TestAWaiterThatNoLongerFits(t *testing.T) {
+// A waiter for more permits than a lowered limit fails, and others are granted.
+func TestWaiterExceedsALoweredLimit(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 3, 3)
 		held := bubble.Acquire(t, t.Context(), s[0])
@@ -179,8 +179,9 @@ func TestAWaiterThatNoLongerFits(t *testing.T) {
 	})
 }
 
-// The limit changes between the look and the taking: nothing is taken by the old one.
-func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
+// The limit is lowered between the read of it and the multi: the multi must
+// fail.
+func TestLimitIsLoweredDuringAcquire(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		held := bubble.Acquire(t, t.Context(), s[0])
@@ -192,7 +193,7 @@ func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
 		close(pass)
 		bubble.Pending(t, waiting)
 		if hits.Load() != 1 {
-			t.Error("the taking was not held back")
+			t.Error("the multi was not delayed")
 		}
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
@@ -200,7 +201,8 @@ func TestTheLimitIsLoweredWhileItIsTaken(t *testing.T) {
 	})
 }
 
-// settingThree begins to set a limit of 3, and returns when the action has met the write.
+// settingThree starts SetMax(3), with an action for its write, and waits a
+// second.
 func settingThree(t *testing.T, w *bubble.World, s *semaphore.Semaphore, a testutil.Action) (set <-chan error, hits *atomic.Int32) {
 	hits = w.Once(testutil.OpSetData, path, a)
 	result := make(chan error, 1)
@@ -209,9 +211,10 @@ func settingThree(t *testing.T, w *bubble.World, s *semaphore.Semaphore, a testu
 	return result, hits
 }
 
-// A try whose connection was lost arrives when its limit has been set by another try,
-// and a lower one after that: it must not let more in again.
-func TestALimitThatArrivesLate(t *testing.T) {
+// SetMax loses its connection and repeats its write. The first write arrives
+// late, after another client has lowered the limit: it must not raise the limit
+// again.
+func TestLateSetMaxRequest(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
@@ -219,20 +222,21 @@ func TestALimitThatArrivesLate(t *testing.T) {
 		set, hits := settingThree(t, w, s[0], testutil.Hold(pass))
 		w.ClientNet("client 0").Drop()
 		if err := <-set; err != nil || hits.Load() != 1 {
-			t.Fatalf("%v; held back %d times", err, hits.Load())
+			t.Fatalf("%v; delayed %d times", err, hits.Load())
 		}
 		setMax(t, s[1], 2)
 		close(pass)
 		time.Sleep(time.Second)
 		if data, _ := w.Data(path); string(data) != "2" {
-			t.Errorf("the limit is %s, and 2 was set last", data)
+			t.Errorf("limit %s, want 2, which was set last", data)
 		}
 	})
 }
 
-// The answer is lost, and others may have set their limits before the next try: that
-// tells whose it found, or that nobody knows.
-func TestALimitWhoseAnswerIsLost(t *testing.T) {
+// The reply to the write of SetMax is lost. If another client sets a limit
+// before the write is repeated, SetMax cannot know whether its own was applied,
+// and says so.
+func TestSetMaxReplyIsLost(t *testing.T) {
 	for _, another := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 2, 2)
@@ -245,17 +249,17 @@ func TestALimitWhoseAnswerIsLost(t *testing.T) {
 			}
 			w.ClientNet("client 0").Drop()
 			if err := <-set; framework.MaybeApplied(err) != another || (err != nil) != another || hits.Load() != 1 {
-				t.Errorf("another %v: %v; held back %d times", another, err, hits.Load())
+				t.Errorf("another %v: %v; delayed %d times", another, err, hits.Load())
 			}
 			if data, _ := w.Data(path); string(data) != want {
-				t.Errorf("another %v: the limit is %s, not %s", another, data, want)
+				t.Errorf("another %v: limit %s, want %s", another, data, want)
 			}
 		})
 	}
 }
 
-// Who sets a limit at the same time as another does sets it all the same.
-func TestLimitsThatAreSetAtOnce(t *testing.T) {
+// Two clients set a limit at the same time, and both succeed.
+func TestConcurrentSetMax(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		setMax(t, s[1], 1)
@@ -264,16 +268,17 @@ func TestLimitsThatAreSetAtOnce(t *testing.T) {
 		setMax(t, s[1], 2)
 		close(pass)
 		if err := <-set; err != nil || hits.Load() != 1 {
-			t.Errorf("%v; held back %d times", err, hits.Load())
+			t.Errorf("%v; delayed %d times", err, hits.Load())
 		}
 		if data, _ := w.Data(path); string(data) != "3" {
-			t.Errorf("the limit is %s, and 3 was set last", data)
+			t.Errorf("limit %s, want 3, which was set last", data)
 		}
 	})
 }
 
-// What was set stays; what was only recorded goes with the path.
-func TestALimitThatWasSetStays(t *testing.T) {
+// A limit set by SetMax stays. One that was only recorded is removed with the
+// path.
+func TestSetLimitStays(t *testing.T) {
 	for _, set := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
@@ -289,7 +294,7 @@ func TestALimitThatWasSetStays(t *testing.T) {
 			l, err := newSemaphore(t, c, 7).Acquire(t.Context())
 			if !set {
 				bubble.Release(t, l)
-				_, err = s.Acquire(t.Context()) // agreed with the former path only
+				_, err = s.Acquire(t.Context()) // it knew the limit of the removed path
 			}
 			bubble.WantErr(t, err, semaphore.ErrLimit)
 			if set {
@@ -300,7 +305,7 @@ func TestALimitThatWasSetStays(t *testing.T) {
 	}
 }
 
-func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
+func TestPathIsUsedForSomethingElse(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		mutex, err := locks.NewMutex(c, path)
@@ -324,9 +329,9 @@ func TestAPathThatIsUsedForSomethingElse(t *testing.T) {
 	})
 }
 
-// Kazoo's semaphore records the same limit at the same path, and keeps its leases
-// elsewhere: each would overlook the other's. Whoever comes later is refused, here.
-func TestKazoosSemaphoreOnThePath(t *testing.T) {
+// Kazoo's semaphore records its limit at the same path, but keeps its leases
+// elsewhere: neither would see the other's. Ours fails if it comes second.
+func TestKazooSemaphoreOnThePath(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, kazoo := w.Connect("a"), w.Connect("kazoo")
 		s := newSemaphore(t, c, 5)
@@ -354,10 +359,10 @@ func TestKazoosSemaphoreOnThePath(t *testing.T) {
 	})
 }
 
-// CURATOR-173: the directories of those who wait and of the permits stayed for ever.
-// They go with their last use, the recorded limit with them; a limit that was set
-// stays, and so does its path.
-func TestTheDirectoriesVanish(t *testing.T) {
+// CURATOR-173: the directories of the waiters and the permits were never
+// removed. Here they are removed when unused, with the recorded limit. A limit
+// set by SetMax stays, with its path.
+func TestUnusedDirectoriesAreRemoved(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		held := bubble.Acquire(t, t.Context(), s[0])
@@ -366,25 +371,25 @@ func TestTheDirectoriesVanish(t *testing.T) {
 		time.Sleep(time.Hour)
 		bubble.Pending(t, waiting)
 		if !w.Exists(lockDir) || !w.Exists(leases) {
-			t.Errorf("gone while they are in use:\n%s", w.Tree())
+			t.Errorf("removed while in use:\n%s", w.Tree())
 		}
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(10 * time.Minute)
 		if w.Exists("/app") {
-			t.Errorf("left:\n%s", w.Tree())
+			t.Errorf("not removed:\n%s", w.Tree())
 		}
 		setMax(t, s[0], 2)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0].Permits(2)))
 		time.Sleep(10 * time.Minute)
 		if w.Exists(lockDir) || w.Exists(leases) || !w.Exists(path) {
-			t.Errorf("left after a limit was set:\n%s", w.Tree())
+			t.Errorf("wrong after SetMax:\n%s", w.Tree())
 		}
 	})
 }
 
-// A wiped tree is made anew.
-func TestAWipedTree(t *testing.T) {
+// A tree that somebody deleted is created again.
+func TestDeletedTree(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		operator := w.Connect("operator")
@@ -397,7 +402,7 @@ func TestAWipedTree(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_ = operator.Delete(t.Context(), dir, -1) // it may be in use again
+			_ = operator.Delete(t.Context(), dir, -1) // fails if it is in use again
 		}
 		_ = operator.Delete(t.Context(), path, -1)
 		next := bubble.Granted(t, waiting).Lease

@@ -16,14 +16,15 @@ import (
 
 type side = func(*framework.Client) recipes.Acquirer
 
-// permits is the side that takes n of limit.
+// permits is the side of a Game that acquires n permits of limit.
 func permits(t *testing.T, limit, n int) side {
 	return func(c *framework.Client) recipes.Acquirer {
 		return newSemaphore(t, c, limit, semaphore.WithRecordedLimit()).Permits(n)
 	}
 }
 
-// within says what is wrong: more are held than limit. Side i is i+1 permits.
+// within returns an error if more than limit permits are held. Side i holds
+// i+1.
 func within(limit int) func([]bubble.Held) error {
 	return func(held []bubble.Held) error {
 		sum := 0
@@ -31,14 +32,14 @@ func within(limit int) func([]bubble.Held) error {
 			sum += h.Side + 1
 		}
 		if sum > limit {
-			return fmt.Errorf("%d permits of %d are held", sum, limit)
+			return fmt.Errorf("%d permits are held, the limit is %d", sum, limit)
 		}
 		return nil
 	}
 }
 
-// Never more than the limit, whatever happens; everybody is granted in the end, and
-// nothing is left.
+// Under random faults never more permits than the limit are held. At the end
+// every waiter is granted, and nothing is left.
 func TestRandomSequences(t *testing.T) {
 	game := bubble.Game{
 		Sides: []side{permits(t, 3, 1), permits(t, 3, 2), permits(t, 3, 3)},
@@ -48,7 +49,7 @@ func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
 }
 
-// The same while the limit is set up and down.
+// The same, while the limit is raised and lowered.
 func TestRandomSequencesWithSetMax(t *testing.T) {
 	game := bubble.Game{
 		Sides: []side{permits(t, 3, 1)},
@@ -58,16 +59,16 @@ func TestRandomSequencesWithSetMax(t *testing.T) {
 			c := rapid.SampledFrom(clients).Draw(rt, "client")
 			n := rapid.IntRange(1, 3).Draw(rt, "limit")
 			go func() {
-				_ = newSemaphore(t, c, 3).SetMax(context.Background(), n) // the client may be cut off
+				_ = newSemaphore(t, c, 3).SetMax(context.Background(), n) // fails if the client is cut off
 			}()
 		},
 	}
 	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
 }
 
-// A semaphore of one behaves as the mutex under the same sequences; but what is
-// acquired with the context of a lease waits too.
-func TestASemaphoreOfOneIsAMutex(t *testing.T) {
+// A semaphore with a limit of one behaves like a mutex under the same
+// sequences, except that it is not re-entrant.
+func TestSemaphoreOfOneIsAMutex(t *testing.T) {
 	mutex := func(c *framework.Client) recipes.Acquirer {
 		m, err := locks.NewMutex(c, path)
 		if err != nil {
@@ -90,17 +91,18 @@ func TestASemaphoreOfOneIsAMutex(t *testing.T) {
 	}
 }
 
-// alone says what is wrong: two hold, of whom neither has entered under the other.
+// alone returns an error if two leases are held and neither was acquired under
+// the other.
 func alone(held []bubble.Held) error {
 	for _, h := range held {
 		if h.Root != held[0].Root {
-			return fmt.Errorf("%s is held beside %s", h.Lease.Path(), held[0].Lease.Path())
+			return fmt.Errorf("%s and %s are held at the same time", h.Lease.Path(), held[0].Lease.Path())
 		}
 	}
 	return nil
 }
 
-// The same sequences find what is wrong with a semaphore of more.
+// The same sequences detect a semaphore with a higher limit.
 func TestRandomSequencesRejectABrokenSemaphore(t *testing.T) {
 	found := 0
 	game := bubble.Game{
@@ -115,6 +117,6 @@ func TestRandomSequencesRejectABrokenSemaphore(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, game.Play) })
 	if found == 0 {
-		t.Error("nothing was found")
+		t.Error("the broken semaphore was not detected")
 	}
 }

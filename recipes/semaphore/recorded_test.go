@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// FuzzRecorded: whatever stands at the path, it is a limit that can be, or ErrLimit;
-// what SetMax writes is read as what it is.
+// FuzzRecorded: any data of the path is read as a valid limit or as ErrLimit,
+// and what SetMax writes is read as the same limit.
 func FuzzRecorded(f *testing.F) {
 	for _, data := range []string{"", "1", "0", "-1", "9223372036854775808", "5\n", " 5", "+5", "0x5", "5.0", "__REVOKE__", "\x00\x00\x00\x05", "\u0665"} {
 		f.Add([]byte(data))
@@ -21,12 +21,12 @@ func FuzzRecorded(f *testing.F) {
 		case err != nil && !errors.Is(err, ErrLimit), err != nil && (n != 0 || stat != nil):
 			t.Errorf("%q: %d, %v, %v", data, n, stat, err)
 		case err == nil && n < 1, len(data) == 0 && n != s.max:
-			t.Errorf("%q is a limit of %d", data, n)
+			t.Errorf("%q was read as limit %d", data, n)
 		}
 		if err == nil {
 			again, _, err := s.recorded([]byte(strconv.Itoa(n)), stat, nil)
 			if err != nil || again != n {
-				t.Errorf("a limit of %d is read as %d, %v", n, again, err)
+				t.Errorf("limit %d was read as %d, %v", n, again, err)
 			}
 		}
 	})

@@ -17,11 +17,11 @@ func TestFits(t *testing.T) {
 		{"the last permit", 1, 4, 5, true},
 		{"no permit left", 1, 5, 5, false},
 		{"all at once", 5, 0, 5, true},
-		{"all at once, beside one", 5, 1, 5, false},
+		{"all at once, one is held", 5, 1, 5, false},
 		{"several, exactly", 2, 3, 5, true},
-		{"several, one too many", 3, 3, 5, false},
-		{"the limit was lowered below what is held", 1, 5, 3, false},
-		{"the limit was lowered to what is held", 1, 3, 3, false},
+		{"three, but two are free", 3, 3, 5, false},
+		{"the limit was lowered below the number held", 1, 5, 3, false},
+		{"the limit was lowered to the number held", 1, 3, 3, false},
 	}
 	for _, test := range tests {
 		if got := fits(test.n, test.held, test.limit); got != test.want {

@@ -34,7 +34,7 @@ func newSemaphore(t bubble.T, c *framework.Client, n int, opts ...semaphore.Opti
 	return s
 }
 
-// clients makes the semaphore of n clients.
+// clients returns the semaphores of n clients.
 func clients(w *bubble.World, n, limit int, opts ...semaphore.Option) []*semaphore.Semaphore {
 	all := make([]*semaphore.Semaphore, n)
 	for i := range all {
@@ -61,7 +61,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 						err := recipes.Do(t.Context(), s.Permits(n), func(context.Context, *recipes.Lease) error {
 							now := inside.Add(int32(n))
 							if now > limit {
-								t.Errorf("%d are inside", now)
+								t.Errorf("%d are held", now)
 							}
 							most.Store(max(most.Load(), now))
 							time.Sleep(time.Millisecond)
@@ -77,13 +77,13 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 		}
 		wg.Wait()
 		if got := most.Load(); got != limit {
-			t.Errorf("never %d were inside, but %d", limit, got)
+			t.Errorf("at most %d were held, want %d", got, limit)
 		}
 		empty(w)
 	}, testutil.WithMembers(3))
 }
 
-func TestNamesAreCurators(t *testing.T) {
+func TestCuratorNames(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2, recipes.WithData([]byte("me")))
 		one, two := bubble.Acquire(t, t.Context(), s[0]), bubble.Acquire(t, t.Context(), s[1])
@@ -92,16 +92,16 @@ func TestNamesAreCurators(t *testing.T) {
 		waits := regexp.MustCompile("^" + id + `lock-\d{10}$`)
 		holds := regexp.MustCompile("^" + leases + "/" + id + `lease-\d{10}$`)
 		if name := w.InLine(lockDir, 1)[0]; !waits.MatchString(name) {
-			t.Errorf("one who waits: %s", name)
+			t.Errorf("waiter: %s", name)
 		}
 		for _, l := range []*recipes.Lease{one, two} {
 			data, ok := w.Data(l.Path())
 			if !holds.MatchString(l.Path()) || !ok || string(data) != "me" {
-				t.Errorf("a permit: %s, data %q, %v", l.Path(), data, ok)
+				t.Errorf("permit: %s, data %q, %v", l.Path(), data, ok)
 			}
 		}
 		if data, _ := w.Data(path); string(data) != "2" {
-			t.Errorf("the limit is recorded as %q", data)
+			t.Errorf("recorded limit %q", data)
 		}
 		bubble.Release(t, one, two)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
@@ -110,24 +110,24 @@ func TestNamesAreCurators(t *testing.T) {
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
-	for _, home := range []bool{true, false} {
+	for _, local := range []bool{true, false} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 6, 2)
 			held := []*recipes.Lease{bubble.Acquire(t, t.Context(), s[0]), bubble.Acquire(t, t.Context(), s[1])}
 			var waiting []<-chan bubble.Grant
 			for i := range 5 {
-				who := s[i+1]
-				if home {
-					who = s[0]
+				next := s[i+1]
+				if local {
+					next = s[0]
 				}
-				waiting = append(waiting, bubble.Acquiring(t.Context(), who))
+				waiting = append(waiting, bubble.Acquiring(t.Context(), next))
 				synctest.Wait()
-				if !home {
+				if !local {
 					w.InLine(lockDir, i+1)
 				}
 			}
-			if n := len(w.Children(lockDir)); home && n != 1 {
-				t.Errorf("%d stand in line for one process", n)
+			if n := len(w.Children(lockDir)); local && n != 1 {
+				t.Errorf("%d in line for one process, want 1", n)
 			}
 			for _, next := range waiting {
 				bubble.Pending(t, waiting...)
@@ -141,7 +141,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	}
 }
 
-// Holders leave in another order than they came.
+// Holders release in another order than they acquired.
 func TestHoldersLeaveInAnyOrder(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -166,9 +166,9 @@ func TestHoldersLeaveInAnyOrder(t *testing.T) {
 	}
 }
 
-// A departure wakes the first in line, and that wakes the next: nobody else makes a
-// request.
-func TestAReleaseWakesOneWaiter(t *testing.T) {
+// A release wakes the first in line, and its grant wakes the next one. No other
+// waiter sends a request.
+func TestReleaseWakesOneWaiter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
 		held := bubble.Acquire(t, t.Context(), newSemaphore(t, w.Connect("first"), 1))
@@ -184,7 +184,8 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 			synctest.Wait()
 			want := map[testutil.Op]int{
 				testutil.OpDelete: 1, testutil.OpMulti: 1,
-				// The head: one look. The next: the line, two looks, and the two watches.
+				// The first: one look. The next: the line, two looks, and two
+				// watches.
 				testutil.OpGetData: 1 + 3, testutil.OpGetChildren2: 1 + 4,
 			}
 			if i == waiters-1 {
@@ -199,10 +200,10 @@ func TestAReleaseWakesOneWaiter(t *testing.T) {
 	})
 }
 
-func TestTheCostOfAGrant(t *testing.T) {
+func TestCostOfAGrant(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 5)[0]
-		bubble.Release(t, bubble.Acquire(t, t.Context(), s)) // makes the path
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s)) // creates the path
 		time.Sleep(time.Second)
 		for _, n := range []int{1, 3} {
 			w.ResetRequests()
@@ -212,7 +213,7 @@ func TestTheCostOfAGrant(t *testing.T) {
 				testutil.OpCreate: 1, testutil.OpGetChildren2: 2, testutil.OpGetData: 1, testutil.OpMulti: 1, testutil.OpDelete: n,
 			}
 			if got := w.Cost(); !maps.Equal(got, want) {
-				t.Errorf("requests for %d: %v, want %v", n, got, want)
+				t.Errorf("requests for %d permits: %v, want %v", n, got, want)
 			}
 		}
 		w.Latency(50 * time.Millisecond)
@@ -230,8 +231,8 @@ func TestTheCostOfAGrant(t *testing.T) {
 	})
 }
 
-// Several at once, all or none: who wants many is not starved by who want few, and
-// two who want many do not wait for each other.
+// Several permits are acquired all or none. A waiter for many is not starved by
+// waiters for few, and two waiters for many do not wait for each other.
 func TestPermitsAreTakenAllOrNone(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 3, 3)
@@ -241,7 +242,7 @@ func TestPermitsAreTakenAllOrNone(t *testing.T) {
 		two := bubble.Acquiring(t.Context(), s[2].Permits(2))
 		w.InLine(lockDir, 2)
 		bubble.Pending(t, three, two)
-		w.InLine(leases, 1) // nothing was taken in part
+		w.InLine(leases, 1) // no permit was taken in advance
 		if n, err := s[0].Available(t.Context()); n != 2 || err != nil {
 			t.Errorf("available: %d, %v", n, err)
 		}
@@ -258,7 +259,7 @@ func TestPermitsAreTakenAllOrNone(t *testing.T) {
 	})
 }
 
-func TestItIsNotReentered(t *testing.T) {
+func TestNoReentry(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 2)[0]
 		outer := bubble.Acquire(t, t.Context(), s)
@@ -307,7 +308,7 @@ func TestParticipants(t *testing.T) {
 	})
 }
 
-func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		tests := []struct {
@@ -328,7 +329,7 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 		}
 		for _, test := range tests {
 			if _, err := semaphore.New(test.c, test.path, test.max, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+				t.Errorf("path %q: error %v, want one that contains %q", test.path, err, test.text)
 			}
 		}
 		_, err := newSemaphore(t, c, 2).Permits(0).Acquire(t.Context())
@@ -336,8 +337,8 @@ func TestBadArgumentsAreErrorsThatNameThem(t *testing.T) {
 	})
 }
 
-// The data was the caller's own slice, so that a znode could get what the caller wrote
-// there later.
+// WithData kept the caller's slice, so later writes to it changed the data of
+// znodes.
 func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		data := []byte("ours")

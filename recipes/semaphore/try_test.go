@@ -24,7 +24,7 @@ func TestTryAcquire(t *testing.T) {
 			bubble.Release(t, l)
 		}
 	}
-	t.Run("without room", func(t *testing.T) {
+	t.Run("without free permits", func(t *testing.T) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 2, 3)
 			try(t, s[0], nil)
@@ -33,20 +33,20 @@ func TestTryAcquire(t *testing.T) {
 			w.ResetRequests()
 			try(t, s[0].Permits(2), recipes.ErrBusy)
 			if got := w.Cost(); got[testutil.OpCreate] != 0 || got[testutil.OpDelete] != 0 {
-				t.Errorf("it did not look before it joined: %v", got)
+				t.Errorf("TryAcquire did not look before it joined: %v", got)
 			}
 			bubble.Release(t, held)
 			try(t, s[0].Permits(3), nil)
 			empty(w)
 		})
 	})
-	// The first in line wants more than there is: there is room for one, which would
-	// pass it.
-	for _, home := range []bool{true, false} {
-		t.Run(fmt.Sprint("behind one who waits itself, at home ", home), func(t *testing.T) {
+	// The first in line wants more permits than are free. One is free, but to
+	// grant it would be to overtake.
+	for _, local := range []bool{true, false} {
+		t.Run(fmt.Sprint("behind a waiter, of the same process: ", local), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 3)
-				if home {
+				if local {
 					s[1] = s[2]
 				}
 				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
@@ -61,13 +61,13 @@ func TestTryAcquire(t *testing.T) {
 				empty(w)
 			})
 		})
-		t.Run(fmt.Sprint("at home, behind another, behind one who waits itself, at home ", home), func(t *testing.T) {
+		t.Run(fmt.Sprint("second in the local queue, behind a waiter, of the same process: ", local), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 3)
 				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
 				waiting := bubble.Acquiring(t.Context(), s[1].Permits(2))
 				w.InLine(lockDir, 1)
-				if home {
+				if local {
 					s[2] = s[1]
 				}
 				second := bubble.Acquiring(t.Context(), s[2])
@@ -82,11 +82,11 @@ func TestTryAcquire(t *testing.T) {
 				empty(w)
 			})
 		})
-		// The first in line has room, and is about to take it.
-		t.Run(fmt.Sprint("behind one who is merely passing, at home ", home), func(t *testing.T) {
+		// Enough permits are free, and the first in line is about to take them.
+		t.Run(fmt.Sprint("behind one about to be granted, with a waiter in the local queue: ", local), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 4, 2)
-				if home {
+				if local {
 					s[2] = s[3]
 				}
 				bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
@@ -95,7 +95,7 @@ func TestTryAcquire(t *testing.T) {
 				first := bubble.Acquiring(t.Context(), s[1])
 				w.InLine(lockDir, 1)
 				passing := []<-chan bubble.Grant{first}
-				if home { // one of the same process waits in between
+				if local { // a waiter of the same process is in between
 					passing = append(passing, bubble.Acquiring(t.Context(), s[2]))
 					w.InLine(lockDir, 2)
 				}
@@ -116,16 +116,16 @@ func TestTryAcquire(t *testing.T) {
 				for _, g := range passing {
 					held = append(held, bubble.Granted(t, g).Lease)
 				}
-				if err := <-tried; home && !errors.Is(err, recipes.ErrBusy) || !home && err != nil {
-					t.Errorf("at home %v: TryAcquire: %v", home, err)
+				if err := <-tried; local && !errors.Is(err, recipes.ErrBusy) || !local && err != nil {
+					t.Errorf("local %v: TryAcquire: %v", local, err)
 				}
 				bubble.Release(t, held...)
 				empty(w)
 			})
 		})
 	}
-	// The one in front was passing, and then begins to wait.
-	t.Run("behind one who begins to wait", func(t *testing.T) {
+	// The contender ahead was about to be granted, and then has to wait.
+	t.Run("behind one that begins to wait", func(t *testing.T) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			s := clients(w, 4, 4)
 			held := bubble.Acquire(t, t.Context(), s[0].Permits(2))
@@ -133,7 +133,7 @@ func TestTryAcquire(t *testing.T) {
 			w.Once(testutil.OpMulti, path, testutil.Hold(pass))
 			first := bubble.Acquiring(t.Context(), s[1])
 			w.InLine(lockDir, 1)
-			second := bubble.Acquiring(t.Context(), s[2].Permits(3)) // will have to wait
+			second := bubble.Acquiring(t.Context(), s[2].Permits(3)) // has to wait
 			w.InLine(lockDir, 2)
 			tried := make(chan error, 1)
 			go func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Readers of one process who come while others of it read share their znode, after
+// Readers of a process in which others already read share their znode, after
 // one look at the line.
 func TestLateReadersShare(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -39,22 +39,22 @@ func TestLateReadersShare(t *testing.T) {
 	})
 }
 
-// A writer who waits, here or elsewhere, is not kept waiting by readers who come
-// after it.
-func TestAWaitingWriterEndsTheSharing(t *testing.T) {
-	for _, where := range []string{"at home", "elsewhere", "elsewhere, before anybody looked"} {
+// Readers do not overtake a writer that waits in the same process or in
+// another.
+func TestWaitingWriterEndsSharing(t *testing.T) {
+	for _, where := range []string{"same process", "elsewhere", "elsewhere, not yet seen"} {
 		t.Run(where, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				rw := clients(w, 2)
 				reading := []*recipes.Lease{bubble.Acquire(t, t.Context(), rw[0].Reader())}
-				if where != "elsewhere, before anybody looked" {
+				if where != "elsewhere, not yet seen" {
 					reading = append(reading, bubble.Acquire(t, t.Context(), rw[0].Reader()))
 				}
-				of := rw[1]
-				if where == "at home" {
-					of = rw[0]
+				rival := rw[1]
+				if where == "same process" {
+					rival = rw[0]
 				}
-				writer := bubble.Acquiring(t.Context(), of.Writer())
+				writer := bubble.Acquiring(t.Context(), rival.Writer())
 				w.InLine(path, 2)
 				late := bubble.Acquiring(t.Context(), rw[0].Reader())
 				w.InLine(path, 3)
@@ -70,16 +70,17 @@ func TestAWaitingWriterEndsTheSharing(t *testing.T) {
 	}
 }
 
-// A downgraded read stands behind the write's own znode: that cannot go to another
-// writer, not even when the read is being made.
-func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
+// A downgraded read stands behind the write's znode, so this znode cannot be
+// handed off to another writer, not even while the read's znode is being
+// created.
+func TestDowngradedWriteIsNotHandedOff(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(5 * time.Millisecond)
 			rw := clients(w, 1)[0]
 			writing := bubble.Acquire(t, t.Context(), rw.Writer())
 			next := bubble.Acquiring(t.Context(), rw.Writer())
-			time.Sleep(50 * time.Millisecond) // it is known that nobody else is in line
+			time.Sleep(50 * time.Millisecond) // until it is known that nobody else is in line
 			down := bubble.Acquiring(writing.Context(), rw.Reader())
 			if early {
 				synctest.Wait()
@@ -105,9 +106,9 @@ func TestADowngradedWriteIsNotHandedOver(t *testing.T) {
 	}
 }
 
-// Reading again and again costs nothing while the lock lingers, and a writer who
-// comes is let in at once.
-func TestAReadLingers(t *testing.T) {
+// While the lock lingers, repeated reads send no request, and a writer is
+// granted at once.
+func TestReadLingers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 2, recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), rw[0].Reader()))
@@ -124,31 +125,31 @@ func TestAReadLingers(t *testing.T) {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), side))
 		}
 		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("they took %v", took)
+			t.Errorf("granted after %v", took)
 		}
 		time.Sleep(2 * time.Minute)
 		w.Empty(path)
 	})
 }
 
-// Readers whose guard may still be written share with nobody who comes later.
-func TestAGuardedReadIsNotShared(t *testing.T) {
+// A read that has given out a guard is not shared with later readers.
+func TestGuardedReadIsNotShared(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
 		first := bubble.Acquire(t, t.Context(), rw.Reader())
 		first.Guard()
 		second := bubble.Acquire(t, t.Context(), rw.Reader())
 		if first.Path() == second.Path() {
-			t.Error("shared")
+			t.Error("the znode was shared")
 		}
 		bubble.Release(t, first, second)
 		w.Empty(path)
 	})
 }
 
-// Readers who come later, and may hold for different times, are all served.
-func TestLateReadersOfDifferentTimes(t *testing.T) {
-	for _, first := range []string{"reading", "gone meanwhile"} {
+// Later readers with different maximum hold times are all granted.
+func TestLateReadersWithDifferentMaxHolds(t *testing.T) {
+	for _, first := range []string{"reading", "released meanwhile"} {
 		t.Run(first, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				w.Latency(5 * time.Millisecond)
@@ -158,8 +159,8 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 				late := []<-chan bubble.Grant{
 					bubble.Acquiring(t.Context(), long.Reader()), bubble.Acquiring(t.Context(), short.Reader()), bubble.Acquiring(t.Context(), long.Reader()),
 				}
-				synctest.Wait() // it is being looked whether a writer waits
-				if first == "gone meanwhile" {
+				synctest.Wait() // a look whether a writer waits is under way
+				if first == "released meanwhile" {
 					bubble.Release(t, l)
 				}
 				for _, granted := range late {
@@ -170,7 +171,7 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 						}
 						defer bubble.Release(t, g.Lease)
 					case <-time.After(500 * time.Millisecond):
-						t.Fatal("a reader waits, and nobody else does")
+						t.Fatal("a reader waits, although there is no writer")
 					}
 				}
 			})
@@ -178,14 +179,15 @@ func TestLateReadersOfDifferentTimes(t *testing.T) {
 	}
 }
 
-// Readers elsewhere who come and go are no herd's business: a process whose readers
-// share a znode looks at the line when one of its own comes.
-func TestPassingReadersWakeNobody(t *testing.T) {
+// Readers of other processes that join and leave do not wake a herd: a process
+// whose readers share a znode looks at the line when another of its own readers
+// comes.
+func TestReadersElsewhereWakeNobody(t *testing.T) {
 	for _, linger := range []time.Duration{0, time.Minute} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(time.Millisecond)
 			rw := clients(w, 5, recipes.WithLinger(linger))
-			passing := newLock(t, w.Connect("passing"))
+			elsewhere := newLock(t, w.Connect("elsewhere"))
 			for _, rw := range rw {
 				held, late := bubble.Acquire(t, t.Context(), rw.Reader()), bubble.Acquire(t, t.Context(), rw.Reader())
 				if linger > 0 {
@@ -196,19 +198,19 @@ func TestPassingReadersWakeNobody(t *testing.T) {
 			w.ResetRequests()
 			began := time.Now()
 			for range 200 {
-				bubble.Release(t, bubble.Acquire(t, t.Context(), passing.Reader()))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), elsewhere.Reader()))
 			}
 			took := time.Since(began)
 			if got, most := w.Cost()[testutil.OpGetChildren2], 200+5*30; got > most {
-				t.Errorf("%d lists in %v, at most %d are due", got, took, most)
+				t.Errorf("%d lists in %v, want at most %d", got, took, most)
 			}
 		})
 	}
 }
 
-// What is shared for a limited time has one limit, so nobody who comes later has a
-// share in it, and it does not linger for any.
-func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
+// A znode shared under WithMaxHold has one time limit, so later readers do not
+// share it, and it does not linger.
+func TestReadWithMaxHoldIsNotShared(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		limited := newLock(t, c, recipes.WithMaxHold(10*time.Second), recipes.WithLinger(time.Minute))
@@ -229,8 +231,8 @@ func TestAReadForALimitedTimeIsNotShared(t *testing.T) {
 	})
 }
 
-// What is being removed is shared with nobody any more.
-func TestAReadThatLeavesIsNotShared(t *testing.T) {
+// A znode that is being removed is not shared.
+func TestLeavingReadIsNotShared(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		rw := clients(w, 1)[0]
@@ -240,14 +242,14 @@ func TestAReadThatLeavesIsNotShared(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		late := bubble.Acquire(t, t.Context(), rw.Reader())
 		if late.Path() == first.Path() {
-			t.Error("shared")
+			t.Error("the znode was shared")
 		}
 		time.Sleep(time.Second)
 		w.InLine(path, 1)
 		later := bubble.Acquire(t, t.Context(), rw.Reader())
 		bubble.Release(t, late, later)
 		if last := bubble.Acquire(t, t.Context(), rw.Reader()); last.Path() == later.Path() {
-			t.Error("what has left was shared")
+			t.Error("a removed znode was shared")
 		} else {
 			bubble.Release(t, last)
 		}
@@ -255,9 +257,9 @@ func TestAReadThatLeavesIsNotShared(t *testing.T) {
 	})
 }
 
-// Nor does one who may read for a limited time share what others hold without a
-// limit, whether he comes when it is known who is in line or not.
-func TestALimitedReaderIsLimited(t *testing.T) {
+// A reader with WithMaxHold does not share a znode without a limit, whether or
+// not the line has been looked at before.
+func TestReaderWithMaxHoldIsLimited(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
@@ -278,9 +280,9 @@ func TestALimitedReaderIsLimited(t *testing.T) {
 	}
 }
 
-// Those who waited together behind a writer and may not share have their turn
-// together all the same.
-func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
+// Readers that waited behind a writer, and may not share, are granted together
+// nevertheless.
+func TestReadersWithDifferentMaxHoldsBehindAWriter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		limited, unlimited := newLock(t, c, recipes.WithMaxHold(time.Hour)), newLock(t, c)
@@ -297,9 +299,9 @@ func TestReadersOfDifferentTimesBehindAWriter(t *testing.T) {
 	})
 }
 
-// A downgraded read has the token of the write that it comes from, which may have
-// been handed over before.
-func TestADowngradeOfWhatWasHandedOver(t *testing.T) {
+// A downgraded read has the token of its write, even if the write's znode was
+// handed off before.
+func TestDowngradeAfterAHandoff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
 		first := bubble.Acquire(t, t.Context(), rw.Writer())
@@ -309,30 +311,30 @@ func TestADowngradeOfWhatWasHandedOver(t *testing.T) {
 		writing := bubble.Granted(t, waiting).Lease
 		reading := bubble.Acquire(t, writing.Context(), rw.Reader())
 		if writing.Token().Compare(first.Token()) <= 0 || reading.Token() != writing.Token() {
-			t.Errorf("tokens %v, then %v, and of its read %v", first.Token(), writing.Token(), reading.Token())
+			t.Errorf("tokens: first %v, second %v, read of the second %v", first.Token(), writing.Token(), reading.Token())
 		}
 		bubble.Release(t, writing, reading)
 		w.Empty(path)
 	})
 }
 
-// A process that had written got ErrBusy from its own Reader().TryAcquire for as long
-// as the write lingered. So did one that had read, and tried to write, and each of
-// them in other processes.
-func TestTriesBesideALingeringSide(t *testing.T) {
+// Reader().TryAcquire returned ErrBusy while a write of the same process
+// lingered, and Writer().TryAcquire while a read lingered. The same happened
+// between processes.
+func TestTryWhileOtherSideLingers(t *testing.T) {
 	type side = func(*rwlock.RWLock) recipes.Acquirer
 	reader, writer := (*rwlock.RWLock).Reader, (*rwlock.RWLock).Writer
 	for name, test := range map[string]struct {
-		lingers []side // each at another client
+		lingers []side // each of another client
 		at      int
 		tries   side
 	}{
-		"a reader after its own writer":               {[]side{writer}, 0, reader},
-		"a writer after its own reader":               {[]side{reader}, 0, writer},
-		"a reader after another's writer":             {[]side{writer}, 1, reader},
-		"a writer after another's reader":             {[]side{reader}, 1, writer},
-		"a writer after two readers":                  {[]side{reader, reader}, 2, writer},
-		"a writer after two readers, one of them its": {[]side{reader, reader}, 0, writer},
+		"a reader after its own writer":           {[]side{writer}, 0, reader},
+		"a writer after its own reader":           {[]side{reader}, 0, writer},
+		"a reader after another's writer":         {[]side{writer}, 1, reader},
+		"a writer after another's reader":         {[]side{reader}, 1, writer},
+		"a writer after two readers":              {[]side{reader, reader}, 2, writer},
+		"a writer after two readers, one its own": {[]side{reader, reader}, 0, writer},
 	} {
 		for _, wait := range []time.Duration{0, time.Second} {
 			if wait == 0 && (test.at > 0 || len(test.lingers) > 1) {
@@ -355,7 +357,7 @@ func TestTriesBesideALingeringSide(t *testing.T) {
 						t.Fatal(err)
 					}
 					if took := time.Since(began); took > 100*time.Millisecond {
-						t.Errorf("it took %v", took)
+						t.Errorf("TryAcquire took %v", took)
 					}
 					w.InLine(path, 1)
 					bubble.Release(t, l)
