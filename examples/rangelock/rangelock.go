@@ -22,8 +22,8 @@ const kind = "range.v1"
 //	<path>/_c_<uuid>-range.v1~r=10,20~0000000007    reads [10, 20)
 //	<path>/_c_<uuid>-range.v1~w=15,30~0000000008    writes [15, 30), and waits
 //
-// Whoever waits for a range waits behind all contenders that came before, overlap
-// and conflict, and for nobody else.
+// A contender waits for all that came before it, overlap and conflict, and for nobody
+// else.
 type Lock struct {
 	client *framework.Client
 	path   string

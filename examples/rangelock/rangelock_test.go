@@ -139,8 +139,13 @@ func TestNames(t *testing.T) {
 		to   uint64
 		busy bool
 	}{
-		{l.Read, 0, 10, false}, {l.Read, 20, 21, false}, {l.Write, 20, 30, false},
-		{l.Read, 0, 11, true}, {l.Read, 19, 20, true}, {l.Write, 12, 13, true}, {l.Write, 0, 100, true},
+		{l.Read, 0, 10, false},
+		{l.Read, 20, 21, false},
+		{l.Write, 20, 30, false},
+		{l.Read, 0, 11, true},
+		{l.Read, 19, 20, true},
+		{l.Write, 12, 13, true},
+		{l.Write, 0, 100, true},
 	} {
 		a, err := test.line(test.from, test.to)
 		if err != nil {
