@@ -20,11 +20,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// blockable is something that the user supplied. Once it is stuck nothing that is
-// called of it returns until the test ends.
+// blockable is something that the user supplied. Once it is stuck, no call of
+// it returns until the test ends.
 type blockable struct {
 	stuck atomic.Bool
-	calls atomic.Int32 // that got stuck
+	calls atomic.Int32 // the calls that got stuck
 	free  chan struct{}
 }
 
@@ -35,15 +35,15 @@ func (b *blockable) pass() {
 	}
 }
 
-// supplier is one thing that a user supplies to a client, in a form that can get
-// stuck.
+// supplier is one thing that a user supplies to a client, in a form that can
+// get stuck.
 type supplier struct {
 	name   string
-	option func(b *blockable, dial framework.Dialer) framework.Option // nil: the plain dialer
-	attach func(b *blockable, c *framework.Client)                    // nil: nothing
+	option func(b *blockable, dial framework.Dialer) framework.Option // nil for the plain dialer
+	attach func(b *blockable, c *framework.Client)                    // nil for nothing
 }
 
-// connect connects the client "a", to which it was supplied.
+// connect connects the client "a", which uses it.
 func (s supplier) connect(w *bubble.World, b *blockable) *framework.Client {
 	var opts []framework.Option
 	if s.option != nil {
@@ -86,7 +86,7 @@ var suppliers = []supplier{
 	}, nil},
 }
 
-// stuckCore is a log sink: a pipe, say, that nobody reads.
+// stuckCore is a log sink, for example a pipe that no process reads.
 type stuckCore struct{ *blockable }
 
 func (c stuckCore) Enabled(zapcore.Level) bool                 { c.pass(); return true }
@@ -104,7 +104,7 @@ type stuckClock struct{ *blockable }
 func (c stuckClock) Now() time.Time                         { c.pass(); return time.Now() }
 func (c stuckClock) NewTicker(d time.Duration) *time.Ticker { c.pass(); return time.NewTicker(d) }
 
-// stuckConn is a connection none of whose methods returns.
+// stuckConn is a connection whose methods do not return.
 type stuckConn struct {
 	net.Conn
 	*blockable
@@ -119,7 +119,7 @@ func (c stuckConn) Read(p []byte) (int, error) {
 func (c stuckConn) Write(p []byte) (int, error) { c.pass(); return c.Conn.Write(p) }
 func (c stuckConn) Close() error                { c.pass(); return c.Conn.Close() }
 
-// everyRecipe is every way to a lease.
+// everyRecipe lists every way to get a lease.
 var everyRecipe = []struct {
 	name string
 	make func(c *framework.Client, path string) (recipes.Acquirer, error)
@@ -171,11 +171,11 @@ var everyRecipe = []struct {
 	{"election", func(c *framework.Client, path string) (recipes.Acquirer, error) { return leader.New(c, path) }},
 }
 
-// The goroutine that knew the deadline also logged, called the observer and closed
-// the connection, and it told one lease after the other. With a log sink whose pipe
-// nobody read, or one slow function of the observer, or a connection that took its
-// time to close, the next holder was granted while the lease of the one before was
-// still held, as far as its holder could know.
+// The goroutine that knew the deadline also logged, called the observer and
+// closed the connection, and it ended one lease after the other. So with a
+// blocked log sink, a slow function of the observer, or a connection that took
+// long to close, the next holder was granted while the previous holder still
+// believed that it held.
 func TestALossIsToldWhateverIsStuck(t *testing.T) {
 	for _, supplier := range suppliers {
 		for _, recipe := range everyRecipe {
@@ -237,7 +237,7 @@ func TestALossIsToldWhateverIsStuck(t *testing.T) {
 						bubble.Release(t, bubble.Granted(t, wait).Lease)
 					}
 					began = time.Now()
-					_ = a.Close() // nobody knows what the ensemble has heard of it
+					_ = a.Close() // what the ensemble has received is unknown
 					if took := time.Since(began); took > 12*time.Second {
 						t.Errorf("Close took %v", took)
 					}
@@ -250,7 +250,7 @@ func TestALossIsToldWhateverIsStuck(t *testing.T) {
 	}
 }
 
-// Close told the leases from the goroutine that also called the observer.
+// Close ended the leases on the goroutine that also called the observer.
 func TestCloseTellsWhateverIsStuck(t *testing.T) {
 	for _, supplier := range suppliers {
 		t.Run(supplier.name, func(t *testing.T) {

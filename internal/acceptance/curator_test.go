@@ -11,7 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// ofCurator are what Apache Curator has of our recipes.
+// ofCurator lists our recipes that Apache Curator also has.
 var ofCurator = repertoire{
 	alone: []string{"mutex", "latch", "selector", "write"},
 	read:  "read", write: "write",
@@ -19,14 +19,14 @@ var ofCurator = repertoire{
 }
 
 // A Curator process and ours exclude each other on the same znodes, in both
-// directions; they are served in the order in which they came, each sees the other
-// in its participants, and either of them that is killed is succeeded by the other.
+// directions. They are served in the order of arrival, each sees the other
+// among its participants, and if either is killed the other succeeds it.
 func TestBesideCurator(t *testing.T) {
 	needsCurator(t)
 	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) { standTogether(t, ens, ofCurator, curator, ours) })
 }
 
-// Two Curator processes do on the embedded ensemble what they do on the real one.
+// Two Curator processes behave on the embedded ensemble as on the real one.
 func TestCuratorOnTheEmbeddedEnsemble(t *testing.T) {
 	needsCurator(t)
 	standTogether(t, embedded(t, 1), ofCurator, curator, curator)
@@ -42,7 +42,7 @@ func curatorClassPath() (string, error) {
 		}
 		return filepath.Join(home, "*"), nil
 	}
-	const debian = "/usr/share/java/curator-recipes.jar" // which names what it needs
+	const debian = "/usr/share/java/curator-recipes.jar" // its manifest names what it needs
 	_, err := os.Stat(debian)
 	return debian, err
 }
@@ -59,7 +59,7 @@ func needsCurator(t *testing.T) {
 	}
 }
 
-// classes is where Neighbor was compiled to, once for all tests.
+// classes is the directory of the compiled Neighbor, which all tests share.
 var classes = sync.OnceValues(func() (dir string, err error) {
 	classPath, err := curatorClassPath()
 	if err != nil {
@@ -76,7 +76,7 @@ var classes = sync.OnceValues(func() (dir string, err error) {
 	return dir, nil
 })
 
-// removeClasses is called at the end of all tests.
+// removeClasses is called after all tests.
 var removeClasses = func() {}
 
 // curator starts a process with Curator's recipes.

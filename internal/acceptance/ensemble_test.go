@@ -21,12 +21,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// inRing3 is whether real servers are wanted.
+// inRing3 reports whether tests on real servers are wanted.
 var inRing3 = os.Getenv("ZKR_REAL") == "1"
 
-// Scenarios that need no virtual time run on both kinds of ensemble: the embedded
-// one, over TCP, in ring 2, and real servers in ring 3, which does not repeat the
-// other's work.
+// onBoth runs a scenario that needs no virtual time on both kinds of ensemble:
+// the embedded one over TCP in ring 2, and real servers in ring 3, which does
+// not repeat ring 2's work.
 func onBoth(t *testing.T, members int, scenario func(t *testing.T, ens testutil.Ensemble)) {
 	if !inRing3 {
 		t.Run("embedded", func(t *testing.T) { scenario(t, embedded(t, members)) })
@@ -35,9 +35,9 @@ func onBoth(t *testing.T, members int, scenario func(t *testing.T, ens testutil.
 }
 
 // embedded starts the embedded ensemble with the same times as the real one. It
-// fails the test when a client, of whatever make, asks for what it does not know:
-// the connection is closed then, and some recipes of some clients do not survive
-// that.
+// fails the test when any client sends a request that the ensemble does not
+// know: the connection is then closed, which some recipes of some clients do
+// not survive.
 func embedded(t *testing.T, members int) testutil.Ensemble {
 	return testutil.Start(t, testutil.WithMembers(members), testutil.WithTick(200*time.Millisecond),
 		testutil.WithSessionTimeouts(400*time.Millisecond, time.Minute), testutil.WithLogger(func(format string, args ...any) {
@@ -47,9 +47,9 @@ func embedded(t *testing.T, members int) testutil.Ensemble {
 		}))
 }
 
-// timeout is the session time-out: long enough for an election on a busy machine, and
-// for a lease, which has half of it ahead, to outlive a second or two in which nothing
-// moves, here and there.
+// timeout is the session timeout. It is long enough for an election on a busy
+// machine. A lease has half of it ahead, so it also survives pauses of a second
+// or two.
 const timeout = 6 * time.Second
 
 func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
@@ -58,7 +58,7 @@ func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone by then
+	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.WaitConnected(ctx); err != nil {
@@ -67,20 +67,20 @@ func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	return c
 }
 
-// audit is a resource that remembers the greatest token, as a fenced one does, and
-// fails the test when two are at it or a token comes late.
+// audit is a resource that remembers the greatest token, like a fenced one. It
+// fails the test when two work at it or a token comes late.
 type audit struct {
 	t      *testing.T
 	mu     sync.Mutex // guards what follows
 	worker string
-	lease  *recipes.Lease // of the worker; nil: nobody works
+	lease  *recipes.Lease // of the goroutine that works; nil if none does
 	last   recipes.Token
 	grants int
 }
 
-// work does nothing on a lease that was lost before it came to that, and is not at it
-// any more once the lease is lost, however long it takes to hear of it: a machine that
-// stalls is not taken for a double grant.
+// work does nothing if the lease was lost before work could start, and stops
+// when the lease is lost, however late it notices: a pause of the machine must
+// not look like a double grant.
 func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 	a.mu.Lock()
 	if !l.Held() {
@@ -107,7 +107,7 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 	}
 }
 
-// nothingLeft fails the test unless the directory empties.
+// nothingLeft fails the test unless the directory becomes empty.
 func nothingLeft(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
 	var names []string
@@ -123,9 +123,9 @@ func nothingLeft(t *testing.T, c *framework.Client, path string) {
 	t.Errorf("left at %s: %v", path, names)
 }
 
-// Several clients with several goroutines each contend for one mutex while members
-// are killed and come back, the leader first: never two at work, tokens in order,
-// everybody served, nothing left.
+// Several clients with several goroutines each contend for one mutex while
+// members are killed and restarted, the leader first. No two work at once,
+// tokens are in order, every contender is served, and nothing is left.
 func TestMutexWhileMembersAreKilled(t *testing.T) {
 	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
 		const path, clients, each, rounds = "/suite/mutex", 3, 2, 25
@@ -183,7 +183,7 @@ func leading(t *testing.T, ens testutil.Ensemble) (member int) {
 	return member
 }
 
-// restart kills a member and has it back.
+// restart kills a member and restarts it.
 func restart(t *testing.T, ens testutil.Ensemble, member int) {
 	t.Helper()
 	if err := ens.Stop(member); err != nil {
@@ -200,8 +200,8 @@ func restart(t *testing.T, ens testutil.Ensemble, member int) {
 	}
 }
 
-// A session that the ensemble ends while it holds: the holder learns of it, the
-// waiter is let in, and what the former holder writes late is refused.
+// The ensemble ends the session of a holder. The holder learns of it, the
+// waiter is granted, and a late write of the former holder is refused.
 func TestGuardedWriteAfterAnExpiry(t *testing.T) {
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		const path = "/suite/guard"
@@ -254,8 +254,8 @@ func TestGuardedWriteAfterAnExpiry(t *testing.T) {
 	})
 }
 
-// Tokens go on where they were after the lock's directory has vanished and come
-// again; a sequence number would start over.
+// Tokens continue to grow after the lock's directory has vanished and was
+// created again. A sequence number would start from 0.
 func TestTokensOutliveTheDirectory(t *testing.T) {
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		c := client(t, ens)
@@ -286,7 +286,8 @@ func TestTokensOutliveTheDirectory(t *testing.T) {
 	})
 }
 
-// One leader at a time, and a next one soon, while members and leaders go.
+// At most one leader exists at a time, and a next one soon, while members and
+// leaders fail.
 func TestElectionWhileMembersAreKilled(t *testing.T) {
 	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
 		const path, candidates = "/suite/leader", 3

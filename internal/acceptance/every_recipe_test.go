@@ -17,12 +17,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// kind is a recipe that lets one in at a time.
+// kind is a recipe that grants to one contender at a time.
 type kind struct {
 	name   string
 	make   func(c *framework.Client, path string) (recipes.Acquirer, error)
-	line   string // where those stand who wait, below the path
-	hold   string // where those stand who hold
+	line   string // directory of the waiters, below the path
+	hold   string // directory of the holders
 	tokens bool   // they order the grants
 }
 
@@ -48,7 +48,7 @@ func (k kind) of(t *testing.T, c *framework.Client, path string) recipes.Acquire
 	return a
 }
 
-// standing waits until so many stand there, holders and waiters.
+// standing waits until there are so many holders and waiters.
 func (k kind) standing(t *testing.T, s *stage, holders, waiters int) {
 	t.Helper()
 	if k.line == k.hold {
@@ -59,8 +59,8 @@ func (k kind) standing(t *testing.T, s *stage, holders, waiters int) {
 	s.inLine(t, k.line, waiters)
 }
 
-// request is one that a recipe makes at a stage's path: about a znode in line, but
-// for the list, and for the limit that is read instead of one's predecessor.
+// request matches a recipe's request at a stage's path: one about a znode in
+// line, a list, or a read of the limit in place of the predecessor.
 func (k kind) request(s *stage, op testutil.Op) testutil.Match {
 	switch {
 	case op == testutil.OpGetChildren2:
@@ -71,7 +71,7 @@ func (k kind) request(s *stage, op testutil.Op) testutil.Match {
 	return testutil.Match{Op: op, Path: s.path + "/"}
 }
 
-// What every recipe promises, whatever its rule.
+// What every recipe promises.
 func TestEveryRecipe(t *testing.T) {
 	var all []scenario
 	for _, k := range kinds {
@@ -117,8 +117,8 @@ func firstCome(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// A release wakes the first in line; a semaphore's taking leaves the line, which
-// makes the next one the first.
+// A release wakes the first in line. A semaphore's holder leaves the line when
+// it takes its permit, which makes the next one the first.
 func wakeUps(t *testing.T, s *stage, k kind) {
 	held := acquire(t, t.Context(), k.of(t, s.join(t).Client, s.path))
 	var looks [4]atomic.Int32
@@ -127,7 +127,7 @@ func wakeUps(t *testing.T, s *stage, k kind) {
 		p := s.joinFor(t, steady)
 		a := k.of(t, p.Client, s.path)
 		if i == 0 && k.line != k.hold {
-			waits = append(waits, acquiring(t.Context(), a)) // the head of a semaphore's line watches the permits
+			waits = append(waits, acquiring(t.Context(), a)) // the first in a semaphore's line watches the permits
 		} else {
 			waits = append(waits, s.waiting(t, p, k.line, a))
 		}
@@ -141,7 +141,7 @@ func wakeUps(t *testing.T, s *stage, k kind) {
 	release(t, held)
 	for i, ended := range waits {
 		held = granted(t, ended)
-		for j := range min(i+may, len(looks)) { // who is the first in line now may not have looked yet
+		for j := range min(i+may, len(looks)) { // the one that is now first may not have looked yet
 			eventually(t, fmt.Sprint("waiter ", j, " has looked"), func() bool { return looks[j].Load() > 0 })
 		}
 		pending(t, waits[i+1:]...)
@@ -173,7 +173,7 @@ func tryIsBusy(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// Waits end at instants from before the create is sent to long after it.
+// Waits end at instants from before the create is sent until long after it.
 func cancelledWaits(t *testing.T, s *stage, k kind) {
 	held := acquire(t, t.Context(), k.of(t, s.join(t).Client, s.path))
 	leaver := k.of(t, s.join(t).Client, s.path)
@@ -258,7 +258,7 @@ func shortDisconnect(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// A network that takes its time, more in one direction than in the other.
+// A slow network, slower in one direction.
 func lateness(t *testing.T, s *stage, k kind) {
 	a, b := s.join(t), s.join(t)
 	a.net.Latency(20*time.Millisecond, 5*time.Millisecond)
@@ -293,7 +293,7 @@ func lateness(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// losses are what can happen to a request and the connection that it is on.
+// losses lists what can happen to a request and its connection.
 var losses = []struct {
 	name   string
 	action testutil.Action
@@ -305,8 +305,8 @@ var losses = []struct {
 	{"answered late", testutil.DelayReply(100 * time.Millisecond)},
 }
 
-// Whatever request of an acquire and its release is lost, or its answer, the holder
-// stands there exactly once, and not at all in the end.
+// Any request of an acquire and its release is lost, or its answer. The holder
+// has exactly one znode, and none at the end.
 func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 	ops := []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete}
 	if k.line != k.hold {
@@ -324,7 +324,7 @@ func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 					meets.Path = s.path // of the limit
 				}
 				fault := a.upon(t, meets, loss.action)
-				for range 2 { // one that meets the fault, and one behind it
+				for range 2 { // one that the fault strikes, and one behind it
 					l := acquire(t, t.Context(), r)
 					k.standing(t, s, 1, 0)
 					names, _, err := s.watcher.Children(t.Context(), s.path+k.hold)

@@ -18,21 +18,20 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// days is two clients that use all that there is, over and over, and what they keep
-// for it.
+// days is two clients that use every feature again and again.
 type days struct {
 	t *testing.T
 	*bubble.World
 	a, b    *framework.Client
 	owner   *recipes.Owner
 	keyed   *locks.Keyed
-	leading *recipes.Lease // for all of the time
+	leading *recipes.Lease // for the whole test
 	cycle   int
 }
 
-// Nothing that lives as long as a client, a session or a lease may grow by what is
-// done in it. Ids that were given up, watches that were armed anew, contexts that were
-// bound to a lease: each of them once grew by one at a time, for days.
+// Nothing that lives as long as a client, a session or a lease may grow with
+// use. Ids that were given up, rearmed watches, and contexts bound to a lease
+// each grew by one at a time, for days.
 func TestNothingGrows(t *testing.T) {
 	for _, weather := range []struct {
 		name   string
@@ -58,12 +57,12 @@ func TestNothingGrows(t *testing.T) {
 				d.a, d.b = w.Connect("a", framework.WithSessionTimeout(longest)), w.Connect("b", framework.WithSessionTimeout(longest))
 				d.keyed = made[*locks.Keyed](t)(locks.NewKeyed(d.a, "/grow/keyed"))
 				d.leading = bubble.Acquire(t, t.Context(), made[*locks.Mutex](t)(locks.NewMutex(d.b, "/grow/leading")))
-				const each = 36 // cycles, each followed by forty minutes of nothing: a day
+				const each = 36 // cycles, each followed by forty idle minutes: about a day
 				d.pass(each, weather.strike)
 				before := d.count()
 				d.pass(2*each, weather.strike)
 				after := d.count()
-				const slack = 12 // what is under way just now
+				const slack = 12 // what is in flight at the moment
 				for _, grown := range after.Grown(before, slack) {
 					t.Error(grown)
 				}
@@ -73,8 +72,8 @@ func TestNothingGrows(t *testing.T) {
 	}
 }
 
-// longest is the longest session time-out that the ensemble gives: the fewest
-// heartbeats.
+// longest is the longest session timeout that the ensemble grants: it needs the
+// fewest heartbeats.
 const longest = 40 * time.Second
 
 func made[V any](t *testing.T) func(V, error) V {
@@ -87,9 +86,9 @@ func made[V any](t *testing.T) func(V, error) V {
 	}
 }
 
-// count counts what is kept when nobody wants anything.
+// count counts what is kept when no caller wants anything.
 func (d *days) count() bubble.Census {
-	time.Sleep(2 * time.Hour) // whatever is hunted or pauses has ended
+	time.Sleep(2 * time.Hour) // searches for strays and pauses have ended
 	return d.Count(d.a, d.b, d.owner, d.keyed, d.leading)
 }
 
@@ -104,7 +103,8 @@ func (d *days) pass(cycles int, strike func(*days)) {
 	}
 }
 
-// enter acquires and releases. What is lost meanwhile is not held in the end.
+// enter acquires and releases. A lease that was lost meanwhile is not held at
+// the end.
 func (d *days) enter(ctx context.Context, a recipes.Acquirer, work ...func(l *recipes.Lease)) {
 	d.t.Helper()
 	l := bubble.Acquire(d.t, ctx, a)
@@ -118,7 +118,8 @@ func (d *days) enter(ctx context.Context, a recipes.Acquirer, work ...func(l *re
 	}
 }
 
-// locks: plain, lingering, under an owner, by a key that is never used again, several.
+// locks: plain, lingering, under an owner, with a key that is never used again,
+// several.
 func (d *days) locks() {
 	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/mutex")))
 	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/linger", recipes.WithLinger(time.Second), recipes.WithMaxHold(time.Hour))))
@@ -155,7 +156,7 @@ func (d *days) terms() {
 	_ = e.Run(ctx, func(ctx context.Context, l *recipes.Lease) error {
 		select {
 		case <-l.Revoked():
-		case <-time.After(time.Second): // the own znode is watched by then
+		case <-time.After(time.Second): // its znode is watched after that time
 		}
 		return leader.ErrStop
 	})
@@ -164,14 +165,14 @@ func (d *days) terms() {
 	}
 }
 
-// waiting: behind another client, given up and granted; and tried.
+// waiting: behind another client, given up, granted, and tried.
 func (d *days) waiting() {
 	mine, other := made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/line")), made[*locks.Mutex](d.t)(locks.NewMutex(d.b, "/grow/line"))
 	d.enter(d.t.Context(), other, func(held *recipes.Lease) {
 		ctx, cancel := context.WithTimeout(d.t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if l, err := mine.Acquire(ctx); err == nil {
-			_ = l.Release(d.t.Context()) // the other one's was lost
+			_ = l.Release(d.t.Context()) // the other lease was lost
 		}
 		if l, err := mine.TryAcquire(d.t.Context()); err == nil {
 			_ = l.Release(d.t.Context())

@@ -13,22 +13,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// repertoire is the names that two neighbors have for the recipes of both.
+// repertoire names the recipes that two kinds of processes have in common.
 type repertoire struct {
-	alone       []string // those that one holds alone
+	alone       []string // recipes with one holder
 	read, write string
-	semaphore   string // what precedes the limit; empty: none of both
+	semaphore   string // the kind without its limit; empty: neither has a semaphore
 }
 
-// besideNeighbors runs a scenario with other processes, which are there in ring 3
-// alone, on both kinds of ensemble.
+// besideNeighbors runs a scenario with other processes on both kinds of
+// ensemble. Other processes exist in ring 3 only.
 func besideNeighbors(t *testing.T, scenario func(t *testing.T, ens testutil.Ensemble)) {
 	t.Run("embedded", func(t *testing.T) { scenario(t, embedded(t, 1)) })
 	t.Run("real", func(t *testing.T) { scenario(t, apache.Start(t, 1)) })
 }
 
-// standTogether has processes of two kinds, or two of one kind, contend for every
-// recipe that both have.
+// standTogether makes processes of two kinds, or two of one kind, contend for
+// every recipe that both have.
 func standTogether(t *testing.T, ens testutil.Ensemble, of repertoire, first, second starter) {
 	watcher := client(t, ens)
 	one, other := first(t, ens), second(t, ens)
@@ -55,8 +55,9 @@ func standTogether(t *testing.T, ens testutil.Ensemble, of repertoire, first, se
 	}
 }
 
-// takeTurns has members of both processes join one after the other while the first
-// holds: they are served in that order, one at a time, and each sees all.
+// takeTurns makes members of both processes join one by one while the first
+// holds. They must be served in that order, one at a time, and each must see
+// all others.
 func takeTurns(t *testing.T, watcher *framework.Client, kind string, one, other *neighbor) {
 	path := "/turns/" + kind
 	members := []*member{one.join(t, kind, path), other.join(t, kind, path), one.join(t, kind, path), other.join(t, kind, path)}
@@ -90,7 +91,7 @@ func takeTurns(t *testing.T, watcher *framework.Client, kind string, one, other 
 	nothingLeft(t, watcher, path)
 }
 
-// nobody fails the test if another member is served, soon.
+// nobody fails the test if another member is served soon.
 func nobody(t *testing.T, served <-chan int, members []*member) {
 	t.Helper()
 	select {
@@ -100,8 +101,8 @@ func nobody(t *testing.T, served <-chan int, members []*member) {
 	}
 }
 
-// contend has members of both processes acquire and release as fast as they can:
-// never two at once, and everybody has its rounds.
+// contend makes members of both processes acquire and release as fast as they
+// can. No two may hold at once, and each must finish its rounds.
 func contend(t *testing.T, watcher *framework.Client, kind string, one, other *neighbor) {
 	const rounds = 10
 	path := "/contended/" + kind
@@ -115,7 +116,7 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 				for range rounds {
 					m.acquire(t)
 					if t.Failed() {
-						return // rather than wait for each of the rest
+						return // and do not wait for the others
 					}
 					mu.Lock()
 					if holder != "" {
@@ -123,7 +124,7 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 					}
 					holder = m.name
 					mu.Unlock()
-					time.Sleep(time.Millisecond) // holds
+					time.Sleep(time.Millisecond) // it holds
 					mu.Lock()
 					holder = ""
 					mu.Unlock()
@@ -136,13 +137,13 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 	nothingLeft(t, watcher, path)
 }
 
-// readAndWrite: readers of both read together, while a writer of each waits; who
-// comes to read later waits behind the writers.
+// readAndWrite: readers of both processes read together while a writer of each
+// waits. A later reader waits behind the writers.
 func readAndWrite(t *testing.T, watcher *framework.Client, of repertoire, one, other *neighbor) {
 	const path = "/shared/readers-and-writers"
 	reading := []*member{one.join(t, of.read, path), other.join(t, of.read, path)}
 	for _, m := range reading {
-		m.acquire(t) // beside the other
+		m.acquire(t) // beside the other reader
 	}
 	waiting := []*member{
 		other.join(t, of.write, path), one.join(t, of.write, path),
@@ -190,8 +191,8 @@ func readAndWrite(t *testing.T, watcher *framework.Client, of repertoire, one, o
 	nothingLeft(t, watcher, path)
 }
 
-// sharePermits: of two permits each has one; a third member, of the first's kind,
-// waits, and is let in by the other.
+// sharePermits: each process has one of two permits. A third member, of the
+// first's kind, waits until the other process releases.
 func sharePermits(t *testing.T, watcher *framework.Client, of repertoire, one, other *neighbor) {
 	kind, path := of.semaphore+":2", fmt.Sprintf("/permits/%s-%s", one.who, other.who)
 	line, leases := semaphoreDirs(of, path)
@@ -223,7 +224,8 @@ func sharePermits(t *testing.T, watcher *framework.Client, of repertoire, one, o
 	nothingLeft(t, watcher, line)
 }
 
-// semaphoreDirs are where those who wait for a permit stand, and where permits do.
+// semaphoreDirs returns the directories of a semaphore's waiters and of its
+// permits.
 func semaphoreDirs(of repertoire, path string) (line, leases string) {
 	if of.semaphore == "kazoo-semaphore" {
 		return path + "-__lock__", path
@@ -231,8 +233,8 @@ func semaphoreDirs(of repertoire, path string) (line, leases string) {
 	return path + "/locks", path + "/leases"
 }
 
-// succeed has members of one process wait for those of another, which is killed
-// while it holds one of each recipe.
+// succeed makes members of one process wait for those of another, which is
+// killed while it holds one of each recipe.
 func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, heir *neighbor) {
 	type succession struct{ held, wanted, path, line string }
 	var all []succession
@@ -283,7 +285,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 	}
 }
 
-// inLine waits until n znodes stand at path.
+// inLine waits until path has n children.
 func inLine(t *testing.T, c *framework.Client, path string, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -13,22 +13,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// ofKazoo are what Kazoo has of our recipes, in a layout that both can stand in.
+// ofKazoo lists our recipes that Kazoo also has, in a layout that both
+// understand.
 var ofKazoo = repertoire{
 	alone: []string{"kazoo-lock", "kazoo-election", "kazoo-write"},
 	read:  "kazoo-read", write: "kazoo-write",
 }
 
 // A Kazoo process and ours exclude each other on the same znodes, in both
-// directions; they are served in the order in which they came, each sees the other
-// in its participants, and either of them that is killed is succeeded by the other.
+// directions. They are served in the order of arrival, each sees the other
+// among its participants, and if either is killed the other succeeds it.
 func TestBesideKazoo(t *testing.T) {
 	needsKazoo(t)
 	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) { standTogether(t, ens, ofKazoo, kazoo, ours) })
 }
 
-// Two Kazoo processes do on the embedded ensemble what they do on the real one,
-// with their semaphore too.
+// Two Kazoo processes behave on the embedded ensemble as on the real one, with
+// their semaphore too.
 func TestKazooOnTheEmbeddedEnsemble(t *testing.T) {
 	needsKazoo(t)
 	all := ofKazoo
@@ -36,9 +37,9 @@ func TestKazooOnTheEmbeddedEnsemble(t *testing.T) {
 	standTogether(t, embedded(t, 1), all, kazoo, kazoo)
 }
 
-// What cannot be safe beside Kazoo is refused, by name: the other layouts on a path
-// where it holds, a mutex beside its readers, and a semaphore, whose leases each
-// would look for elsewhere.
+// What cannot be safe beside Kazoo is refused with an error that names it: the
+// other layouts at a path where Kazoo holds, a mutex beside Kazoo's readers,
+// and a semaphore, since each side would look for the other's leases elsewhere.
 func TestKazooIsRefused(t *testing.T) {
 	needsKazoo(t)
 	besideNeighbors(t, func(t *testing.T, ens testutil.Ensemble) {
@@ -65,7 +66,7 @@ func TestKazooIsRefused(t *testing.T) {
 					if _, err := enter(t.Context()); !errors.Is(err, recipes.ErrLayout) {
 						t.Errorf("%s where %s is held: %v", kind, path.held, err)
 					}
-					inLine(t, c, at, 1) // what was refused withdraws
+					inLine(t, c, at, 1) // the refused contender withdraws
 				}
 			}
 			m.release(t)
@@ -80,7 +81,7 @@ func python() string {
 	if python := os.Getenv(pythonVariable); python != "" {
 		return python
 	}
-	return "/usr/bin/python3" // Debian's, which has Debian's packages
+	return "/usr/bin/python3" // Debian's interpreter sees Debian's packages
 }
 
 func needsKazoo(t *testing.T) {

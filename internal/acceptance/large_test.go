@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// A directory of 100,000 others costs time, and nothing else.
-func TestAHundredThousandChildren(t *testing.T) { // by itself: it would starve others
+// A directory with 100,000 other children costs time and nothing else.
+func TestAHundredThousandChildren(t *testing.T) { // not in parallel: it would starve other tests
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		const path, children, each = "/suite/many", 100_000, 2000
 		s := &stage{Ensemble: ens, path: path}
@@ -40,7 +40,7 @@ func TestAHundredThousandChildren(t *testing.T) { // by itself: it would starve 
 		if err != nil {
 			t.Fatal(err)
 		}
-		standing := func(n int32) { // by the number alone: to list them is the work of others here
+		standing := func(n int32) { // counts by the number alone, since a list is expensive here
 			eventually(t, fmt.Sprint(n, " stand there"), func() bool {
 				_, stat, err := c.Exists(t.Context(), path)
 				return err == nil && stat.NumChildren == n
@@ -68,11 +68,11 @@ func TestAHundredThousandChildren(t *testing.T) { // by itself: it would starve 
 	})
 }
 
-// A list that is longer than an answer may be is an error, in bounded
-// time; who holds on the same client goes on holding, and nothing of the attempt is
-// left, by the end of the session at the latest: what cannot be listed cannot be
-// looked for.
-func TestAListThatIsTooLong(t *testing.T) { // by itself, too
+// A list that is longer than an answer may be is an error, in bounded time. A
+// holder on the same client keeps its lease. Nothing of the attempt is left, at
+// the latest when the session ends: without a list the client cannot look for
+// its znode.
+func TestAListThatIsTooLong(t *testing.T) { // not in parallel either
 	ens := testutil.Start(t, testutil.WithTick(200*time.Millisecond), testutil.WithSessionTimeouts(400*time.Millisecond, time.Minute), testutil.WithLogger(func(string, ...any) {}))
 	const path = "/suite/huge"
 	s := &stage{Ensemble: ens, path: path}
@@ -89,7 +89,8 @@ func TestAListThatIsTooLong(t *testing.T) { // by itself, too
 	held := acquire(t, t.Context(), kinds[0].of(t, c, "/suite/other"))
 	began := time.Now()
 	_, err := kinds[0].of(t, c, path).Acquire(t.Context())
-	// On a slow machine the connection may be left before the answer has begun.
+	// On a slow machine the client may leave the connection before the answer
+	// begins.
 	if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
 		t.Error(err)
 	}
@@ -103,12 +104,12 @@ func TestAListThatIsTooLong(t *testing.T) { // by itself, too
 	eventually(t, "nothing is left", func() bool { return len(ens.Children(path)) == 80 })
 }
 
-// A server that enforces quotas refuses those who come when the path is full, and
-// they leave; who stands there is not disturbed.
+// A server that enforces quotas refuses new contenders when the path is full,
+// and they leave. Existing ones are not affected.
 func TestAQuotaOfTheServer(t *testing.T) {
 	ens := apache.Start(t, 1, apache.WithProperty("zookeeper.enforceQuota", "true"))
 	s := &stage{ens, "/suite/quota", client(t, ens)}
-	for _, k := range append(kinds[:3:3], readers) { // who takes a permit needs room for its place in line, too
+	for _, k := range append(kinds[:3:3], readers) { // taking a permit needs room for its place in line, too
 		s.path = "/suite/quota-" + strings.ReplaceAll(k.name, " ", "-")
 		first, second := k.of(t, s.join(t).Client, s.path), k.of(t, s.join(t).Client, s.path)
 		dirs := k.directories(t, s)
@@ -116,7 +117,7 @@ func TestAQuotaOfTheServer(t *testing.T) {
 		if err := s.watcher.MakeContainerPath(t.Context(), quota); err != nil {
 			t.Fatal(err)
 		}
-		// All of the directories, and one who holds.
+		// Room for all directories and one holder.
 		limits := fmt.Sprintf("count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=%d", len(dirs)+1)
 		if _, err := s.watcher.Create(t.Context(), quota+"/zookeeper_limits", []byte(limits), 0); err != nil {
 			t.Fatal(err)
@@ -139,8 +140,8 @@ func TestAQuotaOfTheServer(t *testing.T) {
 	}
 }
 
-// Answers that make no sense, to whichever request of a recipe: it goes on, the
-// holder stands there once, and nothing is left.
+// Malformed answers to any request of a recipe: it recovers, the holder has one
+// znode, and nothing is left.
 func TestNonsenseUnderARecipe(t *testing.T) {
 	parallel(t)
 	lies := map[string]func(frame []byte) garble.Instead{
@@ -180,7 +181,7 @@ func TestNonsenseUnderARecipe(t *testing.T) {
 						held := acquire(t, t.Context(), other)
 						waiting := acquiring(t.Context(), liedTo)
 						k.standing(t, s, 1, 1)
-						if op == wire.OpGetData { // how it watches the one before it: who stands there may not have come so far
+						if op == wire.OpGetData { // the watch on the one ahead: a contender may not have come so far
 							eventually(t, "a watch was answered", func() bool { return lied.Load() > 0 })
 						}
 						release(t, held)
@@ -199,7 +200,7 @@ func TestNonsenseUnderARecipe(t *testing.T) {
 	})
 }
 
-// framed is a frame that says how long it is.
+// framed returns a frame: its length, then its contents.
 func framed(frame []byte) garble.Instead {
 	size := wire.AppendInt32(nil, int32(len(frame)-4))
 	return garble.Instead{Frame: append(size, frame[4:]...)}

@@ -15,7 +15,7 @@ import (
 func TestElectionOnBoth(t *testing.T) {
 	play(t, 1, []scenario{
 		{"terms go round", termsGoRound},
-		{"whoever resigns goes to the end of the line", resign},
+		{"a leader that resigns goes to the end of the line", resign},
 		{"an observer misses no last leader", observe},
 		{"a leader that is lost is succeeded", leaderIsLost},
 		{"a leader that is not well steps down", unhealthy},
@@ -31,16 +31,16 @@ type candidate struct {
 	stop func() // returns when Run has
 }
 
-// term is one that a candidate leads. It ends by itself, or when over is closed.
+// term is one term of a candidate. It ends by itself, or when over is closed.
 type term struct {
 	who   *candidate
 	lease *recipes.Lease
-	ended chan error    // how its context did, if it did before over was closed
-	over  chan struct{} // closed: the work is done
+	ended chan error    // the cause of its context, if that ended before over was closed
+	over  chan struct{} // closed when the work is done
 }
 
-// campaign joins a candidate, whose terms are sent to terms and last until they are
-// ended.
+// campaign joins a candidate. Its terms are sent to terms, and last until they
+// are ended.
 func (s *stage) campaign(t *testing.T, id string, terms chan<- *term, opts ...leader.Option) *candidate {
 	t.Helper()
 	p := s.join(t)
@@ -101,7 +101,7 @@ func (now *term) endsWith(t *testing.T, want error) {
 	}
 }
 
-// WithMaxTerm ends a term when there is another candidate, and not before.
+// WithMaxTerm ends a term only when there is another candidate.
 func termsGoRound(t *testing.T, s *stage) {
 	const longest = 100 * time.Millisecond
 	terms := make(chan *term, 10)
@@ -223,7 +223,8 @@ func leaderIsLost(t *testing.T, s *stage) {
 func unhealthy(t *testing.T, s *stage) {
 	terms := make(chan *term, 10)
 	sick := make(chan struct{})
-	// A check that takes for longer than the time between two fails: not so soon that a machine which stalls is not well.
+	// A check that takes longer than the time between two fails, but not so
+	// soon that a pause of the machine looks like bad health.
 	s.campaign(t, "a", terms, leader.WithHealthCheck(2*time.Second, func(context.Context) error {
 		select {
 		case <-sick:
@@ -240,7 +241,7 @@ func unhealthy(t *testing.T, s *stage) {
 	if then := next(t, terms); then.who.id != "b" {
 		t.Errorf("%s leads", then.who.id)
 	}
-	s.inLine(t, "", 1) // who is not well does not stand in line
+	s.inLine(t, "", 1) // an unhealthy candidate does not stand in line
 }
 
 func candidatesRequestsAreLost(t *testing.T, s *stage) {
@@ -256,7 +257,7 @@ func candidatesRequestsAreLost(t *testing.T, s *stage) {
 				if op == testutil.OpGetChildren2 {
 					m.Path = s.path
 				}
-				fault := now.who.peer.upon(t, m, loss.action) // as it leaves, joins again, and looks who is before it
+				fault := now.who.peer.upon(t, m, loss.action) // as it leaves, joins again, and looks at the one ahead
 				close(now.over)
 				then := next(t, terms)
 				if then.who == now.who {

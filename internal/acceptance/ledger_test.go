@@ -12,18 +12,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// ledger is a file that every holder appends to while it holds, whatever process
-// it is in:
+// ledger is a file that every holder appends to while it holds, in any process:
 //
 //	in <mode> <token> <who>    a section begins
 //	out <who>                  it ends, before the lease is released
-//	gone <process>             (by the test) the process was killed or frozen: its sections count no more
-//	frozen <process>           (by the test) it is about to stand still: what it has begun, or begins before
-//	thawed <process>           it is thawed, counts no more, for it may act late on what it has lost
+//	gone <process>             the test has killed or frozen the process: its sections no longer count
+//	frozen <process>           the test is about to freeze it: its open sections, and those that begin before
+//	thawed <process>           this line, do not count, since it may act late on lost leases
 //
-// Who is a process and one of its goroutines, as in 4711.2. A line is one write at
-// the end of the file, so that the order of the lines is the order in which things
-// happened.
+// who is a process and one of its goroutines, as in 4711.2. A line is one write at
+// the end of the file, so the lines are in the order in which things happened.
 type ledger string
 
 // The modes of a section.
@@ -53,7 +51,7 @@ func (l ledger) read() ([]byte, error) {
 	return text, err
 }
 
-// grants counts the sections that were begun.
+// grants counts the sections that began.
 func (l ledger) grants(t *testing.T) int {
 	t.Helper()
 	text, err := l.read()
@@ -70,15 +68,15 @@ func (l ledger) grants(t *testing.T) int {
 // section is one that has begun and not ended.
 type section struct{ mode, who string }
 
-// judge says what is wrong with a ledger: sections that must not overlap and do,
-// more permits than the limit, a token that is not greater than that of an exclusive
-// section before it (an exclusive one's: than any), or a line that cannot be. It
-// says, too, how many sections there are.
+// judge returns what is wrong with a ledger, and how many sections it has.
+// Wrong are sections that overlap and must not, more permits than the limit, a
+// token not greater than that of an earlier exclusive section (for an exclusive
+// section: of any earlier section), and a malformed line.
 func judge(text string, limit int) (grants int, err error) {
 	var open []section
 	var lastExclusive, last recipes.Token
 	gone, frozen := map[string]bool{}, map[string]bool{}
-	spared := map[string]bool{} // who is in a section that does not count
+	spared := map[string]bool{} // goroutines in a section that does not count
 	number := 0
 	fault := func(format string, args ...any) (int, error) {
 		return grants, fmt.Errorf("line %d: %s", number, fmt.Sprintf(format, args...))
@@ -161,7 +159,8 @@ func judge(text string, limit int) (grants int, err error) {
 	return grants, nil
 }
 
-// acceptable fails the test unless the ledger is in order, with so many grants.
+// acceptable fails the test unless the ledger is in order and has so many
+// grants.
 func (l ledger) acceptable(t *testing.T, limit, least int) {
 	t.Helper()
 	text, err := l.read()
@@ -228,7 +227,7 @@ func TestTheLedgerIsJudged(t *testing.T) {
 	}
 }
 
-// recipesToken is a token that is greater the greater n is.
+// recipesToken returns a token that grows with n.
 func recipesToken(t *testing.T, n int) string {
 	t.Helper()
 	text := fmt.Sprintf("%0*d", len(recipes.Token{}.String()), n)

@@ -24,15 +24,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The sessions of those under load, and the margin that they have to stop in: wide,
-// so that a machine that is busier than it should be is not taken for a double grant.
+// The session timeout and stop margin of the clients under load. They are wide,
+// so that an overloaded machine does not look like a double grant.
 const (
 	loadSession = 5 * time.Second
 	loadMargin  = 3 * time.Second / 2
 	loadPermits = 2
 )
 
-// makeResources makes what exclusive holders write to.
+// makeResources creates the znodes that exclusive holders write to.
 func makeResources(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
 	for _, name := range ledgers {
@@ -42,28 +42,29 @@ func makeResources(t *testing.T, c *framework.Client, path string) {
 	}
 }
 
-// ledgers are those of a load, and the paths of their locks below its own.
+// ledgers names the ledgers of a load. The locks have the same names below its
+// path.
 var ledgers = []string{"mutex", "election", "rwlock", "semaphore"}
 
-// worker is one goroutine that acquires one of the ledgers' locks again and again.
+// worker is one goroutine that acquires one of the locks again and again.
 type worker struct {
 	ledger   ledger
 	mode     string
 	who      string
 	lock     recipes.Acquirer
 	client   *framework.Client
-	resource string // the znode that exclusive holders write their tokens to; empty: none
+	resource string // the znode that exclusive holders write their tokens to; empty for none
 	figures  *figures
 }
 
-// figures are what workers have been through.
+// figures counts what workers have seen.
 type figures struct {
 	mu      sync.Mutex // guards what follows
 	Grants  int
 	Losses  int           // leases that were lost
-	Writes  int           // guarded ones that were executed
-	Refused int           // guarded ones that were not
-	Wait    time.Duration // the longest that an Acquire took
+	Writes  int           // guarded writes that were executed
+	Refused int           // guarded writes that were not
+	Wait    time.Duration // the longest Acquire
 }
 
 func (f *figures) note(change func(*figures)) {
@@ -72,7 +73,7 @@ func (f *figures) note(change func(*figures)) {
 	change(f)
 }
 
-// work is one section: what the holder does, and says in the ledger.
+// work is one section: the holder works and appends to the ledger.
 func (w worker) work(l *recipes.Lease) error {
 	if !l.Held() {
 		return nil
@@ -88,14 +89,14 @@ func (w worker) work(l *recipes.Lease) error {
 	return errors.Join(err, w.ledger.append("out %s", w.who))
 }
 
-// write puts the token of an exclusive holder in place of the last one, in a guarded
-// write. That of a lease that was lost is not executed, however late it is: a token
-// that comes after a greater one is an error.
+// write replaces the last token by that of an exclusive holder, in a guarded
+// write. A write of a lost lease is not executed, however late it comes: a
+// token that follows a greater one is an error.
 func (w worker) write(l *recipes.Lease) error {
 	if w.resource == "" || w.mode != exclusive {
 		return nil
 	}
-	ctx := l.Context() // ends with the lease, so that no work outlives it
+	ctx := l.Context() // it ends with the lease, so that no work outlives it
 	data, stat, err := w.client.Get(ctx, w.resource)
 	if err != nil {
 		return nil // no server answers, or the lease was lost
@@ -136,7 +137,8 @@ func (w worker) run(ctx context.Context) error {
 		if err := w.work(l); err != nil {
 			return err
 		}
-		// A release outlives a member that is down: it goes on until the session has ended.
+		// A release outlives a member that is down: it continues until the
+		// session has ended.
 		err = l.Release(context.WithoutCancel(ctx))
 		if err != nil && !errors.Is(err, recipes.ErrNotHeld) {
 			return err
@@ -159,7 +161,7 @@ func (w worker) granted(after time.Duration) {
 	})
 }
 
-// lead works in terms until ctx ends.
+// lead serves terms until ctx ends.
 func (w worker) lead(ctx context.Context, e *leader.Election) error {
 	began := time.Now()
 	err := e.Run(ctx, func(_ context.Context, l *recipes.Lease) error {
@@ -173,10 +175,10 @@ func (w worker) lead(ctx context.Context, e *leader.Election) error {
 	return err
 }
 
-// load has all recipes used at once by some goroutines of one client, until ctx
-// ends. Process names the process in the ledgers, which are files in dir.
+// load uses all recipes at once from several goroutines of one client, until
+// ctx ends. Process names the process in the ledgers, which are files in dir.
 func load(ctx context.Context, servers, dir, path, process string, f *figures, opts ...framework.Option) error {
-	// Without servers, too, for as long as it takes a busy machine to have them back.
+	// Retries long enough for a busy machine to restart its servers.
 	c, err := framework.New(servers, append([]framework.Option{
 		framework.WithSessionTimeout(loadSession), framework.WithStopMargin(loadMargin), framework.WithRetry(retry.Forever(100 * time.Millisecond)),
 	}, opts...)...)
@@ -210,7 +212,7 @@ func load(ctx context.Context, servers, dir, path, process string, f *figures, o
 		{ledger: file("semaphore"), mode: permit, lock: sem},
 		{ledger: file("semaphore"), mode: permit, lock: sem},
 	}
-	ctx, stop := context.WithCancel(ctx) // all of them end with the first that fails
+	ctx, stop := context.WithCancel(ctx) // all end with the first one that fails
 	defer stop()
 	errs := make([]error, len(workers)+1)
 	var wg sync.WaitGroup
@@ -233,8 +235,8 @@ func load(ctx context.Context, servers, dir, path, process string, f *figures, o
 	return errors.Join(errs...)
 }
 
-// A lock that is none is found out: workers under locks of their own write into one
-// ledger, and it is rejected.
+// A broken lock is detected: workers under separate locks write into one
+// ledger, and the ledger is rejected.
 func TestTheLedgerOfABrokenLockIsRejected(t *testing.T) {
 	parallel(t)
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
@@ -264,7 +266,8 @@ func TestTheLedgerOfABrokenLockIsRejected(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = judge(string(text), loadPermits)
-		// Whichever of them comes first: two are in, or one comes late after another has come and gone.
+		// Whichever comes first: two hold at once, or one comes late, after
+		// another has come and gone.
 		if err == nil || !strings.Contains(err.Error(), " is in, in mode ") && !strings.Contains(err.Error(), ": token ") {
 			t.Errorf("judged: %v", err)
 		}

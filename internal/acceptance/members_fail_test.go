@@ -15,18 +15,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// storm is an ensemble under load: some processes, and this one, each with several
-// goroutines, use every recipe at once while members are killed, frozen and
-// restarted. What they did is in the ledgers.
+// storm is an ensemble under load. Some processes and this one, each with
+// several goroutines, use every recipe at once while members are killed, frozen
+// and restarted. The ledgers record what they did.
 type storm struct {
 	testutil.Ensemble
 	dir  string
 	path string
 }
 
-// Never two at once, tokens in order, and everybody goes on soon: whichever member
-// is killed, frozen past the session time-out or restarted, and after a time without
-// a quorum, in which nobody holds anything.
+// No two holders at once, tokens in order, and every contender makes progress
+// soon: whichever member is killed, frozen past the session timeout or
+// restarted, and after a time without a quorum, in which nobody holds anything.
 func TestMembersFailUnderLoad(t *testing.T) {
 	parallel(t)
 	onBoth(t, 3, func(t *testing.T, ens testutil.Ensemble) {
@@ -85,7 +85,7 @@ func TestMembersFailUnderLoad(t *testing.T) {
 	})
 }
 
-// goesOn waits until every lock has been granted some times more.
+// goesOn waits until every lock has been granted several more times.
 func (s *storm) goesOn(t *testing.T) {
 	t.Helper()
 	const more = 20
@@ -105,7 +105,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// killed kills a member, and has it back when the load has gone on without it.
+// killed kills a member, and restarts it when the load has made progress
+// without it.
 func (s *storm) killed(t *testing.T, member int) {
 	t.Helper()
 	if err := s.Stop(member); err != nil {
@@ -132,8 +133,8 @@ func (s *storm) back(t *testing.T, members ...int) {
 func (s *storm) followerKilled(t *testing.T) { s.killed(t, (leading(t, s)+1)%s.Members()) }
 func (s *storm) leaderKilled(t *testing.T)   { s.killed(t, leading(t, s)) }
 
-// The member that somebody who holds is connected to is killed: whoever it is, the
-// holder goes on with its lease at another.
+// The member that a holder is connected to is killed. The holder keeps its
+// lease on another member.
 func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 	net := s.ClientNet("one who holds")
 	var member atomic.Int32
@@ -141,7 +142,8 @@ func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 		member.Store(int32(r.Member))
 		return testutil.Pass()
 	})()
-	// Long enough for an election on a busy machine: the lease must not be lost.
+	// Long enough for an election on a busy machine: the lease must not be
+	// lost.
 	c, err := framework.New(s.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(20*time.Second),
 		framework.WithRetry(retry.Forever(100*time.Millisecond)))
 	if err != nil {
@@ -158,7 +160,8 @@ func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.goesOn(t)
-	// A member that is catching up may keep a connect waiting: the holder has the others only, for as long as it takes.
+	// A member that is catching up may not answer a connect, so the holder uses
+	// the other members until it does.
 	if err := c.Sync(t.Context(), m.Path()); err != nil {
 		t.Error(err)
 	}
@@ -169,8 +172,8 @@ func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 	release(t, held) // held all the time
 }
 
-// A leader that is frozen past the session time-out: the others choose another, and
-// those who held at the old one have given up before anybody was let in.
+// A leader is frozen past the session timeout. The others elect another, and
+// holders at the old one have given up before another contender was granted.
 func (s *storm) leaderStandsStill(t *testing.T) {
 	leader := leading(t, s)
 	if err := s.Pause(leader); errors.Is(err, errors.ErrUnsupported) {
@@ -187,8 +190,8 @@ func (s *storm) leaderStandsStill(t *testing.T) {
 	s.back(t)
 }
 
-// A leader that is cut off from the others goes on answering its clients for a
-// while, though another leads already.
+// A leader that is cut off from the others keeps answering its clients for a
+// while, though another one leads already.
 func (s *storm) leaderCutOff(t *testing.T) {
 	heal, err := testutil.Isolate(s.Ensemble, leading(t, s))
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -211,15 +214,15 @@ func (s *storm) rollingRestart(t *testing.T) {
 	}
 }
 
-// With two of three gone, all leases are over within a session time-out, and
-// nothing is granted before one of them is back.
+// With two of three members gone, all leases end within a session timeout, and
+// nothing is granted before one of the two is back.
 func (s *storm) quorumLost(t *testing.T) {
 	for _, member := range []int{0, 1} {
 		if err := s.Stop(member); err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(loadSession + time.Second) // and a busy machine may take a while to say so
+	time.Sleep(loadSession + time.Second) // on a busy machine, reporting it may take a while
 	grants := func() (n int) {
 		for _, name := range ledgers {
 			n += ledger(filepath.Join(s.dir, name)).grants(t)
@@ -236,7 +239,7 @@ func (s *storm) quorumLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := judge(string(text), loadPermits); err != nil { // nobody is in
+		if _, err := judge(string(text), loadPermits); err != nil { // nobody holds
 			t.Errorf("%s: %v", name, err)
 		}
 	}

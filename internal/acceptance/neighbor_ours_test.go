@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		processMain()
 	}
-	if !inRing3 { // they mostly wait; who asks for another number has it
+	if !inRing3 { // tests mostly wait; a flag overrides it
 		_ = flag.Set("test.parallel", "4")
 	}
 	code := m.Run()
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ours is a process of ours: this one, again.
+// ours is a process of ours: this test binary again.
 func ours(t *testing.T, ens testutil.Ensemble) *neighbor {
 	t.Helper()
 	self, err := os.Executable()
@@ -44,7 +44,7 @@ func ours(t *testing.T, ens testutil.Ensemble) *neighbor {
 	return startNeighbor(t, "ours", process)
 }
 
-// lined is a recipe that tells who stands in its line.
+// lined is a recipe that lists the contenders of its line.
 type lined interface {
 	recipes.Acquirer
 	Participants(context.Context) ([]recipes.Participant, error)
@@ -58,7 +58,7 @@ type side struct {
 
 func (s side) Path() string { return s.RWLock.Path() }
 
-// newRecipe makes the recipe that a neighbor calls kind.
+// newRecipe returns the recipe that the protocol calls kind.
 func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
 	mutex := func(l locks.Layout) (lined, error) {
 		return locks.NewMutex(c, path, locks.WithLayout(l), recipes.WithData([]byte(id)))
@@ -102,7 +102,7 @@ func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
 	return semaphore.New(c, path, limit)
 }
 
-// serve is a neighbor, until its input ends.
+// serve speaks the protocol until its input ends.
 func serve(servers string) {
 	var mu sync.Mutex // guards standard output
 	members := make(map[string]chan []string)
@@ -130,7 +130,7 @@ func serve(servers string) {
 	}
 }
 
-// served is a member of this process, as a neighbor.
+// served is a member of this process.
 type served struct {
 	recipe lined
 	lease  *recipes.Lease

@@ -16,24 +16,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// neighbor is a process that stands in lines on request: ours (see serve), Apache
-// Curator's (testdata/Neighbor.java) or Kazoo's (testdata/neighbor.py). Each line
-// to it is a command to one of its members,
+// neighbor is a process that contends for locks on request: ours (see serve), Apache
+// Curator's (testdata/Neighbor.java) or Kazoo's (testdata/neighbor.py). Each line of
+// its input is a command to one of its members:
 //
-//	<member> open <kind> <path> <id>    a client, with a session of its own, and a recipe
+//	<member> open <kind> <path> <id>    a client with its own session, and a recipe
 //	<member> acquire
 //	<member> release
 //	<member> participants
 //
-// and each line of it the answer to one: opened, acquired, released, participants
-// with how many it sees, or failed with why. A member does one thing after the
-// other; the members are independent of each other. The first line is "ready", and
-// it ends with its input.
+// Each line of its output answers one command: opened, acquired, released,
+// participants with their number, or failed with the reason. A member runs one
+// command at a time; the members are independent of each other. The first line is
+// "ready". The process ends with its input.
 type neighbor struct {
 	who     string
 	process *exec.Cmd
 	in      io.WriteCloser
-	said    bytes.Buffer // on stderr; read after ended
+	said    bytes.Buffer // from stderr; read after ended
 	ended   chan struct{}
 
 	mu      sync.Mutex // guards what follows
@@ -66,14 +66,14 @@ func startNeighbor(t *testing.T, who string, process *exec.Cmd) *neighbor {
 				n.heard(line)
 			}
 		}
-		_ = process.Wait() // how it ended is of no interest: many are killed
+		_ = process.Wait() // how it ended does not matter: many are killed
 	}()
 	t.Cleanup(func() {
-		_ = n.in.Close() // its end
+		_ = n.in.Close() // makes it end
 		select {
 		case <-n.ended:
 		case <-time.After(5 * time.Second):
-			_ = n.process.Process.Kill() // it may end just now
+			_ = n.process.Process.Kill() // it may be ending
 			<-n.ended
 		}
 		if t.Failed() && n.said.Len() > 0 {
@@ -90,7 +90,7 @@ func startNeighbor(t *testing.T, who string, process *exec.Cmd) *neighbor {
 	return n
 }
 
-// heard gives an answer to the member that it is of.
+// heard passes an answer to its member.
 func (n *neighbor) heard(line string) {
 	number, answer, _ := strings.Cut(line, " ")
 	n.mu.Lock()
@@ -100,7 +100,7 @@ func (n *neighbor) heard(line string) {
 	}
 }
 
-// kill ends the process as nothing else does: without a word, SIGKILL.
+// kill ends the process at once with SIGKILL.
 func (n *neighbor) kill(t *testing.T) {
 	t.Helper()
 	if err := n.process.Process.Kill(); err != nil {
@@ -109,7 +109,7 @@ func (n *neighbor) kill(t *testing.T) {
 	<-n.ended
 }
 
-// member is one of those who stand in a line.
+// member is one contender of a process.
 type member struct {
 	n       *neighbor
 	number  int
@@ -117,7 +117,7 @@ type member struct {
 	answers chan string
 }
 
-// join makes a member of a process.
+// join creates a member of a process.
 func (n *neighbor) join(t *testing.T, kind, path string) *member {
 	t.Helper()
 	n.mu.Lock()
@@ -132,8 +132,8 @@ func (n *neighbor) join(t *testing.T, kind, path string) *member {
 	return m
 }
 
-// ask gives what follows the expected answer. It may be called by any goroutine of
-// the test.
+// ask sends a command and returns what follows the expected answer. Any
+// goroutine of the test may call it.
 func (m *member) ask(t *testing.T, command, answer string) string {
 	t.Helper()
 	if _, err := fmt.Fprintf(m.n.in, "%d %s\n", m.number, command); err != nil {
@@ -170,7 +170,7 @@ func (m *member) participants(t *testing.T) int {
 // starter starts a process of one kind beside an ensemble.
 type starter func(t *testing.T, ens testutil.Ensemble) *neighbor
 
-// needsNeighbors skips a test with other processes where they are not asked for.
+// needsNeighbors skips a test with other processes unless ring 3 is wanted.
 func needsNeighbors(t *testing.T) {
 	t.Helper()
 	if os.Getenv("ZKR_REAL") != "1" {
@@ -178,7 +178,8 @@ func needsNeighbors(t *testing.T) {
 	}
 }
 
-// missing skips a test whose neighbor is not there, but not in CI.
+// missing skips a test whose other process is not installed. In CI it fails the
+// test.
 func missing(t *testing.T, what string, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" {

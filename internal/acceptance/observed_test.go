@@ -15,7 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// gauge counts what the observer hears of leases, by path.
+// gauge counts the observer's calls about leases, by path.
 type gauge struct {
 	mu                      sync.Mutex // guards what follows
 	granted, released, lost map[string]int
@@ -42,8 +42,8 @@ func (g *gauge) observer() framework.Observer {
 	}
 }
 
-// want fails the test unless each path was granted n times, and each grant has had
-// one end, so many of them by a loss.
+// want fails the test unless each path was granted n times and each grant ended
+// once, with so many losses.
 func (g *gauge) want(t *testing.T, n, losses int, paths ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -59,8 +59,9 @@ func (g *gauge) want(t *testing.T, n, losses int, paths ...string) {
 	}
 }
 
-// Three goroutines that read together gave three grants and one release, a lease of
-// three permits one grant and three ends: a gauge of held locks drifted for ever.
+// Three goroutines that read together gave three grants and one release, and a
+// lease of three permits gave one grant and three ends. A gauge of held locks
+// drifted for ever.
 func TestEachGrantHasOneEnd(t *testing.T) {
 	ends := []struct {
 		name   string
@@ -103,7 +104,7 @@ func TestEachGrantHasOneEnd(t *testing.T) {
 	for _, recipe := range everyRecipe {
 		for _, end := range ends {
 			if recipe.name == "lingering mutex" && end.name == "found lost by its release" {
-				continue // it is released without a request, which finds nothing
+				continue // its release sends no request, so it finds nothing
 			}
 			t.Run(recipe.name+"/"+end.name, func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -130,7 +131,7 @@ func TestEachGrantHasOneEnd(t *testing.T) {
 	}
 }
 
-// Leases on one znode are counted each by itself: readers that share it, a lease
+// Leases on one znode are counted one by one: readers that share it, a lease
 // that re-enters another, and a downgraded one.
 func TestEachLeaseOfOneZnodeIsCounted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -155,7 +156,7 @@ func TestEachLeaseOfOneZnodeIsCounted(t *testing.T) {
 	})
 }
 
-// A panic in Granted left the lock held, and nobody with a lease to release it.
+// A panic in Granted left the lock held without a lease to release it.
 func TestAnObserverThatPanics(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithObserver(framework.Observer{

@@ -4,5 +4,5 @@ package acceptance_test
 
 import "os/exec"
 
-// dieWithParent has no counterpart here: a process ends with its input.
+// dieWithParent does nothing here: a process ends with its input.
 func dieWithParent(*exec.Cmd) {}

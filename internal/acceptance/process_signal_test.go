@@ -14,19 +14,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Of every recipe there is a process that holds and one that waits, and what is
-// done to the first is done to all of them at once, for each takes a session
-// time-out.
+// Each recipe has a process that holds and one that waits. All first processes
+// are struck at once, since each succession takes a session timeout.
 type duo struct {
 	*stage
 	k             kind
 	ledger        ledger
 	first, second *process
-	token         string // of the first
+	token         string // of the first process
 }
 
-// The first one's session is to end by the clock, and not before it is struck; the
-// second one's not at all, however busy the machine is.
+// The first process's session must end by the clock, and not before it is
+// struck. The second one's must not end, however busy the machine is.
 const (
 	firstSession  = 6 * time.Second
 	secondSession = 30 * time.Second
@@ -56,7 +55,7 @@ func (s *duo) holder(t *testing.T, session time.Duration) *process {
 	return start(t, "holder", s.Servers(), session.String(), s.k.name, s.path, string(s.ledger))
 }
 
-// gone notes in the ledger that the first counts no more.
+// gone records in the ledger that the first process no longer counts.
 func (s *duo) gone(t *testing.T) {
 	t.Helper()
 	if err := s.ledger.append("gone %d", s.first.Pid); err != nil {
@@ -64,9 +63,9 @@ func (s *duo) gone(t *testing.T) {
 	}
 }
 
-// succeeded waits until the second holds, tells late since when, and has it leave.
-// Its token, if tokens order the grants, is greater, and what the resource has at
-// the end is its own.
+// succeeded waits until the second process holds, passes late the time of that,
+// and makes it release. If tokens order the grants, its token must be greater,
+// and the resource must have it at the end.
 func (s *duo) succeeded(t *testing.T, late func(since time.Time)) {
 	t.Helper()
 	token, at, _ := strings.Cut(s.second.expect(t, "held"), " ")
@@ -94,8 +93,8 @@ func (s *duo) succeeded(t *testing.T, late func(since time.Time)) {
 	}
 }
 
-// A process that is killed while it holds is succeeded by another within its
-// session time-out, and the ticks by which a server expires sessions.
+// A process is killed while it holds. Another succeeds it within its session
+// timeout and the ticks by which a server expires sessions.
 func TestAProcessIsKilled(t *testing.T) {
 	parallel(t)
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
@@ -112,7 +111,7 @@ func TestAProcessIsKilled(t *testing.T) {
 				const tick, slack = 200 * time.Millisecond, firstSession / 2 // a machine may be busy
 				took := since.Sub(began)
 				if took > firstSession+2*tick+slack {
-					t.Errorf("%s: succeeded after %v, the session time-out is %v", s.k.name, took, firstSession)
+					t.Errorf("%s: succeeded after %v, the session timeout is %v", s.k.name, took, firstSession)
 				}
 				t.Logf("%s: succeeded after %v", s.k.name, took)
 			})
@@ -120,9 +119,9 @@ func TestAProcessIsKilled(t *testing.T) {
 	})
 }
 
-// A process that stands still past its session time-out, in the middle of its
-// guarded writes, and then goes on: it finds its lease lost, and neither the write
-// that it was about to make nor any later one is executed.
+// A process is frozen past its session timeout, between guarded writes, and
+// then continues. It finds its lease lost, and neither the write that it was
+// about to make nor any later one is executed.
 func TestAProcessStandsStill(t *testing.T) {
 	parallel(t)
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {

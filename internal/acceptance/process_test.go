@@ -21,11 +21,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// role is the environment variable that makes the test binary one of the processes
-// that tests start: what they are is in its arguments.
+// role is the environment variable that makes the test binary one of the
+// processes that tests start. Its arguments say which.
 const role = "ZKR_TEST_ROLE"
 
-// processMain is main for them. Each ends with its input, if not before.
+// processMain is their main. Each ends with its input, if not before.
 func processMain() {
 	var err error
 	switch args := os.Args[1:]; os.Getenv(role) {
@@ -60,10 +60,10 @@ func processMain() {
 	os.Exit(0)
 }
 
-// holder acquires one lock and holds it. All the time it writes its token to the
-// resource, guarded, and as soon as it cannot any more it says so; then it tries
-// once more what it had prepared while it held, which no knowledge of its own keeps
-// from reaching the ensemble. With a line of input it releases.
+// holder acquires one lock and holds it. It keeps writing its token to the
+// resource, guarded, and reports as soon as that fails. Then it sends once more
+// what it had prepared while it held, without checking the lease. A line of
+// input makes it release.
 func holder(servers, session, name, path string, file ledger) error {
 	timeout, err := time.ParseDuration(session)
 	if err != nil {
@@ -115,7 +115,7 @@ func holder(servers, session, name, path string, file ledger) error {
 			return l.Release(ctx)
 		default:
 		}
-		// It may meet the end of a connection, and then nobody knows.
+		// It may hit the end of a connection, and then the outcome is unknown.
 		_, err := l.Multi(ctx, write)
 		if err != nil && !errors.Is(err, recipes.ErrNotHeld) && !framework.MaybeApplied(err) {
 			return fmt.Errorf("a guarded write of a holder: %w", err)
@@ -130,7 +130,7 @@ func holder(servers, session, name, path string, file ledger) error {
 			return errors.New("it does not know that it holds no more")
 		}
 		fmt.Println("lost", l.Err())
-		// It goes out in the next session, once the last one has ended.
+		// It is sent in the next session, after the last one has ended.
 		for began := time.Now(); time.Since(began) < patience; {
 			if _, err = c.Multi(ctx, prepared...); err == nil || errors.Is(err, zk.ErrNoNode) {
 				break
@@ -144,10 +144,10 @@ func holder(servers, session, name, path string, file ledger) error {
 	}
 }
 
-// resource is the znode that the holders of a lock write to.
+// resource returns the znode that the holders of a lock write to.
 func resource(path string) string { return "/" + strings.ReplaceAll(path[1:], "/", "-") }
 
-// process is one of those that were started.
+// process is one process that a test started.
 type process struct {
 	*os.Process
 	in    io.Closer
@@ -156,8 +156,8 @@ type process struct {
 	ended chan struct{} // closed when it was waited for
 }
 
-// start starts the test binary in a role, and waits until it is ready. It ends with
-// the test, and on Linux with the test binary, however that does.
+// start starts the test binary in a role, and waits until it is ready. It ends
+// with the test, and on Linux with the test binary.
 func start(t *testing.T, what string, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
@@ -179,7 +179,8 @@ func start(t *testing.T, what string, args ...string) *process {
 	p := &process{in: in, say: in, lines: make(chan string, 100), ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the process, which the cleanup kills
-		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		// Linux takes the end of the thread that started a child for the end of
+		// the parent, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -191,7 +192,7 @@ func start(t *testing.T, what string, args ...string) *process {
 			p.lines <- scanner.Text()
 		}
 		close(p.lines)
-		_ = cmd.Wait() // killed, most likely
+		_ = cmd.Wait() // mostly killed
 		close(p.ended)
 	}()
 	if err := <-started; err != nil {
@@ -208,7 +209,7 @@ func start(t *testing.T, what string, args ...string) *process {
 	return p
 }
 
-// expect waits for a line that begins so, and returns the rest of it.
+// expect waits for a line with a prefix, and returns the rest of it.
 func (p *process) expect(t *testing.T, what string) string {
 	t.Helper()
 	timeout := time.After(patience)

@@ -16,7 +16,7 @@ import (
 func TestReadWriteLockOnBoth(t *testing.T) {
 	play(t, 1, []scenario{
 		{"readers read together, a writer alone", readersTogether},
-		{"the line is kept, whoever reads or writes", readWriteOrder},
+		{"readers and writers keep the order of the line", readWriteOrder},
 		{"a writer's downgrade keeps its place", downgrade},
 		{"an upgrade is refused", upgradeRefused},
 		{"a release wakes those who may go on", readWriteWakeUps},
@@ -70,8 +70,8 @@ func readersTogether(t *testing.T, s *stage) {
 	s.inLine(t, "", 0)
 }
 
-// Each group of readers goes in together, each writer alone, in the order in which
-// they came; those who hold leave in another.
+// Each group of readers is granted together, each writer alone, in the order of
+// arrival. Holders leave in another order.
 func readWriteOrder(t *testing.T, s *stage) {
 	const line = "WRRWWRWRRR"
 	waits := make([]<-chan grant, len(line))
@@ -138,8 +138,8 @@ func upgradeRefused(t *testing.T, s *stage) {
 	s.inLine(t, "", 0)
 }
 
-// Behind a writer that holds stand two readers, a writer, and a reader: what the
-// writer's release sends to the ensemble, by anybody, is of those two alone.
+// Behind a writer that holds stand two readers, a writer, and a reader. The
+// writer's release makes only the two readers send requests.
 func readWriteWakeUps(t *testing.T, s *stage) {
 	held := acquire(t, t.Context(), s.rw(t, s.join(t)).Writer())
 	const line = "RRWR"

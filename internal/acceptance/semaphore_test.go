@@ -38,7 +38,7 @@ func (s *stage) semaphoreOf(t *testing.T, p *peer, limit int, opts ...semaphore.
 	return sem
 }
 
-// permits waits until so many permits are held, and so many stand in line.
+// permits waits until so many permits are held and so many contenders wait.
 func (s *stage) permits(t *testing.T, held, waiting int) {
 	t.Helper()
 	s.inLine(t, "/leases", held)
@@ -87,8 +87,8 @@ func allOrNone(t *testing.T, s *stage) {
 	s.permits(t, 0, 0)
 }
 
-// With the mutex's rule stretched, the wake-up would be missed whenever
-// another than the oldest leaves.
+// With the mutex's rule, the wakeup would be missed whenever a holder other
+// than the oldest leaves.
 func leaveInAnyOrder(t *testing.T, s *stage) {
 	const limit = 3
 	for _, leaver := range []int{2, 0, 1} {
@@ -125,7 +125,7 @@ func setMax(t *testing.T, s *stage) {
 	if err := sem.SetMax(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	s.permits(t, 3, 1) // nobody's is revoked
+	s.permits(t, 3, 1) // none is revoked
 	many := acquiring(t.Context(), s.semaphore(t, 1, semaphore.WithRecordedLimit()).Permits(2))
 	refused(t, many, semaphore.ErrLimit)
 	for _, l := range []*recipes.Lease{first, held, second} {
@@ -163,8 +163,9 @@ func holderOfSeveralExpires(t *testing.T, s *stage) {
 	s.permits(t, 0, 0)
 }
 
-// The multi that takes the permits and leaves the line is never repeated blindly:
-// one that was executed is found again, one that was not leaves none half taken.
+// The multi that takes the permits and leaves the line is never repeated
+// blindly. If it was executed, it is found; if it was not, no permit is left
+// behind.
 func takingIsLost(t *testing.T, s *stage) {
 	const limit = 3
 	a := s.join(t)

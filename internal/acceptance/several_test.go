@@ -60,7 +60,7 @@ func aLockForEachKey(t *testing.T, s *stage) {
 	}
 }
 
-// mutexes are so many locks, below the path, of one client.
+// mutexes returns so many locks of one client, below the path.
 func (s *stage) mutexes(t *testing.T, p *peer, n int) []recipes.Acquirer {
 	t.Helper()
 	var all []recipes.Acquirer
@@ -83,7 +83,8 @@ func all(t *testing.T, parts ...recipes.Acquirer) recipes.Acquirer {
 	return a
 }
 
-// Everybody takes the same locks in another order, and nobody waits for ever.
+// All contenders take the same locks in different orders, and none waits for
+// ever.
 func allOfSeveral(t *testing.T, s *stage) {
 	const parts, rounds = 3, 5
 	audit := &audit{t: t}
@@ -137,7 +138,7 @@ func partIsLost(t *testing.T, s *stage) {
 	s.inLine(t, "/0", 2)
 	pending(t, next)
 	s.expire(t, b)
-	lost(t, whole) // and gives the other part up
+	lost(t, whole) // and releases the other part
 	release(t, granted(t, next))
 	for i := range 2 {
 		s.inLine(t, fmt.Sprint("/", i), 0)

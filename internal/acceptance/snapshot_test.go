@@ -15,14 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The token was the pzxid of the lock's directory. A server before 3.6, or a later one
-// that is told to log the close of a session without the paths that it removes, does
-// not restore that exactly (ZOOKEEPER-3145): b holds with (0x5a, 1), and its session is
-// closed while the server writes a snapshot, which has the directory from before and
-// not the znode of b any more. The server restarts, replays the close, finds nothing to
-// remove, and the pzxid is still 0x5a. c, who is next, got (0x5a, 0), so that a resource
-// refused c and took what b wrote late.
-func TestTokensGrowOverAFuzzySnapshot(t *testing.T) { // by itself: it is about a server under load
+// The token was the pzxid of the lock's directory. A server before 3.6 does not
+// restore that exactly, nor does a later one that is configured to log the
+// close of a session without its paths (ZOOKEEPER-3145). b holds with (0x5a,
+// 1), and its session is closed while the server writes a snapshot, which has
+// the directory from before and no longer the znode of b. The server restarts,
+// replays the close, finds nothing to remove, and the pzxid is still 0x5a. The
+// next holder c got (0x5a, 0), so a resource refused c and accepted a late
+// write of b.
+func TestTokensGrowOverAFuzzySnapshot(t *testing.T) { // not in parallel: it needs a loaded server
 	const path, children, each = "/suite/fuzzy", 40_000, 1000 // they widen the window
 	ens := apache.Start(t, 1,
 		apache.WithProperty("zookeeper.closeSessionTxn.enabled", "false"),
@@ -47,11 +48,11 @@ func TestTokensGrowOverAFuzzySnapshot(t *testing.T) { // by itself: it is about 
 	}
 }
 
-// fuzzy is the stage, with where the server writes its snapshots.
+// fuzzy is the stage, and where the server writes its snapshots.
 type fuzzy struct {
 	*stage
 	snapshots string
-	children  int // others in the directory
+	children  int // other children of the directory
 }
 
 // play reports whether the server has lost count.
@@ -69,7 +70,7 @@ func (f *fuzzy) play(t *testing.T, ens *apache.Ensemble) bool {
 	release(t, f.either(t, turns))
 	held := f.either(t, turns) // the same znode, handed off
 	before := f.pzxid(t)
-	c.net.Cut() // it is not to look before the server has restarted
+	c.net.Cut() // it must not look before the server has restarted
 
 	f.startSnapshot(t)
 	f.expire(t, b)
@@ -87,7 +88,7 @@ func (f *fuzzy) play(t *testing.T, ens *apache.Ensemble) bool {
 	f.stand(t, 1)
 
 	c.net.Heal()
-	c.net.Drop() // rather than wait until it leaves the connection that has died meanwhile
+	c.net.Drop() // or it would wait until it leaves the dead connection
 	next := granted(t, ofC)
 	inOrder(t, held, next)
 	t.Logf("pzxid %x before, %x after the close; tokens %v and %v", before, after, held.Token(), next.Token())
@@ -96,7 +97,8 @@ func (f *fuzzy) play(t *testing.T, ens *apache.Ensemble) bool {
 	return before == after
 }
 
-// either returns the lease of the one that is granted, and is left out from then on.
+// either returns the lease of the waiter that is granted, and removes that
+// waiter.
 func (f *fuzzy) either(t *testing.T, turns []<-chan grant) *recipes.Lease {
 	t.Helper()
 	var g grant
@@ -122,7 +124,7 @@ func inOrder(t *testing.T, before, after *recipes.Lease) {
 	}
 }
 
-// stand waits until so many of the lock's stand in the directory.
+// stand waits until so many contenders stand in the directory.
 func (f *fuzzy) stand(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprint(n, " stand in line"), func() bool {
@@ -140,7 +142,7 @@ func (f *fuzzy) pzxid(t *testing.T) int64 {
 	return stat.Pzxid
 }
 
-// startSnapshot returns when the server has begun to write one.
+// startSnapshot returns when the server has begun to write a snapshot.
 func (f *fuzzy) startSnapshot(t *testing.T) {
 	t.Helper()
 	f.awaitSnapshots(t)
@@ -156,7 +158,7 @@ func (f *fuzzy) startSnapshot(t *testing.T) {
 	t.Fatal("the server takes no snapshot")
 }
 
-// awaitSnapshots waits until all that there are have been written to their end.
+// awaitSnapshots waits until all snapshots are complete.
 func (f *fuzzy) awaitSnapshots(t *testing.T) {
 	t.Helper()
 	eventually(t, "the snapshots are complete", func() bool {
@@ -178,8 +180,8 @@ func (f *fuzzy) list(t *testing.T) []string {
 	return files
 }
 
-// isComplete reports whether a snapshot ends as a server takes it for valid: by the
-// text "/", with its length.
+// isComplete reports whether a snapshot ends as a valid one does: with the text
+// "/" and its length.
 func isComplete(t *testing.T, file string) bool {
 	t.Helper()
 	end := []byte("\x00\x00\x00\x01/")
@@ -190,7 +192,7 @@ func isComplete(t *testing.T, file string) bool {
 	defer f.Close()
 	got := make([]byte, len(end))
 	if _, err := f.Seek(-int64(len(end)), io.SeekEnd); err != nil {
-		return false // there is not so much yet
+		return false // too short as yet
 	}
 	_, err = io.ReadFull(f, got)
 	return err == nil && bytes.Equal(got, end)

@@ -21,7 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// soak is a storm whose faults are drawn from a seed, for as long as one likes.
+// soak is a storm whose faults are drawn from a seed, for as long as wanted.
 type soak struct {
 	storm
 	t        *testing.T
@@ -32,12 +32,12 @@ type soak struct {
 	watching *framework.Client
 }
 
-// All recipes on real members, used by several processes with several goroutines
-// each, while members are killed, frozen and restarted, and processes killed and
-// frozen, at random: never two exclusive holders, nor more permits than there are,
-// by the ledgers; tokens that increase, by the ledgers and by guarded writes; in the
-// end everybody is granted again, and nothing is left. It runs for ZKR_SOAK, with
-// the faults of ZKR_SEED, which it prints.
+// All recipes on real members, used by several processes with several
+// goroutines each, while members are killed, frozen and restarted, and
+// processes killed and frozen, at random. By the ledgers there are never two
+// exclusive holders or too many permits. By the ledgers and by guarded writes
+// tokens increase. At the end every contender is granted again, and nothing is
+// left. It runs for ZKR_SOAK, with the faults of ZKR_SEED, which it prints.
 func TestSoakOnRealMembers(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ZKR_SOAK"))
 	if err != nil {
@@ -166,8 +166,8 @@ func (s *soak) stopped(d time.Duration, members ...int) {
 	s.back(s.t, members...)
 }
 
-// freeze has a process stand still for d. What it does late, on leases that it has
-// lost and does not know of yet, no lock can prevent: it counts again a while after.
+// freeze stops a process for d. No lock can prevent what it does late on leases
+// that it does not yet know to be lost, so it counts again only a while after.
 func (s *soak) freeze(p *process, d time.Duration) {
 	const late = time.Second
 	s.note("frozen", p)
@@ -190,8 +190,8 @@ func (s *soak) note(what string, p *process) {
 	}
 }
 
-// everybodyIsServed waits, once all faults are over, until each goroutine of each
-// client has been granted again: no wake-up was lost.
+// everybodyIsServed waits, after the last fault, until each goroutine of each
+// client has been granted again: no wakeup was lost.
 func (s *soak) everybodyIsServed(here int) {
 	var names []string
 	for i := range here {

@@ -16,30 +16,30 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// patience bounds every wait for what must happen. It only has to be longer than a
-// busy machine takes.
+// patience bounds every wait. It only has to be longer than a busy machine
+// needs.
 const patience = time.Minute
 
-// stage is where a scenario is played: an ensemble of either kind, a path of its
-// own on it, and somebody who looks on.
+// stage is where a scenario runs: an ensemble of either kind, a path of its
+// own, and a client that looks on.
 type stage struct {
 	testutil.Ensemble
 	path    string
 	watcher *framework.Client
 }
 
-// newStage is a stage at a path named after the test.
+// newStage returns a stage at a path named after the test.
 func newStage(t *testing.T, ens testutil.Ensemble, watcher *framework.Client) *stage {
 	return &stage{ens, "/suite/" + strings.NewReplacer(" ", "_", "/", "_", ",", "").Replace(t.Name()), watcher}
 }
 
-// scenario is a story that holds on every ensemble.
+// scenario is a test that runs on every ensemble.
 type scenario struct {
 	name string
 	play func(t *testing.T, s *stage)
 }
 
-// play has the scenarios played on both kinds of ensemble, side by side: they mostly
+// play runs the scenarios on both kinds of ensemble in parallel: they mostly
 // wait.
 func play(t *testing.T, members int, scenarios []scenario) {
 	parallel(t)
@@ -54,8 +54,8 @@ func play(t *testing.T, members int, scenarios []scenario) {
 	})
 }
 
-// parallel lets a test run beside others, which mostly wait; but not beside JVMs, of
-// which two cores carry three at most.
+// parallel lets a test run beside others, which mostly wait; but not beside
+// JVMs, since two cores carry three at most.
 func parallel(t *testing.T) {
 	if !inRing3 {
 		t.Parallel()
@@ -68,7 +68,7 @@ type peer struct {
 	net *testutil.ClientNet
 }
 
-var peers atomic.Int64 // for names that are used once
+var peers atomic.Int64 // makes names unique
 
 // join connects another client, for as long as the scenario lasts.
 func (s *stage) join(t *testing.T) *peer {
@@ -76,12 +76,13 @@ func (s *stage) join(t *testing.T) *peer {
 	return s.joinFor(t, timeout)
 }
 
-// steady is the session time-out of those whose requests are counted: the longest that
-// the ensembles give. With a shorter one a connection is left, and all that was asked on
-// it is asked again, when a heartbeat is not answered for a second or two.
+// steady is the session timeout of clients whose requests are counted: the
+// longest that the ensembles grant. With a shorter one, a heartbeat without an
+// answer for a second or two makes the client leave its connection and repeat
+// its requests.
 const steady = time.Minute
 
-// joinFor is join with a session time-out.
+// joinFor is join with a session timeout.
 func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.Option) *peer {
 	t.Helper()
 	net := s.ClientNet(fmt.Sprint("peer ", peers.Add(1)))
@@ -90,7 +91,7 @@ func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.O
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone by then
+	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.WaitConnected(ctx); err != nil {
@@ -99,8 +100,8 @@ func (s *stage) joinFor(t *testing.T, timeout time.Duration, opts ...framework.O
 	return &peer{c, net}
 }
 
-// lasting makes a directory that stays. A container without children may be gone at any
-// time, for the server looks for them when it likes.
+// lasting creates a directory that stays. A container without children may be
+// deleted at any time.
 func lasting(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
 	err := c.MakeContainerPath(t.Context(), path[:strings.LastIndexByte(path, '/')])
@@ -124,8 +125,8 @@ func (s *stage) expire(t *testing.T, p *peer) {
 	}
 }
 
-// upon lets a fault strike a request of p, and expects at the end of the scenario
-// that it has.
+// upon makes a fault strike a request of p, and fails the test if it has not at
+// the end of the scenario.
 func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil.Fault {
 	t.Helper()
 	fault := testutil.NewFault(m, a)
@@ -139,7 +140,7 @@ func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil
 	return fault
 }
 
-// struck waits until a fault has.
+// struck waits until a fault has struck.
 func struck(t *testing.T, fault *testutil.Fault) {
 	t.Helper()
 	select {
@@ -149,8 +150,8 @@ func struck(t *testing.T, fault *testutil.Fault) {
 	}
 }
 
-// waiting has p, at a place that is not the first, wait in a directory below the
-// path, and returns when it watches whoever is before it.
+// waiting makes p wait in a directory below the path, not as the first, and
+// returns when it watches the contender ahead.
 func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <-chan grant {
 	t.Helper()
 	look := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: s.path + sub + "/"}, testutil.Pass())
@@ -167,7 +168,7 @@ func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <
 	return ended
 }
 
-// countRequests counts what a client asks about a path, but for its heartbeat.
+// countRequests counts a client's requests about a path, without heartbeats.
 func countRequests(path string, n *atomic.Int32) func(testutil.Request) testutil.Action {
 	return func(r testutil.Request) testutil.Action {
 		if strings.HasPrefix(r.Path, path) && r.Op != testutil.OpSync {
@@ -177,13 +178,13 @@ func countRequests(path string, n *atomic.Int32) func(testutil.Request) testutil
 	}
 }
 
-// inLine waits until n znodes stand in a directory below the path.
+// inLine waits until a directory below the path has n children.
 func (s *stage) inLine(t *testing.T, sub string, n int) {
 	t.Helper()
 	inLine(t, s.watcher, s.path+sub, n)
 }
 
-// grant is how an Acquire has ended.
+// grant is the result of an Acquire.
 type grant struct {
 	lease *recipes.Lease
 	err   error
@@ -234,7 +235,7 @@ func outcome(t *testing.T, ended <-chan grant) grant {
 	}
 }
 
-// pending gives those who must wait the time to do otherwise.
+// pending gives waiters the time to fail the test.
 func pending(t *testing.T, waits ...<-chan grant) {
 	t.Helper()
 	time.Sleep(25 * time.Millisecond)
@@ -256,7 +257,7 @@ func release(t *testing.T, leases ...*recipes.Lease) {
 	}
 }
 
-// lost waits until the holder knows that it holds no more.
+// lost waits until the holder knows that it has lost the lease.
 func lost(t *testing.T, l *recipes.Lease) {
 	t.Helper()
 	select {

@@ -10,9 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/garble"
 )
 
-// stalls, like "25%60ms", have so many of the reads and writes of all clients wait, each for at most so long: what a busy
-// machine does to a test now and then is done to each all the time. A test that fails by it relies on something that it has
-// not waited for, unless a recipe does.
+// stalls, like "25%60ms", delays that share of the reads and writes of all
+// clients, each by at most that time. A busy machine does that to a test now
+// and then; this does it all the time. A test that fails under it relies on
+// something that it has not waited for, unless a recipe does.
 var stalls = func() (s struct {
 	percent int
 	longest time.Duration

@@ -17,7 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// readers are a kind, too, where it does not matter who excludes whom.
+// readers are a kind, too, for tests that need no exclusion.
 var readers = kind{"read lock", func(c *framework.Client, path string) (recipes.Acquirer, error) {
 	rw, err := rwlock.New(c, path)
 	if err != nil {
@@ -26,8 +26,8 @@ var readers = kind{"read lock", func(c *framework.Client, path string) (recipes.
 	return rw.Reader(), nil
 }, "", "", false}
 
-// What others have left at the path, or forbid, or do not give room for: an error
-// that says so, or none, and then nothing is left.
+// Other clients have left znodes at the path, deny access, or leave no room.
+// The result is an error that says so, or none, and nothing is left.
 func TestHostileSurroundings(t *testing.T) {
 	var all []scenario
 	for _, k := range append(slices.Clone(kinds), readers) {
@@ -52,7 +52,7 @@ func TestHostileSurroundings(t *testing.T) {
 
 const foreignID = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
 
-// directories makes those of a kind, and lists them.
+// directories creates the directories of a kind and returns them.
 func (k kind) directories(t *testing.T, s *stage) []string {
 	t.Helper()
 	dirs := []string{s.path}
@@ -67,8 +67,8 @@ func (k kind) directories(t *testing.T, s *stage) []string {
 	return dirs
 }
 
-// Names that are nobody's, however much they look like ours, stay as they are, and
-// disturb nobody.
+// Names of no known form, however similar to ours, stay as they are and have no
+// effect.
 func foreignChildren(t *testing.T, s *stage, k kind) {
 	k.directories(t, s)
 	foreign := []string{
@@ -102,7 +102,7 @@ func foreignChildren(t *testing.T, s *stage, k kind) {
 	s.sweep(t, s.path+k.line)
 }
 
-// sweep removes what stands in a directory.
+// sweep removes the children of a directory.
 func (s *stage) sweep(t *testing.T, dir string) {
 	t.Helper()
 	names, _, err := s.watcher.Children(t.Context(), dir)
@@ -116,8 +116,8 @@ func (s *stage) sweep(t *testing.T, dir string) {
 	}
 }
 
-// Servers before 3.5 went on below zero. Who stands there came long ago, or long
-// after us, and is waited for, or not, by that.
+// Servers before 3.5 counted on below zero. By its number such a contender came
+// long before us or long after us, and is waited for or not.
 func oldNumbers(t *testing.T, s *stage, k kind) {
 	lasting(t, s.watcher, s.path)
 	base := map[string]string{"mutex": "lock-", "election": "latch-", "write lock": "host-W-"}[k.name]
@@ -146,26 +146,27 @@ func oldNumbers(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// without is an ACL by which everybody may do anything but that; who has the
-// credentials of s.operator may restore it.
+// without returns an ACL that denies one permission to everybody. A client with
+// the credentials of s.operator may restore it.
 func without(perm int32) []zk.ACL {
 	return append(zk.WorldACL(zk.PermAll&^perm&^zk.PermAdmin), zk.DigestACL(zk.PermAll, "operator", "password")...)
 }
 
-// operator is a client that without lets do anything.
+// operator is a client to which without denies nothing.
 func (s *stage) operator(t *testing.T) *framework.Client {
 	t.Helper()
 	c, err := framework.New(s.Servers(), framework.WithDialer(s.Dial), framework.WithSessionTimeout(timeout), framework.WithAuth("digest", []byte("operator:password")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone by then
+	t.Cleanup(func() { _ = c.Close() }) // the servers may be gone
 	return c
 }
 
-// Whatever step of an Acquire or a Release is forbidden: it fails at once and says
-// so, or was not needed. Where nothing was forbidden that removes, nothing is left;
-// otherwise it goes once it may. Afterwards all is as if nothing had been.
+// Any step of an Acquire or a Release is forbidden. The call fails at once and
+// says so, or did not need the step. If deletes were allowed, nothing is left;
+// otherwise it is deleted once that is allowed. Afterwards the lock works as
+// before.
 func forbidden(t *testing.T, s *stage, k kind) {
 	dirs := k.directories(t, s)
 	keep(t, s, dirs)
@@ -214,7 +215,8 @@ func forbidden(t *testing.T, s *stage, k kind) {
 	s.release(t, dirs)
 }
 
-// keep has the directories stay, though they are containers: by a child of each.
+// keep makes the directories stay, though they are containers: each gets a
+// child.
 func keep(t *testing.T, s *stage, dirs []string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -276,7 +278,8 @@ func forbiddenPath(t *testing.T, s *stage, k kind) {
 	}
 }
 
-// Who may not read the znode ahead cannot wait for it, says so, and leaves.
+// A contender that may not read the znode ahead cannot wait for it, says so,
+// and leaves.
 func hiddenPredecessor(t *testing.T, s *stage, k kind) {
 	if k.name == readers.name || k.line != k.hold {
 		t.Skip("nobody is watched who is ahead")
@@ -299,7 +302,7 @@ func hiddenPredecessor(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// codeQuotaExceeded is that of a server that enforces quotas.
+// codeQuotaExceeded is the error code of a server that enforces quotas.
 const codeQuotaExceeded testutil.Code = -125
 
 func quotaExceeded(t *testing.T, s *stage, k kind) {

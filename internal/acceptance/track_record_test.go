@@ -23,8 +23,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// What went wrong in other systems, whatever the recipe: each in virtual time, for
-// every kind.
+// What went wrong in other systems, in virtual time for every kind of recipe.
 
 const recordPath = "/app/record"
 
@@ -39,7 +38,7 @@ func forEveryKind(t *testing.T, scenario func(t *testing.T, w *bubble.World, k k
 	}
 }
 
-// stands is how many stand at the path, holders and waiters.
+// stands returns the number of holders and waiters at the path.
 func (k kind) stands(w *bubble.World) int {
 	n := len(w.Children(recordPath + k.line))
 	if k.line != k.hold {
@@ -48,7 +47,8 @@ func (k kind) stands(w *bubble.World) int {
 	return n
 }
 
-// CURATOR-376: an acquire that raced a release succeeded, and could not be released.
+// CURATOR-376: an acquire that raced a release succeeded, and could not be
+// released.
 func TestEveryGrantCanBeReleased(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		a := k.of(t, w.Connect("a"), recordPath)
@@ -71,7 +71,7 @@ func TestEveryGrantCanBeReleased(t *testing.T) {
 	})
 }
 
-// CURATOR-19, CURATOR-358: to ask who stands at a path that nobody has used is no
+// CURATOR-19, CURATOR-358: listing the participants of an unused path is no
 // error.
 func TestParticipantsOfNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -106,7 +106,8 @@ func TestParticipantsOfNothing(t *testing.T) {
 	})
 }
 
-// CURATOR-110: who came before the first connection was never granted.
+// CURATOR-110: a contender that came before the first connection was never
+// granted.
 func TestAcquireBeforeTheFirstConnection(t *testing.T) {
 	for _, k := range kinds {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -130,9 +131,9 @@ func TestAcquireBeforeTheFirstConnection(t *testing.T) {
 	}
 }
 
-// A wait of an hour is no loop (it was one in a port of Curator's): it looks once a
-// session timeout at what it waits for, in case an event was lost. A timeout ends it
-// on time, and neither leaves anything.
+// A wait of an hour is not a busy loop, as it was in a port of Curator. Once a
+// session timeout it reads again what it waits for, in case an event was lost.
+// A timeout ends it on time, and neither leaves anything behind.
 func TestALongWaitIsNoLoop(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		held := bubble.Acquire(t, t.Context(), k.of(t, w.Connect("a"), recordPath))
@@ -169,13 +170,13 @@ func TestALongWaitIsNoLoop(t *testing.T) {
 	})
 }
 
-// A loop of tries at what is held for long grew without bound in the wire client's
-// own lock, by a watch each time.
+// In the wire client's own lock, a loop of tries at a lock that is held for
+// long leaked a watch with each try.
 func TestALoopOfTriesLeavesNothing(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		held := bubble.Acquire(t, t.Context(), k.of(t, w.Connect("a"), recordPath))
 		b := k.of(t, w.Connect("b"), recordPath)
-		time.Sleep(time.Minute) // the holder watches by now what it watches
+		time.Sleep(time.Minute) // the holder has set its watches
 		watches := w.WatchCount()
 		for range 500 {
 			_, err := b.TryAcquire(t.Context())
@@ -192,19 +193,19 @@ func TestALoopOfTriesLeavesNothing(t *testing.T) {
 	})
 }
 
-// A release that comes again, or comes late, removed the lock of whoever had it by
-// then: etcd's, and every lock over a store that knows no owners.
+// A repeated or late release removed the lock of the current holder: in etcd,
+// and in every lock over a store that knows no owners.
 func TestALateReleaseHarmsNobody(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		c := w.Connect("a")
 		a, b := k.of(t, c, recordPath), k.of(t, w.Connect("b"), recordPath)
 		first := bubble.Acquire(t, t.Context(), a)
-		home := bubble.Acquiring(t.Context(), a) // the znode may be handed over to it
+		home := bubble.Acquiring(t.Context(), a) // the znode may be handed off to it
 		synctest.Wait()
 		bubble.Release(t, first)
 		second := bubble.Granted(t, home).Lease
 		for range 3 {
-			bubble.Release(t, first) // it has been released: nothing to do
+			bubble.Release(t, first) // already released: nothing to do
 		}
 		w.Expire(c)
 		third := bubble.Granted(t, bubble.Acquiring(t.Context(), b)).Lease
@@ -221,8 +222,8 @@ func TestALateReleaseHarmsNobody(t *testing.T) {
 	})
 }
 
-// A value that was cancelled, was busy, or has lost what it held, is as good as new:
-// nothing is kept in it that could stick.
+// A value whose call was cancelled, was busy, or lost its lease works like a
+// new one: it keeps no state that could stick.
 func TestNothingSticksToAValue(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		c := w.Connect("a")
@@ -250,14 +251,15 @@ func TestNothingSticksToAValue(t *testing.T) {
 			}
 			bubble.WantErr(t, own.Release(t.Context()), recipes.ErrNotHeld)
 			time.Sleep(time.Second)
-			w.Expire(c) // with it whatever was just acquired
+			w.Expire(c) // with what was just acquired
 			time.Sleep(time.Second)
 		}
 		bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 	})
 }
 
-// CURATOR-3, CURATOR-18: what was being created while its client closed stayed there.
+// CURATOR-3, CURATOR-18: what was being created while its client closed stayed
+// there.
 func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 	for _, action := range []testutil.Action{
 		testutil.Delay(time.Second), testutil.Delay(10 * time.Second), testutil.DelayReply(10 * time.Second), testutil.DropBefore(), testutil.DropAfter(),
@@ -285,8 +287,8 @@ func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 	}
 }
 
-// CURATOR-280, CURATOR-270: recipes went wrong under a chroot or a namespace, and
-// made directories outside of it.
+// CURATOR-280, CURATOR-270: recipes failed under a chroot or a namespace, and
+// created directories outside of it.
 func TestUnderAChrootAndANamespace(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, w *bubble.World, k kind) {
 		chrooted, err := framework.New(w.Servers()+"/chroot/x", framework.WithDialer(w.Dial))
@@ -327,8 +329,8 @@ func TestUnderAChrootAndANamespace(t *testing.T) {
 	})
 }
 
-// CURATOR-466, CURATOR-468, CURATOR-337: to end an active leader was an error in the
-// log, and its znode went later, if at all.
+// CURATOR-466, CURATOR-468, CURATOR-337: ending an active leader logged an
+// error, and its znode was removed late or never.
 func TestAnActiveLeaderEndsInSilence(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		core, logged := observer.New(zap.WarnLevel)
@@ -354,9 +356,9 @@ func TestAnActiveLeaderEndsInSilence(t *testing.T) {
 	})
 }
 
-// CURATOR-518: two requests to give leadership up, one soon after the other, ended
-// the campaign for good. CURATOR-54, CURATOR-73: nor could it be ended, or begun
-// again, while there was no connection.
+// CURATOR-518: two requests to resign, one soon after the other, ended the
+// campaign for good. CURATOR-54, CURATOR-73: without a connection a campaign
+// could neither be ended nor begun again.
 func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		e, err := leader.New(w.Connect("a"), recordPath)
@@ -383,7 +385,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 			for range 2 {
 				wg.Go(func() { <-e.Resign() })
 			}
-			<-terms // the next term; the second of the two may end it, too
+			<-terms // the next term; the second Resign may end it, too
 			wg.Wait()
 			select {
 			case <-terms:
@@ -391,7 +393,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 			}
 		}
 		w.ClientNet("a").Cut()
-		time.Sleep(time.Minute) // the session is lost, and it campaigns in vain
+		time.Sleep(time.Minute) // the session is lost, and the campaign fails
 		cancel()
 		select {
 		case err := <-ended:

@@ -22,9 +22,9 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * A process that stands in lines on request, with the recipes of Apache Curator. A line on standard input is a command to one of
- * its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants"; a line on standard output is the
- * answer to one. Each member has a client and a thread of its own. It ends with its input.
+ * A process that contends for locks on request, with the recipes of Apache Curator. A line on standard input is a command to
+ * one of its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants". A line on standard output
+ * answers one command. Each member has its own client and thread. The process ends with its input.
  */
 public class Neighbor {
     interface Recipe {

@@ -11,9 +11,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A network that loses everything, one way or both, and tells nobody: the holder
-// gives the lease up before another can have it, whatever the recipe; and it is not
-// kept waiting for much more than a session time-out.
+// A network loses everything, in one direction or both, without an error. The
+// holder gives up the lease before another contender is granted, whatever the
+// recipe, and the other waits little longer than a session timeout.
 func TestALongSilence(t *testing.T) {
 	parallel(t)
 	type silence struct {
@@ -25,7 +25,7 @@ func TestALongSilence(t *testing.T) {
 		next  <-chan grant
 		lost  chan time.Time
 		cut   func()
-		began time.Time // it had not been cut by then
+		began time.Time // the network was still up
 	}
 	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
 		var all []*silence
@@ -37,7 +37,8 @@ func TestALongSilence(t *testing.T) {
 			} {
 				s := &silence{name: fmt.Sprint(k.name, ", ", way), k: k, lost: make(chan time.Time, 1)}
 				s.stage = &stage{ens, "/suite/silence/" + strings.ReplaceAll(s.name, " ", "_"), client(t, ens)}
-				// The margin is what the one who notes the loss may be late by, on a machine that stalls.
+				// On a machine that stalls, the loss may be recorded late by up
+				// to the margin.
 				s.a = s.joinFor(t, timeout, framework.WithStopMargin(timeout/5))
 				s.held = acquire(t, t.Context(), k.of(t, s.a.Client, s.path))
 				s.next = acquiring(t.Context(), k.of(t, s.join(t).Client, s.path))
