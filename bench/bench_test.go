@@ -42,7 +42,7 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// TestPlot: it is well-formed, and has a bar for each but ourselves.
+// TestPlot: the plot is well-formed, and has a bar for each peer except ours.
 func TestPlot(t *testing.T) {
 	r := sampleResults()
 	bars := -1 // the background
@@ -99,12 +99,13 @@ func TestSignificant(t *testing.T) {
 	}
 }
 
-// TestLayers: a sample is whose frame is the nearest to where it was taken, the runtime's aside; what nobody of them does is the
-// rest's.
+// TestLayers: a sample counts for the layer of the frame that is nearest to
+// where it was taken, runtime frames left out. A sample without such a frame
+// counts for the rest.
 func TestLayers(t *testing.T) {
 	var p profile.Profile
 	p.SampleType = []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
-	for i, stack := range []string{ // from where it was taken outwards
+	for i, stack := range []string{ // innermost frame first
 		"runtime.mallocgc runtime.newobject " + module + "framework.call[go.shape.int] " + module + "recipes/internal/line.(*gate).drive",
 		"syscall.Syscall syscall.write internal/poll.(*FD).Write net.(*conn).Write " + module + "framework.(*link).Write github.com/go-zookeeper/zk.(*Conn).sendLoop",
 		module + "internal/layout.Parse " + module + "recipes/internal/line.(*Rule).turn",

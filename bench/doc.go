@@ -1,14 +1,22 @@
-// Command bench runs locks of several makers on the same work, one after the other and over again, and writes a table of how fast
-// they are and a plot of the ratios. Those that need no build of ours: this module's Mutex, the wire client's own Lock, and the
-// bare create, list and delete that a lock cannot do without, always; Apache Curator, Kazoo, etcd and Redis where they are
-// installed (Debian: libcurator-recipes-java and a JDK, python3-kazoo, etcd-server, redis-server).
+// Command bench measures the locks of several makers at the same work and writes the
+// tables and the plot of docs/performance.md. The Go benchmarks of internal/measure
+// are a part of that: it compiles and runs them.
 //
-// It starts the servers itself, one of each, on free ports, with data in a directory that it removes: ZooKeeper standalone and
-// etcd as their defaults are, Redis with its log on the disk at each write, so that all three keep what they have granted.
+// It always measures this library's Mutex, the wire client's own Lock, and the
+// create, list and delete that a lock cannot do without. It also measures Apache
+// Curator, Kazoo, etcd and Redis if they are installed (Debian:
+// libcurator-recipes-java and a JDK, python3-kazoo, etcd-server, redis-server).
 //
-//	go run . -write ../docs            # all of it: about ten minutes on a quiet machine
+// It starts one server of each kind on a free port, with data in a temporary
+// directory: ZooKeeper standalone and etcd with their defaults, Redis with its log
+// written to the disk at each write. So all three have their grants on the disk.
+//
+//	go run . -write ../docs            # everything: about half an hour on a quiet machine
 //	go run . -parts peers -rounds 3    # the peers alone, to the terminal
 //
-// Absolute figures are those of a machine and its disk; compare ratios. Each is the median of the ratios of the rounds: in a
-// round all run right after each other, so that what else the machine does meets all of them alike.
+// Absolute figures depend on the machine and its disk, so compare ratios. A ratio is
+// the median of the rounds' ratios. In a round all peers run right after each other,
+// so that other load on the machine affects all of them.
+//
+// For one ensemble of yours, zkr bench measures the recipes by themselves.
 package main

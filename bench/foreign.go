@@ -22,7 +22,7 @@ var kazooProgram []byte
 //go:embed Curator.java
 var curatorProgram []byte
 
-// foreign is a process that does the work in another language.
+// foreign is a process in another language that does the work.
 type foreign struct {
 	process *process
 	in      io.WriteCloser
@@ -31,7 +31,7 @@ type foreign struct {
 }
 
 func startKazoo(ctx context.Context, s *site) (peer, error) {
-	for _, python := range []string{"python3", "/usr/bin/python3"} { // the system's own has the system's packages
+	for _, python := range []string{"python3", "/usr/bin/python3"} { // the system's own interpreter has the system's packages
 		if exec.CommandContext(ctx, python, "-c", "import kazoo").Run() == nil {
 			return s.foreign(ctx, "kazoolock.py", kazooProgram, python)
 		}
@@ -50,7 +50,7 @@ func startCurator(ctx context.Context, s *site) (peer, error) {
 	return s.foreign(ctx, "Curator.java", curatorProgram, "java", "-cp", jar)
 }
 
-// foreign starts a program that is run from its source, and waits until it is connected.
+// foreign starts a program from its source, and waits until it is connected.
 func (s *site) foreign(ctx context.Context, file string, source []byte, command ...string) (peer, error) {
 	servers, err := s.zookeeper(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *foreign) run(ctx context.Context, w work, d time.Duration) (float64, er
 func (f *foreign) answer(ctx context.Context, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it does not answer"))
 	defer cancel()
-	stop := context.AfterFunc(ctx, f.process.kill) // which ends the read
+	stop := context.AfterFunc(ctx, f.process.kill) // it ends the read
 	line, err := f.out.ReadString('\n')
 	if stop() && err == nil {
 		return strings.TrimSpace(line), nil
@@ -110,7 +110,7 @@ func (f *foreign) answer(ctx context.Context, limit time.Duration) (string, erro
 }
 
 func (f *foreign) close() {
-	_ = f.in.Close() // it ends with its input
+	_ = f.in.Close() // makes it end
 	select {
 	case <-f.process.ended:
 	case <-time.After(patience):

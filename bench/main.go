@@ -59,7 +59,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("-parts: there is no %q", part)
 		}
 	}
-	for _, part := range o.parts { // what one has measured stays when a later one fails
+	for _, part := range o.parts { // results of one part stay when a later part fails
 		var page page
 		err := o.part(part)(ctx, &page)
 		if err == nil {
@@ -72,7 +72,8 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// part is what measures a part; nil: there is none of that name.
+// part returns the function that measures a part, or nil if there is none of
+// that name.
 func (o *options) part(name string) func(context.Context, *page) error {
 	switch name {
 	case "peers":
@@ -86,7 +87,7 @@ func (o *options) part(name string) func(context.Context, *page) error {
 	return func(ctx context.Context, out *page) error { return o.suite(ctx, out, name) }
 }
 
-// peers has all that are installed do all the work, round after round.
+// peers makes all installed peers do all works, round after round.
 func (o *options) peers(ctx context.Context, out *page) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "zkr-bench-")
 	if err != nil {
@@ -119,11 +120,11 @@ func (o *options) peers(ctx context.Context, out *page) (err error) {
 		got.names = append(got.names, e.name)
 		running = append(running, p)
 	}
-	for round := range o.rounds + 1 { // the first is to warm up, and is forgotten
+	for round := range o.rounds + 1 { // the first round warms up and does not count
 		for _, w := range works {
 			rates := make([]float64, len(running))
 			for i := range running {
-				i = (i + round) % len(running) // whoever is first has nobody's garbage to wait for
+				i = (i + round) % len(running) // the first one has no garbage of others to collect
 				if rates[i], err = running[i].run(ctx, w, o.each); err != nil {
 					return fmt.Errorf("%s, %s: %w", got.names[i], w.name, err)
 				}

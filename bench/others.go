@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcd is its own client's mutex. A session stands in line once for a lock, so that each thread has a session of its own; all
-// are of one client.
+// etcd is the mutex of etcd's own client. A session contends once for a lock,
+// so each thread has its own session, all of one client.
 type etcd struct {
 	client   *clientv3.Client
 	sessions []*concurrency.Session
@@ -56,13 +56,14 @@ func (e *etcd) run(ctx context.Context, w work, d time.Duration) (float64, error
 
 func (e *etcd) close() {
 	for _, s := range e.sessions {
-		_ = s.Close() // the server goes next
+		_ = s.Close() // the server is stopped next
 	}
 	_ = e.client.Close()
 }
 
-// redisLock is what is usually done with one Redis: a key that is set if it is not there, and expires; removed if it is still the
-// own. Who finds it taken tries again; there is no line.
+// redisLock is the usual lock on one Redis: a key that is set if absent, and
+// expires. It is deleted if it still has the holder's token. A thread that
+// finds it taken tries again; there is no line.
 type redisLock struct{ client *redis.Client }
 
 var unlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
@@ -101,4 +102,4 @@ func (l redisLock) run(ctx context.Context, w work, d time.Duration) (float64, e
 	})
 }
 
-func (l redisLock) close() { _ = l.client.Close() } // the server goes next
+func (l redisLock) close() { _ = l.client.Close() } // the server is stopped next

@@ -12,7 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// profiled are benchmarks of what is not at its floor, each for so many cycles.
+// profiled lists the benchmarks that are slower than their floor, each with its
+// number of cycles.
 var profiled = []struct {
 	name, pattern string
 	cycles        int
@@ -23,8 +24,9 @@ var profiled = []struct {
 	{"1,000 in line", "^BenchmarkHandOver$/^1000$/^real-nosync$", 4_000},
 }
 
-// layers are who does the work, from where it is done outwards. A sample counts for the first of them that any of its frames
-// belongs to, beginning where it was taken: what the runtime does for somebody is his.
+// layers says who does the work, innermost layer first. A sample counts for the
+// layer of its innermost frame that belongs to one, so the runtime's work
+// counts for its caller.
 var layers = []layer{
 	{"the system, for the socket", []string{"internal/poll.", "net.(*conn)."}},
 	{"the wire client", []string{"github.com/go-zookeeper/zk."}},
@@ -43,14 +45,14 @@ const (
 
 type layer struct {
 	name     string
-	prefixes []string // of its functions' names
+	prefixes []string // of function names
 }
 
 func (l layer) has(function string) bool {
 	return slices.ContainsFunc(l.prefixes, func(prefix string) bool { return strings.HasPrefix(function, prefix) })
 }
 
-// layerOf is whose a sample is.
+// layerOf returns the layer of a sample.
 func layerOf(s *profile.Sample) string {
 	for _, at := range s.Location {
 		for _, line := range at.Line {
@@ -62,7 +64,7 @@ func layerOf(s *profile.Sample) string {
 	return rest
 }
 
-// byLayer adds up the values of a type.
+// byLayer adds up the values of one sample type.
 func byLayer(p *profile.Profile, sampleType string) (map[string]float64, error) {
 	i := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == sampleType })
 	if i < 0 {
@@ -75,7 +77,7 @@ func byLayer(p *profile.Profile, sampleType string) (map[string]float64, error) 
 	return sum, nil
 }
 
-// profiles says where the processor's time goes, and who allocates.
+// profiles measures where the processor's time goes, and which layers allocate.
 func (o *options) profiles(ctx context.Context, out *page) error {
 	m, err := compile(ctx)
 	if err != nil {
@@ -125,7 +127,8 @@ func readProfile(file, sampleType string) (_ map[string]float64, err error) {
 	return byLayer(p, sampleType)
 }
 
-// shares has a row for each layer, and a column for each benchmark.
+// shares returns a table with a row for each layer and a column for each
+// benchmark.
 func shares(what string, all []map[string]float64) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "| %s |", what)
@@ -137,7 +140,7 @@ func shares(what string, all []map[string]float64) string {
 		fmt.Fprintf(&out, "| %s |", l.name)
 		for _, sum := range all {
 			value := sum[l.name]
-			if value < 0.005 { // of the set-up
+			if value < 0.005 { // from the setup
 				value = 0
 			}
 			fmt.Fprintf(&out, " %s |", significant(value))

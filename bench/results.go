@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// results are the peers' figures.
+// results are the figures of the peers.
 type results struct {
 	names   []string
 	missing []string
-	rates   map[string][][]float64 // by work, of each round, of each peer
+	rates   map[string][][]float64 // by work; of each round, of each peer
 }
 
 func (r *results) add(w work, rates []float64) {
@@ -34,7 +34,8 @@ func (r *results) rate(w work, peer int) float64 {
 	return median(all)
 }
 
-// ratio is how many times as fast as the peer we are: the median of the rounds' ratios.
+// ratio returns how many times as many cycles ours does as the peer: the median
+// of the rounds' ratios.
 func (r *results) ratio(w work, peer int) float64 {
 	var all []float64
 	for _, round := range r.rates[w.name] {
@@ -52,7 +53,8 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// markdown is a table of cycles in a second, and behind each how many times as many ours does.
+// markdown returns a table of cycles a second, each with how many times as many
+// ours does.
 func (r *results) markdown(o *options) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s; %d rounds of %v each; ZooKeeper %s.\n\n", machine(), o.rounds, o.each,
@@ -79,7 +81,7 @@ func (r *results) markdown(o *options) string {
 	return out.String()
 }
 
-// significant keeps three digits.
+// significant rounds to three digits.
 func significant(x float64) string {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return fmt.Sprint(x)
@@ -89,7 +91,7 @@ func significant(x float64) string {
 	return fmt.Sprintf("%.*f", max(places, 0), math.Round(x*shift)/shift)
 }
 
-// machine says what it was measured on.
+// machine describes the machine.
 func machine() string {
 	name := "unknown processor"
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -103,7 +105,7 @@ func machine() string {
 	return fmt.Sprintf("%s, %s/%s, %d cores of %s, %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), name, time.Now().Format(time.DateOnly))
 }
 
-// plot draws the ratios, on a logarithmic scale, as an SVG.
+// plot draws the ratios as an SVG, on a logarithmic scale.
 func (r *results) plot() string {
 	const (
 		label, width, row, top = 230, 520, 20, 40
@@ -154,16 +156,17 @@ func (r *results) plot() string {
 	return out.String()
 }
 
-// page is what a part came to.
+// page is the result of a part.
 type page struct {
 	tables []table
 	plot   string
 }
 
-// table goes between the marks of its name.
+// table is written between the marks of its name.
 type table struct{ name, text string }
 
-// put prints the tables, or puts them into performance.md in dir, with the plot beside it.
+// put prints the tables, or writes them to performance.md in dir, with the plot
+// beside it.
 func (p *page) put(dir string) error {
 	if dir == "" {
 		for _, t := range p.tables {

@@ -16,13 +16,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// errMissing is a peer that is not installed here.
+// errMissing says that a peer is not installed.
 var errMissing = errors.New("not installed")
 
 // patience is how long servers have to start.
 const patience = 30 * time.Second
 
-// site is where the servers run: each is started when the first peer asks for it.
+// site is where the servers run. Each starts when the first peer needs it.
 type site struct {
 	dir     string
 	sync    bool // ZooKeeper waits for its disk
@@ -31,7 +31,7 @@ type site struct {
 	paths   int
 }
 
-// close ends the servers and removes what they had.
+// close stops the servers and removes their data.
 func (s *site) close() error {
 	var errs []error
 	if s.zk != nil {
@@ -43,7 +43,7 @@ func (s *site) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// path is a znode that nobody else has.
+// path returns a path that no other peer uses.
 func (s *site) path() string {
 	s.paths++
 	return fmt.Sprintf("/bench-%d", s.paths)
@@ -90,7 +90,7 @@ func (s *site) redis(ctx context.Context) (string, error) {
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always")
 }
 
-// serve starts a server, and returns when it takes connections.
+// serve starts a server, and returns when it accepts connections.
 func (s *site) serve(ctx context.Context, address, program string, args ...string) error {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -129,10 +129,10 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// process is one that ends with this one.
+// process is a child process that ends with this process.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed once it has
+	ended chan struct{} // closed when it has ended
 }
 
 func startProcess(cmd *exec.Cmd) (*process, error) {
@@ -140,13 +140,14 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd, make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the process
-		// Linux takes the death of the thread that started a child for the parent's death: keep that thread.
+		// Linux takes the end of the thread that started a child for the end of
+		// the parent, so keep that thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // however it ended: whoever needs to know reads what it said
+			_ = cmd.Wait() // how it ended shows in its output
 			close(p.ended)
 		}
 	}()

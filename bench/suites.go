@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// suite is Go benchmarks of the module: what has to be measured beside the code it is about.
+// suite is a set of Go benchmarks of the library.
 type suite struct {
 	pattern   string
-	benchtime string // where it is not for the user to say
+	benchtime string // if fixed
 	columns   []string
 }
 
@@ -60,8 +60,8 @@ func (o *options) suite(ctx context.Context, out *page, name string) error {
 	return nil
 }
 
-// measurement is the program of the Go benchmarks. It is run itself, and not by go test, so that it is what ends when this is
-// interrupted, and its servers with it.
+// measurement is the compiled Go benchmarks. It is run directly and not by go
+// test, so that an interrupt ends it and its servers.
 type measurement struct{ dir, program string }
 
 func compile(ctx context.Context) (*measurement, error) {
@@ -111,7 +111,8 @@ func (m *measurement) run(ctx context.Context, pattern, benchtime string, args .
 
 var procs = regexp.MustCompile(`-\d+$`)
 
-// parse reads the lines of a benchmark: the name, how often it ran, and pairs of a value and its unit.
+// parse reads the lines of a benchmark: its name, its number of iterations, and
+// pairs of a value and a unit.
 func parse(text string) (all []measured) {
 	for scan := bufio.NewScanner(strings.NewReader(text)); scan.Scan(); {
 		words := strings.Fields(scan.Text())
@@ -129,7 +130,7 @@ func parse(text string) (all []measured) {
 	return all
 }
 
-// grid has a row for each line, and a column for each unit.
+// grid returns a table with a row for each line and a column for each unit.
 func grid(lines []measured, units []string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "| | %s |\n|---|%s\n", strings.Join(units, " | "), strings.Repeat("---:|", len(units)))
@@ -144,7 +145,8 @@ func grid(lines []measured, units []string) string {
 	return out.String()
 }
 
-// list has a row for each line, and in it what it has of the units.
+// list returns a table with a row for each line, and in it the values of the
+// units that the line has.
 func list(lines []measured, units []string) string {
 	var out strings.Builder
 	out.WriteString("| | |\n|---|---|\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/measure"
 )
 
-// work is what all are measured at: threads of one process take and release locks, with nothing to do in between. Thread i uses
-// lock i modulo locks.
+// work is what all peers do: threads of one process acquire and release locks,
+// with nothing in between. Thread i uses lock i modulo locks.
 type work struct {
 	name           string
 	threads, locks int
@@ -20,9 +20,9 @@ var works = []work{
 	{"16 threads, 16 locks", 16, 16},
 }
 
-// A peer is one lock, with what it needs running.
+// A peer is one lock, with the clients and servers that it needs.
 type peer interface {
-	// run does the work for so long and returns how many cycles were done in a second.
+	// run does the work for d and returns the cycles a second.
 	run(ctx context.Context, w work, d time.Duration) (float64, error)
 	close()
 }
@@ -33,7 +33,7 @@ type entry struct {
 	start func(ctx context.Context, s *site) (peer, error)
 }
 
-// ours is what the others are compared with.
+// ours is the peer that all others are compared with.
 const ours = "zkrecipes"
 
 var entries = []entry{

@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// session is the session time-out of all who have one.
+// session is the session timeout of all peers that have sessions.
 const session = 30 * time.Second
 
 var (
@@ -22,7 +22,7 @@ var (
 	oneByOne  = recipes.WithHandoffs(0)
 )
 
-// mutexes are this module's.
+// mutexes are this library's.
 type mutexes struct {
 	client *framework.Client
 	root   string
@@ -54,7 +54,7 @@ func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (float64, er
 	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error { return measure.Cycle(ctx, all[lock]) })
 }
 
-func (m *mutexes) close() { _ = m.client.Close() } // the servers go next
+func (m *mutexes) close() { _ = m.client.Close() } // the servers are stopped next
 
 // wire is a connection of the wire client.
 type wire struct {
@@ -92,8 +92,8 @@ func (w *wire) close() {
 	}
 }
 
-// floor is no lock: it is the requests of one, each behind the answer to the one before. Where threads share a lock they take
-// turns at home.
+// floor is not a lock. It sends the requests of one, each after the answer to
+// the one before. Threads that share a lock take turns in-process.
 type floor struct{ *wire }
 
 func startFloor(ctx context.Context, s *site) (peer, error) {
@@ -113,7 +113,8 @@ func (f floor) run(ctx context.Context, w work, d time.Duration) (float64, error
 	})
 }
 
-// wireLock is the lock that comes with the wire client. Each thread has its own, on one connection.
+// wireLock is the wire client's own lock. Each thread has its own value, on one
+// connection.
 type wireLock struct{ *wire }
 
 func startWireLock(ctx context.Context, s *site) (peer, error) {

@@ -12,9 +12,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// BenchmarkFloor puts a cycle of an uncontended Mutex beside what the recipe itself costs: a create, a list and a delete, one
-// after the other, by the bare wire client on a connection of its own to the same server. The two take turns, cycle by cycle.
-// With a delay on the way the mutex gains: its list travels with the create.
+// BenchmarkFloor compares a cycle of an uncontended Mutex with what it cannot
+// do without: a create, a list and a delete, one after the other, by the bare
+// wire client on its own connection to the same server. The two alternate,
+// cycle by cycle. With a delay on the network the Mutex gains, because its list
+// travels with its create.
 func BenchmarkFloor(b *testing.B) {
 	for _, way := range []struct {
 		name  string
@@ -63,7 +65,8 @@ func BenchmarkFloor(b *testing.B) {
 	}
 }
 
-// slowWay is a way to the server on which everything takes d longer, in each direction. It returns its address.
+// slowWay relays to the server with a delay of d in each direction. It returns
+// the relay's address.
 func slowWay(b *testing.B, servers string, d time.Duration) string {
 	b.Helper()
 	way := testutil.NewClientNet(servers, net.DialTimeout)

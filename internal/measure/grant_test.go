@@ -23,9 +23,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onEachServer runs a benchmark on the embedded ensemble, over loopback, and where ZKR_REAL=1 on a standalone Apache ZooKeeper,
-// once as its defaults are, with each write on the disk before its answer, and once without, so that what the client costs is
-// not lost in what the disk does.
+// onEachServer runs a benchmark on the embedded ensemble over loopback and,
+// with ZKR_REAL=1, on a standalone Apache ZooKeeper: once with its defaults,
+// where each write is on the disk before its answer, and once without, so that
+// the disk does not hide what the client costs.
 func onEachServer(b *testing.B, bench func(b *testing.B, servers string)) {
 	b.Run("embedded", func(b *testing.B) {
 		bench(b, testutil.Start(b, testutil.WithLogger(func(string, ...any) {})).Servers())
@@ -35,7 +36,7 @@ func onEachServer(b *testing.B, bench func(b *testing.B, servers string)) {
 	b.Run("real-nosync", func(b *testing.B) { bench(b, apache.Start(b, 1, sessions).Servers()) })
 }
 
-// longSession is one that no measurement outlives, and whose heartbeats are few.
+// longSession outlives every measurement and needs few heartbeats.
 const longSession = 40 * time.Second
 
 func benchClient(b *testing.B, servers string, opts ...framework.Option) *framework.Client {
@@ -53,7 +54,7 @@ func benchClient(b *testing.B, servers string, opts ...framework.Option) *framew
 	return c
 }
 
-// bareConn is the wire client alone.
+// bareConn connects the wire client alone.
 func bareConn(b *testing.B, servers string) *zk.Conn {
 	b.Helper()
 	conn, events, err := zk.Connect([]string{servers}, longSession, zk.WithLogInfo(false))
@@ -73,10 +74,10 @@ func bareConn(b *testing.B, servers string) *zk.Conn {
 	return conn
 }
 
-// counter counts the requests of clients that were answered, but for their heartbeats.
+// counter counts the answered requests of clients, without heartbeats.
 type counter struct {
 	n       atomic.Int64
-	watches atomic.Int64 // of them
+	watches atomic.Int64 // part of n
 }
 
 func (c *counter) option() framework.Option {
@@ -91,7 +92,8 @@ func (c *counter) option() framework.Option {
 	}, Dropped: func(events int) { c.n.Add(int64(events)) }})
 }
 
-// BenchmarkGrant is one cycle of Acquire and Release, by goroutines of one client.
+// BenchmarkGrant measures one cycle of Acquire and Release, by goroutines of
+// one client.
 func BenchmarkGrant(b *testing.B) {
 	type maker func(c *framework.Client) (recipes.Acquirer, error)
 	mutex := func(opts ...locks.Option) maker {
@@ -168,12 +170,12 @@ func cycles(b *testing.B, a recipes.Acquirer, goroutines int, atOnce int32, requ
 	b.ReportMetric(float64(requests.n.Load()-before)/float64(b.N), "requests/grant")
 }
 
-// sample is durations of one kind.
+// sample is a series of durations.
 type sample []time.Duration
 
 func (s sample) median() float64 { return s.quantile(0.5) }
 
-// quantile is in microseconds.
+// quantile returns microseconds.
 func (s sample) quantile(q float64) float64 {
 	s = slices.Clone(s)
 	slices.Sort(s)

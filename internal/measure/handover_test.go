@@ -15,11 +15,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// BenchmarkHandOver is the time from the call that releases a Mutex in one session to the grant in the next, while a number of
-// sessions wait in line; beside, in turns and on the same server, what that cannot do without: in a line of as many connections of
-// the bare wire client the first deletes its znode, and the next gets its watch event and lists the directory. Either time the
-// one that has left joins the line again before the next turn, which its requests count for: a delete, and a create, a list, and
-// a read with a watch; and the list of the one that is granted.
+// BenchmarkHandOver measures the time from the call that releases a Mutex in
+// one session to the grant in the next, while a number of sessions wait in
+// line. For comparison, in alternation and on the same server: in a line of as
+// many connections of the bare wire client, the first deletes its znode, and
+// the next gets its watch event and lists the directory. In both lines the one
+// that has left joins again before the next turn. The requests of a turn are a
+// delete, the list of the one that is granted, and the create, list and read
+// with a watch of the one that joins.
 func BenchmarkHandOver(b *testing.B) {
 	for _, waiters := range []int{2, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("%d", waiters), func(b *testing.B) {
@@ -76,7 +79,7 @@ func handOver(b *testing.B, servers string, waiters int) {
 	b.ReportMetric(float64(spent)/float64(len(ours)), "requests")
 }
 
-// contender is one who stands in line in a session of its own.
+// contender is one waiter in its own session.
 type contender struct {
 	*locks.Mutex
 	requests counter
@@ -88,7 +91,7 @@ type grant struct {
 	at     time.Time
 }
 
-// queue is those who wait for one Mutex.
+// queue is the contenders of one Mutex.
 type queue struct {
 	b       *testing.B
 	members []*contender
@@ -124,7 +127,7 @@ func (q *queue) join(m *contender) {
 	})
 }
 
-// await polls, between two turns.
+// await polls between two turns.
 func await(b *testing.B, condition func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(100 * time.Microsecond) {
@@ -134,7 +137,7 @@ func await(b *testing.B, condition func() bool) {
 	}
 }
 
-// leave ends the wait of all.
+// leave ends all waits.
 func (q *queue) leave() {
 	q.cancel()
 	for {
@@ -151,11 +154,12 @@ func (q *queue) leave() {
 	}
 }
 
-// bareLine is connections of the wire client that stand in line: each has a znode, and watches that of the one before it.
+// bareLine is a line of connections of the wire client. Each has a znode and
+// watches the one ahead of it.
 type bareLine struct {
 	conns []*zk.Conn
 	paths []string
-	gone  []<-chan zk.Event // the znode before it is
+	gone  []<-chan zk.Event // the znode ahead of it is gone
 	first int
 	dir   string
 }
@@ -176,7 +180,8 @@ func newBareLine(b *testing.B, servers string, waiters int) *bareLine {
 	return l
 }
 
-// join has one stand behind another, whom it waits for; behind nobody if that is negative.
+// join makes connection i stand behind another one, which it watches; a
+// negative number means none.
 func (l *bareLine) join(i, behind int) (err error) {
 	conn := l.conns[i]
 	if l.paths[i], err = measure.BareJoin(conn, l.dir); err != nil || behind < 0 {
@@ -186,8 +191,8 @@ func (l *bareLine) join(i, behind int) (err error) {
 	return err
 }
 
-// turn has the first leave, and returns how long it took until the next had been told and had listed. Then the one that has left
-// joins again.
+// turn makes the first leave, and returns the time until the next had its event
+// and its list. Then the one that left joins again.
 func (l *bareLine) turn(b *testing.B) time.Duration {
 	from := l.first
 	last := (from + len(l.conns) - 1) % len(l.conns)

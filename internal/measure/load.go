@@ -11,12 +11,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Load is goroutines of one process that run cycles with no pause in between.
-// Goroutine i uses lock i modulo Locks.
+// Load is a number of goroutines of one process that run cycles with no pause
+// in between. Goroutine i uses lock i modulo Locks.
 type Load struct {
 	Goroutines, Locks int
 
-	// It ends after this time, or after so many cycles, if not 0.
+	// The load ends after this time, or after so many cycles, if not 0.
 	For    time.Duration
 	Cycles int64
 }

@@ -20,20 +20,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// What many of a thing cost each. One iteration is all of them; the metrics tell more than its time. What is held in memory is
-// that of the whole process: on the embedded ensemble the servers' part is in it, on a real one it is the client's alone.
+// The benchmarks below measure what 10,000 of a thing cost each. One iteration
+// is all of them, so the metrics say more than its time. Memory is that of the
+// whole process: with the embedded ensemble it includes the servers, with a
+// real one it is the client's alone.
 
 const many = 10_000
 
-// footprint is what the process has in memory, garbage aside.
+// footprint is the memory and the goroutines of the process after a garbage
+// collection.
 type footprint struct {
-	bytes      float64 // of heap and stacks
+	bytes      float64 // heap and stacks
 	goroutines int
 }
 
 func takeFootprint() footprint {
 	runtime.GC()
-	runtime.GC() // what had a finalizer
+	runtime.GC() // frees what had a finalizer
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return footprint{float64(m.HeapAlloc + m.StackInuse), runtime.NumGoroutine()}
@@ -44,10 +47,11 @@ func (f footprint) report(b *testing.B, before footprint, n int, each string) {
 	b.ReportMetric(float64(f.goroutines-before.goroutines)/float64(n), "goroutines/"+each)
 }
 
-// residentBytes is what the process has in memory as the system counts it, where it tells: what was asked for and never touched is
-// not in it. It is 0 elsewhere.
+// residentBytes returns the resident memory of the process, which leaves out
+// what was allocated and never touched. It is 0 where the system does not
+// report it.
 func residentBytes() float64 {
-	debug.FreeOSMemory() // what earlier measurements had
+	debug.FreeOSMemory() // of earlier measurements
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0
@@ -77,8 +81,9 @@ func inParallel(b *testing.B, n int, f func(i int) error) {
 	}
 }
 
-// BenchmarkHeld: one client takes and holds 10,000 locks. They are measured once their znodes are watched, as those of all locks
-// are that are held for a while.
+// BenchmarkHeld: one client acquires and holds 10,000 locks. They are measured
+// when their znodes are watched, as those of all locks are that are held for a
+// while.
 func BenchmarkHeld(b *testing.B) {
 	onEachServer(b, func(b *testing.B, servers string) {
 		var requests counter
@@ -102,8 +107,9 @@ func BenchmarkHeld(b *testing.B) {
 	})
 }
 
-// BenchmarkWaiting: 10,000 goroutines of one client wait for one lock, which another goroutine of it holds; or each for one of
-// 10,000 locks that another client holds.
+// BenchmarkWaiting: 10,000 goroutines of one client wait for one lock that
+// another goroutine of the client holds, or each for one of 10,000 locks that
+// another client holds.
 func BenchmarkWaiting(b *testing.B) {
 	b.Run("at home", func(b *testing.B) {
 		onEachServer(b, func(b *testing.B, servers string) {
@@ -151,7 +157,7 @@ func benchWaiting(b *testing.B, holder, waiter *framework.Client, paths int, req
 		if paths > 1 {
 			await(b, func() bool { return requests.watches.Load()-watched >= many })
 		} else {
-			time.Sleep(time.Second) // nothing tells that a goroutine waits
+			time.Sleep(time.Second) // nothing shows that a goroutine waits
 		}
 		takeFootprint().report(b, before, many, "waiter")
 		b.ReportMetric(float64(requests.n.Load()-sent)/many, "requests/waiter")
@@ -161,8 +167,8 @@ func benchWaiting(b *testing.B, holder, waiter *framework.Client, paths int, req
 	}
 }
 
-// BenchmarkKeyed: 10,000 keys are locked and unlocked, each once, and all again. What is kept of a key that nobody uses is
-// nothing, but for the servers' directories, which vanish in time.
+// BenchmarkKeyed: 10,000 keys are locked and unlocked twice. An unused key
+// keeps nothing in memory; its directory vanishes in time.
 func BenchmarkKeyed(b *testing.B) {
 	onEachServer(b, func(b *testing.B, servers string) {
 		var requests counter
@@ -184,7 +190,8 @@ func BenchmarkKeyed(b *testing.B) {
 	})
 }
 
-// BenchmarkClients: a thousand clients in one process, each with a session, beside as many of the wire client.
+// BenchmarkClients: a thousand clients in one process, each with a session, and
+// as many of the wire client.
 func BenchmarkClients(b *testing.B) {
 	const clients = 1000
 	for _, bench := range []struct {
@@ -213,8 +220,8 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
-// BenchmarkPermits: a semaphore of a thousand is taken up permit by permit. The last costs what the first does, but for the
-// longer list.
+// BenchmarkPermits: all permits of a semaphore of a thousand are acquired, one
+// by one. The last costs what the first does, except for the longer list.
 func BenchmarkPermits(b *testing.B) {
 	const permits = 1000
 	onEachServer(b, func(b *testing.B, servers string) {
@@ -248,9 +255,11 @@ func BenchmarkPermits(b *testing.B) {
 	})
 }
 
-// BenchmarkElection: 500 candidates, each in a session of its own. How long it takes until the next one leads: after the leader
-// resigned; after its client was closed; and after its process was killed, which for the servers is a connection that breaks and
-// is not made again, so that the session has to expire first (its time-out is 4 s).
+// BenchmarkElection: 500 candidates, each in its own session. It measures how
+// long it takes until the next one leads: after the leader resigned, after its
+// client was closed, and after its process was killed. For the servers a killed
+// process is a connection that breaks and does not return, so the session has
+// to expire first (its timeout is 4 s).
 func BenchmarkElection(b *testing.B) {
 	const candidates = 500
 	onEachServer(b, func(b *testing.B, servers string) {
@@ -311,7 +320,7 @@ type candidate struct {
 	since  time.Time
 }
 
-// cord is a client's way to the ensemble, until it is cut for good.
+// cord is a client's connections to the ensemble, until it is cut for good.
 type cord struct {
 	mu    sync.Mutex // guards what follows
 	conns []net.Conn

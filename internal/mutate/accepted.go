@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// A reason is why a fault may survive.
+// A reason says why a fault may survive.
 type reason struct {
-	equivalent bool // nobody can tell it from the source; otherwise it only counts as known
+	equivalent bool // no caller can tell the fault from the source; otherwise it is only known
 	why        string
 }
 
-// readAccepted reads faults that may survive, by their keys. Between empty lines
-// stand comments, in lines with a #, or one fault each as it is printed, and behind
-// it a line that begins with "equivalent:" or "accepted:" and says why:
+// readAccepted reads the faults that may survive, by their keys. Entries are
+// separated by empty lines. An entry is a comment in lines with a #, or a fault as it
+// is printed, followed by a line that begins with "equivalent:" or "accepted:" and
+// gives the reason:
 //
 //	framework (*session).keep
 //		- if s.kept == 1 {

@@ -17,15 +17,16 @@ type fault struct {
 	Func     string // "(*session).look"; empty in a declaration outside of functions
 	Operator string
 	Old, New string // the lines around the edit, before and after
-	Same     int    // how many faults with all of the above stand before it
+	Same     int    // number of equal faults before it
 
 	decl       *ast.FuncDecl // nil outside of functions
-	start, end int           // offsets of what is replaced
-	text       string        // by what
+	start, end int           // offsets of the text to replace
+	text       string        // the replacement
 	probe      int           // offset of the statement that a test must reach
 }
 
-// key identifies the fault while lines move and the code around it changes.
+// key identifies the fault. It stays the same when lines move and code around
+// it changes.
 func (f *fault) key() string {
 	k := fmt.Sprintf("%s %s\n\t- %s\n\t+ %s", f.Package, cmp.Or(f.Func, "declaration"), f.Old, f.New)
 	if f.Same > 0 {
@@ -34,14 +35,14 @@ func (f *fault) key() string {
 	return k
 }
 
-// rank orders faults at random. It depends on the fault alone, so that a draw
-// stays almost the same when the sources change elsewhere.
+// rank orders faults at random. It depends on the fault alone, so a draw stays
+// almost the same when the sources change elsewhere.
 func (f *fault) rank(seed uint64) uint64 {
 	h := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", seed, f.key()))
 	return binary.BigEndian.Uint64(h[:])
 }
 
-// describe sets Old and New from the source, and Same for those that are alike.
+// describe sets Old and New from the source, and Same for equal faults.
 func describe(src []byte, faults []*fault) {
 	for _, f := range faults {
 		from := strings.LastIndexByte(string(src[:f.start]), '\n') + 1
@@ -65,7 +66,7 @@ func describe(src []byte, faults []*fault) {
 	}
 }
 
-// shorten makes one line of source, with a hash for what it leaves out.
+// shorten returns one line of source, with a hash of what it leaves out.
 func shorten(source string) string {
 	const most = 160
 	line := strings.Join(strings.Fields(source), " ")
@@ -75,7 +76,7 @@ func shorten(source string) string {
 	return fmt.Sprintf("%s … %.8x", line[:most], sha256.Sum256([]byte(line)))
 }
 
-// apply is the source with the fault in it.
+// apply returns the source with the fault in it.
 func (f *fault) apply(src []byte) []byte {
 	return slices.Concat(src[:f.start], []byte(f.text), src[f.end:])
 }

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// A verdict is what became of a fault.
+// A verdict is the result for a fault.
 type verdict string
 
 const (
 	killed    verdict = "killed"
-	hung      verdict = "killed by a hang"    // a test did not end in its time
+	hung      verdict = "killed by a hang"    // a test did not end in time
 	sometimes verdict = "killed now and then" // a test failed, but not always
 	survived  verdict = "survived"
 	unreached verdict = "survived, unreached" // no test runs the statement
@@ -28,18 +28,18 @@ const (
 
 func (v verdict) lives() bool { return v == survived || v == unreached }
 
-// An outcome is the verdict on one fault, and how it was come by.
+// An outcome is the verdict on one fault, and how it was reached.
 type outcome struct {
 	Verdict verdict
-	Package string `json:",omitempty"` // whose test killed it
+	Package string `json:",omitempty"` // of the test that killed it
 	Test    string `json:",omitempty"`
 	Said    string `json:",omitempty"` // the first line of the failure
 	Seconds float64
 	Tree    string // a hash of the sources and tests
-	Slow    bool   // the tests that take real time were asked too
+	Slow    bool   // whether the tests in real time ran, too
 }
 
-// A hunter runs tests on faults.
+// A hunter runs tests against faults.
 type hunter struct {
 	m        *module
 	suites   []*suite
@@ -47,21 +47,21 @@ type hunter struct {
 	dir      string
 	faults   map[int]*fault // those within functions, by number
 	binaries map[string]string
-	sound    map[string]bool // tests that were seen to pass without a fault
-	patience time.Duration   // by how much a test may be late
+	sound    map[string]bool // tests that have passed without a fault
+	patience time.Duration   // how late a test may be
 }
 
-// A group is tests of one package that are run by one process.
+// A group is tests of one package that run in one process.
 type group struct {
 	s       *suite
 	names   []string
 	seconds float64
 }
 
-// quick is what a test may take to be among the first that are run.
+// quick is how long a test may take to run among the first.
 const quick = 0.3
 
-// groups are the tests that reach a fault, those first that cost least.
+// groups returns the tests that reach a fault, the cheapest first.
 func (h *hunter) groups(f *fault) []*group {
 	src := h.m.pkg(f.Package).src[f.File]
 	var groups []*group
@@ -95,8 +95,8 @@ func (h *hunter) groups(f *fault) []*group {
 	return groups
 }
 
-// hunt runs the tests that reach the fault until one fails, first the one that did
-// so before.
+// hunt runs the tests that reach the fault until one fails. It begins with the
+// test that failed the last time.
 func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome) (o outcome, err error) {
 	began := time.Now()
 	defer func() { o.Seconds = time.Since(began).Seconds() }()
@@ -144,8 +144,9 @@ func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome)
 	return luck, ctx.Err()
 }
 
-// build compiles the tests of a package with all faults that can be chosen, which is
-// what they are without a fault too, or with one that cannot.
+// build compiles the tests of a package with all faults that can be chosen. It
+// serves for running without a fault, too. A fault that cannot be chosen gets
+// its own binary.
 func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 	name, faults := strings.ReplaceAll(s.Package, "/", "_")+".test", h.faults
 	own := f != nil && f.decl == nil
@@ -171,7 +172,7 @@ func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 	return binary, nil
 }
 
-// forget removes what was compiled with one fault alone.
+// forget removes a binary that was compiled for one fault.
 func (h *hunter) forget(number int) {
 	prefix := fmt.Sprint(number, "_")
 	for name, binary := range h.binaries {
@@ -182,19 +183,20 @@ func (h *hunter) forget(number int) {
 	}
 }
 
-// A result is how a run of tests ended.
+// A result says how a run of tests ended.
 type result struct {
 	failed bool
-	test   string // the first that failed; empty: none by itself, but all together
+	test   string // the first that failed; empty if only all together fail
 	said   string
 	hung   bool
 }
 
-// memory is what a test binary may take, in KiB: a fault may make it take all.
+// memory is the memory limit of a test binary in KiB: a fault may make it
+// allocate without end.
 const memory = 8 << 20
 
-// try runs a group of tests, until one fails, with the fault of that number; 0 is
-// none.
+// try runs a group of tests with the fault of that number, or with none for 0,
+// until one fails.
 func (h *hunter) try(ctx context.Context, g *group, binary string, number int) result {
 	limit := h.patience + time.Duration(8*g.seconds*float64(time.Second))
 	args := append([]string{"-test.run=^(" + strings.Join(g.names, "|") + ")$", "-test.failfast", "-test.v", "-test.timeout=" + limit.String()}, g.s.args...)
@@ -221,8 +223,8 @@ var (
 	said     = regexp.MustCompile(`(?m)^(?:\s+\S+\.go:\d+: .*|panic: .*|fatal error: .*)`)
 )
 
-// judge reads a failure. A panic ends the binary before the test is said to have
-// failed; what TestMain finds is said of no test.
+// judge finds the test that failed. A panic ends the binary before the failure
+// is reported, and a failure in TestMain belongs to no test.
 func judge(out []byte, stopped bool) result {
 	r := result{failed: true, hung: stopped || timedOut.Match(out)}
 	if m := failed.FindSubmatch(out); m != nil && !r.hung {
@@ -234,8 +236,8 @@ func judge(out []byte, stopped bool) result {
 	return r
 }
 
-// confirm runs the test that failed again, by itself: it must fail with the fault,
-// and pass without it.
+// confirm runs the failed test again by itself. It must fail with the fault and
+// pass without it.
 func (h *hunter) confirm(ctx context.Context, g *group, binary string, number int, r result) (verdict, error) {
 	if r.hung {
 		return hung, ctx.Err()
@@ -255,7 +257,7 @@ func (h *hunter) confirm(ctx context.Context, g *group, binary string, number in
 	case err != nil:
 		return "", err
 	case !sound, g.s.slow && again == 0:
-		return survived, nil // it says nothing of the fault
+		return survived, nil // its failure says nothing about the fault
 	case again < 2:
 		return sometimes, nil
 	}

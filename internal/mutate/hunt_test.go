@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A package with one function that its test checks, one that it only runs, and one
-// that it does not run. A search that finds all of it killed, or nothing, is broken.
+// A package with three functions: one that its test checks, one that it only
+// runs, and one that it does not run. If all or none of the faults are killed,
+// the search is broken.
 func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles programs")
@@ -25,7 +26,7 @@ func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 		if f.Func == "Stuck" && f.Operator != "swap break and continue" {
 			continue
 		}
-		clear(h.sound) // each is the first to be confirmed
+		clear(h.sound) // so that each is confirmed first
 		o, err := h.hunt(t.Context(), i+1, f, outcome{})
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 	}
 }
 
-// For one seed it is always the same choice, and more begin with fewer.
+// The same seed gives the same choice, and more faults begin with the fewer.
 func TestADraw(t *testing.T) {
 	m, faults := tiny(t)
 	again := m.draw(len(faults)/2, 1)
@@ -66,7 +67,7 @@ func TestADraw(t *testing.T) {
 	}
 }
 
-// tiny is a module in which every fault is drawn.
+// tiny is a module in which all faults are drawn.
 func tiny(t *testing.T) (*module, []*fault) {
 	t.Helper()
 	root := t.TempDir()

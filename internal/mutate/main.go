@@ -1,10 +1,9 @@
-// Mutate puts faults into the sources, one at a time, and runs the tests that reach
-// each. A fault that no test notices shows a behavior that nothing checks.
+// Mutate puts random faults into the sources, one at a time, and runs the tests that
+// reach each. A fault that no test notices shows a behavior that no test checks.
 //
-// Which faults are drawn depends on the seed alone. What became of each is kept
-// below build/, so that a run that was interrupted goes on where it was. After the
-// sources or the tests have changed, each fault is tried again, beginning with the
-// test that found it before.
+// The seed alone decides which faults are drawn. The outcomes are kept below build/,
+// so an interrupted run resumes. After the sources or the tests have changed, each
+// fault is tried again, beginning with the test that killed it before.
 //
 // It fails if a fault survives that testdata/accepted.txt does not list.
 package main
@@ -35,7 +34,7 @@ var (
 	list      = flag.Bool("list", false, "show the faults, and run nothing")
 )
 
-// Where faults are put, and whose tests are to find them.
+// Where faults are put, and whose tests must find them.
 var (
 	sources = []string{"./framework/...", "./recipes/..."}
 	tests   = []string{"./framework/...", "./recipes/...", "./internal/acceptance", "./internal/sim"}
@@ -104,8 +103,8 @@ func mutate(ctx context.Context) (ok bool, err error) {
 	return r.sum(faults), nil
 }
 
-// prepare finds the tests, and measures those whose sources have changed since that
-// was last done. Those that take real time can be left out.
+// prepare finds the tests, and measures those whose sources have changed since
+// the last time. It can leave out those that take real time.
 func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests []string, slow bool) (*hunter, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -128,7 +127,7 @@ func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests 
 	file := filepath.Join(dir, "tests.json")
 	measured := map[string]*suite{}
 	if text, err := os.ReadFile(file); err == nil {
-		_ = json.Unmarshal(text, &measured) // what cannot be read is measured again
+		_ = json.Unmarshal(text, &measured) // an unreadable entry is measured again
 	}
 	for _, s := range h.suites {
 		if before := measured[s.Package]; before != nil && before.Key == s.Key {
@@ -150,7 +149,7 @@ func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests 
 	return h, nil
 }
 
-// hash is one of all sources and tests.
+// hash returns a hash of all sources and tests.
 func (h *hunter) hash() string {
 	sum := sha256.New()
 	for _, s := range h.suites {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A finder collects every fault that the operators can put into one file.
+// A finder collects the faults of one file.
 type finder struct {
 	pkg, file string
 	fset      *token.FileSet
@@ -18,11 +18,12 @@ type finder struct {
 	info      *types.Info
 
 	decl  *ast.FuncDecl
-	stack []ast.Node // of what is looked at, outermost first
+	stack []ast.Node // of the current node, outermost first
 	found []*fault
 }
 
-// faultsIn returns the faults of a file, described, in the order of the source.
+// faultsIn returns the faults of a file with their descriptions, in the order
+// of the source.
 func faultsIn(pkg, file string, fset *token.FileSet, src []byte, tree *ast.File, info *types.Info) []*fault {
 	f := &finder{pkg: pkg, file: file, fset: fset, src: src, info: info}
 	for _, d := range tree.Decls {
@@ -39,7 +40,7 @@ func faultsIn(pkg, file string, fset *token.FileSet, src []byte, tree *ast.File,
 	return f.found
 }
 
-// worthwhile reports whether anybody but a reader of texts can tell a fault in d.
+// worthwhile reports whether a fault in d can change more than a text.
 func worthwhile(d *ast.FuncDecl) bool {
 	switch d.Name.Name {
 	case "String", "Error", "GoString", "MarshalLogObject", "init", "main", "_":
@@ -48,7 +49,7 @@ func worthwhile(d *ast.FuncDecl) bool {
 	return d.Body != nil && !strings.HasSuffix(receiver(d), "Log")
 }
 
-// visit adds the faults of n, and reports whether to go on below it.
+// visit adds the faults of n, and reports whether to visit its children.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec, *ast.Field, *ast.ArrayType:
@@ -110,7 +111,8 @@ func (f *finder) statement(s ast.Stmt) {
 	}
 }
 
-// caseClause drops a case, and negates what a switch without a tag asks.
+// caseClause drops a case, and negates the conditions of a switch without a
+// tag.
 func (f *finder) caseClause(c *ast.CaseClause) {
 	if !f.onlyLogs(c.Body) || len(c.Body) == 0 {
 		f.drop("drop a case", c, f.enclosing(c))
@@ -214,8 +216,9 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 	f.replace(op, e, "("+f.text(e.X)+" "+to.String()+" "+f.text(e.Y)+")", e)
 }
 
-// integer is for numbers that count something: not for those in a Duration, which
-// duration changes, nor for capacities, which nobody can see.
+// integer changes numbers that count something. It leaves alone those in a
+// Duration, which duration changes, and capacities, which have no visible
+// effect.
 func (f *finder) integer(e *ast.BasicLit) {
 	v, err := strconv.ParseInt(e.Value, 0, 64)
 	if err != nil || f.inDuration() {
@@ -238,7 +241,7 @@ func (f *finder) integer(e *ast.BasicLit) {
 	}
 }
 
-// duration halves and doubles what is computed, or handed to a call, as a Duration.
+// duration halves and doubles a value that is computed or passed as a Duration.
 func (f *finder) duration(e ast.Expr) {
 	if !f.isDuration(e) || f.inDuration() {
 		return
@@ -267,8 +270,8 @@ func (f *finder) call(c *ast.CallExpr) {
 	}
 }
 
-// early returns before the statements that decide something: the others are dropped
-// one by one.
+// early returns before the statements of a function that decide something. The
+// others are dropped one by one.
 func (f *finder) early(body *ast.BlockStmt, t *ast.FuncType) {
 	locked := 0
 	for i, s := range body.List {
@@ -289,7 +292,7 @@ func (f *finder) early(body *ast.BlockStmt, t *ast.FuncType) {
 	}
 }
 
-// zeros are the zero values of all results.
+// zeros returns the zero values of all results.
 func (f *finder) zeros(t *ast.FuncType) string {
 	var zeros []string
 	if t.Results != nil {

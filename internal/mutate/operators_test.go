@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// Each operator, by what it makes of a snippet: the lines that it changes, as they
-// are afterwards.
+// Each operator, by what it makes of a snippet: the changed lines.
 func TestOperators(t *testing.T) {
 	for _, tt := range []struct {
 		operator, source string
@@ -53,7 +52,7 @@ func TestOperators(t *testing.T) {
 		{"drop a case", "func f(a int) {\n switch a {\n case 1: f(2)\n }\n}", []string{"(nothing)"}},
 		{"drop a case", "func f(a, b chan int) {\n select {\n case <-a:\n case b <- 1:\n }\n}", []string{"(nothing)", "(nothing)"}},
 		{"swap break and continue", "func f() {\n for {\n break\n }\n}", []string{"continue"}},
-		// Nobody but a reader of texts and logs can tell.
+		// Faults that change only texts and logs are left out.
 		{"negate", "func f(a bool, log *zap.Logger) {\n if a {\n log.Info(1)\n }\n}", nil},
 		{"drop a statement", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
 		{"change a constant", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
@@ -72,8 +71,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// A fault is told by its function and text, not by its line, and two that look alike
-// are still two.
+// A fault is identified by its function and text, not by its line, and two
+// equal ones stay two.
 func TestAFaultIsKnownAgain(t *testing.T) {
 	const source = "func f(a []int) {\n a[0]++\n a[0]++\n}"
 	first, moved := snippet(t, source), snippet(t, "// A comment.\n\nvar _ = 5\n\n"+source)
@@ -89,7 +88,7 @@ func TestAFaultIsKnownAgain(t *testing.T) {
 	}
 }
 
-// snippet is the faults of a source.
+// snippet returns the faults of a source.
 func snippet(t *testing.T, source string) []*fault {
 	t.Helper()
 	header := "package p\n"
@@ -112,7 +111,7 @@ func snippet(t *testing.T, source string) []*fault {
 	return faultsIn("p", "p.go", fset, src, tree, info)
 }
 
-// imports are packages of which only the names are needed.
+// imports lists packages of which only the names are needed.
 type imports struct{ fset *token.FileSet }
 
 func (i imports) Import(path string) (*types.Package, error) {
@@ -129,8 +128,8 @@ func (i imports) Import(path string) (*types.Package, error) {
 	return (&types.Config{Importer: importer.Default()}).Check(path, i.fset, []*ast.File{tree}, nil)
 }
 
-// A test reaches a fault if it runs the statement that the fault is in, as the cover
-// tool counts statements: what stands before a case's colon counts for its switch.
+// A test reaches a fault if it runs the fault's statement, as the cover tool
+// counts statements: the part before a case's colon counts for its switch.
 func TestWhereAFaultIsReached(t *testing.T) {
 	const source = `func f(a int, c chan int) bool {
 	if a == 1 || a == 2 {

@@ -13,10 +13,9 @@ import (
 	"strings"
 )
 
-// All faults within functions are compiled into one program, and the environment
-// chooses one of them: what takes the time is to compile and to link. Each is a copy
-// of its function with the fault in it, and the function begins by asking whether
-// it is to be that copy:
+// All faults within functions are compiled into one program, because compiling and
+// linking take the time. The environment chooses one of them. Each fault is a copy of
+// its function, and the function first checks whether its copy is chosen:
 //
 //	func (s *session) keep() (release func()) {
 //		switch fault__ {
@@ -26,7 +25,7 @@ import (
 //		...
 //	}
 //
-// A fault outside of functions has a program of its own.
+// A fault outside of functions gets its own program.
 
 const (
 	chooserFile = "fault__.go"
@@ -34,7 +33,7 @@ const (
 	faultError  = "errFault__" // an error that no caller knows
 )
 
-// chooserSource declares, in a package, which fault is chosen.
+// chooserSource declares which fault is chosen, in each package.
 func chooserSource(pkg string) []byte {
 	return fmt.Appendf(nil, `package %s
 
@@ -104,7 +103,7 @@ func (m *module) offsets(p *pkg, path string) *finder {
 	return &finder{fset: m.fset, src: p.src[path], info: p.info}
 }
 
-// choosable is a source in which each fault can be chosen by its number.
+// choosable returns a source in which each fault can be chosen by its number.
 func choosable(src []byte, at *finder, faults map[int]*fault) ([]byte, error) {
 	var edits []*fault
 	var copies bytes.Buffer
@@ -139,15 +138,15 @@ func choosable(src []byte, at *finder, faults map[int]*fault) ([]byte, error) {
 	return format.Source(append(src, copies.Bytes()...))
 }
 
-// copyOf is d, under another name, with the fault in it.
+// copyOf returns d under another name, with the fault in it.
 func (f *finder) copyOf(d *ast.FuncDecl, name string, fault *fault) string {
 	start, end := f.offset(d.Pos()), f.offset(d.End())
 	from, to := f.offset(d.Name.Pos()), f.offset(d.Name.End())
 	return string(f.src[start:from]) + name + string(f.src[to:fault.start]) + fault.text + string(f.src[fault.end:end])
 }
 
-// callable gives every parameter of d a name, by edits, and returns how d calls a
-// function with its own parameters.
+// callable edits d so that every parameter has a name, and returns the call of
+// a function with the same parameters.
 func (f *finder) callable(d *ast.FuncDecl) (edits []*fault, call func(name string) string) {
 	var args []string
 	count := 0

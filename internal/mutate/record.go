@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// A record is what became of every fault that was ever tried, by its key.
+// A record is the outcome of every fault that was ever tried, by its key.
 type record struct {
 	file     string
 	outcomes map[string]outcome
@@ -16,7 +16,7 @@ type record struct {
 
 func (r *record) read() {
 	if text, err := os.ReadFile(r.file); err == nil {
-		_ = json.Unmarshal(text, &r.outcomes) // what cannot be read is tried again
+		_ = json.Unmarshal(text, &r.outcomes) // an unreadable outcome is tried again
 	}
 }
 
@@ -25,7 +25,8 @@ func (r *record) note(f *fault, o outcome) error {
 	return save(r.file, r.outcomes)
 }
 
-// line is what became of a fault, in one line, or with the fault if it survived.
+// line describes the outcome of a fault in one line, and shows the fault if it
+// survived.
 func (r *record) line(number int, f *fault) string {
 	o := r.outcomes[f.key()]
 	line := fmt.Sprintf("%4d  %5.1f s  %s", number, o.Seconds, o.Verdict)
@@ -47,7 +48,7 @@ func (r *record) line(number int, f *fault) string {
 	return fmt.Sprintf("%s\n%s, %s\n%s", line, f.Operator, f.File, f.key())
 }
 
-// sum prints what became of all, and reports whether none survived that may not.
+// sum prints all outcomes, and reports whether no fault survived that may not.
 func (r *record) sum(faults []*fault) (ok bool) {
 	count := map[verdict]int{}
 	var equivalent, listed, alive, open int

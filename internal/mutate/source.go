@@ -20,16 +20,16 @@ import (
 	"strings"
 )
 
-// A module is where faults are drawn, and whose tests are to find them.
+// A module is where faults are drawn, and whose tests must find them.
 type module struct {
-	root, path string // its directory, and its import path
-	packages   []*pkg // in which faults are put
+	root, path string // directory and import path
+	packages   []*pkg // that get faults
 	listed     map[string]*listed
 	fset       *token.FileSet
 	imports    types.Importer
 }
 
-// A pkg is one package in which faults are put.
+// A pkg is one package that gets faults.
 type pkg struct {
 	name   string // import path below the module
 	path   string
@@ -40,7 +40,7 @@ type pkg struct {
 	faults []*fault
 }
 
-// listed is what go list says of a package.
+// listed is one package in go list's output.
 type listed struct {
 	ImportPath, Dir, Export            string
 	GoFiles, TestGoFiles, XTestGoFiles []string
@@ -49,21 +49,32 @@ type listed struct {
 	DepOnly                            bool
 }
 
-// load reads and type-checks the packages that match patterns, and finds every fault
-// in them.
-func load(root string, patterns []string) (*module, error) {
-	m := &module{root: root, listed: map[string]*listed{}, fset: token.NewFileSet()}
-	out, err := m.run("go", append([]string{"list", "-export", "-deps", "-json", "errors", "os", "strconv"}, patterns...)...)
+// list runs go list, which must print JSON.
+func (m *module) list(args ...string) (all []*listed, err error) {
+	out, err := m.run("go", append([]string{"list"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		l := new(listed)
 		if err := d.Decode(l); errors.Is(err, io.EOF) {
-			break
+			return all, nil
 		} else if err != nil {
 			return nil, err
 		}
+		all = append(all, l)
+	}
+}
+
+// load reads and type-checks the packages that match patterns, and finds every fault
+// in them.
+func load(root string, patterns []string) (*module, error) {
+	m := &module{root: root, listed: map[string]*listed{}, fset: token.NewFileSet()}
+	all, err := m.list(append([]string{"-export", "-deps", "-json", "errors", "os", "strconv"}, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
 		m.listed[l.ImportPath] = l
 		if !l.DepOnly && l.Module != nil { // the others are what chooserSource needs
 			m.path = l.Module.Path
@@ -116,7 +127,7 @@ func (m *module) check(p *pkg, trees map[string]*ast.File, info *types.Info) err
 	return err
 }
 
-// compiles reports whether the package does with the fault in it.
+// compiles reports whether the package compiles with the fault.
 func (m *module) compiles(p *pkg, f *fault) bool {
 	fset := m.fset
 	tree, err := parser.ParseFile(fset, f.File, f.apply(p.src[f.File]), parser.SkipObjectResolution)
@@ -132,8 +143,8 @@ func (m *module) compiles(p *pkg, f *fault) bool {
 	return m.check(p, trees, nil) == nil
 }
 
-// draw chooses n faults that compile. For one seed it is always the same choice,
-// and one of more faults begins with those of one of fewer.
+// draw chooses n faults that compile. The same seed always gives the same
+// choice, and a larger choice begins with the smaller one.
 func (m *module) draw(n int, seed uint64) []*fault {
 	type candidate struct {
 		p *pkg
@@ -163,7 +174,7 @@ func (m *module) pkg(name string) *pkg {
 	return m.packages[i]
 }
 
-// run runs a command in the module, and returns what it printed.
+// run runs a command in the module, and returns its output.
 func (m *module) run(name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = m.root

@@ -7,9 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,23 +21,24 @@ import (
 // A suite is the tests of one package.
 type suite struct {
 	Package string // import path below the module
-	Key     string // of the sources that the tests were measured with
+	Key     string // of the sources that were measured
 	Tests   []*test
 
 	path, dir string
-	only      string   // a regular expression: which tests are run
+	only      string   // a regular expression of the tests to run
 	args      []string // for the test binary
-	slow      bool     // the tests take real time, so that a busy machine fails them
+	slow      bool     // the tests take real time, so a busy machine can fail them
 }
 
-// A test is what it takes, and what of the packages with faults it reaches.
+// A test is one test, what it takes, and which blocks it reaches.
 type test struct {
 	Name    string
 	Seconds float64
 	Reached map[string][]block // by file, in order
 }
 
-// A block is a range of source that runs as a whole, as the cover tool has it.
+// A block is a range of source that runs as a whole, as the cover tool defines
+// it.
 type block struct{ Line, Col, EndLine, EndCol int }
 
 func (b block) holds(line, col int) bool {
@@ -47,28 +46,23 @@ func (b block) holds(line, col int) bool {
 	return from && (line < b.EndLine || line == b.EndLine && col < b.EndCol)
 }
 
-// A special package is not run as it is.
+// A special package does not run like the others.
 var special = map[string]suite{
-	// The simulator's seeds, always the same; its other tests are about itself.
+	// The simulator's seeds, always the same. Its other tests test the
+	// simulator.
 	"internal/sim":        {only: "^TestSeeds$", args: []string{"-sim.first=1", "-sim.seeds=150", "-sim.pictures="}},
 	"internal/acceptance": {slow: true},
 	"cmd/zkr":             {slow: true},
 }
 
-// suites finds the packages whose tests use a package with faults in it.
+// suites returns the packages whose tests use a package with faults.
 func (m *module) suites(patterns ...string) ([]*suite, error) {
-	out, err := m.run("go", append([]string{"list", "-test", "-deps", "-json=ImportPath,Dir,Module,DepOnly,Deps,GoFiles,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
+	found, err := m.list(append([]string{"-test", "-deps", "-json=ImportPath,Dir,Module,DepOnly,Deps,GoFiles,TestGoFiles,XTestGoFiles,TestImports,XTestImports"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]*listed{}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		l := new(listed)
-		if err := d.Decode(l); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, err
-		}
+	for _, l := range found {
 		all[l.ImportPath] = l
 	}
 	var suites []*suite
@@ -102,7 +96,7 @@ func (m *module) uses(binary *listed) bool {
 	})
 }
 
-// key is a hash of all sources of the module that the tests of a package consist of.
+// key returns a hash of the module's sources that a package's tests consist of.
 func (m *module) key(all map[string]*listed, of, binary *listed) (string, error) {
 	files := map[string]bool{}
 	for _, f := range slices.Concat(of.TestGoFiles, of.XTestGoFiles) {
@@ -135,7 +129,8 @@ func (m *module) key(all map[string]*listed, of, binary *listed) (string, error)
 	return fmt.Sprintf("%x", h.Sum(nil)[:12]), nil
 }
 
-// measure runs every test by itself, and notes what it takes and what it reaches.
+// measure runs every test by itself, and records its time and the blocks that
+// it reaches.
 func (m *module) measure(ctx context.Context, s *suite, dir string) error {
 	var patterns []string
 	for _, p := range m.packages {
@@ -177,7 +172,7 @@ func (m *module) measure(ctx context.Context, s *suite, dir string) error {
 	return nil
 }
 
-// profiled is a line of a cover profile whose block was reached.
+// profiled matches a line of a cover profile whose block was reached.
 var profiled = regexp.MustCompile(`^(.*):(\d+)\.(\d+),(\d+)\.(\d+) \d+ [1-9]\d*$`)
 
 func (m *module) reached(profile string) (map[string][]block, error) {
@@ -203,7 +198,7 @@ func (m *module) reached(profile string) (map[string][]block, error) {
 	return reached, lines.Err()
 }
 
-// reaches reports whether the test runs the statement that the fault is in.
+// reaches reports whether the test runs the fault's statement.
 func (t *test) reaches(f *fault, src []byte) bool {
 	if f.decl == nil {
 		return len(t.Reached[f.File]) > 0
@@ -217,7 +212,7 @@ func position(src []byte, offset int) (line, col int) {
 	return bytes.Count(before, []byte("\n")) + 1, offset - bytes.LastIndexByte(before, '\n')
 }
 
-// save writes v to a file, the whole of it or nothing.
+// save writes v to a file completely or not at all.
 func save(file string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -229,7 +224,7 @@ func save(file string, v any) error {
 	return os.Rename(file+".new", file)
 }
 
-// tail is the end of an output.
+// tail returns the end of an output.
 func tail(out []byte) string {
 	const most = 500
 	return string(out[max(0, len(out)-most):])

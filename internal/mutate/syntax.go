@@ -22,7 +22,7 @@ func (f *finder) parent() ast.Node {
 	return f.stack[len(f.stack)-1]
 }
 
-// enclosing is the switch or select of a clause that is in the stack, or on it.
+// enclosing returns the switch or select of a clause on the stack.
 func (f *finder) enclosing(clause ast.Node) ast.Node {
 	i := slices.Index(f.stack, clause)
 	if i < 0 {
@@ -31,9 +31,8 @@ func (f *finder) enclosing(clause ast.Node) ast.Node {
 	return f.stack[i-2] // its body is between them
 }
 
-// statementOf is where the statement begins that n is, or is a part of, as the cover
-// tool counts statements: what stands before the colon of a case belongs to the
-// switch.
+// statementOf returns the start of the statement of n, as the cover tool counts
+// statements: the part before the colon of a case belongs to the switch.
 func (f *finder) statementOf(n ast.Node) token.Pos {
 	for i := len(f.stack); i >= 0; i-- {
 		if i < len(f.stack) {
@@ -55,7 +54,7 @@ func (f *finder) statementOf(n ast.Node) token.Pos {
 	return n.Pos()
 }
 
-// inComm reports whether s is what a case of a select sends or receives.
+// inComm reports whether s is the send or receive of a case of a select.
 func (f *finder) inComm(s ast.Stmt) bool {
 	c, ok := f.parent().(*ast.CommClause)
 	return ok && c.Comm == s
@@ -89,7 +88,7 @@ func (f *finder) isDuration(n ast.Node) bool {
 	return t != nil && types.TypeString(t, nil) == "time.Duration"
 }
 
-// inDuration reports whether what is looked at is a part of a larger Duration.
+// inDuration reports whether the current node is part of a larger Duration.
 func (f *finder) inDuration() bool {
 	switch p := f.parent().(type) {
 	case *ast.BinaryExpr, *ast.ParenExpr:
@@ -100,7 +99,7 @@ func (f *finder) inDuration() bool {
 	return false
 }
 
-// resultType is the type of the last result where n are returned.
+// resultType returns the type of the last of n results.
 func (f *finder) resultType(n int) types.Type {
 	for i := len(f.stack) - 1; i >= 0; i-- {
 		var signature types.Type
@@ -155,15 +154,15 @@ func (f *finder) onlyLogs(list []ast.Stmt) bool {
 	})
 }
 
-// isLock reports whether a call locks or unlocks. Without one of the two a program
-// stands still at once, and without both it is the race detector that says so:
-// neither says anything of the tests.
+// isLock reports whether a call locks or unlocks. Without one of the two a
+// program deadlocks at once, and without both only the race detector notices:
+// neither says anything about the tests.
 func isLock(c *ast.CallExpr) bool {
 	s, ok := c.Fun.(*ast.SelectorExpr)
 	return ok && slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock"}, s.Sel.Name) && len(c.Args) == 0
 }
 
-// blank reports whether an assignment only keeps the compiler content.
+// blank reports whether an assignment only satisfies the compiler.
 func blank(s *ast.AssignStmt) bool {
 	for i, l := range s.Lhs {
 		if id, ok := l.(*ast.Ident); !ok || id.Name != "_" {
@@ -178,7 +177,7 @@ func blank(s *ast.AssignStmt) bool {
 	return true
 }
 
-// funcName is a function's name with its receiver.
+// funcName returns a function's name with its receiver.
 func funcName(d *ast.FuncDecl) string {
 	switch {
 	case d == nil:
@@ -193,7 +192,7 @@ func funcName(d *ast.FuncDecl) string {
 	return "(" + star + receiver(d) + ")." + d.Name.Name
 }
 
-// receiver is the name of the receiver's type.
+// receiver returns the name of the receiver's type.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

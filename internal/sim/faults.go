@@ -210,12 +210,7 @@ func (w *world) heal() {
 	w.ens.Heal()
 	w.ens.Latency(w.plan.Latency)
 	for i := range w.ens.Members() {
-		w.ens.Unmute(i)
-		w.ens.Unwedge(i)
-		w.ens.Unlag(i)
-		_ = w.ens.Resume(i)  // fails if it is not paused
-		_ = w.ens.Restart(i) // fails if it is running
-		w.calm(i)
+		w.restore(i)
 	}
 	for i, net := range w.nets {
 		if !w.gone(i) {
@@ -320,13 +315,18 @@ func (w *world) member(f Fault) (heal func()) {
 	}
 	return func() {
 		w.ens.Heal()
-		w.ens.Unmute(m)
-		w.ens.Unwedge(m)
-		w.ens.Unlag(m)
-		_ = w.ens.Resume(m)  // fails if it is not paused
-		_ = w.ens.Restart(m) // fails if it is running
-		w.calm(m)
+		w.restore(m)
 	}
+}
+
+// restore ends all faults of a member, except that it is cut off.
+func (w *world) restore(member int) {
+	w.ens.Unmute(member)
+	w.ens.Unwedge(member)
+	w.ens.Unlag(member)
+	_ = w.ens.Resume(member)  // fails if it is not paused
+	_ = w.ens.Restart(member) // fails if it is running
+	w.calm(member)
 }
 
 // near returns the member that a client is connected to, as far as the leader

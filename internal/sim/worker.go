@@ -109,9 +109,7 @@ func (k *worker) step(s Step) bool {
 		k.ledger.failed(k.who, k.resources(s), err)
 		switch {
 		case errors.Is(err, framework.ErrClosed):
-			if !k.gone(k.who.client) && !k.closedByNow() {
-				k.ledger.fault("%v: %v", k.who, err)
-			}
+			k.clientClosed(err)
 			return false
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy):
 			return true
@@ -122,6 +120,13 @@ func (k *worker) step(s Step) bool {
 			return true
 		}
 		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// clientClosed checks that a client that says it is closed has been closed.
+func (k *worker) clientClosed(err error) {
+	if !k.gone(k.who.client) && !k.closedByNow() {
+		k.ledger.fault("%v: %v", k.who, err)
 	}
 }
 
@@ -201,9 +206,7 @@ func (k *worker) campaign(s Step) bool {
 	k.ledger.failed(k.who, k.resources(s), err)
 	switch {
 	case errors.Is(err, framework.ErrClosed):
-		if !k.gone(k.who.client) && !k.closedByNow() {
-			k.ledger.fault("%v: %v", k.who, err)
-		}
+		k.clientClosed(err)
 		return false
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())):
 		k.ledger.fault("%v: campaign: %v", k.who, err)
