@@ -110,13 +110,13 @@ func TestCandidateLeavesDuringARead(t *testing.T) {
 			free := make(chan struct{})
 			read := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
 			defer w.ClientNet("asker").Control(read.Control)()
-			answered := make(chan error, 1)
-			go func() { answered <- ask() }()
+			replied := make(chan error, 1)
+			go func() { replied <- ask() }()
 			bubble.Await(t, "the read", read.Hit())
 			leave[i]()
 			w.InLine(path, 3-i)
 			close(free)
-			must(t, <-answered)
+			must(t, <-replied)
 		}
 		leaveDuring(0, func() error {
 			all, err := asker.Participants(t.Context())

@@ -16,7 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// Whatever keeps the second of three from being acquired, the first is given up,
+// If the second of three locks cannot be acquired, the first one is released,
 // and the error is the second's.
 func TestAllIsRolledBack(t *testing.T) {
 	errEnough := errors.New("waited for long enough")
@@ -26,12 +26,12 @@ func TestAllIsRolledBack(t *testing.T) {
 		want  []error
 	}{
 		{
-			story: "its wait is cancelled",
+			story: "its wait is canceled",
 			spoil: func(*testing.T, *bubble.World, *recipes.Lease) {},
 			want:  []error{context.DeadlineExceeded, errEnough},
 		},
 		{
-			story: "another recipe stands there",
+			story: "another recipe uses its path",
 			spoil: func(t *testing.T, w *bubble.World, second *recipes.Lease) {
 				path := "/app/b/_c_00000000-0000-4000-8000-000000000000-latch-"
 				if _, err := w.Connect("c").Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
@@ -65,11 +65,11 @@ func TestAllIsRolledBack(t *testing.T) {
 					t.Errorf("error %q does not say where", g.Err)
 				}
 				if errors.Is(g.Err, context.DeadlineExceeded) && g.At.Sub(start) != 5*time.Second {
-					t.Errorf("it returned after %v", g.At.Sub(start))
+					t.Errorf("returned after %v", g.At.Sub(start))
 				}
 				bubble.Release(t, bubble.Granted(t, first).Lease)
 				if w.Exists("/app/c") {
-					t.Error("the third was begun")
+					t.Error("the third lock was tried")
 				}
 				bubble.Release(t, second)
 				synctest.Wait()
@@ -86,14 +86,14 @@ func TestAllIsRolledBack(t *testing.T) {
 	}
 }
 
-// A part that is lost while the next is waited for is acquired again, as a waiter
-// joins its line again; unless there is no sense in that.
-func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
+// A part that is lost while All waits for the next one is acquired again,
+// unless that cannot succeed.
+func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
 	tests := []struct {
 		story string
 		opts  []locks.Option
 		lose  func(t *testing.T, w *bubble.World, c *framework.Client)
-		want  error // nil: it is granted all the same
+		want  error // nil: it is granted
 	}{
 		{
 			story: "its session expires",
@@ -102,7 +102,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 			},
 		},
 		{
-			story: "its client is cut off, and comes again",
+			story: "its client is cut off for a while",
 			lose: func(_ *testing.T, w *bubble.World, _ *framework.Client) {
 				w.ClientNet("a").Cut()
 				time.Sleep(12 * time.Second)
@@ -118,7 +118,7 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 			},
 		},
 		{
-			story: "it is held for as long as it may be",
+			story: "its maximum hold time is over",
 			opts:  []locks.Option{recipes.WithMaxHold(3 * time.Second)},
 			lose:  func(*testing.T, *bubble.World, *framework.Client) {},
 			want:  recipes.ErrMaxHold,
@@ -152,11 +152,11 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 				}
 				bubble.Pending(t, waiting)
 				first := bubble.Acquiring(t.Context(), mutexAt(t, b, "/app/a"))
-				bubble.Pending(t, first) // it has the first part again
+				bubble.Pending(t, first) // All has the first part again
 				bubble.Release(t, second)
 				g := bubble.Granted(t, waiting)
 				if !g.Lease.Held() {
-					t.Error("granted, and not held")
+					t.Error("granted, but not held")
 				}
 				bubble.Pending(t, first)
 				bubble.Release(t, g.Lease)
@@ -167,13 +167,14 @@ func TestAPartIsLostWhileTheNextIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The whole is lost with any part of it, for that part's reason; the others are
-// kept until it is released, for the work may still be stopping.
-func TestAWholeIsLostWithAPart(t *testing.T) {
+// A joined lease is lost when any part is lost, for that part's reason. The
+// other parts are kept until it is released, since the work may still be
+// stopping.
+func TestJoinedLeaseIsLostWithAPart(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c")))
-		time.Sleep(time.Second) // its znodes are being watched
+		time.Sleep(time.Second) // until its znodes are watched
 		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
 			t.Fatal(err)
 		}
@@ -193,13 +194,13 @@ func TestAWholeIsLostWithAPart(t *testing.T) {
 		if !strings.HasPrefix(err.Error(), "recipes: release /app/a, /app/b, /app/c: not held: part /app/b: znode") {
 			t.Errorf("error %q", err)
 		}
-		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // for good
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld) // still
 		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, b, "/app/a")))
 		w.NothingLeft()
 	})
 }
 
-func TestAWholeIsLostInTime(t *testing.T) {
+func TestJoinedLeaseIsLostInTime(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
@@ -211,7 +212,7 @@ func TestAWholeIsLostInTime(t *testing.T) {
 			t.Errorf("lost %v before the deadline, want %v", deadline.Sub(at), bubble.Margin)
 		}
 		if !l.Deadline().Equal(deadline) {
-			t.Errorf("the deadline has moved by %v", l.Deadline().Sub(deadline))
+			t.Errorf("the deadline moved by %v", l.Deadline().Sub(deadline))
 		}
 		then := bubble.Granted(t, next)
 		if then.At.Before(deadline) {
@@ -227,7 +228,7 @@ func TestAWholeIsLostInTime(t *testing.T) {
 	})
 }
 
-func TestAWholeIsRevokedByAPart(t *testing.T) {
+func TestJoinedLeaseIsRevokedByAPart(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		for _, part := range []int{0, 1} {
@@ -236,7 +237,7 @@ func TestAWholeIsRevokedByAPart(t *testing.T) {
 			synctest.Wait()
 			select {
 			case <-revoked:
-				t.Fatal("revoked by nobody")
+				t.Fatal("Revoked is closed before any request")
 			default:
 			}
 			p := recipes.Participant{Path: l.Parts()[part].Path()}
@@ -245,11 +246,11 @@ func TestAWholeIsRevokedByAPart(t *testing.T) {
 			}
 			<-revoked
 			if !l.Held() || l.Revoked() != revoked {
-				t.Error("a request is only that")
+				t.Error("lost by a request to release")
 			}
 			bubble.Release(t, l)
 		}
-		bubble.Release(t, acquireRevocable(t, all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))) // nobody asks: nothing is left
+		bubble.Release(t, acquireRevocable(t, all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))) // without a request nothing is left either
 		w.NothingLeft()
 	})
 }
@@ -260,7 +261,7 @@ func acquireRevocable(t *testing.T, a recipes.Acquirer) *recipes.Lease {
 	return l
 }
 
-func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
+func TestReleaseOfAJoinedLeaseIsBounded(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c")))
@@ -270,7 +271,7 @@ func TestReleaseOfAWholeIsBoundedAndGoesOn(t *testing.T) {
 		start := time.Now()
 		bubble.WantErr(t, l.Release(ctx), context.DeadlineExceeded)
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Release took %v", took)
 		}
 		w.ClientNet("a").Heal()
 		bubble.Release(t, l)

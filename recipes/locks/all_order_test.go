@@ -14,9 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Two that have two locks in common, and name them in opposite orders, never wait
-// for each other; also where one of them sees them in a namespace, where the order
-// of their paths is another one.
+// Two Alls of the same two locks, given in opposite orders, do not deadlock.
+// This also holds if one sees the locks in a namespace, where their paths sort
+// differently.
 func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -24,16 +24,17 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// By their paths alone the second would take /m before /ns/z, as "/z".
+		// Sorted by path alone, the two would acquire their locks in opposite
+		// orders.
 		one := all(t, mutexAt(t, a, "/ns/b"), mutexAt(t, a, "/m"))
 		two := all(t, mutexAt(t, b, "/m"), mutexAt(t, b1, "/b"))
 		in := exclusion{t: t}
 		var wg sync.WaitGroup
-		for _, whole := range []recipes.Acquirer{one, two, one, two} {
+		for _, joined := range []recipes.Acquirer{one, two, one, two} {
 			wg.Go(func() {
 				for range 25 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					l, err := whole.Acquire(ctx)
+					l, err := joined.Acquire(ctx)
 					cancel()
 					if err != nil {
 						t.Error(err)
@@ -48,13 +49,13 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		}
 		wg.Wait()
 		if n := in.entered.Load(); n != 100 {
-			t.Errorf("%d of 100", n)
+			t.Errorf("%d of 100 acquired", n)
 		}
 		w.NothingLeft()
 	})
 }
 
-// The test above is able to fail: without an order they do wait for each other.
+// The test above can fail: without a common order the two deadlock.
 func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -71,8 +72,8 @@ func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
 	})
 }
 
-// Nobody is let into any of the locks of another, whatever is cancelled, lost and
-// cut off, and nothing is left behind.
+// Under random cancels, losses and disconnects no lock of an All is held by
+// two, and nothing is left behind.
 func TestAllUnderRandomFaults(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rng := random(t)
@@ -105,7 +106,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 						for _, i := range some {
 							inside[i].Lock()
 							if other := inside[i].Lease; other != nil && other.Held() {
-								t.Errorf("%s: two hold it", paths[i])
+								t.Errorf("%s: held by two", paths[i])
 							}
 							inside[i].Lease = l
 							total.Add(1)
@@ -140,7 +141,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 			case <-time.After(time.Duration(rng.IntN(10_000)) * time.Millisecond):
 			}
 			i := rng.IntN(len(names))
-			switch rng.IntN(3) { // sessions expire by themselves: only then can their holders know in time
+			switch rng.IntN(3) { // sessions expire only by themselves: only then can their holders know in time
 			case 0:
 				w.ClientNet(names[i]).Drop()
 			case 1:

@@ -21,23 +21,23 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Several locks as one: acquired in the order of their paths, released in reverse,
-// at the cost of each and no more.
+// All acquires several locks in the order of their paths, releases them in
+// reverse order, and sends no more requests than the locks alone.
 func TestAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		for _, path := range []string{"/app/a", "/app/b", "/app/c"} { // the directories are there already
+		for _, path := range []string{"/app/a", "/app/b", "/app/c"} { // creates the directories
 			bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, c, path)))
 		}
-		whole := all(t, mutexAt(t, c, "/app/c"), mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
-		if whole.Path() != "/app/a" {
-			t.Errorf("path %s", whole.Path())
+		joined := all(t, mutexAt(t, c, "/app/c"), mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
+		if joined.Path() != "/app/a" {
+			t.Errorf("path %s", joined.Path())
 		}
 		seen := trace(w, testutil.OpCreate, testutil.OpDelete)
 		w.ResetRequests()
-		l := bubble.Acquire(t, t.Context(), whole)
+		l := bubble.Acquire(t, t.Context(), joined)
 		if got, want := seen(), "create /app/a, create /app/b, create /app/c"; got != want {
-			t.Errorf("acquired %s, want %s", got, want)
+			t.Errorf("requests of Acquire: %s, want %s", got, want)
 		}
 		greatest := recipes.Token{}
 		for i, part := range l.Parts() {
@@ -48,7 +48,7 @@ func TestAll(t *testing.T) {
 				greatest = part.Token()
 			}
 			if part.Deadline().Before(l.Deadline()) {
-				t.Errorf("part %d: its deadline is %v before the whole's", i, l.Deadline().Sub(part.Deadline()))
+				t.Errorf("part %d: its deadline is %v before the joined lease's", i, l.Deadline().Sub(part.Deadline()))
 			}
 		}
 		if len(l.Parts()) != 3 || !l.Held() || l.Token() != greatest || l.Path() != l.Parts()[0].Path() || l.Err() != nil {
@@ -56,7 +56,7 @@ func TestAll(t *testing.T) {
 		}
 		bubble.Release(t, l)
 		if got, want := seen(), "delete /app/c, delete /app/b, delete /app/a"; got != want {
-			t.Errorf("released %s, want %s", got, want)
+			t.Errorf("requests of Release: %s, want %s", got, want)
 		}
 		got := without(w.Requests(), testutil.OpSync)
 		if got[testutil.OpCreate] != 3 || got[testutil.OpGetChildren2] != 3 || got[testutil.OpDelete] != 3 || len(got) != 3 {
@@ -70,15 +70,15 @@ func TestAll(t *testing.T) {
 		bubble.WantErr(t, context.Cause(l.Context()), recipes.ErrReleased)
 		select {
 		case <-l.Lost():
-			t.Error("a release is no loss")
+			t.Error("Lost is closed by a release")
 		default:
 		}
-		bubble.Release(t, l) // again: nothing
+		bubble.Release(t, l) // again: no effect
 		w.NothingLeft()
 	})
 }
 
-func TestAllOfWhatCannotBe(t *testing.T) {
+func TestAllInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("a"), w.Connect("b")
 		app, err := c.Namespace("app")
@@ -89,17 +89,17 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 		tests := []struct {
 			story string
 			parts []recipes.Acquirer
-			want  string // in the error; empty: none
+			want  string // part of the error; empty: no error
 		}{
-			{"nothing", nil, "of nothing"},
+			{"none", nil, "of nothing"},
 			{"a nil", []recipes.Acquirer{m, nil}, "acquirer 1: nil"},
 			{"one", []recipes.Acquirer{m}, ""},
 			{"one twice", []recipes.Acquirer{m, m}, "/app/a: more than once"},
 			{"two values of one lock", []recipes.Acquirer{m, mutexAt(t, c, "/app/b"), mutexAt(t, c, "/app/a")}, "/app/a: more than once"},
-			{"one by two names", []recipes.Acquirer{m, mutexAt(t, app, "/a")}, "/app/a: more than once"},
-			{"one by two clients", []recipes.Acquirer{m, mutexAt(t, other, "/app/a")}, "/app/a: more than once"},
-			{"one, and an all that has it", []recipes.Acquirer{m, all(t, mutexAt(t, c, "/app/b"), m)}, "/app/a: more than once"},
-			{"two of one name in two places", []recipes.Acquirer{mutexAt(t, c, "/a"), mutexAt(t, app, "/a")}, ""},
+			{"one at two paths", []recipes.Acquirer{m, mutexAt(t, app, "/a")}, "/app/a: more than once"},
+			{"one of two clients", []recipes.Acquirer{m, mutexAt(t, other, "/app/a")}, "/app/a: more than once"},
+			{"one, and an All with it", []recipes.Acquirer{m, all(t, mutexAt(t, c, "/app/b"), m)}, "/app/a: more than once"},
+			{"two locks with the same path in two namespaces", []recipes.Acquirer{mutexAt(t, c, "/a"), mutexAt(t, app, "/a")}, ""},
 		}
 		for _, test := range tests {
 			a, err := locks.All(test.parts...)
@@ -116,8 +116,8 @@ func TestAllOfWhatCannotBe(t *testing.T) {
 	})
 }
 
-// An All in an All is taken apart, so that the order is one for all; and any kind
-// of acquirer will do.
+// An All in an All is replaced by its parts, so that all locks have one order.
+// Its parts may be of any type.
 func TestAllOfDifferentKinds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
@@ -134,17 +134,17 @@ func TestAllOfDifferentKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := locks.All(rw.Reader(), rw.Writer()); err == nil {
-			t.Error("both sides of one lock are taken as one")
+			t.Error("both sides of one read/write lock were accepted")
 		}
 		sem, err := semaphore.New(app, "/sem", 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := locks.All(sem, sem.Permits(2)); err == nil {
-			t.Error("two shares of one semaphore are taken as one")
+			t.Error("two acquirers of one semaphore were accepted")
 		}
-		whole := all(t, sem.Permits(2), rw.Reader(), all(t, mutexAt(t, c, "/app/z"), mutexAt(t, c, "/app/a")), e, wrapped{mutexAt(t, c, "/app/m")})
-		l := bubble.Acquire(t, t.Context(), whole)
+		joined := all(t, sem.Permits(2), rw.Reader(), all(t, mutexAt(t, c, "/app/z"), mutexAt(t, c, "/app/a")), e, wrapped{mutexAt(t, c, "/app/m")})
+		l := bubble.Acquire(t, t.Context(), joined)
 		var paths []string
 		for _, part := range l.Parts() {
 			dir := part.Path()[:strings.LastIndexByte(part.Path(), '/')]
@@ -155,43 +155,43 @@ func TestAllOfDifferentKinds(t *testing.T) {
 		}
 		_, err = e.TryAcquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrBusy)
-		_, err = rw.Writer().Acquire(l.Context()) // as a part it is what it is alone
+		_, err = rw.Writer().Acquire(l.Context()) // a part behaves as it does alone
 		bubble.WantErr(t, err, rwlock.ErrUpgrade)
-		beside, err := rw.Reader().TryAcquire(t.Context())
+		shared, err := rw.Reader().TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		bubble.Release(t, beside)
+		bubble.Release(t, shared)
 		if n, err := sem.Available(t.Context()); err != nil || n != 1 {
-			t.Errorf("%d permits are left, %v", n, err)
+			t.Errorf("%d permits are free, %v", n, err)
 		}
 		bubble.Release(t, l)
 		w.NothingLeft()
 	})
 }
 
-// wrapped is an acquirer that is none of ours.
+// wrapped is an acquirer of another package.
 type wrapped struct{ recipes.Acquirer }
 
 func TestTryAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
-		whole := all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c"))
+		joined := all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/c"))
 		for _, taken := range []string{"/app/a", "/app/b", "/app/c"} {
 			l := bubble.Acquire(t, t.Context(), mutexAt(t, b, taken))
 			start := time.Now()
-			_, err := whole.TryAcquire(t.Context())
+			_, err := joined.TryAcquire(t.Context())
 			bubble.WantErr(t, err, recipes.ErrBusy)
 			if want := "locks: acquire " + taken + ": lock is busy"; err == nil || err.Error() != want {
 				t.Errorf("error %q, want %q", err, want)
 			}
 			if took := time.Since(start); took != 0 {
-				t.Errorf("it took %v", took)
+				t.Errorf("TryAcquire took %v", took)
 			}
 			bubble.Release(t, l)
-			w.NothingLeft() // what it had is given up
+			w.NothingLeft() // the locks that it had are released
 		}
-		l, err := whole.TryAcquire(t.Context())
+		l, err := joined.TryAcquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,8 +200,8 @@ func TestTryAll(t *testing.T) {
 	})
 }
 
-// A part that is released by itself ends the whole: who holds that must hear of it.
-func TestAPartIsReleasedByItself(t *testing.T) {
+// The release of one part is the loss of the joined lease.
+func TestPartIsReleasedAlone(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
@@ -221,55 +221,58 @@ func TestAPartIsReleasedByItself(t *testing.T) {
 	})
 }
 
-// What is acquired under a whole re-enters its parts, and the other way round.
+// An Acquire in the context of a joined lease re-enters its parts, and an All
+// re-enters a lease that the context carries.
 func TestAllReenters(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
-		whole := all(t, mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
+		joined := all(t, mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
 		for _, ctx := range []context.Context{t.Context(), recipes.WithOwner(t.Context(), recipes.NewOwner())} {
-			outer := bubble.Acquire(t, ctx, whole)
+			outer := bubble.Acquire(t, ctx, joined)
 			inside := outer.Context()
 			w.ResetRequests()
 			if held, ok := mutexAt(t, c, "/app/b").Held(inside); !ok || held != outer.Parts()[1] {
 				t.Errorf("Held: %v, %v, want the part", held, ok)
 			}
-			again := bubble.Acquire(t, inside, whole)
+			again := bubble.Acquire(t, inside, joined)
 			part := bubble.Acquire(t, inside, mutexAt(t, c, "/app/b"))
 			if part.Token() != outer.Parts()[1].Token() || part.Path() != outer.Parts()[1].Path() {
-				t.Errorf("a part re-entered: %s %v, want %s %v", part.Path(), part.Token(), outer.Parts()[1].Path(), outer.Parts()[1].Token())
+				t.Errorf("re-entered part: %s %v, want %s %v", part.Path(), part.Token(), outer.Parts()[1].Path(), outer.Parts()[1].Token())
 			}
 			if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
 				t.Errorf("requests: %v", got)
 			}
 			bubble.Release(t, outer)
 			if !again.Held() || !part.Held() {
-				t.Error("what re-entered went with the outer lease")
+				t.Error("the re-entered lease ended with the outer one")
 			}
 			bubble.Release(t, again)
 			if w.Exists(again.Path()) || !w.Exists(part.Path()) {
-				t.Errorf("the znodes: %v %v, want the second", w.Exists(again.Path()), w.Exists(part.Path()))
+				t.Errorf("znodes exist: %v %v, want the second only", w.Exists(again.Path()), w.Exists(part.Path()))
 			}
 			bubble.Release(t, part)
 		}
 
-		// A whole that re-enters one of its parts, and leaves it to whom it belongs.
+		// An All that re-enters one of its parts does not release the outer
+		// lease.
 		b := bubble.Acquire(t, t.Context(), mutexAt(t, c, "/app/b"))
-		l := bubble.Acquire(t, b.Context(), whole)
+		l := bubble.Acquire(t, b.Context(), joined)
 		bubble.Release(t, l)
 		if !b.Held() {
-			t.Error("the outer lease is gone")
+			t.Error("the outer lease is not held")
 		}
-		// What it had was lost: it must not go on as if nothing had happened.
+		// The outer lease was lost, so All must fail.
 		w.Expire(c)
 		bubble.Lost(t, b)
-		_, err := whole.Acquire(context.WithoutCancel(b.Context()))
+		_, err := joined.Acquire(context.WithoutCancel(b.Context()))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, b.Release(t.Context()), recipes.ErrNotHeld)
 		w.NothingLeft()
 	})
 }
 
-// A write under a whole is applied only while each part's znode is there.
+// A Multi of a joined lease is applied only while the znode of each part
+// exists.
 func TestMultiUnderAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -282,16 +285,16 @@ func TestMultiUnderAll(t *testing.T) {
 			t.Fatalf("Multi: %v, %v", results, err)
 		}
 		if guarded := l.Guard(set("/config", "new")); len(guarded) != 3 {
-			t.Errorf("guarded by %v", guarded)
+			t.Errorf("guards: %v", guarded)
 		}
-		// The second part's znode is gone, and nobody has noticed.
+		// The second part's znode is deleted, and the client does not know yet.
 		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if data, _ := w.Data("/config"); string(data) != "new" {
-			t.Errorf("/config is %q", data)
+			t.Errorf("/config has %q", data)
 		}
 		bubble.Lost(t, l)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
@@ -299,8 +302,8 @@ func TestMultiUnderAll(t *testing.T) {
 	})
 }
 
-// Parts of different clients are one lease, that ends with either; but no request
-// can be guarded by both.
+// Parts of different clients make one lease, which ends with either part. But
+// no multi can be guarded by both.
 func TestAllOfDifferentClients(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
@@ -325,18 +328,18 @@ func TestAllOfDifferentClients(t *testing.T) {
 			}
 			for _, c := range []*framework.Client{a, second} {
 				if _, err := c.Multi(t.Context(), l.Guard(set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "noCommonMulti") {
-					t.Errorf("a plain multi: %v", err)
+					t.Errorf("multi with Guard: %v", err)
 				}
 			}
 			if !l.Held() {
-				t.Error("lost by what could not be guarded")
+				t.Error("lost by a multi that could not be guarded")
 			}
 			bubble.Release(t, l)
 		}
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, elsewhere, "/app/b")))
 		w.ClientNet("a").Cut()
 		early := l.Parts()[0].Deadline()
-		time.Sleep(6 * time.Second) // the other's moves on
+		time.Sleep(6 * time.Second) // the other deadline moves on
 		if !l.Deadline().Equal(early) || !l.Parts()[1].Deadline().After(early) {
 			t.Errorf("deadline %v, want the earliest, %v", l.Deadline(), early)
 		}
@@ -344,27 +347,27 @@ func TestAllOfDifferentClients(t *testing.T) {
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		if left := other.Children("/app/b"); len(left) > 0 {
-			t.Errorf("left elsewhere: %v", left)
+			t.Errorf("left at the other client: %v", left)
 		}
 		w.NothingLeft()
 	})
 }
 
-// Do takes a whole as it takes any lease, and counts late work for each lock.
+// Do works with All, and reports late work for each lock.
 func TestDoWithAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var overran []string
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Overran: func(path string, by time.Duration) { overran = append(overran, fmt.Sprint(path, " ", by)) },
 		}))
-		whole := all(t, mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/a"))
-		err := recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
+		joined := all(t, mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/a"))
+		err := recipes.Do(t.Context(), joined, func(ctx context.Context, l *recipes.Lease) error {
 			return recipes.Do(ctx, mutexAt(t, a, "/app/b"), func(context.Context, *recipes.Lease) error { return nil })
 		})
 		if err != nil {
 			t.Error(err)
 		}
-		err = recipes.Do(t.Context(), whole, func(ctx context.Context, l *recipes.Lease) error {
+		err = recipes.Do(t.Context(), joined, func(ctx context.Context, l *recipes.Lease) error {
 			w.ClientNet("a").Cut()
 			<-ctx.Done()
 			time.Sleep(bubble.Margin + 2*time.Second)
@@ -379,8 +382,8 @@ func TestDoWithAll(t *testing.T) {
 	})
 }
 
-// trace notes the requests of some kinds by the directory of what they are about,
-// from now on; seen gives those since it was called last.
+// trace records the requests of some kinds, each with its directory. seen
+// returns those since its last call.
 func trace(w *bubble.World, ops ...testutil.Op) (seen func() string) {
 	var mu sync.Mutex
 	var list []string
@@ -400,9 +403,9 @@ func trace(w *bubble.World, ops ...testutil.Op) (seen func() string) {
 	}
 }
 
-// What keeps the participants from being read is an error, and not that there are
-// none.
-func TestParticipantsThatMayNotBeRead(t *testing.T) {
+// If the participants cannot be read, Participants returns an error, not an
+// empty list.
+func TestParticipantsWithoutPermission(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c)

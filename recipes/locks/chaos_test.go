@@ -16,26 +16,27 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// ledger checks a history of grants: never two at work, tokens ever greater.
+// ledger checks a history of grants: never two workers at once, and increasing
+// tokens.
 type ledger struct {
 	t      testing.TB
 	mu     sync.Mutex // guards what follows
-	worker string     // at work; empty: nobody
+	worker string     // who works now; empty: nobody
 	last   recipes.Token
 	grants int
 	losses int
 }
 
-func (l *ledger) begin(who string, token recipes.Token) {
+func (l *ledger) begin(worker string, token recipes.Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.worker != "" {
-		l.t.Errorf("%s begins while %s is at work", who, l.worker)
+		l.t.Errorf("%s begins while %s works", worker, l.worker)
 	}
 	if token.Compare(l.last) <= 0 {
-		l.t.Errorf("%s has token %v after %v", who, token, l.last)
+		l.t.Errorf("%s has token %v after %v", worker, token, l.last)
 	}
-	l.worker, l.last = who, token
+	l.worker, l.last = worker, token
 	l.grants++
 }
 
@@ -48,10 +49,10 @@ func (l *ledger) end(lost bool) {
 	}
 }
 
-// Whatever happens to clients and members, nobody begins to work while another one
-// works, where work stops within the stop margin of a loss; and once the faults
-// have ended everybody is served, and nothing is left.
-func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
+// Under random faults of clients and members no two workers work at once, if
+// work stops within the stop margin after a loss. After the faults every waiter
+// is granted, and nothing is left.
+func TestNeverTwoWorkersUnderRandomFaults(t *testing.T) {
 	r := random(t)
 	grants, losses := 0, 0
 	for range 3 {
@@ -62,7 +63,7 @@ func TestNeverTwoAtWorkUnderRandomFaults(t *testing.T) {
 		}, testutil.WithMembers(3), testutil.WithSyncLimit(8))
 	}
 	if grants < 150 || losses == 0 {
-		t.Errorf("%d grants, %d of them lost: not much of a test", grants, losses)
+		t.Errorf("%d grants, %d of them lost: too few for a test", grants, losses)
 	}
 }
 
@@ -75,7 +76,7 @@ func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 		name := fmt.Sprint("client ", i)
 		m := mutexOf(t, w.Connect(name))
 		for g := range 2 {
-			who := fmt.Sprint(name, ", goroutine ", g)
+			worker := fmt.Sprint(name, ", goroutine ", g)
 			pace := rand.New(rand.NewPCG(r.Uint64(), 0))
 			wg.Go(func() {
 				for ctx.Err() == nil {
@@ -84,11 +85,11 @@ func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 					cancel()
 					if err != nil {
 						if !expected(err) {
-							t.Errorf("%s: %v", who, err)
+							t.Errorf("%s: %v", worker, err)
 						}
 						continue
 					}
-					history.begin(who, l.Token())
+					history.begin(worker, l.Token())
 					work := time.Duration(pace.Int64N(int64(8 * time.Second)))
 					if pace.IntN(4) == 0 {
 						work *= 5
@@ -97,7 +98,7 @@ func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 					case <-time.After(work):
 						history.end(false)
 					case <-l.Lost():
-						time.Sleep(bubble.Margin - time.Nanosecond) // it stops at the last moment
+						time.Sleep(bubble.Margin - time.Nanosecond) // stops at the last moment
 						history.end(true)
 					}
 					release, cancel := context.WithTimeout(context.Background(), time.Duration(pace.Int64N(int64(20*time.Second))))
@@ -123,8 +124,8 @@ func chaos(t *testing.T, w *bubble.World, r *rand.Rand, history *ledger) {
 	}
 }
 
-// expected reports whether an Acquire may fail so: its context has ended, or the
-// retry budget of one of its steps.
+// expected reports whether an Acquire may fail with err: its context has ended,
+// or a step has used up its retry budget.
 func expected(err error) bool {
 	for _, e := range []error{context.DeadlineExceeded, context.Canceled, zk.ErrNoServer, zk.ErrConnectionClosed} {
 		if errors.Is(err, e) {
@@ -134,7 +135,7 @@ func expected(err error) bool {
 	return false
 }
 
-// oneFault makes one thing go wrong, until heal is called.
+// oneFault starts one fault. heal ends it.
 func oneFault(w *bubble.World, r *rand.Rand, clients int) (heal func()) {
 	client := w.ClientNet(fmt.Sprint("client ", r.IntN(clients)))
 	member := r.IntN(w.Members())
@@ -174,7 +175,7 @@ func oneFault(w *bubble.World, r *rand.Rand, clients int) (heal func()) {
 		w.Wedge(member)
 		return func() { w.Unwedge(member) }
 	default:
-		// Requests of the line are lost, or their answers.
+		// Requests on the line, or their replies, are lost.
 		lose := r.IntN(2) == 0
 		pick := rand.New(rand.NewPCG(r.Uint64(), 0))
 		var mu sync.Mutex
@@ -193,8 +194,8 @@ func oneFault(w *bubble.World, r *rand.Rand, clients int) (heal func()) {
 	}
 }
 
-// The ledger must reject what it is there to reject.
-func TestTheLedgerRejects(t *testing.T) {
+// The ledger detects what it is there to detect.
+func TestLedgerRejects(t *testing.T) {
 	broken := func(history func(l *ledger)) bool {
 		probe := &probe{TB: t}
 		history(&ledger{t: probe})
@@ -202,16 +203,16 @@ func TestTheLedgerRejects(t *testing.T) {
 	}
 	newer, older := parse(t, "00000000000000020000000000000000"), parse(t, "00000000000000010000000100000000")
 	if !broken(func(l *ledger) { l.begin("a", older); l.begin("b", newer) }) {
-		t.Error("two at work passed")
+		t.Error("two workers at once passed")
 	}
 	if !broken(func(l *ledger) { l.begin("a", newer); l.end(false); l.begin("b", older) }) {
-		t.Error("a lesser token passed")
+		t.Error("a smaller token passed")
 	}
 	if !broken(func(l *ledger) { l.begin("a", newer); l.end(false); l.begin("b", newer) }) {
 		t.Error("an equal token passed")
 	}
 	if broken(func(l *ledger) { l.begin("a", older); l.end(true); l.begin("b", newer); l.end(false) }) {
-		t.Error("a good history did not pass")
+		t.Error("a correct history failed")
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// A transfer between two accounts needs both. Whichever way others go, nobody
-// waits for each other.
+// A transfer locks two accounts. Transfers in opposite directions do not
+// deadlock.
 func ExampleAll() {
 	client, stop := connect()
 	defer stop()
@@ -32,7 +32,7 @@ func ExampleAll() {
 		for _, part := range l.Parts() {
 			fmt.Println(part.Path()[:len("/accounts/wendy")], part.Held())
 		}
-		_, err := account("alice").TryAcquire(context.Background()) // another one's
+		_, err := account("alice").TryAcquire(context.Background()) // in another transfer
 		fmt.Println("alice is busy:", errors.Is(err, recipes.ErrBusy))
 		return nil
 	})
@@ -48,7 +48,7 @@ func ExampleAll() {
 	// locks: all: /accounts/alice: more than once
 }
 
-// A lock for each order, made when it is needed and gone when it is not.
+// Keyed has a lock for each key, which exists only while it is used.
 func ExampleKeyed() {
 	client, stop := connect()
 	defer stop()
@@ -76,7 +76,8 @@ func ExampleKeyed() {
 	keys, err := orders.Keys(ctx)
 	fmt.Printf("%q %v\n", keys, err)
 
-	// At the end of the service: what is held is released, and no more is acquired.
+	// When the service stops: Close releases all leases, and Acquire fails from
+	// then on.
 	fmt.Println("closed:", orders.Close(ctx))
 	fmt.Println("held:", lease.Held())
 	fmt.Println(ship(ctx, "10"))

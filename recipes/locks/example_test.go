@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// connect is a client of an ensemble inside the process. A service would call
-// framework.New("zk1:2181,zk2:2181,zk3:2181") alone.
+// connect returns a client of an in-process ensemble. A service would only call
+// framework.New("zk1:2181,zk2:2181,zk3:2181").
 func connect() (client *framework.Client, stop func()) {
 	ens, err := testutil.New()
 	if err != nil {
@@ -33,7 +33,8 @@ func connect() (client *framework.Client, stop func()) {
 	}
 }
 
-// Work under the lock, by a context that ends when the lock is lost.
+// Do calls a function under the lock, with a context that ends when the lock is
+// lost.
 func Example() {
 	client, stop := connect()
 	defer stop()
@@ -52,7 +53,7 @@ func Example() {
 	// error: <nil>
 }
 
-// A time-out bounds the wait, and not the work.
+// A timeout limits the wait, not the work.
 func ExampleMutex_Acquire() {
 	client, stop := connect()
 	defer stop()
@@ -70,7 +71,8 @@ func ExampleMutex_Acquire() {
 	}
 	fmt.Println("the work's context:", lease.Context().Err())
 
-	// With the lease's context the lock is re-entered, without it is not.
+	// Acquire with the lease's context re-enters the lock. Without it, it
+	// waits.
 	inner, err := mutex.Acquire(lease.Context())
 	if err != nil {
 		log.Fatal(err)
@@ -81,7 +83,7 @@ func ExampleMutex_Acquire() {
 	fmt.Println(err)
 
 	fmt.Println("inner:", inner.Release(ctx))
-	fmt.Println("outer:", lease.Release(ctx)) // nil: it was held all along
+	fmt.Println("outer:", lease.Release(ctx)) // nil: it was held until now
 	// Output:
 	// the work's context: <nil>
 	// locks: acquire /app/lock: waiting in-process for another goroutine that holds the lock: context deadline exceeded
@@ -110,7 +112,8 @@ func ExampleMutex_TryAcquire() {
 	// Output: busy: true
 }
 
-// Who holds, who waits, and a polite request.
+// Participants lists the holder and the waiters. Revoke asks a holder to
+// release.
 func ExampleMutex_Revoke() {
 	client, stop := connect()
 	defer stop()
@@ -143,7 +146,7 @@ func ExampleMutex_Revoke() {
 	// released: <nil>
 }
 
-// A write that is applied only while the lock is held.
+// Lease.Multi applies a write only while the lock is held.
 func ExampleMutex_guarded() {
 	client, stop := connect()
 	defer stop()

@@ -21,15 +21,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Whatever request is lost, or its answer, exactly one znode of
-// ours stands in line, and none after the release.
+// When any request or its reply is lost, there is exactly one znode in line,
+// and none after the release.
 func TestLostRequestOrReply(t *testing.T) {
 	actions := map[string]testutil.Action{
-		"lost":        testutil.DropBefore(),
-		"answer lost": testutil.DropAfter(),
-		"throttled":   testutil.Fail(testutil.CodeThrottled),
-		"late":        testutil.Delay(time.Second),
-		"answered late by a connection that is given up": testutil.DelayReply(9 * time.Second),
+		"lost":       testutil.DropBefore(),
+		"reply lost": testutil.DropAfter(),
+		"throttled":  testutil.Fail(testutil.CodeThrottled),
+		"late":       testutil.Delay(time.Second),
+		"reply late, after the connection was given up": testutil.DelayReply(9 * time.Second),
 	}
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpDelete} {
 		for what, action := range actions {
@@ -45,7 +45,7 @@ func TestLostRequestOrReply(t *testing.T) {
 					}
 					bubble.Release(t, l)
 					if hits.Load() == 0 {
-						t.Error("the fault was not met")
+						t.Error("no request met the fault")
 					}
 					w.NothingLeft(lockPath)
 				})
@@ -54,10 +54,10 @@ func TestLostRequestOrReply(t *testing.T) {
 	}
 }
 
-// The same for one who waits.
-func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
+// The same for a waiter.
+func TestWaiterLosesRequestOrReply(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData} {
-		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "answer lost": testutil.DropAfter()} {
+		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "reply lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {
 				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 					a, b := w.Connect("a"), w.Connect("b")
@@ -70,7 +70,7 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 					bubble.Release(t, held)
 					bubble.Release(t, bubble.Granted(t, waiting).Lease)
 					if hits.Load() == 0 {
-						t.Error("the fault was not met")
+						t.Error("no request met the fault")
 					}
 					w.NothingLeft(lockPath)
 				})
@@ -79,8 +79,8 @@ func TestAWaitersRequestOrItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A create that was given up arrives late, on a member that is slow.
-func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
+// The caller gave up, and its create arrives late at a slow member.
+func TestCanceledCreateArrivesLate(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		m := mutexOf(t, a)
@@ -100,8 +100,8 @@ func TestACreateThatWasGivenUpArrivesLate(t *testing.T) {
 	})
 }
 
-// The predecessor leaves after the list that showed it, before the watch.
-func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
+// The predecessor leaves between the list that showed it and the watch.
+func TestPredecessorLeavesBeforeTheWatch(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -111,7 +111,7 @@ func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
 		w.InLine(lockPath, 2)
 		bubble.Pending(t, waiting)
 		if hits.Load() != 1 {
-			t.Fatal("the watch was not held back")
+			t.Fatal("the watch was not delayed")
 		}
 		bubble.Release(t, held)
 		bubble.Pending(t, waiting)
@@ -119,15 +119,15 @@ func TestThePredecessorVanishesBetweenTheReadAndTheWatch(t *testing.T) {
 		start := time.Now()
 		g := bubble.Granted(t, waiting)
 		if took := g.At.Sub(start); took != 0 {
-			t.Errorf("granted %v after the watch was answered", took)
+			t.Errorf("granted %v after the reply to the watch", took)
 		}
 		bubble.Release(t, g.Lease)
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Each of those ahead leaves in another order than it came.
-func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
+// The predecessors leave in another order than they joined.
+func TestPredecessorsLeaveInAnyOrder(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		var waiting []<-chan bubble.Grant
@@ -156,8 +156,8 @@ func TestThoseAheadLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-// A cancel that comes at any instant around the grant: either the lease is given,
-// or the lock is free, and never neither.
+// A cancel at any instant around the grant: either the lease is granted, or the
+// lock is free.
 func TestCancelRacesGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for at := time.Duration(0); at <= 6*latency; at += latency / 4 {
@@ -187,8 +187,9 @@ func TestCancelRacesGrant(t *testing.T) {
 	}
 }
 
-// A waiter that leaves does not take the place in line with it: that is the gate's.
-func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
+// When a waiter gives up, its process keeps its place in line, which belongs to
+// the local queue.
+func TestCanceledLocalWaiterKeepsPlaceInLine(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -202,13 +203,13 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 		bubble.WantErr(t, (<-first).Err, context.Canceled)
 		time.Sleep(time.Second)
 		if after := w.InLine(lockPath, 2); after[0] != names[0] || after[1] != names[1] {
-			t.Errorf("in line: %v, before the cancel %v", after, names)
+			t.Errorf("in line: %v, want %v as before the cancel", after, names)
 		}
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Granted(t, second).Lease)
 
-		// A stream of short-timed Acquires gets in, where others are always
-		// in line, and none of the stream lasts as long as the line is.
+		// Of many Acquires with a short timeout some are granted, although
+		// others are always in line, and each timeout is shorter than the wait.
 		var wg sync.WaitGroup
 		var in atomic.Int32
 		others, stop := context.WithCancel(t.Context())
@@ -236,7 +237,7 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		if in.Load() == 0 {
-			t.Error("none of a stream of short-timed Acquires got in")
+			t.Error("no Acquire with a short timeout was granted")
 		}
 		stop()
 		wg.Wait()
@@ -244,7 +245,7 @@ func TestACancelAtHomePassesTheTurnOn(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextMakesNoRequest(t *testing.T) {
+func TestEndedContextSendsNoRequest(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		why := errors.New("no need")
@@ -264,9 +265,9 @@ func TestAnEndedContextMakesNoRequest(t *testing.T) {
 	})
 }
 
-var seed = flag.Uint64("seed", 0, "of the random tests; 0: a new one")
+var seed = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
 
-// random is a source whose seed is printed when the test fails.
+// random returns a source. Its seed is logged if the test fails.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := *seed
@@ -277,8 +278,8 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 0))
 }
 
-// A thousand Acquires, each cancelled at a random instant, leave no znode, no
-// watch and no goroutine, and nobody else waits for longer.
+// A thousand Acquires, each canceled at a random instant, leave no znode, watch
+// or goroutine behind, and delay no other waiter.
 func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 	r := random(t)
 	for _, faults := range []bool{false, true} {
@@ -297,7 +298,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 			before := settled()
 
 			w.Latency(latency)
-			var cancelled, got atomic.Int32
+			var canceled, got atomic.Int32
 			var wg sync.WaitGroup
 			for _, m := range muts {
 				for range goroutines {
@@ -315,7 +316,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 							cancel()
 							if err != nil {
 								bubble.WantErr(t, err, context.DeadlineExceeded)
-								cancelled.Add(1)
+								canceled.Add(1)
 								continue
 							}
 							got.Add(1)
@@ -345,18 +346,18 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 				})
 			}
 			go func() {
-				for cancelled.Load()+got.Load() < clients*goroutines*rounds {
+				for canceled.Load()+got.Load() < clients*goroutines*rounds {
 					time.Sleep(time.Millisecond)
 				}
 				close(done)
 			}()
 			wg.Wait()
-			if cancelled.Load() < 100 || got.Load() < 10 {
-				t.Errorf("faults %v: %d cancelled, %d granted: not much of a test", faults, cancelled.Load(), got.Load())
+			if canceled.Load() < 100 || got.Load() < 10 {
+				t.Errorf("faults %v: %d canceled, %d granted: too few for a test", faults, canceled.Load(), got.Load())
 			}
 			w.NothingLeft(lockPath)
-			w.Latency(0)          // so that no heartbeat is under way when the goroutines are counted
-			time.Sleep(time.Hour) // until the hunt for creates without an answer has ended
+			w.Latency(0)          // so that no heartbeat is under way when goroutines are counted
+			time.Sleep(time.Hour) // until the search for creates without a reply has ended
 			w.NothingLeft(lockPath)
 			for stack, n := range settled() {
 				if n > before[stack] {
@@ -370,9 +371,9 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 	}
 }
 
-// Without a server each Acquire is tried for as often as the policy says, whoever
-// else has waited at home before.
-func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
+// Without a server each Acquire uses its whole retry budget, whether or not
+// others waited in its process before.
+func TestEachAcquireHasItsRetryBudget(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", framework.WithRetry(retry.NTimes(3, time.Second)))
 		w.ClientNet("a").Cut()
@@ -386,7 +387,7 @@ func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
 				_, err := m.Acquire(t.Context())
 				bubble.WantErr(t, err, zk.ErrNoServer)
 				if took := time.Since(began); took < 3*time.Second || took > 6*time.Second {
-					t.Errorf("the one that came after %v was tried for %v", after, took)
+					t.Errorf("the Acquire after %v gave up after %v", after, took)
 				}
 			})
 		}
@@ -395,13 +396,13 @@ func TestEachAcquireHasRetriesOfItsOwn(t *testing.T) {
 	})
 }
 
-// A list behind a create that had succeeded was answered NoNode. That was taken for the
-// absence of the own znode: it was not removed, so that the client waited behind itself,
-// and the next create came at once, 17,000 of them in two seconds.
-func TestAListFindsNoDirectory(t *testing.T) {
+// The list after a successful create failed with NoNode. The client took this
+// for the absence of its znode and did not remove it, so it waited behind
+// itself, and sent 17,000 further creates in two seconds.
+func TestListFindsNoDirectory(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		lists int // that fail
+		lists int // how many fail; -1: all
 	}{{"now and then", 4}, {"for long", -1}} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -433,7 +434,7 @@ func TestAListFindsNoDirectory(t *testing.T) {
 					w.InLine(lockPath, 1)
 					bubble.Release(t, l)
 				case <-time.After(3 * time.Second):
-					t.Error("it waits for itself")
+					t.Error("it waits behind itself")
 				}
 				w.NothingLeft(lockPath)
 			})

@@ -28,7 +28,7 @@ func TestKeyNames(t *testing.T) {
 		{"\x7f\u0085", "%7F%C2%85"},
 		{"straße", "straße"},
 		{"鍵", "鍵"},
-		{"\ue000", "%EE%80%80"}, // for private use: the server refuses it
+		{"\ue000", "%EE%80%80"}, // private use: servers refuse it
 		{"\ufff9", "%EF%BF%B9"},
 		{"\ufeff", "\ufeff"},
 		{"🔑", "%F0%9F%94%91"},
@@ -48,17 +48,18 @@ func TestKeyNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoKeysName(t *testing.T) {
+func TestInvalidKeyNames(t *testing.T) {
 	for _, name := range []string{
 		"", "%2", "%2f", "%41", "%%", "a%", "%GG", "a/b", ".", "..", "%2E%2Ea", "%2E.", "%25%", "🔑", "\xff", "\x00", "%+1", "%...",
 	} {
 		if key, ok := keyOf(name); ok {
-			t.Errorf("%q is taken for the name of %q", name, key)
+			t.Errorf("%q was parsed as the name of %q", name, key)
 		}
 	}
 }
 
-// A name is one that ZooKeeper takes, and leads back to its key alone.
+// FuzzKeyNames: the name of every key is valid for ZooKeeper, and no other key
+// has it.
 func FuzzKeyNames(f *testing.F) {
 	for _, seed := range []string{"", ".", "..", "/", "%", "%2F", "a/b\x00", "🔑", "\xff\xfe", "\ud7ff\ue000\uf8ff\uf900"} {
 		f.Add(seed)
@@ -80,7 +81,7 @@ func FuzzKeyNames(f *testing.F) {
 			t.Errorf("%q is the name of %q, %v, want %q", name, key, ok, s)
 		}
 		if key, ok := keyOf(s); ok && keyName(key) != s {
-			t.Errorf("%q is taken for the name of %q, which has %q", s, key, keyName(key))
+			t.Errorf("%q was parsed as the name of %q, whose name is %q", s, key, keyName(key))
 		}
 	})
 }

@@ -31,8 +31,8 @@ func keyedOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Keyed
 	return k
 }
 
-// One key excludes itself, by whatever value, and no other; it is an ordinary
-// mutex at its path.
+// Locks of one key exclude each other, from any Keyed, and exclude no other
+// key. Each is an ordinary mutex at its path.
 func TestKeyed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -62,7 +62,7 @@ func TestKeyed(t *testing.T) {
 		}
 
 		l := bubble.Acquire(t, t.Context(), mine.Key("a"))
-		inner := bubble.Acquire(t, l.Context(), mine.Key("a")) // re-entered, by another value of it
+		inner := bubble.Acquire(t, l.Context(), mine.Key("a")) // re-entered by another value of the same lock
 		if inner.Path() != l.Path() {
 			t.Errorf("re-entered %s at %s", l.Path(), inner.Path())
 		}
@@ -78,16 +78,16 @@ func TestKeyed(t *testing.T) {
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		bubble.Release(t, both)
 		w.NothingLeft()
-		vanished(w, "/app")
+		removed(w, "/app")
 	})
 }
 
-func TestKeysThatCannotBe(t *testing.T) {
+func TestInvalidKeys(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		k := keyedOf(t, c)
 		if keys, err := k.Keys(t.Context()); err != nil || len(keys) != 0 {
-			t.Errorf("Keys of nothing: %v, %v", keys, err)
+			t.Errorf("Keys without a directory: %v, %v", keys, err)
 		}
 		w.ResetRequests()
 		for _, key := range []string{strings.Repeat("k", 1025), strings.Repeat("/", 342), strings.Repeat("é", 513), strings.Repeat("x", 2<<20)} {
@@ -100,7 +100,7 @@ func TestKeysThatCannotBe(t *testing.T) {
 			}
 			if l := bubble.Acquire(t, t.Context(), k.Key(strings.Repeat("k", 1024))); true {
 				if _, ok := m.Held(l.Context()); ok {
-					t.Error("a key that cannot be is held")
+					t.Error("an invalid key is held")
 				}
 				bubble.Release(t, l)
 			}
@@ -124,8 +124,8 @@ func TestKeysThatCannotBe(t *testing.T) {
 	})
 }
 
-// Thousands of keys at once, from several goroutines of two processes, and
-// afterwards nothing is there any more.
+// Several goroutines of two processes use thousands of keys at once. Afterwards
+// nothing is left.
 func TestThousandsOfKeys(t *testing.T) {
 	const count = 2000
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -159,12 +159,11 @@ func TestThousandsOfKeys(t *testing.T) {
 			}
 		}
 		w.NothingLeft()
-		vanished(w, "/app")
+		removed(w, "/app")
 	})
 }
 
-// A key that is not used takes no memory. Each of them would be seen: they are
-// long.
+// An unused key uses no memory. The keys are long, so that a leak is seen.
 func TestUnusedKeysTakeNoMemory(t *testing.T) {
 	const count, long = 2000, 1000
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -181,9 +180,9 @@ func TestUnusedKeysTakeNoMemory(t *testing.T) {
 			}
 			wg.Wait()
 			w.NothingLeft()
-			vanished(w, root)
+			removed(w, root)
 		}
-		use(0) // whatever grows once has grown
+		use(0) // makes all allocations of a first use
 		before := heap()
 		use(count)
 		if grown := heap() - before; grown > count*long/10 {
@@ -197,14 +196,14 @@ func TestUnusedKeysTakeNoMemory(t *testing.T) {
 
 func heap() int {
 	runtime.GC()
-	runtime.GC() // what was pooled is gone after the second
+	runtime.GC() // sync.Pools are empty after the second one
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return int(stats.HeapAlloc)
 }
 
-// Close releases what is held and ends what waits; the keys are free for others,
-// and closed for this value.
+// Close releases all leases and ends all waits. Other values can then acquire
+// the keys, and this one cannot.
 func TestCloseOfKeyed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -219,10 +218,10 @@ func TestCloseOfKeyed(t *testing.T) {
 		bubble.Release(t, gone)
 		taken := bubble.Acquire(t, t.Context(), theirs.Key("taken"))
 		waiting := bubble.Acquiring(t.Context(), k.Key("taken"))
-		home := bubble.Acquiring(t.Context(), k.Key("1"))
+		local := bubble.Acquiring(t.Context(), k.Key("1"))
 		synctest.Wait()
 		bubble.Pending(t, waiting)
-		bubble.Pending(t, home)
+		bubble.Pending(t, local)
 		independent := bubble.Acquire(t, t.Context(), keyedOf(t, a).Key("independent"))
 
 		start := time.Now()
@@ -230,7 +229,7 @@ func TestCloseOfKeyed(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(start); took != 0 {
-			t.Errorf("it took %v", took)
+			t.Errorf("Close took %v", took)
 		}
 		for key, l := range held {
 			if l.Held() || w.Exists(l.Path()) {
@@ -242,24 +241,24 @@ func TestCloseOfKeyed(t *testing.T) {
 		if nested.Held() {
 			t.Error("a nested lease is held")
 		}
-		for _, from := range []<-chan bubble.Grant{waiting, home} {
+		for _, from := range []<-chan bubble.Grant{waiting, local} {
 			g := <-from
 			bubble.WantErr(t, g.Err, locks.ErrClosed)
 			if errors.Is(g.Err, context.Canceled) {
-				t.Errorf("error %v: nobody has cancelled", g.Err)
+				t.Errorf("error %v: want an error of Close, not a cancel", g.Err)
 			}
 		}
 		_, err := k.Key("2").Acquire(t.Context())
 		bubble.WantErr(t, err, locks.ErrClosed)
 		_, err = k.Key("2").TryAcquire(t.Context())
 		bubble.WantErr(t, err, locks.ErrClosed)
-		_, err = k.Key("independent").Acquire(independent.Context()) // not even by re-entry
+		_, err = k.Key("independent").Acquire(independent.Context()) // re-entry fails too
 		bubble.WantErr(t, err, locks.ErrClosed)
 		if want := "locks: acquire /app/orders/independent: keyed locks closed"; err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		if err := k.Close(t.Context()); err != nil {
-			t.Errorf("closed again: %v", err)
+			t.Errorf("second Close: %v", err)
 		}
 		if !independent.Held() {
 			t.Error("another value's lease was released")
@@ -270,8 +269,8 @@ func TestCloseOfKeyed(t *testing.T) {
 	})
 }
 
-// A lock that is granted as Close comes is released again, and its caller told.
-func TestAGrantThatCloseOvertakes(t *testing.T) {
+// A lock that is granted during Close is released, and its Acquire fails.
+func TestGrantDuringClose(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var k *locks.Keyed
 		var closed error
@@ -288,7 +287,8 @@ func TestAGrantThatCloseOvertakes(t *testing.T) {
 	})
 }
 
-// Close while nothing can be sent is bounded, and goes on; a loss is told.
+// Without a server Close returns in time and continues in the background. It
+// reports a loss.
 func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
@@ -302,10 +302,10 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 		start := time.Now()
 		bubble.WantErr(t, k.Close(ctx), context.DeadlineExceeded)
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Close took %v", took)
 		}
 		w.ClientNet("a").Heal()
-		if err := k.Close(t.Context()); err != nil { // held until their release
+		if err := k.Close(t.Context()); err != nil { // all were held until their release
 			t.Error(err)
 		}
 		w.NothingLeft()
@@ -334,8 +334,7 @@ func TestCloseOfKeyedWithoutAServer(t *testing.T) {
 	})
 }
 
-// Whoever acquires while the value is being closed either has a lease that Close
-// releases, or none.
+// An Acquire during Close either fails, or returns a lease that Close releases.
 func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -366,12 +365,13 @@ func TestCloseOfKeyedAtAnyInstant(t *testing.T) {
 	})
 }
 
-// vanished fails the test unless a directory is gone some time after its use.
-func vanished(w *bubble.World, path string) {
+// removed fails the test unless a directory is removed some time after its
+// use.
+func removed(w *bubble.World, path string) {
 	w.T.Helper()
 	time.Sleep(5 * time.Minute)
 	synctest.Wait()
 	if w.Exists(path) {
-		w.T.Errorf("%s is still there, with %d below it", path, len(w.Children(path)))
+		w.T.Errorf("%s still exists, with %d children", path, len(w.Children(path)))
 	}
 }

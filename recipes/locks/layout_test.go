@@ -21,7 +21,7 @@ import (
 
 const uuid = "_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-"
 
-// Two layouts on one path must not pass each other by.
+// A second layout on a path is refused.
 func TestAnotherLayoutOnThePath(t *testing.T) {
 	for what, name := range map[string]string{
 		"Curator's read":            uuid + "__READ__0000000003",
@@ -63,9 +63,9 @@ func TestAnotherLayoutOnThePath(t *testing.T) {
 	}
 }
 
-// A child named as the leases of Kazoo's semaphore are is one where Kazoo's line
-// stands beside the directory; otherwise it may be anybody's.
-func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
+// A child with a name like that of a Kazoo semaphore's lease is one if the
+// directory of Kazoo's line exists too. Otherwise it is foreign.
+func TestKazooSemaphoreLeaseOnThePath(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		const lease = "2f1b6a5e9c0d4e4f8a390f4f6f2c1d77"
@@ -88,8 +88,8 @@ func TestALeaseOfKazoosSemaphoreOnThePath(t *testing.T) {
 	})
 }
 
-// In Kazoo's layout the line is that of Kazoo's lock, and no other; its directory
-// stays, for Kazoo does not make it anew.
+// In Kazoo's layout a mutex stands in line with Kazoo's lock only. Its
+// directory is persistent, since Kazoo does not create it again.
 func TestKazooLayout(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -100,9 +100,9 @@ func TestKazooLayout(t *testing.T) {
 		}
 		_, err := mutexOf(t, b).Acquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrLayout)
-		w.InLine(lockPath, 1) // it withdraws in the background
+		w.InLine(lockPath, 1) // the refused contender is removed in the background
 		if _, err := mutexOf(t, b, locks.WithLayout(locks.LayoutKazoo)).TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
-			t.Errorf("beside one that is held: %v", err)
+			t.Errorf("while one is held: %v", err)
 		}
 		kazoo, err := b.Create(t.Context(), lockPath+"/2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__lock__", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil {
@@ -118,13 +118,13 @@ func TestKazooLayout(t *testing.T) {
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(5 * time.Minute)
 		if found, _, err := b.Exists(t.Context(), lockPath); !found || err != nil {
-			t.Errorf("the directory: %v, %v", found, err)
+			t.Errorf("directory: %v, %v", found, err)
 		}
 		reader, err := b.Create(t.Context(), lockPath+"/2f1b6a5e9c0d4e4f8a390f4f6f2c1d77__rlock__", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = m.Acquire(t.Context()) // a Kazoo Lock would overlook it
+		_, err = m.Acquire(t.Context()) // a Kazoo Lock would not see it
 		bubble.WantErr(t, err, recipes.ErrLayout)
 		if err := b.Delete(t.Context(), reader, -1); err != nil {
 			t.Fatal(err)
@@ -133,29 +133,29 @@ func TestKazooLayout(t *testing.T) {
 	})
 }
 
-// It comes while one waits.
-func TestAnotherLayoutComesLater(t *testing.T) {
+// A contender of another layout joins while a mutex waits.
+func TestAnotherLayoutJoinsLater(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
-		home := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		local := bubble.Acquiring(t.Context(), mutexOf(t, b))
 		w.InLine(lockPath, 2)
-		stranger, err := a.Create(t.Context(), lockPath+"/"+uuid+"latch-", nil, zk.FlagEphemeral|zk.FlagSequence)
+		latch, err := a.Create(t.Context(), lockPath+"/"+uuid+"latch-", nil, zk.FlagEphemeral|zk.FlagSequence)
 		if err != nil {
 			t.Fatal(err)
 		}
 		bubble.Release(t, held)
 		bubble.WantErr(t, (<-waiting).Err, recipes.ErrLayout)
-		bubble.WantErr(t, (<-home).Err, recipes.ErrLayout)
-		if err := a.Delete(t.Context(), stranger, -1); err != nil {
+		bubble.WantErr(t, (<-local).Err, recipes.ErrLayout)
+		if err := a.Delete(t.Context(), latch, -1); err != nil {
 			t.Fatal(err)
 		}
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Children of no known form harm nobody.
+// Children with names of no known form are ignored.
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
@@ -180,8 +180,8 @@ func TestForeignChildrenAreIgnored(t *testing.T) {
 	})
 }
 
-// A Curator mutex, and go-zookeeper's, stand in the same line.
-func TestOthersOfTheSameLayoutCount(t *testing.T) {
+// The mutexes of Curator and go-zookeeper stand in the same line.
+func TestOtherClientsOfTheSameLayoutCount(t *testing.T) {
 	for _, prefix := range []string{uuid, "_c_2f1b6a5e9c0d4e4f8a390f4f6f2c1d77-", ""} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			a, b := w.Connect("a"), w.Connect("b")
@@ -205,14 +205,15 @@ func TestOthersOfTheSameLayoutCount(t *testing.T) {
 	}
 }
 
-// Equal numbers, which today's servers give once they have run out.
+// Current servers repeat the last sequence number when they have run out of
+// numbers.
 func TestEqualNumbersAreTheEnd(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		if err := b.MakeContainerPath(t.Context(), lockPath); err != nil {
 			t.Fatal(err)
 		}
-		// The next number of the directory, taken by name: it counts this create too.
+		// The directory's next number. This create counts too.
 		twin := fmt.Sprintf("%s/%slock-%010d", lockPath, uuid, 1)
 		if _, err := b.Create(t.Context(), twin, nil, zk.FlagEphemeral); err != nil {
 			t.Fatal(err)
@@ -226,9 +227,9 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 	})
 }
 
-// The server removes an empty container between its making and the
-// create. It is made again, but not for ever.
-func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
+// The server removes an empty container between its creation and the create of
+// the znode. It is created again, but not forever.
+func TestDirectoryIsRemovedRepeatedly(t *testing.T) {
 	for times, want := range map[int32]error{8: nil, 100: zk.ErrNoNode} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			a, b := w.Connect("a"), w.Connect("b")
@@ -239,7 +240,7 @@ func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 				}
 				gone := make(chan struct{})
 				go func() {
-					_ = b.Delete(context.Background(), lockPath, -1) // at first it is not there
+					_ = b.Delete(context.Background(), lockPath, -1) // at first it does not exist
 					close(gone)
 				}()
 				return testutil.Hold(gone)
@@ -249,14 +250,14 @@ func TestTheDirectoryVanishesAgainAndAgain(t *testing.T) {
 				bubble.Release(t, l)
 			}
 			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) {
-				t.Errorf("vanished %d times: %d creates, then %v", times, creates.Load(), err)
+				t.Errorf("removed %d times: %d creates, then %v", times, creates.Load(), err)
 			}
 			w.NothingLeft(lockPath)
 		})
 	}
 }
 
-func TestNoAuthEndsAWaitAtOnce(t *testing.T) {
+func TestNoAuthEndsAWait(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		b := w.Connect("b", framework.WithAuth("digest", []byte("user:password")))
 		acl := zk.DigestACL(zk.PermAll, "user", "password")

@@ -35,7 +35,7 @@ func TestMultiIsGuarded(t *testing.T) {
 			t.Fatalf("Multi: %v, %v", results, err)
 		}
 
-		// An op of one's own that fails is not taken for the guard.
+		// A failing op is not mistaken for the guard.
 		results, err = l.Multi(t.Context(), set("/config", "newer"), set("/nothing", ""))
 		if !errors.Is(err, zk.ErrNoNode) || errors.Is(err, recipes.ErrNotHeld) || len(results) != 2 || !errors.Is(results[1].Error, zk.ErrNoNode) {
 			t.Errorf("Multi with a failing op: %v, %v", results, err)
@@ -52,17 +52,17 @@ func TestMultiIsGuarded(t *testing.T) {
 			t.Errorf("Multi after a request to release: %v", err)
 		}
 
-		// The znode is gone, and nobody has noticed.
+		// The znode is deleted, and the client does not know yet.
 		if err := b.Delete(t.Context(), l.Path(), -1); err != nil {
 			t.Fatal(err)
 		}
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if framework.MaybeApplied(err) {
-			t.Error("nothing was applied")
+			t.Error("no op was applied")
 		}
 		if data, _ := w.Data("/config"); string(data) != "new" {
-			t.Errorf("/config is %q", data)
+			t.Errorf("/config has %q", data)
 		}
 		synctest.Wait()
 		bubble.Lost(t, l)
@@ -83,8 +83,8 @@ func TestMultiIsGuarded(t *testing.T) {
 	})
 }
 
-// A guarded multi of a session that is gone is not executed in the next.
-func TestAMultiAcrossAnExpiry(t *testing.T) {
+// A guarded multi of an expired session is not executed in the next session.
+func TestMultiAcrossAnExpiry(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		if _, err := a.Create(t.Context(), "/config", []byte("old"), zk.FlagPersistent); err != nil {
@@ -96,22 +96,22 @@ func TestAMultiAcrossAnExpiry(t *testing.T) {
 		time.AfterFunc(2*time.Second, w.ClientNet("a").Heal)
 		_, err := l.Multi(t.Context(), set("/config", "stale"))
 		if err == nil || !framework.MaybeApplied(err) {
-			t.Errorf("Multi without an answer: %v", err)
+			t.Errorf("Multi without a reply: %v", err)
 		}
 		time.Sleep(time.Minute)
 		_, err = l.Multi(t.Context(), set("/config", "stale"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if data, _ := w.Data("/config"); string(data) != "old" {
-			t.Errorf("/config is %q", data)
+			t.Errorf("/config has %q", data)
 		}
-		// Guard's ops fail elsewhere, too.
+		// The ops of Guard fail in a plain multi, too.
 		_, err = a.Multi(t.Context(), l.Guard(set("/config", "stale"))...)
 		bubble.WantErr(t, err, zk.ErrNoNode)
 		w.NothingLeft(lockPath)
 	})
 }
 
-func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
+func TestReleaseIsBounded(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		m := mutexOf(t, a)
@@ -121,15 +121,16 @@ func TestReleaseIsBoundedAndGoesOn(t *testing.T) {
 		bubble.WantErr(t, l.Release(ended), context.Canceled)
 		bubble.WantErr(t, l.Err(), recipes.ErrReleased)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, b)))
-		bubble.Release(t, l) // nothing was lost: it was held until its first release
+		bubble.Release(t, l) // nil: it was held until its first release
 
-		// While nothing can be sent; it goes on when that is possible again.
+		// Without a connection Release returns in time, and continues when
+		// there is one.
 		l = bubble.Acquire(t, t.Context(), m)
 		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		bubble.WantErr(t, l.Release(ctx), context.DeadlineExceeded)
-		// Who comes next at home does not wait for ever behind it.
+		// The next caller of this process does not wait behind it forever.
 		next := bubble.Acquiring(t.Context(), m)
 		bubble.Pending(t, next)
 		w.ClientNet("a").Heal()
@@ -158,8 +159,8 @@ func TestReleaseIsConcurrent(t *testing.T) {
 	})
 }
 
-// The lease is lost while its Release runs: it is not reported as released.
-func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
+// A lease that is lost during its Release is not reported as released.
+func TestLeaseIsLostDuringItsRelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -170,7 +171,7 @@ func TestALeaseIsLostWhileItIsBeingReleased(t *testing.T) {
 		if at := bubble.Lost(t, l); !at.Equal(deadline.Add(-bubble.Margin)) {
 			t.Errorf("lost %v before the deadline", deadline.Sub(at))
 		}
-		// Even if the answer comes after all.
+		// Even if the reply arrives later.
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, <-results, recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
@@ -205,7 +206,7 @@ func TestDo(t *testing.T) {
 
 		err = do(t.Context(), func(_ context.Context, l *recipes.Lease) error { return l.Release(t.Context()) })
 		if err != nil {
-			t.Errorf("fn that releases by itself: %v", err)
+			t.Errorf("fn that releases the lease: %v", err)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +215,7 @@ func TestDo(t *testing.T) {
 			return ctx.Err()
 		})
 		if !errors.Is(err, context.Canceled) || len(w.Children(lockPath)) != 0 {
-			t.Errorf("a context cancelled in fn: %v, in line %v", err, w.Children(lockPath))
+			t.Errorf("context canceled in fn: %v, in line %v", err, w.Children(lockPath))
 		}
 
 		func() {
@@ -229,8 +230,8 @@ func TestDo(t *testing.T) {
 			t.Errorf("after a panic: %v in line", left)
 		}
 
-		// A loss is an error even if fn says nil, and hides none that fn has; fn has a
-		// margin to stop.
+		// A loss is an error even if fn returns nil, and is joined with fn's
+		// error. fn has the stop margin to return.
 		for _, own := range []error{nil, errWork} {
 			err = do(t.Context(), func(ctx context.Context, l *recipes.Lease) error {
 				w.ClientNet("a").Cut()
@@ -243,7 +244,7 @@ func TestDo(t *testing.T) {
 			})
 			bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 			if own != nil && (!errors.Is(err, own) || !strings.HasPrefix(err.Error(), own.Error())) {
-				t.Errorf("a failing fn that has lost its lease: %v", err)
+				t.Errorf("failing fn under a lost lease: %v", err)
 			}
 			w.ClientNet("a").Heal()
 		}
@@ -273,7 +274,7 @@ func TestRevoke(t *testing.T) {
 				revoked = l.Revoked()
 				synctest.Wait()
 			} else {
-				time.Sleep(time.Second) // its znode is being watched already
+				time.Sleep(time.Second) // until its znode is watched
 			}
 			all, err := theirs.Participants(t.Context())
 			if err != nil || len(all) != 1 {
@@ -281,7 +282,7 @@ func TestRevoke(t *testing.T) {
 			}
 			select {
 			case <-revoked:
-				t.Fatal("revoked by nobody")
+				t.Fatal("Revoked is closed before any request")
 			default:
 			}
 			start := time.Now()
@@ -293,29 +294,29 @@ func TestRevoke(t *testing.T) {
 			}
 			<-revoked
 			if took := time.Since(start); took != 0 {
-				t.Errorf("asked early %v: heard of it after %v", early, took)
+				t.Errorf("asked early %v: Revoked closed after %v", early, took)
 			}
 			if !l.Held() {
-				t.Error("a request is only that")
+				t.Error("lost by a request to release")
 			}
 			bubble.Release(t, l)
 			bubble.WantErr(t, theirs.Revoke(t.Context(), all[0]), zk.ErrNoNode)
 		}
 		if err := theirs.Revoke(t.Context(), recipes.Participant{Path: "/elsewhere/x"}); err == nil {
-			t.Error("revoked at another path")
+			t.Error("Revoke accepted a path outside of the line")
 		}
 		w.NothingLeft(lockPath)
 	})
 }
 
-// The watch for a request survives a reconnect and a change of other data.
+// Revoked works after a reconnect and after other changes of the data.
 func TestRevokedAcrossAReconnect(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		revoked := l.Revoked()
 		if l.Revoked() != revoked {
-			t.Error("another channel")
+			t.Error("Revoked returned another channel")
 		}
 		time.Sleep(time.Second)
 		if _, err := b.Set(t.Context(), l.Path(), []byte("something else"), -1); err != nil {
@@ -332,7 +333,7 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 		select {
 		case <-revoked:
 		case <-time.After(5 * time.Second):
-			t.Error("the request was missed")
+			t.Error("missed the request")
 		}
 		bubble.Release(t, l)
 		w.NothingLeft(lockPath)
@@ -344,7 +345,7 @@ func TestParticipants(t *testing.T) {
 		a := w.Connect("a")
 		m := mutexOf(t, a, recipes.WithData([]byte("host 0")))
 		if all, err := m.Participants(t.Context()); err != nil || len(all) != 0 {
-			t.Errorf("of a path that does not exist: %v, %v", all, err)
+			t.Errorf("without a directory: %v, %v", all, err)
 		}
 		start := time.Now()
 		l := bubble.Acquire(t, t.Context(), m)

@@ -16,8 +16,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// While it lingers a lock costs no request, and each lease has a greater token.
-func TestALingeringLockCostsNothing(t *testing.T) {
+// While a lock lingers, Acquire and Release send no request, and tokens
+// increase.
+func TestLingeringLockCostsNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -43,7 +44,7 @@ func TestALingeringLockCostsNothing(t *testing.T) {
 			t.Errorf("requests: %v", cost)
 		}
 		if len(w.Children(lockPath)) != 1 {
-			t.Error("it does not linger")
+			t.Error("does not linger")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -54,8 +55,8 @@ func TestALingeringLockCostsNothing(t *testing.T) {
 	})
 }
 
-// A lock that lingers leaves as soon as somebody else comes.
-func TestALingeringLockMakesRoom(t *testing.T) {
+// A lingering lock is released as soon as another process joins the line.
+func TestLingeringLockMakesRoom(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
@@ -65,9 +66,10 @@ func TestALingeringLockMakesRoom(t *testing.T) {
 			w.InLine(lockPath, 1)
 			began := time.Now()
 			l := bubble.Acquire(t, t.Context(), other)
-			// Create, and the watch of what lingers; the event and its list; the delete and its event.
+			// The create and the watch; the event and the list; the delete and
+			// its event.
 			if took := time.Since(began); took > 70*time.Millisecond {
-				t.Errorf("it took %v", took)
+				t.Errorf("took %v", took)
 			}
 			bubble.Release(t, l)
 		}
@@ -75,16 +77,16 @@ func TestALingeringLockMakesRoom(t *testing.T) {
 	})
 }
 
-// Whatever happens to a lock that lingers, the next Acquire is granted, and nothing
+// Under any fault of a lingering lock the next Acquire is granted, and nothing
 // is left.
-func TestALingeringLockUnderFaults(t *testing.T) {
+func TestLingeringLockUnderFaults(t *testing.T) {
 	for name, fault := range map[string]func(w *bubble.World, c *framework.Client){
-		"nothing":                func(*bubble.World, *framework.Client) {},
-		"the connection drops":   func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
-		"it is cut for a while":  func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
-		"it is cut for too long": func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
-		"the session expires":    func(w *bubble.World, c *framework.Client) { w.Expire(c) },
-		"the znode is deleted":   remove,
+		"nothing":                    func(*bubble.World, *framework.Client) {},
+		"the connection drops":       func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut off for a while":  func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
+		"it is cut off for too long": func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
+		"the session expires":        func(w *bubble.World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":       remove,
 	} {
 		for _, wait := range []time.Duration{0, time.Second, bubble.Timeout} {
 			t.Run(fmt.Sprint(name, ", after ", wait), func(t *testing.T) {
@@ -99,7 +101,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					// What has happened may be heard of only now.
+					// The client may learn of the fault only now.
 					if err := l.Release(t.Context()); err != nil && (name == "nothing" || !errors.Is(err, recipes.ErrNotHeld)) {
 						t.Error(err)
 					}
@@ -113,7 +115,7 @@ func TestALingeringLockUnderFaults(t *testing.T) {
 	}
 }
 
-// Close leaves nothing of what lingers.
+// Close removes all lingering znodes.
 func TestCloseEndsLingering(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
@@ -141,28 +143,28 @@ func TestCloseEndsLingering(t *testing.T) {
 	})
 }
 
-// Handing over that was turned off is not done by what lingers either: it lingers
-// for those who come later.
-func TestLingeringHandsNothingOver(t *testing.T) {
+// WithHandoffs(0) prevents handoffs of a lock that lingers, too. It lingers for
+// later callers.
+func TestLingeringWithoutHandoffs(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithHandoffs(0), recipes.WithLinger(time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
-		time.Sleep(time.Second) // it is known that nobody else is in line
+		time.Sleep(time.Second) // until it is known that nobody else is in line
 		waiting := queued(m, 1)[0]
 		then := next(t, l, waiting)
 		if then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		bubble.Release(t, then)
 		if last := bubble.Acquire(t, t.Context(), m); last.Path() != then.Path() {
-			t.Error("it did not linger")
+			t.Error("did not linger")
 		}
 	})
 }
 
-// While its own znode leaves because nobody has come, a lock is free: a try waits
-// for that, as it does for each of its own requests, and for nobody else.
-func TestATryAsLingeringEnds(t *testing.T) {
+// A try that comes while the process removes its lingering znode waits for the
+// delete: the lock is free.
+func TestTryAsLingeringEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Second))
@@ -178,7 +180,8 @@ func TestATryAsLingeringEnds(t *testing.T) {
 	})
 }
 
-// Who comes as lingering ends, and gives up, changes nothing: it leaves, once.
+// An Acquire that comes as lingering ends, and gives up, changes nothing: the
+// znode is deleted once.
 func TestGivingUpAsLingeringEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
@@ -200,8 +203,9 @@ func TestGivingUpAsLingeringEnds(t *testing.T) {
 	})
 }
 
-// Whoever has not left yet is somebody to wait for.
-func TestATryBesideARelease(t *testing.T) {
+// A try during a Release fails with ErrBusy: the lease is held until its znode
+// is gone.
+func TestTryDuringARelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"))
@@ -218,25 +222,25 @@ func TestATryBesideARelease(t *testing.T) {
 	})
 }
 
-// What stands where another layout is used makes room too: who is kept waiting by it
-// cannot be told.
-func TestALingeringLockBesideAnotherLayout(t *testing.T) {
+// A lingering lock is released for a contender of another layout too: whether
+// that one waits cannot be known.
+func TestLingeringLockWithAnotherLayout(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		time.Sleep(time.Second)
-		const strange = "_c_0123abcd-0123-4567-89ab-0123456789ab-latch-0000000009"
-		if _, err := w.Connect("operator").Create(t.Context(), lockPath+"/"+strange, nil, 0); err != nil {
+		const latch = "_c_0123abcd-0123-4567-89ab-0123456789ab-latch-0000000009"
+		if _, err := w.Connect("operator").Create(t.Context(), lockPath+"/"+latch, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		if left := w.InLine(lockPath, 1); left[0] != strange {
+		if left := w.InLine(lockPath, 1); left[0] != latch {
 			t.Errorf("left: %v", left)
 		}
 	})
 }
 
-// Close ends what lingers below its own root alone.
-func TestCloseEndsNoOthersLingering(t *testing.T) {
+// Close ends lingering only below its root.
+func TestCloseKeepsOthersLingering(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		var all []*locks.Keyed
@@ -256,9 +260,9 @@ func TestCloseEndsNoOthersLingering(t *testing.T) {
 	})
 }
 
-// Strangers to the line who come and go all the time cost few looks, and nobody who
-// comes meanwhile waits for more than one.
-func TestALingeringLockAmongStrangers(t *testing.T) {
+// Foreign children that are created and deleted all the time cost few looks,
+// and an Acquire at that time waits for one look at most.
+func TestLingeringLockWithForeignChildren(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
@@ -267,10 +271,10 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 		bubble.Release(t, l)
 		operator := w.Connect("operator")
 		change := func() {
-			if _, err := operator.Create(t.Context(), lockPath+"/stranger", nil, 0); err != nil {
+			if _, err := operator.Create(t.Context(), lockPath+"/foreign", nil, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := operator.Delete(t.Context(), lockPath+"/stranger", -1); err != nil {
+			if err := operator.Delete(t.Context(), lockPath+"/foreign", -1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -286,7 +290,7 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 			began := time.Now()
 			l := bubble.Acquire(t, t.Context(), m)
 			if took := time.Since(began); took > 4*time.Millisecond || l.Path() != znode {
-				t.Errorf("%s after %s, it took %v", l.Path(), znode, took)
+				t.Errorf("%s after %s, granted after %v", l.Path(), znode, took)
 			}
 			bubble.Release(t, l)
 		}
@@ -295,7 +299,7 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 			before func()
 			most   time.Duration
 		}{
-			{func() { time.Sleep(bubble.Timeout) }, 20 * time.Millisecond}, // of quiet
+			{func() { time.Sleep(bubble.Timeout) }, 20 * time.Millisecond}, // without events
 			{func() {
 				for range 1500 {
 					change()
@@ -306,7 +310,7 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 			began := time.Now()
 			bubble.Release(t, bubble.Acquire(t, t.Context(), other))
 			if took := time.Since(began); took > test.most {
-				t.Errorf("another waited for %v", took)
+				t.Errorf("another process waited for %v", took)
 			}
 			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 		}
@@ -315,8 +319,9 @@ func TestALingeringLockAmongStrangers(t *testing.T) {
 	})
 }
 
-// Whoever asks for what lingers has it at once, if anybody here looks for that.
-func TestALingeringLockCanBeRevoked(t *testing.T) {
+// A request to release a lingering znode is followed at once, if Revoked was
+// called.
+func TestLingeringLockCanBeRevoked(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -335,8 +340,8 @@ func TestALingeringLockCanBeRevoked(t *testing.T) {
 	})
 }
 
-// Nothing lingers once Close has begun, neither what a caller is just releasing,
-// nor what one of its own waits for, or has just got.
+// Nothing lingers once Close has begun, also if a lease is released, waited for
+// or granted at that moment.
 func TestNothingLingersAfterClose(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -353,7 +358,7 @@ func TestNothingLingersAfterClose(t *testing.T) {
 			m := k.Key("one")
 			l := bubble.Acquire(t, t.Context(), m)
 			waiting := queued(m, 1)[0]
-			bubble.Release(t, l) // it is not known who else is in line
+			bubble.Release(t, l) // it is not yet known whether others are in line
 			bubble.Pending(t, waiting)
 			closes()
 			g := <-waiting
@@ -391,8 +396,8 @@ func TestNothingLingersAfterClose(t *testing.T) {
 	}
 }
 
-// Close of many keys waits for each lock that lingers, whichever is the last to go.
-func TestCloseAwaitsAllThatLinger(t *testing.T) {
+// Close waits until the last lingering lock of many is removed.
+func TestCloseWaitsForAllLingeringLocks(t *testing.T) {
 	keys := []string{"a", "b", "c", "d", "e"}
 	for _, last := range keys {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -410,7 +415,7 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 			synctest.Wait()
 			select {
 			case err := <-closed:
-				t.Errorf("Close returned %v before %s was gone", err, last)
+				t.Errorf("Close returned %v before %s was removed", err, last)
 			default:
 			}
 			close(answer)
@@ -421,10 +426,10 @@ func TestCloseAwaitsAllThatLinger(t *testing.T) {
 	}
 }
 
-// While a lock that may linger is held, the line behind it is looked at every quarter
-// of the session timeout. So its release finds what is known, and hands it over to
-// a goroutine of this process by no request, at any time between two looks.
-func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
+// While a lock that may linger is held, the line is looked at every quarter of
+// the session timeout. So a release hands it off without a request, at any time
+// between two looks.
+func TestLingeringLockIsHandedOffWithoutRequest(t *testing.T) {
 	for _, held := range []time.Duration{bubble.Timeout / 20, bubble.Timeout / 5, bubble.Timeout * 24 / 100} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour))
@@ -435,11 +440,11 @@ func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
 			bubble.Release(t, l)
 			l = bubble.Granted(t, next).Lease
 			if cost := w.Cost(); len(cost) != 0 {
-				t.Errorf("held for %v, and handed over by %v", held, cost)
+				t.Errorf("held for %v, requests of the handoff: %v", held, cost)
 			}
 			bubble.Release(t, l)
 		})
-		bubble.Run(t, func(t *testing.T, w *bubble.World) { // or to one that comes later
+		bubble.Run(t, func(t *testing.T, w *bubble.World) { // or to a later caller
 			m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour))
 			l := bubble.Acquire(t, t.Context(), m)
 			time.Sleep(held)
@@ -447,8 +452,8 @@ func TestALingeringLockIsHandedOverByNoRequest(t *testing.T) {
 			bubble.Release(t, l)
 			l = bubble.Acquire(t, t.Context(), m)
 			time.Sleep(time.Millisecond)
-			if cost := w.Cost(); cost[testutil.OpGetChildren2] != 0 { // it may say that it has lingered, and read that
-				t.Errorf("held for %v, and taken again by %v", held, cost)
+			if cost := w.Cost(); cost[testutil.OpGetChildren2] != 0 { // it may mark the znode as lingering, and read that
+				t.Errorf("held for %v, requests of the next Acquire: %v", held, cost)
 			}
 			bubble.Release(t, l)
 		})

@@ -15,9 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A lock was used for 1 ms each second, with a linger of 2 s, and let in none of 8,236
-// tries in an hour: a try only listed the line, so what lingered never saw it come.
-func TestTriesGetInWhereALockLingers(t *testing.T) {
+// A lock was used for 1 ms each second, with a linger of 2 s. None of 8,236
+// tries in an hour was granted: a try only listed the line, so the lingering
+// lock did not see it.
+func TestTriesAreGrantedWhereALockLingers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
 		user := mutexOf(t, w.Connect("a"), recipes.WithLinger(2*time.Second))
@@ -49,20 +50,20 @@ func TestTriesGetInWhereALockLingers(t *testing.T) {
 		}
 		stop()
 		if n := <-used; n < 3500 {
-			t.Errorf("the lock was used %d times", n)
+			t.Errorf("the lock was acquired %d times", n)
 		}
 		if in < tries*95/100 {
-			t.Errorf("%d of %d tries were let in", in, tries)
+			t.Errorf("%d of %d tries were granted", in, tries)
 		}
-		t.Logf("%d of %d tries were let in", in, tries)
+		t.Logf("%d of %d tries were granted", in, tries)
 		time.Sleep(time.Minute)
 		w.Empty(lockPath)
 	})
 }
 
-// What a try costs that is not let in: one list where nothing lingers, one read more
-// where what is in use may linger, and no write; and it disturbs nobody.
-func TestWhatATryCostsAtABusyLock(t *testing.T) {
+// A try at a busy lock costs one list, one read more if the lock may linger,
+// and no write. It disturbs nobody.
+func TestCostOfATryAtABusyLock(t *testing.T) {
 	for _, test := range []struct {
 		opts []locks.Option
 		gets int
@@ -94,9 +95,10 @@ func TestWhatATryCostsAtABusyLock(t *testing.T) {
 	}
 }
 
-// A lock that has lingered and is in use again says so to a try that has joined
-// behind it, which leaves the line at once. The next try need not join for that.
-func TestATryAtALockThatIsInUseAgain(t *testing.T) {
+// If a lock that has lingered is in use again, its holder marks the znode for a
+// try that has joined behind it, and the try leaves the line at once. The next
+// try does not join.
+func TestTryAtALockInUseAgain(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
@@ -125,9 +127,9 @@ func TestATryAtALockThatIsInUseAgain(t *testing.T) {
 	})
 }
 
-// The same where the write that says that the lock has lingered was applied, and its
-// answer was lost: the holder looks, and answers the try all the same.
-func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
+// The same if the reply to the write of the mark is lost: the holder looks, and
+// the try still ends.
+func TestTryAtALockWhoseMarkLostItsReply(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), mutexOf(t, w.Connect("b"))
 		hits := w.Once(testutil.OpSetData, lockPath, testutil.DropAfter())
@@ -138,7 +140,7 @@ func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
 		_, err := other.TryAcquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		if took := time.Since(began); took > 200*time.Millisecond || hits.Load() != 1 {
-			t.Errorf("the try took %v, after %d lost answers", took, hits.Load())
+			t.Errorf("the try took %v, after %d lost replies", took, hits.Load())
 		}
 		bubble.Release(t, l)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), other))
@@ -146,7 +148,7 @@ func TestATryAtALockWhoseInvitationGotNoAnswer(t *testing.T) {
 	})
 }
 
-// Of two tries that come at once where a lock lingers, one is let in.
+// Of two simultaneous tries at a lingering lock at least one is granted.
 func TestTwoTriesAtALingeringLock(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
@@ -176,7 +178,7 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 				bubble.WantErr(t, g.Err, recipes.ErrBusy)
 			}
 			if in == 0 {
-				t.Error("nobody was let in")
+				t.Error("no try was granted")
 			}
 		}
 		time.Sleep(2 * time.Minute)
@@ -184,9 +186,10 @@ func TestTwoTriesAtALingeringLock(t *testing.T) {
 	})
 }
 
-// A try waits for one whose process is cut off for a third of the session timeout,
-// and leaves nothing in line. Once that session has expired it is let in.
-func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
+// If the process of a lingering lock is cut off, a try waits for a third of the
+// session timeout and leaves nothing in line. After that session's expiry a try
+// is granted.
+func TestTryAtALingeringLockThatIsCutOff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
@@ -196,7 +199,7 @@ func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
 		_, err := other.TryAcquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		if took := time.Since(began); took > bubble.Timeout/3+10*time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("the try took %v", took)
 		}
 		w.InLine(lockPath, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -212,7 +215,7 @@ func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
 			}
 			bubble.WantErr(t, err, recipes.ErrBusy)
 			if took := time.Since(began); took > 2*bubble.Timeout {
-				t.Fatalf("not let in after %v", took)
+				t.Fatalf("not granted after %v", took)
 			}
 			time.Sleep(time.Second)
 		}
@@ -220,24 +223,23 @@ func TestATryAtALingeringLockOfOneWhoIsCutOff(t *testing.T) {
 	})
 }
 
-// Whatever is lost on the way, of the requests and answers by which a lock that
-// lingers and a try agree: the try ends in time, with the lock or with ErrBusy, and
-// nothing of it is left.
-func TestATryAtALingeringLockUnderFaults(t *testing.T) {
+// When any request or reply between a lingering lock and a try is lost, the try
+// ends in time, granted or with ErrBusy, and leaves nothing behind.
+func TestTryAtALingeringLockUnderFaults(t *testing.T) {
 	actions := map[string]testutil.Action{"request": testutil.DropBefore(), "answer": testutil.DropAfter()}
 	for _, op := range []testutil.Op{testutil.OpSetData, testutil.OpGetData, testutil.OpGetChildren2, testutil.OpDelete, testutil.OpCreate} {
 		for what, action := range actions {
-			for _, whose := range []string{"a", "b"} {
+			for _, client := range []string{"a", "b"} {
 				for _, inUse := range []bool{false, true} {
 					for skip := range 3 {
-						t.Run(fmt.Sprintf("%v of %s lost, the %s, after %d, in use %t", op, whose, what, skip, inUse), func(t *testing.T) {
+						t.Run(fmt.Sprintf("%v of %s lost, the %s, after %d, in use %t", op, client, what, skip, inUse), func(t *testing.T) {
 							bubble.Run(t, func(t *testing.T, w *bubble.World) {
 								w.Latency(2 * time.Millisecond)
 								m, other := mutexOf(t, w.Connect("a", patient), recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b", patient))
 								lost := testutil.NewFault(testutil.Match{Op: op, Path: lockPath, Skip: skip}, action)
 								below := testutil.NewFault(testutil.Match{Op: op, Path: lockPath + "/", Skip: skip}, action)
-								defer w.ClientNet(whose).Control(lost.Control)()
-								defer w.ClientNet(whose).Control(below.Control)()
+								defer w.ClientNet(client).Control(lost.Control)()
+								defer w.ClientNet(client).Control(below.Control)()
 								bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 								time.Sleep(3 * time.Second)
 								var l *recipes.Lease
@@ -249,9 +251,9 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 									in, err := other.TryAcquire(t.Context())
 									switch took := time.Since(began); {
 									case took > bubble.Timeout:
-										t.Errorf("it took %v", took)
+										t.Errorf("the try took %v", took)
 									case err == nil && inUse && l.Held():
-										t.Error("both are in")
+										t.Error("both were granted")
 									case err == nil:
 										bubble.Release(t, in)
 									default:
@@ -267,7 +269,7 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 								}
 								in, err := other.TryAcquire(t.Context())
 								if err != nil {
-									t.Fatalf("in the end: %v", err)
+									t.Fatalf("after the fault: %v", err)
 								}
 								bubble.Release(t, in)
 								w.Empty(lockPath)
@@ -280,10 +282,10 @@ func TestATryAtALingeringLockUnderFaults(t *testing.T) {
 	}
 }
 
-// Saying that it lingers does not undo a request to release, which comes at the same
-// time; nor does what answers a try.
-func TestLingeringUndoesNoRevocation(t *testing.T) {
-	for name, inUse := range map[string]bool{"idle": false, "in use again": true} {
+// The write of the mark does not overwrite a request to release that comes at
+// the same time. The reply to a try does not either.
+func TestLingeringKeepsRevocation(t *testing.T) {
+	for name, inUse := range map[string]bool{"lingering": false, "in use again": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				free := make(chan struct{})

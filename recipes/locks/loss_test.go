@@ -15,15 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A holder that is cut off from all servers knows, by its own clock, that it has
-// lost the lock before anybody else can have it.
+// A holder that is cut off from all servers knows by its clock that it has lost
+// the lock, before another client can be granted.
 func TestPartitionOfTheHolderAlone(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		next := bubble.Acquiring(t.Context(), mutexOf(t, b))
 		w.InLine(lockPath, 2)
-		time.Sleep(time.Hour) // of quiet, in which nothing is lost
+		time.Sleep(time.Hour) // nothing is lost
 		if !held.Held() {
 			t.Fatal("lost while connected")
 		}
@@ -36,10 +36,10 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 		}
 		at := bubble.Lost(t, held)
 		if got, want := at, deadline.Add(-bubble.Margin); !got.Equal(want) {
-			t.Errorf("lost %v after the cut, want a margin before the deadline: %v", got.Sub(cut), want.Sub(cut))
+			t.Errorf("lost %v after the cut, want a stop margin before the deadline: %v", got.Sub(cut), want.Sub(cut))
 		}
 		if held.Held() || held.Context().Err() == nil || !held.Deadline().Equal(deadline) {
-			t.Errorf("lost: held %v, context %v, deadline moved by %v", held.Held(), held.Context().Err(), held.Deadline().Sub(deadline))
+			t.Errorf("after the loss: held %v, context %v, deadline moved by %v", held.Held(), held.Context().Err(), held.Deadline().Sub(deadline))
 		}
 		bubble.WantErr(t, held.Err(), framework.ErrSessionLost)
 		bubble.WantErr(t, context.Cause(held.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
@@ -54,17 +54,17 @@ func TestPartitionOfTheHolderAlone(t *testing.T) {
 
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
-		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld) // for good
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld) // still
 		bubble.Release(t, then.Lease)
 		if err := a.WaitConnected(t.Context()); err != nil {
 			t.Error(err)
 		}
-		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, a))) // the next session is a new one
+		bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, a))) // in a new session
 		w.NothingLeft(lockPath)
 	}, testutil.WithMembers(3))
 }
 
-// The ensemble ends the session by itself, while everything is connected.
+// The ensemble ends the session while the client is connected.
 func TestExpiryWhileHolding(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -80,8 +80,8 @@ func TestExpiryWhileHolding(t *testing.T) {
 	})
 }
 
-// A lease whose session was expired unnoticed is not reported as released: the
-// delete itself finds out.
+// If the session has expired and the client does not know yet, Release does not
+// report the lease as released: the delete finds out.
 func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
@@ -90,7 +90,7 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 		w.Expire(a)
 		time.AfterFunc(time.Second, w.ClientNet("a").Heal)
 		if !l.Held() {
-			t.Error("the loss was noticed already")
+			t.Error("the loss was known before the release")
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
 		bubble.WantErr(t, l.Err(), framework.ErrSessionLost)
@@ -99,14 +99,14 @@ func TestReleaseAfterAnUnnoticedExpiry(t *testing.T) {
 	})
 }
 
-// A lost session costs a waiter its place in line, not its call.
+// A waiter whose session is lost loses its place in line, but waits on.
 func TestExpiryWhileWaiting(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b, c := w.Connect("a"), w.Connect("b"), w.Connect("c")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		second := bubble.Acquiring(t.Context(), mutexOf(t, b))
 		w.InLine(lockPath, 2)
-		home := bubble.Acquiring(t.Context(), mutexOf(t, b)) // at home, behind second
+		local := bubble.Acquiring(t.Context(), mutexOf(t, b)) // in the local queue, behind second
 		third := bubble.Acquiring(t.Context(), mutexOf(t, c))
 		w.InLine(lockPath, 3)
 		old := w.SessionID(b)
@@ -123,14 +123,14 @@ func TestExpiryWhileWaiting(t *testing.T) {
 		bubble.Pending(t, second)
 		bubble.Release(t, was3.Lease)
 		was2 := bubble.Granted(t, second)
-		bubble.Pending(t, home)
+		bubble.Pending(t, local)
 		bubble.Release(t, was2.Lease)
-		bubble.Release(t, bubble.Granted(t, home).Lease)
+		bubble.Release(t, bubble.Granted(t, local).Lease)
 		w.NothingLeft(lockPath)
 	})
 }
 
-// A short disconnect costs no lease.
+// No lease is lost by a short disconnect.
 func TestDisconnectsCostNoLease(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -153,8 +153,8 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-// Under the strict policy it does.
-func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
+// Under ErrorPolicyConnection every lease is.
+func TestDisconnectIsALossUnderErrorPolicyConnection(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		m := mutexOf(t, a)
@@ -164,7 +164,8 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 		if took := bubble.Lost(t, l).Sub(start); took != 0 {
 			t.Errorf("lost after %v", took)
 		}
-		// The session lives, and so does the znode, while the work is stopping.
+		// The session is alive, and the znode exists while the work is
+		// stopping.
 		next := bubble.Acquiring(t.Context(), m)
 		w.InLine(lockPath, 2)
 		bubble.Pending(t, next)
@@ -174,9 +175,9 @@ func TestADisconnectCostsALeaseUnderTheStrictPolicy(t *testing.T) {
 	})
 }
 
-// A follower that is cut off from its leader still answers pings. They
-// prove nothing.
-func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
+// A follower that is cut off from its leader still replies to pings. They prove
+// nothing.
+func TestIsolatedFollowerAnswersPings(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		leader := w.Leader()
 		follower, other := (leader+1)%3, (leader+2)%3
@@ -205,8 +206,8 @@ func TestAFollowerCutOffFromItsLeaderStillAnswersPings(t *testing.T) {
 	}, testutil.WithMembers(3), testutil.WithSyncLimit(30))
 }
 
-// With other members to go to, the client leaves such a follower in time.
-func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
+// If there are other members, the client leaves such a follower in time.
+func TestClientLeavesAnIsolatedFollower(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -226,7 +227,7 @@ func TestACutOffFollowerIsLeftForAnotherMember(t *testing.T) {
 	}, testutil.WithMembers(3), testutil.WithSyncLimit(30))
 }
 
-func TestAMuteServer(t *testing.T) {
+func TestMuteServer(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		m := mutexOf(t, a)
@@ -236,7 +237,7 @@ func TestAMuteServer(t *testing.T) {
 		if at := bubble.Lost(t, held); !at.Equal(deadline.Add(-bubble.Margin)) {
 			t.Errorf("lost %v before the deadline", deadline.Sub(at))
 		}
-		// Who waits is bounded by its context, to the instant.
+		// A wait ends exactly with its context.
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -250,8 +251,8 @@ func TestAMuteServer(t *testing.T) {
 	})
 }
 
-// A server that answers pings and no requests.
-func TestAWedgedServer(t *testing.T) {
+// A server replies to pings, but to no requests.
+func TestWedgedServer(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -261,7 +262,7 @@ func TestAWedgedServer(t *testing.T) {
 		w.Wedge(member)
 		time.Sleep(2 * bubble.Timeout)
 		if !held.Held() {
-			t.Errorf("lost, with two members to go to: %v", held.Err())
+			t.Errorf("lost, although there are two other members: %v", held.Err())
 		}
 		bubble.Pending(t, next)
 		bubble.Release(t, held)
@@ -271,7 +272,7 @@ func TestAWedgedServer(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-func TestAWedgedServerAlone(t *testing.T) {
+func TestSingleWedgedServer(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		held := bubble.Acquire(t, t.Context(), m)
@@ -283,8 +284,8 @@ func TestAWedgedServerAlone(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("Release took %v", took)
 		}
-		// It opens connections, and the leader validates those: the session lives on,
-		// and the removal goes on trying.
+		// It accepts connections, and the leader validates them: the session
+		// stays alive, and the removal is tried again.
 		time.Sleep(10 * time.Minute)
 		time.AfterFunc(time.Second, func() { w.Unwedge(0) })
 		bubble.Release(t, held)
@@ -296,8 +297,8 @@ func TestAWedgedServerAlone(t *testing.T) {
 	})
 }
 
-// What waited in the wire client when its session expired must not be
-// executed in the next.
+// Requests that were queued in the wire client when the session expired must
+// not be executed in the next session.
 func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
@@ -323,9 +324,9 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 	})
 }
 
-// The retry budget bounds a step while no server answers. It does not bound the
-// wait of one who has nothing to ask.
-func TestTheRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
+// The retry budget limits each step while no server replies. It does not limit
+// a wait in line, which sends no request.
+func TestRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		budget := framework.WithRetry(retry.NTimes(3, time.Second))
 		a, b := w.Connect("a", budget), w.Connect("b", budget)
@@ -333,7 +334,7 @@ func TestTheRetryBudgetEndsAWaitWithoutServers(t *testing.T) {
 		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
 		w.InLine(lockPath, 2)
 		w.ClientNet("b").Cut()
-		time.Sleep(6 * time.Second) // twice the budget, and less than the session
+		time.Sleep(6 * time.Second) // twice the budget, and less than the session timeout
 		bubble.Pending(t, waiting)
 		w.ClientNet("b").Heal()
 		time.Sleep(10 * time.Second)

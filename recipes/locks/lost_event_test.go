@@ -9,11 +9,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A server that fails to send one event stranded the line: who waited for that event
-// waited for ever, and so did everybody behind. Such servers exist: 3.4 and 3.5 have
-// known bugs of that kind, and from 3.8.4 on they suppress events of what may not be
-// read.
-func TestALostEventDoesNotStrandTheLine(t *testing.T) {
+// When a server did not send an event, the waiter for that event, and all
+// behind it, waited forever. Such servers exist: 3.4 and 3.5 have bugs of this
+// kind, and from 3.8.4 on servers suppress events of znodes that the client may
+// not read.
+func TestLostEventDoesNotStrandTheLine(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
@@ -27,7 +27,7 @@ func TestALostEventDoesNotStrandTheLine(t *testing.T) {
 		bubble.Pending(t, second, third)
 		g := bubble.Granted(t, second)
 		if took := g.At.Sub(released); took > bubble.Timeout*5/4+time.Millisecond {
-			t.Errorf("it took %v", took)
+			t.Errorf("granted after %v", took)
 		}
 		bubble.Release(t, g.Lease)
 		bubble.Release(t, bubble.Granted(t, third).Lease)
@@ -35,14 +35,14 @@ func TestALostEventDoesNotStrandTheLine(t *testing.T) {
 	})
 }
 
-// What it costs to wait: beside the heartbeat, a sync and a read of the one znode that
-// it waits for in each session timeout; no list, and never another watch.
-func TestWhatItCostsToWait(t *testing.T) {
+// Besides the heartbeat, a waiter costs a sync and a read of the znode ahead in
+// each session timeout. It sends no list, and sets no second watch.
+func TestCostOfWaiting(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
 		w.InLine(lockPath, 2)
-		time.Sleep(time.Second) // the holder watches its own znode by now
+		time.Sleep(time.Second) // until the holder watches its znode
 		var syncs, reads atomic.Int64
 		stop := w.ClientNet("b").Control(func(r testutil.Request) testutil.Action {
 			switch {
@@ -62,7 +62,7 @@ func TestWhatItCostsToWait(t *testing.T) {
 			t.Errorf("%d syncs and %d reads in %d session timeouts", s, r, periods)
 		}
 		if n := w.WatchCount(); n != watches {
-			t.Errorf("%d watches, before %d", n, watches)
+			t.Errorf("%d watches, want %d as before", n, watches)
 		}
 		stop()
 		bubble.Release(t, l)

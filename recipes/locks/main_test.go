@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The bubbles see to their own goroutines; this is for the examples.
+// Bubbles check their goroutines. This checks those of the examples.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -25,7 +25,7 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 		for i := range clients {
 			c := w.Connect(fmt.Sprint("client ", i))
 			for range goroutines {
-				m := mutexOf(t, c) // each value of its own: they are one lock
+				m := mutexOf(t, c) // another value of the same lock
 				wg.Go(func() {
 					for range rounds {
 						err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
@@ -49,7 +49,7 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-func TestProcessesAreServedInTheOrderTheyCame(t *testing.T) {
+func TestProcessesAreServedInOrder(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
 		var mu sync.Mutex
@@ -74,9 +74,9 @@ func TestProcessesAreServedInTheOrderTheyCame(t *testing.T) {
 	})
 }
 
-// Goroutines of one process send one contender to the ensemble, and are served in
-// the order in which they came.
-func TestGoroutinesQueueAtHome(t *testing.T) {
+// The goroutines of one process have one znode in line, and are granted in the
+// order of their calls.
+func TestGoroutinesWaitInProcess(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		first := bubble.Acquire(t, t.Context(), mutexOf(t, c))
@@ -84,7 +84,7 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 		var order, want []int
 		var wg sync.WaitGroup
 		for i := range 20 {
-			m := mutexOf(t, c) // each value of its own: they are one lock
+			m := mutexOf(t, c) // another value of the same lock
 			wg.Go(func() {
 				l := bubble.Acquire(t, t.Context(), m)
 				if n := len(w.Children(lockPath)); n != 1 {
@@ -99,11 +99,11 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 			want = append(want, i)
 		}
 		if n := len(w.Children(lockPath)); n != 1 {
-			t.Errorf("%d in line while one holds and the others wait at home", n)
+			t.Errorf("%d in line while one holds and the others wait in-process", n)
 		}
 		mu.Lock()
 		if len(order) > 0 {
-			t.Errorf("%v were let in beside the first", order)
+			t.Errorf("%v were granted beside the first", order)
 		}
 		mu.Unlock()
 		bubble.Release(t, first)
@@ -113,16 +113,16 @@ func TestGoroutinesQueueAtHome(t *testing.T) {
 	})
 }
 
-// A create, a list and a delete, however often it is repeated, and no watch.
-func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
+// Each uncontended cycle costs a create, a list and a delete, and no watch.
+func TestRequestsOfAnUncontendedGrant(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
-		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // makes the path
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // creates the path
 		for i := range 10 {
 			w.ResetRequests()
 			l := bubble.Acquire(t, t.Context(), m)
 			bubble.Release(t, l)
-			time.Sleep(time.Second) // what comes later, off the critical path: nothing
+			time.Sleep(time.Second) // no request follows later
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
 			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
 				t.Errorf("requests of cycle %d: %v, want %v", i, got, want)
@@ -135,8 +135,8 @@ func TestTheRequestsOfAnUncontendedGrant(t *testing.T) {
 	})
 }
 
-// The create and the list travel together.
-func TestAnUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
+// The create and the list are sent together.
+func TestUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
@@ -155,9 +155,9 @@ func TestAnUncontendedAcquireTakesOneRoundTrip(t *testing.T) {
 	})
 }
 
-// A lease that is held for longer has its znode watched, once, and the watch goes
-// with it.
-func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
+// The znode of a lease that is held for longer is watched once. The watch ends
+// with the lease.
+func TestHeldZnodeIsWatchedLater(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -179,7 +179,7 @@ func TestTheOwnZnodeIsWatchedLater(t *testing.T) {
 	})
 }
 
-// The naive lock wakes everybody at each release.
+// A release wakes one waiter, not a herd.
 func TestReleaseWakesOneWaiter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
@@ -200,7 +200,7 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 			synctest.Wait()
 			want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}
 			if got := without(w.Requests(), testutil.OpSync); !maps.Equal(got, want) {
-				t.Errorf("requests of one hand-over: %v, want %v", got, want)
+				t.Errorf("requests of one release: %v, want %v", got, want)
 			}
 		}
 		bubble.Release(t, held)
@@ -225,16 +225,16 @@ func TestTokensIncreaseStrictly(t *testing.T) {
 				check(l)
 				inner := bubble.Acquire(t, l.Context(), m)
 				if inner.Token() != l.Token() {
-					t.Errorf("a nested lease has token %v, the outer %v", inner.Token(), l.Token())
+					t.Errorf("nested lease has token %v, the outer %v", inner.Token(), l.Token())
 				}
 				bubble.Release(t, inner)
 				bubble.Release(t, l)
 			}
 		}
-		// Numbers begin anew with a new directory; tokens do not.
+		// Sequence numbers start again in a new directory. Tokens do not.
 		time.Sleep(5 * time.Minute)
 		if w.Exists(lockPath) {
-			t.Fatal("the empty directory was not reaped")
+			t.Fatal("the empty directory was not removed")
 		}
 		l := bubble.Acquire(t, t.Context(), a)
 		if !strings.HasSuffix(l.Path(), "-lock-0000000000") {
@@ -282,7 +282,7 @@ func TestValuesInUseMustAgree(t *testing.T) {
 			t.Errorf("data %q", got)
 		}
 		if _, err := b.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "different data") {
-			t.Errorf("with other data: %v", err)
+			t.Errorf("mutex with other data: %v", err)
 		}
 		bubble.Release(t, l)
 		l = bubble.Acquire(t, t.Context(), b)
@@ -319,7 +319,7 @@ func TestInvalidArguments(t *testing.T) {
 				opts = append(opts, test.opt)
 			}
 			if _, err := locks.NewMutex(test.c, test.path, opts...); err == nil || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("path %q: error %v, want one with %q", test.path, err, test.text)
+				t.Errorf("path %q: error %v, want one that contains %q", test.path, err, test.text)
 			}
 		}
 		for data, ok := range map[int]bool{c.MaxRequest() - 4096: true, c.MaxRequest() - 4095: false} {
@@ -328,7 +328,7 @@ func TestInvalidArguments(t *testing.T) {
 			}
 		}
 		if n := w.Total(); n > 1 {
-			t.Errorf("constructors made requests: %v", w.Requests())
+			t.Errorf("constructors sent requests: %v", w.Requests())
 		}
 	})
 }

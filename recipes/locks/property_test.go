@@ -13,13 +13,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// alone says what is wrong: what is held, is held by one caller, but for what was
-// acquired under its own lease; and who comes later has the greater token.
+// alone returns an error if two leases are held, and neither was acquired under
+// the other, or if a later grant does not have a greater token.
 func alone(greatest *recipes.Token) func(held []bubble.Held) error {
 	return func(held []bubble.Held) error {
 		for _, a := range held {
 			if a.Root != held[0].Root {
-				return fmt.Errorf("%s is held, and so is %s, by another", held[0].Lease.Path(), a.Lease.Path())
+				return fmt.Errorf("%s and %s are held by two owners", held[0].Lease.Path(), a.Lease.Path())
 			}
 		}
 		if len(held) == 0 {
@@ -34,12 +34,12 @@ func alone(greatest *recipes.Token) func(held []bubble.Held) error {
 	}
 }
 
-// Never two who hold, whatever happens, and whatever is handed over at home or
-// lingers; everybody is granted in the end, and nothing is left.
+// Under random faults, with handoffs and lingering, the lock is never held
+// twice. At the end every waiter is granted, and nothing is left.
 func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		opts := []locks.Option{
-			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(rt, "handover")),
+			recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(rt, "handoffs")),
 			recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(rt, "linger")),
 		}
 		var greatest recipes.Token

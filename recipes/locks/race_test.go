@@ -18,9 +18,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Held looked at the clock while the client was closing, before the session had
-// heard of it, and blamed the session for the loss.
-func TestALossByCloseIsCalledSo(t *testing.T) {
+// When Held looked at the clock during Close, before the session knew of it,
+// the error named the session instead of Close.
+func TestLossByCloseNamesClose(t *testing.T) {
 	for what, look := range map[string]func(l *recipes.Lease){
 		"Held": func(l *recipes.Lease) { l.Held() },
 		"Release": func(l *recipes.Lease) {
@@ -30,7 +30,8 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 		},
 	} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			// Under the strict policy the session's own goroutine tells at the disconnect.
+			// Under ErrorPolicyConnection the session's goroutine reports the
+			// disconnect.
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 			resume := stallAtLoss(t, c)
 			l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
@@ -50,9 +51,9 @@ func TestALossByCloseIsCalledSo(t *testing.T) {
 	}
 }
 
-// stallAtLoss has the goroutine that follows the session's deadline stand still,
-// as in a process that is paused, before it tells of any loss of what is acquired
-// from now on: the oldest hold is told first. resume has it go on.
+// stallAtLoss blocks the goroutine that reports the loss of the session, as in
+// a paused process, before it reports to anything acquired after this call: the
+// oldest hold is told first. resume unblocks it.
 func stallAtLoss(t *testing.T, c *framework.Client) (resume func()) {
 	t.Helper()
 	sess, err := c.Session()
@@ -66,10 +67,9 @@ func stallAtLoss(t *testing.T, c *framework.Client) (resume func()) {
 	return func() { close(stalled) }
 }
 
-// A process that was paused releases before anything can have told it of the loss:
-// that must not pass for held until now, and the work's context must not say that
-// it was released.
-func TestAReleaseAfterAPause(t *testing.T) {
+// A paused process releases before it can know of the loss. Release must report
+// the loss, and the cause of the work's context must not be ErrReleased.
+func TestReleaseAfterAPause(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		resume := stallAtLoss(t, c)
@@ -91,8 +91,8 @@ func TestAReleaseAfterAPause(t *testing.T) {
 	})
 }
 
-// A nested Acquire met its outer lease just as that was released, and failed, as
-// if something had been lost: what was released matches nothing.
+// A nested Acquire during the release of its outer lease failed as if the lease
+// had been lost. A released lease must match nothing.
 func TestReentryRacesTheRelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
@@ -110,8 +110,8 @@ func TestReentryRacesTheRelease(t *testing.T) {
 	})
 }
 
-// The data belonged to the caller still: a change of it made the lock's own values
-// disagree, or raced with the create.
+// WithData kept the caller's slice: a later write to it made the values of one
+// lock differ, or raced with the create.
 func TestDataIsCopied(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
@@ -128,8 +128,8 @@ func TestDataIsCopied(t *testing.T) {
 	})
 }
 
-// A try that stands behind somebody after all takes its znode with it.
-func TestATryThatComesSecondLeavesNothing(t *testing.T) {
+// A try that finds a contender ahead after its create removes its znode.
+func TestTryThatJoinsSecondLeavesNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), a))
@@ -151,9 +151,9 @@ func TestATryThatComesSecondLeavesNothing(t *testing.T) {
 	})
 }
 
-// The session is in doubt while the lock is being released, and proven again by the
-// time that the znode goes: the loss was told, and stays one.
-func TestALossWhileReleasing(t *testing.T) {
+// During a release the session is in doubt, and the lease is lost. The session
+// is proven alive before the znode is deleted: the loss stays a loss.
+func TestLossDuringRelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var released, losses atomic.Int32
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
@@ -169,25 +169,26 @@ func TestALossWhileReleasing(t *testing.T) {
 		w.ClientNet("a").Heal()
 		bubble.WantErr(t, <-done, recipes.ErrNotHeld, framework.ErrSessionLost)
 		if !time.Now().Before(deadline) {
-			t.Error("the session was lost too: not what was to be shown")
+			t.Error("the session was lost too: the scenario was not reached")
 		}
 		synctest.Wait()
 		if released.Load() != 0 || losses.Load() != 1 {
-			t.Errorf("the observer heard of %d releases, %d losses", released.Load(), losses.Load())
+			t.Errorf("the observer got %d releases, %d losses", released.Load(), losses.Load())
 		}
 		w.NothingLeft(lockPath)
 	}, testutil.WithSessionTimeouts(time.Second, time.Minute))
 }
 
-// A release that no server answered in all of its budget is asked for again when
-// the session is over: whether it was held until then nobody can tell.
-func TestALossBetweenTwoReleases(t *testing.T) {
+// A Release used up its retry budget without a reply, and is repeated when the
+// session has ended. Whether the lease was held until then is unknown, so it
+// fails.
+func TestLossBetweenTwoReleases(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
-		synctest.Wait() // until that is known: what is sent before waits in the wire client
+		synctest.Wait() // until the disconnect is known: earlier requests wait in the wire client
 		bubble.WantErr(t, l.Release(t.Context()), zk.ErrNoServer)
 		time.Sleep(2 * bubble.Timeout)
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, framework.ErrSessionLost)
@@ -199,8 +200,9 @@ func TestALossBetweenTwoReleases(t *testing.T) {
 	})
 }
 
-// One that nobody asks for again goes on by itself, while the session lives.
-func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
+// A release that used up its budget continues in the background while the
+// session is alive.
+func TestRemovalContinuesAfterItsBudget(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithRetry(retry.NTimes(2, 100*time.Millisecond)))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -208,7 +210,7 @@ func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
 		w.InLine(lockPath, 2)
 		w.ClientNet("a").Cut()
 		w.ClientNet("a").Drop()
-		synctest.Wait() // until that is known: what is sent before waits in the wire client
+		synctest.Wait() // until the disconnect is known: earlier requests wait in the wire client
 		bubble.WantErr(t, l.Release(t.Context()), zk.ErrNoServer)
 		w.ClientNet("a").Heal()
 		cut := time.Now()
@@ -217,14 +219,14 @@ func TestARemovalGoesOnAfterItsBudget(t *testing.T) {
 			t.Errorf("the next was granted after %v", took)
 		}
 		bubble.Release(t, g.Lease)
-		bubble.Release(t, l) // its removal is known to be the own one
+		bubble.Release(t, l) // nil: the znode was removed by the first Release
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Who waits has a session that is as well proven as a holder's: when the turn comes
-// there is time left to work.
-func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
+// A waiter keeps the heartbeat as fast as a holder does, so that a new grant
+// has time left before its deadline.
+func TestWaiterKeepsTheHeartbeatFast(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		b := w.Connect("b")
@@ -247,8 +249,8 @@ func TestWhoWaitsKeepsTheHeartbeatQuick(t *testing.T) {
 	})
 }
 
-// What has ended, however it did, keeps the session's heartbeat quick no longer.
-func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
+// After a wait or lease has ended, for any reason, the heartbeat is slow again.
+func TestHeartbeatSlowsDownAfterwards(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Second)), mutexOf(t, w.Connect("b"))
 		beats := func() int {
@@ -271,7 +273,7 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 				bubble.WantErr(t, err, recipes.ErrBusy)
 				bubble.Release(t, held)
 			},
-			"cancelled": func() {
+			"canceled": func() {
 				held := bubble.Acquire(t, t.Context(), other)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -282,22 +284,22 @@ func TestWhatHasEndedKeepsNoHeartbeatQuick(t *testing.T) {
 		} {
 			end()
 			if got := beats(); got > idle+2 {
-				t.Errorf("%s: %d heartbeats, %d before", what, got, idle)
+				t.Errorf("%s: %d heartbeats, want %d as before", what, got, idle)
 			}
 		}
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Whoever hears of the loss by Lost finds the context ended, and Err.
-func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
+// When Lost is closed, the context has ended and Err returns the reason.
+func TestContextHasEndedWhenLostIsClosed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Millisecond))
 		for range 500 {
 			l := bubble.Acquire(t, t.Context(), m)
 			<-l.Lost()
 			if l.Context().Err() == nil || l.Err() == nil {
-				t.Fatalf("lost, but the context says %v and the lease %v", l.Context().Err(), l.Err())
+				t.Fatalf("after Lost: context %v, Err %v", l.Context().Err(), l.Err())
 			}
 			bubble.WantErr(t, l.Release(t.Context()), recipes.ErrMaxHold)
 		}
@@ -305,8 +307,9 @@ func TestTheContextHasEndedWhenLostIsClosed(t *testing.T) {
 	})
 }
 
-// A guarded write finds the znode missing before it is watched: that is the loss.
-func TestAMultiFindsTheLoss(t *testing.T) {
+// A guarded write that finds the znode missing, before it is watched, is the
+// loss.
+func TestMultiFindsTheLoss(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -320,7 +323,7 @@ func TestAMultiFindsTheLoss(t *testing.T) {
 			select {
 			case <-each.Lost():
 			default:
-				t.Error("not told")
+				t.Error("Lost is not closed")
 			}
 			bubble.WantErr(t, each.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		}
@@ -328,9 +331,9 @@ func TestAMultiFindsTheLoss(t *testing.T) {
 	})
 }
 
-// Of a lost lease and those nested in it, one that was released does not take away
-// the znode under which the others are still stopping.
-func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
+// Of a lost lease and its nested leases one is released. The znode stays until
+// the work under the others has stopped.
+func TestLostLeaseAndNestedLeases(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(30*time.Second))
 		outer := bubble.Acquire(t, t.Context(), m)
@@ -346,7 +349,7 @@ func TestALostLeaseAndThoseNestedInIt(t *testing.T) {
 		start := time.Now()
 		g := bubble.Granted(t, next)
 		if took := g.At.Sub(start); took != 0 {
-			t.Errorf("the next was granted %v after the last had been released", took)
+			t.Errorf("the next was granted %v after the last release", took)
 		}
 		bubble.Release(t, g.Lease)
 		w.NothingLeft(lockPath)

@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// What an Acquire does with the context that it is given, while a lease on the
-// lock is held. want is nil for a lease at once, errWaits for a wait in line.
+// TestReentry calls Acquire with various contexts while a lease on the lock is
+// held. want is nil if it re-enters at once, errWaits if it waits in line.
 func TestReentry(t *testing.T) {
 	errWaits := errors.New("it waits in line")
 	type scene struct {
@@ -92,7 +92,7 @@ func TestReentry(t *testing.T) {
 				bubble.Release(s.t, inner)
 				return context.WithoutCancel(inner.Context())
 			},
-			want: nil, // outer is in the chain too
+			want: nil, // the context carries outer too
 		},
 		{
 			story: "a context that carries released leases only",
@@ -105,7 +105,7 @@ func TestReentry(t *testing.T) {
 			want: errWaits,
 		},
 		{
-			story: "a released lease's context as it is",
+			story: "a released lease's context, not detached",
 			ctx: func(s scene) context.Context {
 				bubble.Release(s.t, s.outer)
 				return s.outer.Context()
@@ -131,7 +131,7 @@ func TestReentry(t *testing.T) {
 			want: framework.ErrSessionLost,
 		},
 		{
-			story: "a cancelled context that carries it",
+			story: "a canceled context that carries it",
 			ctx: func(s scene) context.Context {
 				ctx, cancel := context.WithCancel(s.outer.Context())
 				cancel()
@@ -176,7 +176,8 @@ func TestReentry(t *testing.T) {
 	}
 }
 
-// Leases are released in any order; the znode goes with the last.
+// Nested leases can be released in any order. The last release removes the
+// znode.
 func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
@@ -185,28 +186,28 @@ func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 			outer := bubble.Acquire(t, t.Context(), m)
 			middle := bubble.Acquire(t, outer.Context(), m)
 			leases := []*recipes.Lease{outer, middle, bubble.Acquire(t, middle.Context(), m)}
-			for i, which := range order {
+			for i, lease := range order {
 				if !w.Exists(outer.Path()) {
-					t.Errorf("order %v: the znode is gone before release %d", order, i)
+					t.Errorf("order %v: the znode was removed before release %d", order, i)
 				}
-				if !leases[which].Held() {
-					t.Errorf("order %v: lease %d is not held before release %d", order, which, i)
+				if !leases[lease].Held() {
+					t.Errorf("order %v: lease %d is not held before release %d", order, lease, i)
 				}
-				bubble.Release(t, leases[which])
-				bubble.Release(t, leases[which]) // again: nothing
-				if leases[which].Held() || leases[which].Context().Err() == nil {
-					t.Errorf("order %v: lease %d is held after its release", order, which)
+				bubble.Release(t, leases[lease])
+				bubble.Release(t, leases[lease]) // again: no effect
+				if leases[lease].Held() || leases[lease].Context().Err() == nil {
+					t.Errorf("order %v: lease %d is held after its release", order, lease)
 				}
-				bubble.WantErr(t, leases[which].Err(), recipes.ErrReleased)
-				bubble.WantErr(t, context.Cause(leases[which].Context()), recipes.ErrReleased)
+				bubble.WantErr(t, leases[lease].Err(), recipes.ErrReleased)
+				bubble.WantErr(t, context.Cause(leases[lease].Context()), recipes.ErrReleased)
 			}
 			if w.Exists(outer.Path()) {
-				t.Errorf("order %v: the znode outlives the last lease", order)
+				t.Errorf("order %v: the znode exists after the last release", order)
 			}
 			for i, l := range leases {
 				select {
 				case <-l.Lost():
-					t.Errorf("order %v: lease %d says lost", order, i)
+					t.Errorf("order %v: Lost of lease %d is closed", order, i)
 				default:
 				}
 			}
@@ -215,8 +216,8 @@ func TestNestedLeasesAreReleasedInAnyOrder(t *testing.T) {
 	})
 }
 
-// A nested lease that was released does not hear of a later loss.
-func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
+// A released nested lease is not affected by a later loss.
+func TestReleasedNestedLeaseIsNotLost(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c)
@@ -235,8 +236,7 @@ func TestANestedLeaseThatWasReleasedIsNotLost(t *testing.T) {
 	})
 }
 
-// Two goroutines under one outer lease exclude each other on an inner
-// lock.
+// Two goroutines under one outer lease exclude each other on an inner lock.
 func TestSiblingsUnderOneLeaseExcludeEachOther(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
@@ -266,12 +266,12 @@ func TestOwnersReenter(t *testing.T) {
 			t.Errorf("Held: %v, %v", l, ok)
 		}
 		inner := bubble.Acquire(t, ctx, m)
-		bubble.Release(t, outer) // the owner has the inner one still
+		bubble.Release(t, outer) // the owner still has the inner one
 		again := bubble.Acquire(t, ctx, m)
 		waiting := bubble.Acquiring(recipes.WithOwner(t.Context(), other), m)
 		bubble.Pending(t, waiting)
 		if _, ok := m.Held(recipes.WithOwner(t.Context(), other)); ok {
-			t.Error("held by an owner who waits")
+			t.Error("held by an owner that waits")
 		}
 		bubble.Release(t, inner)
 		bubble.Pending(t, waiting)
@@ -285,9 +285,9 @@ func TestOwnersReenter(t *testing.T) {
 	})
 }
 
-// An owner that has lost its lease must not go on as if nothing had happened; once
-// it has released it, it can.
-func TestAnOwnerHearsOfItsLoss(t *testing.T) {
+// After a loss an owner's Acquire fails until the owner has released the lost
+// lease.
+func TestOwnerLearnsOfItsLoss(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c)
@@ -308,8 +308,9 @@ func TestAnOwnerHearsOfItsLoss(t *testing.T) {
 	})
 }
 
-// A time-out for the wait does not end the work; values go on.
-func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
+// A timeout of the wait does not end the lease's context, which keeps the
+// values.
+func TestLeaseContextOutlivesTheWait(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		type key struct{}
 		m := mutexOf(t, w.Connect("a"))
@@ -323,13 +324,13 @@ func TestTheLeasesContextOutlivesTheWaits(t *testing.T) {
 			t.Errorf("context: %v, value %v", l.Context().Err(), l.Context().Value(key{}))
 		}
 		if bound.Err() == nil {
-			t.Error("a bound context goes on after the one it was made of")
+			t.Error("a bound context outlives its parent")
 		}
 		if got, ok := m.Held(l.Context()); !ok || got != l {
 			t.Errorf("Held: %v, %v", got, ok)
 		}
 		if _, ok := m.Held(t.Context()); ok {
-			t.Error("held by a context that carries nothing")
+			t.Error("held by a context without a lease")
 		}
 		bound, unbind = l.Bind(t.Context())
 		defer unbind()

@@ -12,7 +12,7 @@ import (
 func TestTryAcquire(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
-		l, err := a.TryAcquire(t.Context()) // where there is no directory yet
+		l, err := a.TryAcquire(t.Context()) // without a directory
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -22,24 +22,24 @@ func TestTryAcquire(t *testing.T) {
 		}
 		bubble.Release(t, again)
 
-		_, err = a.TryAcquire(t.Context()) // busy at home
+		_, err = a.TryAcquire(t.Context()) // busy in this process
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		w.ResetRequests()
 		for range 10 {
-			_, err = b.TryAcquire(t.Context()) // busy elsewhere
+			_, err = b.TryAcquire(t.Context()) // busy in another process
 			bubble.WantErr(t, err, recipes.ErrBusy)
 		}
 		if want := "locks: acquire /app/lock: lock is busy"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
-		// It looks before it joins: a list each time, and nothing else.
+		// TryAcquire looks before it joins: each costs one list.
 		got := without(w.Requests(), testutil.OpSync)
 		if got[testutil.OpGetChildren2] != 10 || len(got) != 1 {
 			t.Errorf("requests of 10 tries: %v", got)
 		}
 		waiting := bubble.Acquiring(t.Context(), b)
 		w.InLine(lockPath, 2)
-		_, err = b.TryAcquire(t.Context()) // somebody waits at home
+		_, err = b.TryAcquire(t.Context()) // another waits in this process
 		bubble.WantErr(t, err, recipes.ErrBusy)
 		bubble.Release(t, l)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
@@ -50,15 +50,16 @@ func TestTryAcquire(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := w.Total(); n > 4 {
-			t.Errorf("requests of one that got it: %v", w.Requests())
+			t.Errorf("requests of a granted try: %v", w.Requests())
 		}
 		bubble.Release(t, l)
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Somebody else joins between the look and the create: the try withdraws.
-func TestATryThatComesSecond(t *testing.T) {
+// Another contender joins between the look and the create: the try leaves the
+// line.
+func TestTryThatJoinsSecond(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), a))
@@ -72,17 +73,17 @@ func TestATryThatComesSecond(t *testing.T) {
 		}()
 		synctest.Wait()
 		if hits.Load() != 1 {
-			t.Fatal("the create was not held back")
+			t.Fatal("the create was not delayed")
 		}
-		// Who waits at home behind a try goes on in its place.
-		home := bubble.Acquiring(t.Context(), b)
+		// A local waiter behind the try gets its place in line.
+		local := bubble.Acquiring(t.Context(), b)
 		first = bubble.Acquire(t, t.Context(), a)
 		close(free)
 		bubble.WantErr(t, <-tried, recipes.ErrBusy)
 		w.InLine(lockPath, 2)
-		bubble.Pending(t, home)
+		bubble.Pending(t, local)
 		bubble.Release(t, first)
-		bubble.Release(t, bubble.Granted(t, home).Lease)
+		bubble.Release(t, bubble.Granted(t, local).Lease)
 		w.NothingLeft(lockPath)
 	})
 }

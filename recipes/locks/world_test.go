@@ -39,7 +39,7 @@ func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
 	return a
 }
 
-// exclusion checks that never two are inside.
+// exclusion checks that never two goroutines are inside.
 type exclusion struct {
 	t       testing.TB
 	inside  atomic.Int32
@@ -55,8 +55,8 @@ func (e *exclusion) enter() {
 
 func (e *exclusion) leave() { e.inside.Add(-1) }
 
-// settled counts the goroutines of the bubble by their stacks, once none of them
-// can go on.
+// settled counts the goroutines of the bubble by their stacks, when all are
+// blocked.
 func settled() map[string]int {
 	synctest.Wait()
 	stacks := make(map[string]int)

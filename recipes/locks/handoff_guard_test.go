@@ -16,10 +16,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A guard would pass for as long as the znode stands, so a znode that has given out
-// one serves nobody else; and what the guard of a lease that is over gives never
-// passes, whoever has the znode.
-func TestAGuardEndsWithItsLease(t *testing.T) {
+// A guard checks that the znode exists, so a znode that has given out a guard
+// is not handed off. A guard of a released lease always fails, even while its
+// znode serves another lease.
+func TestGuardEndsWithItsLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c)
@@ -28,36 +28,36 @@ func TestAGuardEndsWithItsLease(t *testing.T) {
 		guarded := l.Guard(set("/app", "late"))
 		second := next(t, l, waiting[0])
 		if second.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		if _, err := c.Multi(t.Context(), guarded...); !errors.Is(err, zk.ErrNoNode) {
 			t.Errorf("guarded write: %v", err)
 		}
 		third := next(t, second, waiting[1])
 		if third.Path() != second.Path() {
-			t.Error("not handed over")
+			t.Error("not handed off")
 		}
 		if _, err := c.Multi(t.Context(), second.Guard(set("/app", "late"))...); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("write under the guard of a lease that was released: %v", err)
+			t.Errorf("write with a guard of a released lease: %v", err)
 		}
 		_, err := second.Multi(t.Context(), set("/app", "late"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		if !third.Held() {
-			t.Error("lost by another's guard")
+			t.Error("lost by the guard of another lease")
 		}
 		bubble.Release(t, third)
 	})
 }
 
-// A guarded write of one's own keeps the znode only until its outcome is known.
-func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
+// A Multi prevents a handoff only until its outcome is known.
+func TestGuardedWritePreventsHandoffUntilItsOutcome(t *testing.T) {
 	for _, test := range []struct {
-		name   string
-		action testutil.Action
-		handed bool
+		name    string
+		action  testutil.Action
+		handoff bool
 	}{
-		{"answered", testutil.Pass(), true},
-		{"its answer lost", testutil.DropAfter(), false},
+		{"with a reply", testutil.Pass(), true},
+		{"reply lost", testutil.DropAfter(), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -66,13 +66,13 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 				waiting := queued(m, 1)[0]
 				w.Once(testutil.OpMulti, "", test.action)
 				_, err := l.Multi(t.Context(), set("/app", "mine"))
-				if framework.MaybeApplied(err) == test.handed {
+				if framework.MaybeApplied(err) == test.handoff {
 					t.Errorf("the write: %v", err)
 				}
 				time.Sleep(time.Second)
 				then := next(t, l, waiting)
-				if handed := then.Path() == l.Path(); handed != test.handed {
-					t.Errorf("handed over: %v", handed)
+				if handoff := then.Path() == l.Path(); handoff != test.handoff {
+					t.Errorf("handed off: %v", handoff)
 				}
 				bubble.Release(t, then)
 				w.Empty(lockPath)
@@ -81,9 +81,9 @@ func TestAGuardedWriteKeepsItsZnode(t *testing.T) {
 	}
 }
 
-// The guard of a lease that was lost never passes, though its znode stands until it
-// is released.
-func TestTheGuardOfALostLease(t *testing.T) {
+// The guard of a lost lease always fails, although its znode exists until the
+// release.
+func TestGuardOfALostLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, c, recipes.WithMaxHold(time.Second)))
@@ -97,8 +97,8 @@ func TestTheGuardOfALostLease(t *testing.T) {
 	})
 }
 
-// A guard that was given out is not taken back by a write whose outcome is known.
-func TestAGuardOutlivesAGuardedWrite(t *testing.T) {
+// After Guard, a Multi with a known outcome does not allow a handoff again.
+func TestGuardOutlivesAGuardedWrite(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -108,14 +108,14 @@ func TestAGuardOutlivesAGuardedWrite(t *testing.T) {
 		}
 		then := next(t, l, queued(m, 1)[0])
 		if then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		bubble.Release(t, then)
 	})
 }
 
-// Nor does it go to anybody while the write is under way.
-func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
+// While a Multi is under way the znode is not handed off.
+func TestGuardedWriteUnderWayPreventsHandoff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -137,15 +137,15 @@ func TestAWriteUnderWayKeepsItsZnode(t *testing.T) {
 		}
 		then := bubble.Granted(t, waiting).Lease
 		if then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
 
-// Where it is known that nothing will be handed over, nobody looks at the line.
-func TestWhatIsNotHandedOverNeedsNoLook(t *testing.T) {
+// If a znode will not be handed off, the line is not looked at.
+func TestNoLookWithoutHandoff(t *testing.T) {
 	for name, prepare := range map[string]func(*recipes.Lease){
 		"after a guard": func(l *recipes.Lease) { l.Guard() },
 		"by option":     func(*recipes.Lease) {},

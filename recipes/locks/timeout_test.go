@@ -15,9 +15,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// An Acquire that timed out said only "context deadline exceeded", for contention and
-// for no server alike.
-func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
+// An Acquire that timed out returned only "context deadline exceeded", whether
+// the lock was busy or no server replied.
+func TestTimeoutSaysWhatAcquireWaitedFor(t *testing.T) {
 	semaphoreOf := func(t *testing.T, c *framework.Client) recipes.Acquirer {
 		s, err := semaphore.New(c, "/app/sem", 1)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 			time.Sleep(time.Second)
 			return mutexOf(t, b), []string{"locks: acquire /app/lock: connecting to the ensemble: ", "connect: connection refused"}
 		},
-		"a request is not answered": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
+		"a request gets no reply": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
 			w.ClientNet("b").Control(testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Times: -1}, testutil.Delay(time.Hour)).Control)
 			return mutexOf(t, b), []string{"locks: acquire /app/lock: joining the line: "}
 		},
@@ -53,7 +53,7 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 			bubble.Acquire(t, t.Context(), semaphoreOf(t, a))
 			return semaphoreOf(t, b), []string{"semaphore: acquire /app/sem: first in line, waiting for a permit: "}
 		},
-		"there is a permit by then, and its taking is not answered": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
+		"a permit is free, but the multi gets no reply": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
 			l := bubble.Acquire(t, t.Context(), semaphoreOf(t, a))
 			time.AfterFunc(time.Second/2, func() { bubble.Release(t, l) })
 			w.ClientNet("b").Control(testutil.NewFault(testutil.Match{Op: testutil.OpMulti, Times: -1}, testutil.Delay(time.Hour)).Control)
@@ -63,7 +63,7 @@ func TestATimedOutAcquireSaysWhatItWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				acquirer, want := test(t, w, w.Connect("a"), w.Connect("b"))
-				why := errors.New("the caller has no more time")
+				why := errors.New("the caller has no time left")
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, why)
 				defer cancel()
 				_, err := acquirer.Acquire(ctx)

@@ -17,19 +17,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A lock is used now by one, who takes it again and again, now by several, while its
-// directory is removed and made anew, with a counter that comes close to what the
-// last holder had; connections end, and sessions. There is never more than one
-// holder, and tokens increase.
-func TestDirectoriesMadeAnewAtRandom(t *testing.T) {
+// Several clients use a lock while its directory is deleted and created again,
+// with a sequence counter close to that of the last holder, and while
+// connections and sessions end. There is never more than one holder, and tokens
+// increase.
+func TestDirectoryIsRecreatedAtRandom(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble.Run(t, func(t *testing.T, w *bubble.World) { madeAnewAtRandom(t, w, seed) }, testutil.WithMembers(3))
+			bubble.Run(t, func(t *testing.T, w *bubble.World) { recreatedAtRandom(t, w, seed) }, testutil.WithMembers(3))
 		})
 	}
 }
 
-func madeAnewAtRandom(t *testing.T, w *bubble.World, seed uint64) {
+func recreatedAtRandom(t *testing.T, w *bubble.World, seed uint64) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	var mu sync.Mutex // guards what follows
@@ -44,7 +44,7 @@ func madeAnewAtRandom(t *testing.T, w *bubble.World, seed uint64) {
 		}
 		mu.Lock()
 		if holder != "" && l.Held() {
-			t.Errorf("%s holds, and so does %s", l.Path(), holder)
+			t.Errorf("%s and %s are held at the same time", l.Path(), holder)
 		}
 		if l.Token().Compare(greatest) <= 0 {
 			t.Errorf("token %v after %v", l.Token(), greatest)
@@ -92,24 +92,25 @@ func madeAnewAtRandom(t *testing.T, w *bubble.World, seed uint64) {
 		})
 	}
 	operator, draw := w.Connect("operator"), rand.New(rand.NewPCG(seed, 99))
-	anew := 0
+	recreated := 0
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(draw.IntN(200)) * time.Millisecond)
 		mu.Lock()
 		near := max(0, number-draw.IntN(3))
 		mu.Unlock()
-		if _, err := operator.Multi(ctx, anewOps(near)...); err == nil {
-			anew++
+		if _, err := operator.Multi(ctx, recreateOps(near)...); err == nil {
+			recreated++
 		}
 	}
 	working.Wait()
-	if anew == 0 {
-		t.Error("never made anew")
+	if recreated == 0 {
+		t.Error("the directory was never recreated")
 	}
 }
 
-// anewOps removes the directory and makes it anew, with so many numbers given out.
-func anewOps(numbers int) []any {
+// recreateOps returns the ops that delete the directory and create it again,
+// with so many sequence numbers used up.
+func recreateOps(numbers int) []any {
 	ops := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
 	for range numbers {
 		ops = append(ops, &zk.CreateRequest{Path: lockPath + "/x", Acl: zk.WorldACL(zk.PermAll)}, &zk.DeleteRequest{Path: lockPath + "/x", Version: -1})
@@ -117,10 +118,10 @@ func anewOps(numbers int) []any {
 	return ops
 }
 
-// A create is on its way while the directory is remade. Its number follows the
-// client's last one, as if nobody had been there meanwhile, and yet it stands behind
-// another holder.
-func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
+// The directory is deleted and created again while a create is on its way. The
+// number of the new znode follows the client's last one, as if no other client
+// had come between, but the znode stands behind another holder.
+func TestDirectoryIsRecreatedBeforeTheCreate(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
 		var last *recipes.Lease
@@ -129,7 +130,7 @@ func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 			bubble.Release(t, last)
 		}
 		held := lockPath + "/_c_01234567-89ab-cdef-0123-456789abcdef-lock-0000000009"
-		requests := append(anewOps(9), &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+		requests := append(recreateOps(9), &zk.CreateRequest{Path: held, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
 		w.ResetRequests()
 		w.ClientNet("a").Latency(time.Second, 0)
 		granted := make(chan *recipes.Lease, 1)
@@ -146,18 +147,18 @@ func TestMadeAnewWhileTheCreateIsOnItsWay(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if got := w.Requests()[testutil.OpCreate]; got != 1 || !strings.HasSuffix(last.Path(), "-0000000009") {
-			t.Errorf("%d creates after %s: the test has no bite", got, last.Path())
+			t.Errorf("%d creates after %s: the scenario was not reached", got, last.Path())
 		}
 		select {
 		case l := <-granted:
-			t.Errorf("%s is held, and so is %s", l.Path(), held)
+			t.Errorf("%s and %s are held at the same time", l.Path(), held)
 		default:
 			if err := operator.Delete(t.Context(), held, -1); err != nil {
 				t.Fatal(err)
 			}
 			l := <-granted
 			if !strings.HasSuffix(l.Path(), "-0000000010") {
-				t.Errorf("%s: the test has no bite", l.Path())
+				t.Errorf("%s: the scenario was not reached", l.Path())
 			}
 			bubble.Release(t, l)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Work that outlives the stop margin keeps its znode in line until the deadline
-// that was known at the loss, and no longer, if the session survives.
-func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
+// If work goes on past the stop margin and the session survives, its znode
+// stays in line until the deadline known at the loss, and no longer.
+func TestLostLeaseWhoseSessionSurvives(t *testing.T) {
 	for _, released := range []bool{true, false} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			a, b := w.Connect("a"), w.Connect("b")
@@ -48,7 +48,7 @@ func TestALostLeaseWhoseSessionSurvives(t *testing.T) {
 	}
 }
 
-func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
+func TestMaxHoldCountsFromTheOutermostLease(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Minute))
 		outer := bubble.Acquire(t, t.Context(), m)
@@ -60,7 +60,8 @@ func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 			t.Errorf("lost after %v more", got)
 		}
 		bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
-		// A hold that ended in time leaves nothing that could end the next.
+		// A lease that was released in time leaves no timer that could end the
+		// next one.
 		l := bubble.Acquire(t, t.Context(), m)
 		time.Sleep(50 * time.Second)
 		bubble.Release(t, l)
@@ -72,7 +73,7 @@ func TestMaxHoldCountsFromTheOutermost(t *testing.T) {
 }
 
 // An operator deletes the znode.
-func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
+func TestZnodeIsDeleted(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -88,15 +89,15 @@ func TestTheZnodeIsDeletedBySomebodyElse(t *testing.T) {
 		next := bubble.Acquire(t, t.Context(), mutexOf(t, b))
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
 		if !w.Exists(next.Path()) {
-			t.Error("the release removed another's znode")
+			t.Error("the release removed the znode of another contender")
 		}
 		bubble.Release(t, next)
 		w.NothingLeft(lockPath)
 	})
 }
 
-// Before it is watched, the release finds out.
-func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
+// If the znode is deleted before it is watched, the release finds out.
+func TestZnodeIsDeletedBeforeItIsWatched(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		if err := w.Connect("b").Delete(t.Context(), l.Path(), -1); err != nil {
@@ -108,8 +109,8 @@ func TestTheZnodeIsDeletedBySomebodyElseBeforeItIsWatched(t *testing.T) {
 	})
 }
 
-// Who waits and is deleted joins again, when it looks the next time.
-func TestAWaitersZnodeIsDeletedBySomebodyElse(t *testing.T) {
+// A waiter whose znode was deleted joins again at its next look.
+func TestZnodeOfAWaiterIsDeleted(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -132,17 +133,17 @@ func TestCloseEndsLeasesAndWaits(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
-		home := bubble.Acquiring(t.Context(), mutexOf(t, a)) // at home, behind its own holder
-		away := bubble.Acquiring(t.Context(), mutexOf(t, b)) // in line
+		local := bubble.Acquiring(t.Context(), mutexOf(t, a))  // in the local queue, behind a holder of the same process
+		inLine := bubble.Acquiring(t.Context(), mutexOf(t, b)) // in line
 		w.InLine(lockPath, 2)
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		bubble.WantErr(t, (<-away).Err, framework.ErrClosed)
+		bubble.WantErr(t, (<-inLine).Err, framework.ErrClosed)
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		bubble.WantErr(t, (<-home).Err, framework.ErrClosed)
+		bubble.WantErr(t, (<-local).Err, framework.ErrClosed)
 		bubble.Lost(t, held)
 		bubble.WantErr(t, held.Err(), framework.ErrClosed)
 		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld, framework.ErrClosed)
@@ -152,9 +153,10 @@ func TestCloseEndsLeasesAndWaits(t *testing.T) {
 	})
 }
 
-// The observer hears of each lease, a nested one too, and of its end once. Work
-// after an expiry overruns from the expiry on: others may be let in by then.
-func TestTheObserverFollowsLeases(t *testing.T) {
+// The observer reports each lease, nested ones too, and its end once. Work
+// after an expiry overruns from the expiry on, since others may be granted
+// then.
+func TestObserverReportsLeases(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		var mu sync.Mutex
 		var heard []string
@@ -190,11 +192,11 @@ func TestTheObserverFollowsLeases(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(heard) != len(want) {
-			t.Fatalf("heard %q, want %q", heard, want)
+			t.Fatalf("reported %q, want %q", heard, want)
 		}
 		for i := range want {
 			if heard[i] != want[i] {
-				t.Errorf("heard %q, want %q", heard[i], want[i])
+				t.Errorf("reported %q, want %q", heard[i], want[i])
 			}
 		}
 	})

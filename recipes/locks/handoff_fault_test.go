@@ -14,16 +14,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Faults while the znode is between two of this process: whoever waits is granted,
-// and nothing is left.
-func TestHandoverUnderFaults(t *testing.T) {
+// Faults while a znode is handed off: every waiter is granted, and nothing is
+// left.
+func TestHandoffUnderFaults(t *testing.T) {
 	for name, fault := range map[string]func(w *bubble.World, c *framework.Client){
-		"the connection drops":      func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
-		"it is cut for a while":     func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
-		"it is cut for too long":    func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
-		"the session expires":       func(w *bubble.World, c *framework.Client) { w.Expire(c) },
-		"the znode is deleted":      remove,
-		"the look's answer is lost": func(w *bubble.World, _ *framework.Client) {},
+		"the connection drops":       func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Drop() },
+		"it is cut off for a while":  func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, bubble.Timeout/2) },
+		"it is cut off for too long": func(w *bubble.World, _ *framework.Client) { w.ClientNet("a").Cut(); go healLater(w, 2*bubble.Timeout) },
+		"the session expires":        func(w *bubble.World, c *framework.Client) { w.Expire(c) },
+		"the znode is deleted":       remove,
+		"the look's reply is lost":   func(w *bubble.World, _ *framework.Client) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
@@ -31,7 +31,7 @@ func TestHandoverUnderFaults(t *testing.T) {
 				c := w.Connect("a", patient)
 				m := mutexOf(t, c)
 				l := bubble.Acquire(t, t.Context(), m)
-				if name == "the look's answer is lost" {
+				if name == "the look's reply is lost" {
 					w.Once(testutil.OpGetChildren2, lockPath, testutil.DropAfter())
 				}
 				waiting := queued(m, 3)
@@ -39,7 +39,7 @@ func TestHandoverUnderFaults(t *testing.T) {
 				time.Sleep(time.Millisecond) // the look is under way
 				fault(w, c)
 				for _, granted := range waiting {
-					// The next is let in by the loss of the one before, too.
+					// A loss of the holder grants the next waiter, too.
 					if err := bubble.Granted(t, granted).Lease.Release(context.Background()); err != nil && !errors.Is(err, recipes.ErrNotHeld) {
 						t.Error(err)
 					}
@@ -51,7 +51,8 @@ func TestHandoverUnderFaults(t *testing.T) {
 	}
 }
 
-// patient is for clients that are cut off for longer than they retry by default.
+// patient is for clients that are cut off for longer than the default retry
+// budget.
 var patient = framework.WithRetry(retry.Forever(100 * time.Millisecond))
 
 func healLater(w *bubble.World, d time.Duration) {
@@ -59,19 +60,19 @@ func healLater(w *bubble.World, d time.Duration) {
 	w.ClientNet("a").Heal()
 }
 
-// No watch is believed for ever: where what stands in line is not heard of, the
-// process does not hand over to itself for long.
-func TestHandoverNeedsFreshKnowledge(t *testing.T) {
+// A watch can be lost: without a recent look at the line a process stops
+// handing off its znode.
+func TestHandoffNeedsARecentLook(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 3)
 		l = next(t, l, waiting[0])
-		// A member that answers no more lists.
-		answer := make(chan struct{})
+		// A member that no longer replies to lists.
+		reply := make(chan struct{})
 		w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpGetChildren2 {
-				return testutil.HoldReply(answer)
+				return testutil.HoldReply(reply)
 			}
 			return testutil.Pass()
 		})
@@ -79,7 +80,7 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
 		bubble.Pending(t, waiting[1])
-		close(answer)
+		close(reply)
 		for _, granted := range waiting[1:] {
 			bubble.Release(t, bubble.Granted(t, granted).Lease)
 		}
@@ -87,26 +88,26 @@ func TestHandoverNeedsFreshKnowledge(t *testing.T) {
 	})
 }
 
-// Nor does it take what lingers without a look.
-func TestLingeringNeedsFreshKnowledge(t *testing.T) {
+// A lingering znode is not used again without a recent look either.
+func TestLingeringNeedsARecentLook(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
-		synctest.Wait() // it is known that nobody stands behind
-		answer := make(chan struct{})
-		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(answer))
+		synctest.Wait() // until it is known that nobody stands behind
+		reply := make(chan struct{})
+		w.Once(testutil.OpGetChildren2, lockPath, testutil.HoldReply(reply))
 		time.Sleep(bubble.Timeout/3 + time.Millisecond)
 		waiting := queued(m, 1)[0]
 		bubble.Pending(t, waiting)
-		close(answer)
+		close(reply)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
 		time.Sleep(time.Minute)
 		w.Empty(lockPath)
 	})
 }
 
-// What was known is not, from when the line has changed.
-func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
+// After a change of the line the last look no longer counts.
+func TestHandoffStopsWhenTheLineChanges(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		m, other := mutexOf(t, a, recipes.WithHandoffs(1)), mutexOf(t, w.Connect("b"))
@@ -116,17 +117,17 @@ func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, id := make(chan struct{}), sess.ID()
+		reply, id := make(chan struct{}), sess.ID()
 		w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpGetChildren2 && r.Session == id {
-				return testutil.HoldReply(answer)
+				return testutil.HoldReply(reply)
 			}
 			return testutil.Pass()
 		})
 		elsewhere := queued(other, 1)[0]
 		bubble.Release(t, l)
 		bubble.Pending(t, waiting...)
-		close(answer)
+		close(reply)
 		l = bubble.Granted(t, waiting[0]).Lease
 		bubble.Release(t, l)
 		bubble.Pending(t, waiting[1:]...)
@@ -136,8 +137,8 @@ func TestHandoverStopsWhenTheLineChanges(t *testing.T) {
 	})
 }
 
-// A look that fails shows nobody, and is no reason to hand over.
-func TestAFailedLookHandsNothingOver(t *testing.T) {
+// A look that fails shows no contender, but is no reason to hand off.
+func TestFailedLookPreventsHandoff(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -145,16 +146,16 @@ func TestAFailedLookHandsNothingOver(t *testing.T) {
 		waiting := queued(m, 1)[0]
 		then := next(t, l, waiting)
 		if then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
 
-// Without a connection nothing is handed over, however fresh what is known: others
-// may be waiting by now.
-func TestHandoverNeedsAConnection(t *testing.T) {
+// Without a connection nothing is handed off, however recent the last look:
+// others may have joined.
+func TestHandoffNeedsAConnection(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -171,16 +172,16 @@ func TestHandoverNeedsAConnection(t *testing.T) {
 			t.Error(err)
 		}
 		if then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 		bubble.Release(t, then)
 		w.Empty(lockPath)
 	})
 }
 
-// Under the strict policy a connection that drops ends what lingers, and what is
-// about to be handed over, as it ends every lease.
-func TestHandoverUnderTheStrictPolicy(t *testing.T) {
+// Under ErrorPolicyConnection a disconnect ends every lease, a lingering znode,
+// and a znode that is about to be handed off.
+func TestHandoffUnderErrorPolicyConnection(t *testing.T) {
 	for _, waits := range []int{0, 2} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(5 * time.Millisecond)
@@ -208,7 +209,7 @@ func TestHandoverUnderTheStrictPolicy(t *testing.T) {
 	}
 }
 
-// remove is what an operator does.
+// remove deletes all znodes of the line, as an operator would.
 func remove(w *bubble.World, _ *framework.Client) {
 	c := w.Connect("operator")
 	for _, name := range w.Children(lockPath) {

@@ -12,9 +12,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// The timer of WithMaxHold that fires in the very moment in which its holder releases
-// is the last holder's: it must not end the lease of the next, who has the same znode.
-func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
+// The timer of WithMaxHold fires at the moment of the release, while the znode
+// is handed off. It must not end the next holder's lease.
+func TestMaxHoldTimerDuringAHandoff(t *testing.T) {
 	const hold = time.Second
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(hold), recipes.WithHandoffs(1<<30))
@@ -24,7 +24,7 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 			began := time.Now()
 			next := bubble.Acquiring(t.Context(), m)
 			time.Sleep(hold - time.Since(began))
-			for range i % 8 { // the timer's goroutine begins at the same instant
+			for range i % 8 { // the timer fires at the same instant
 				runtime.Gosched()
 			}
 			if l.Release(t.Context()) == nil {
@@ -33,23 +33,23 @@ func TestATimerThatFiresAtTheReleaseIsNotTheNextHolders(t *testing.T) {
 			l = bubble.Granted(t, next).Lease
 			time.Sleep(hold / 2)
 			if err := l.Err(); err != nil {
-				t.Fatalf("round %d: lost after half of its time: %v", i, err)
+				t.Fatalf("round %d: lost after half of the maximum hold time: %v", i, err)
 			}
 			bubble.Release(t, l)
 			l = bubble.Acquire(t, t.Context(), m)
 		}
 		if kept == 0 {
-			t.Error("each of them was lost before its release: this test says nothing")
+			t.Error("each lease was lost before its release: the scenario was not reached")
 		}
 		bubble.Release(t, l)
 		w.Empty(lockPath)
 	})
 }
 
-// A lock that lingers is nobody's to release. If it is lost while its session lives on,
-// its znode has to go at once, or it is in everybody's way for as long as that session
-// lasts.
-func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
+// A lingering lock has no holder that releases it. If it is lost and its
+// session survives, its znode must be removed at once, or it would block the
+// line until the session ends.
+func TestLingeringLockThatIsLostIsRemoved(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		m, other := mutexOf(t, a, recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
@@ -59,14 +59,14 @@ func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.ClientNet("a").Drop() // which ends it, by the policy
+			w.ClientNet("a").Drop() // a loss under this policy
 			began := time.Now()
 			l := bubble.Acquire(t, t.Context(), other)
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("granted to another client after %v", took)
 			}
 			if s.Err() != nil {
-				t.Fatalf("the session has not survived, which this test is about: %v", s.Err())
+				t.Fatalf("the session has not survived: the scenario was not reached: %v", s.Err())
 			}
 			bubble.Release(t, l)
 		}
@@ -74,10 +74,10 @@ func TestALockThatIsLostWhileItLingersIsRemoved(t *testing.T) {
 	})
 }
 
-// What befalls the own znode is seen however often something has befallen it before:
-// its data were changed, or the connection was lost, each of which ends the watch.
-func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
-	befalls := map[string]func(w *bubble.World, l *recipes.Lease, operator *framework.Client) error{
+// The deletion of a held znode is noticed after any number of earlier events
+// that end its watch: a change of its data, or a disconnect.
+func TestHeldZnodeIsWatchedThroughout(t *testing.T) {
+	events := map[string]func(w *bubble.World, l *recipes.Lease, operator *framework.Client) error{
 		"its data are changed": func(_ *bubble.World, l *recipes.Lease, operator *framework.Client) error {
 			_, err := operator.Set(context.Background(), l.Path(), []byte("a note"), -1)
 			return err
@@ -87,15 +87,15 @@ func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
 			return nil
 		},
 	}
-	for what, befall := range befalls {
-		t.Run(what, func(t *testing.T) {
+	for name, event := range events {
+		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
 				for times := range 4 {
 					l := bubble.Acquire(t, t.Context(), m)
 					time.Sleep(time.Minute)
 					for range times {
-						if err := befall(w, l, operator); err != nil {
+						if err := event(w, l, operator); err != nil {
 							t.Fatal(err)
 						}
 						time.Sleep(time.Minute)
@@ -115,9 +115,9 @@ func TestTheOwnZnodeIsWatchedForAsLongAsItIsHeld(t *testing.T) {
 	}
 }
 
-// The same when no server answers, for longer than the retry policy tries, as the
-// znode begins to be watched.
-func TestTheOwnZnodeIsWatchedOnceAServerAnswers(t *testing.T) {
+// The same, if no server replies when the watch is set, for longer than the
+// retry budget.
+func TestHeldZnodeIsWatchedOnceAServerReplies(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a", framework.WithRetry(retry.NTimes(1, 10*time.Millisecond))))
 		operator := w.Connect("operator")

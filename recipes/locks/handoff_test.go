@@ -24,7 +24,7 @@ func queued(m *locks.Mutex, n int) (all []<-chan bubble.Grant) {
 	return all
 }
 
-// next releases l and takes what is granted by that.
+// next releases l and returns the lease that is granted by the release.
 func next(t bubble.T, l *recipes.Lease, waiting <-chan bubble.Grant) *recipes.Lease {
 	t.Helper()
 	bubble.Release(t, l)
@@ -33,14 +33,14 @@ func next(t bubble.T, l *recipes.Lease, waiting <-chan bubble.Grant) *recipes.Le
 		t.Errorf("token %v after %v", then.Token(), l.Token())
 	}
 	if l.Held() || !then.Held() {
-		t.Error("held is wrong")
+		t.Error("Held is wrong")
 	}
 	return then
 }
 
-// While nobody else stands in line the znode goes from one to the next at home, in
-// the order in which they came, without limit and without a request.
-func TestHandoverAtHomeCostsNothing(t *testing.T) {
+// While no other process is in line, the znode is handed off in-process, in the
+// order of the calls, without limit and without a request.
+func TestHandoffCostsNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -60,9 +60,9 @@ func TestHandoverAtHomeCostsNothing(t *testing.T) {
 	})
 }
 
-// Before it is known whether anybody stands behind, nothing is handed over, and
-// nothing given up: the answer decides.
-func TestHandoverWaitsToKnow(t *testing.T) {
+// Until it is known whether another process is in line, the znode is neither
+// handed off nor removed.
+func TestHandoffWaitsForALook(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(10 * time.Millisecond)
 		m := mutexOf(t, w.Connect("a"))
@@ -80,8 +80,8 @@ func TestHandoverWaitsToKnow(t *testing.T) {
 	})
 }
 
-// Once another process stands in line, so many are served at home before it.
-func TestOthersInLineGetTheirTurn(t *testing.T) {
+// Once another process is in line, a limited number of handoffs precede it.
+func TestHandoffsAreLimitedUnderContention(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts []locks.Option
@@ -92,7 +92,7 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 		{"none", []locks.Option{recipes.WithHandoffs(0)}, 0},
 		{"lingering changes nothing", []locks.Option{recipes.WithHandoffs(3), recipes.WithLinger(time.Second)}, 3},
 	} {
-		for _, when := range []string{"before they wait at home", "after"} {
+		for _, when := range []string{"before local waiters", "after"} {
 			t.Run(test.name+", "+when, func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					m, other := mutexOf(t, w.Connect("a"), test.opts...), mutexOf(t, w.Connect("b"))
@@ -116,12 +116,12 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 						case g := <-elsewhere:
 							l = g.Lease
 						case <-time.After(time.Minute):
-							t.Fatal("nobody was let in")
+							t.Fatal("nobody was granted")
 						}
 						break
 					}
 					if served != test.want {
-						t.Errorf("%d were served at home first, want %d", served, test.want)
+						t.Errorf("%d handoffs came first, want %d", served, test.want)
 					}
 					for _, granted := range waiting[served:] {
 						l = next(t, l, granted)
@@ -134,32 +134,31 @@ func TestOthersInLineGetTheirTurn(t *testing.T) {
 	}
 }
 
-// Nor is anybody kept waiting by what is handed over for longer than a session
-// time-out.
-func TestHandoverEndsInTime(t *testing.T) {
+// Handoffs keep another process waiting for one session timeout at most.
+func TestHandoffsEndInTime(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, other := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 8)
 		elsewhere := queued(other, 1)[0]
-		came := time.Now()
+		joined := time.Now()
 		for _, granted := range waiting[:4] {
 			time.Sleep(bubble.Timeout / 4)
-			if time.Since(came) >= bubble.Timeout {
+			if time.Since(joined) >= bubble.Timeout {
 				break
 			}
 			l = next(t, l, granted)
 		}
 		bubble.Pending(t, elsewhere)
 		bubble.Release(t, l)
-		if took := bubble.Granted(t, elsewhere).At.Sub(came); took > bubble.Timeout+time.Second {
-			t.Errorf("it waited for %v", took)
+		if took := bubble.Granted(t, elsewhere).At.Sub(joined); took > bubble.Timeout+time.Second {
+			t.Errorf("the other process waited for %v", took)
 		}
 	})
 }
 
-// Whoever was asked to leave does not hand over.
-func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
+// A znode that was asked to be released is not handed off.
+func TestRevokedZnodeIsNotHandedOff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -174,13 +173,13 @@ func TestARevokedZnodeIsNotHandedOver(t *testing.T) {
 		}
 		<-revoked
 		if then := next(t, l, waiting); then.Path() == l.Path() {
-			t.Error("handed over")
+			t.Error("handed off")
 		}
 	})
 }
 
-// What is handed over is held no longer than each of its leases may be.
-func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
+// Each lease on a handed off znode has its own maximum hold time.
+func TestMaxHoldAppliesToEachLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(10*time.Second))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -189,7 +188,7 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 			time.Sleep(9 * time.Second)
 			path := l.Path()
 			if l = next(t, l, granted); l.Path() != path {
-				t.Error("not handed over")
+				t.Error("not handed off")
 			}
 		}
 		granted := time.Now()
@@ -200,9 +199,9 @@ func TestTheLongestHoldIsEachLeasesOwn(t *testing.T) {
 	})
 }
 
-// Those who stand in line elsewhere, however many, cost the process that hands over
-// one look more when the first of them has come.
-func TestACrowdIsLookedAtOnce(t *testing.T) {
+// Any number of contenders elsewhere costs the process that hands off one more
+// look, when the first of them joins.
+func TestContentionCostsOneLook(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
@@ -217,7 +216,7 @@ func TestACrowdIsLookedAtOnce(t *testing.T) {
 			l = next(t, l, granted)
 		}
 		if got := w.Cost()[testutil.OpGetChildren2]; got > others+1 {
-			t.Errorf("%d lists, of which %d are those of the others", got, others)
+			t.Errorf("%d lists, %d of them of the others", got, others)
 		}
 		bubble.Release(t, l)
 		for _, granted := range append(elsewhere, waiting[16:]...) {
@@ -227,8 +226,8 @@ func TestACrowdIsLookedAtOnce(t *testing.T) {
 	})
 }
 
-// Those who are seen behind it in the very list that lets it in need no look at all.
-func TestACrowdThatStandsAlready(t *testing.T) {
+// Contenders that were seen in the granting list cost no further look.
+func TestContentionKnownAtTheGrant(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		holder, m, other := mutexOf(t, w.Connect("b")), mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("c"))
 		held := bubble.Acquire(t, t.Context(), holder)
@@ -240,15 +239,15 @@ func TestACrowdThatStandsAlready(t *testing.T) {
 			l = next(t, l, granted)
 		}
 		if got := w.Cost()[testutil.OpGetChildren2]; got != 1 {
-			t.Errorf("%d lists, want the one that let it in", got)
+			t.Errorf("%d lists, want only the one that granted", got)
 		}
 		bubble.Release(t, next(t, l, elsewhere))
 		w.Empty(lockPath)
 	})
 }
 
-// What is handed over is in each caller's own view of the client.
-func TestHandoverBetweenViews(t *testing.T) {
+// Each lease on a handed off znode has the path in its caller's namespace.
+func TestHandoffBetweenViews(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		app, err := c.Namespace("app")
@@ -276,14 +275,14 @@ func TestHandoverBetweenViews(t *testing.T) {
 	})
 }
 
-// What was handed over, or has lingered, for however long, is watched as before.
-func TestWhatWasHandedOverIsWatched(t *testing.T) {
+// A znode is watched after a handoff and after lingering, as before.
+func TestHandedOffZnodeIsWatched(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
-		time.Sleep(time.Second) // nobody works under it when the watch begins
+		time.Sleep(time.Second) // the znode is unused when the watch begins
 		l := bubble.Acquire(t, t.Context(), m)
-		w.Control(func(r testutil.Request) testutil.Action { // the other way to learn of it
+		w.Control(func(r testutil.Request) testutil.Action { // the client cannot learn of the deletion by a list
 			if r.Op == testutil.OpGetChildren2 {
 				return testutil.Fail(testutil.CodeNoAuth)
 			}
@@ -300,8 +299,9 @@ func TestWhatWasHandedOverIsWatched(t *testing.T) {
 	})
 }
 
-// The observer hears of each lease, however its znode came to it.
-func TestTheObserverHearsOfEachLease(t *testing.T) {
+// The observer reports each lease, also on a znode that was handed off or
+// lingered.
+func TestObserverReportsHandedOffLeases(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var granted, released, lost int
 		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
@@ -316,16 +316,15 @@ func TestTheObserverHearsOfEachLease(t *testing.T) {
 		bubble.Release(t, l)
 		l = next(t, bubble.Granted(t, other).Lease, waiting[1])
 		bubble.Release(t, l)
-		time.Sleep(2 * time.Second) // it has lingered, and left
+		time.Sleep(2 * time.Second) // it has lingered and was removed
 		if granted != 3 || released != 3 || lost != 0 {
 			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
 		}
 	})
 }
 
-// Whoever waits may not hand over himself, and is handed over to nevertheless; it
-// is known soon whether that may be.
-func TestEachHandsOverByHisOwnOptions(t *testing.T) {
+// The holder's option decides about a handoff, not the waiter's.
+func TestHandoffsOptionIsTheHolders(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		c := w.Connect("a")
@@ -335,11 +334,11 @@ func TestEachHandsOverByHisOwnOptions(t *testing.T) {
 		time.Sleep(time.Second)
 		then := next(t, l, waiting[0])
 		if then.Path() != l.Path() {
-			t.Error("not handed over by one who does")
+			t.Error("not handed off by a mutex with handoffs")
 		}
 		last := next(t, then, waiting[1])
 		if last.Path() == then.Path() {
-			t.Error("handed over by one who does not")
+			t.Error("handed off by a mutex without handoffs")
 		}
 		bubble.Release(t, last)
 		w.Empty(lockPath)
