@@ -120,8 +120,8 @@ func TestGuardedWriteUnderWayPreventsHandoff(t *testing.T) {
 		m := mutexOf(t, w.Connect("a"))
 		l := bubble.Acquire(t, t.Context(), m)
 		waiting := queued(m, 1)[0]
-		answer := make(chan struct{})
-		w.Once(testutil.OpMulti, "", testutil.HoldReply(answer))
+		reply := make(chan struct{})
+		w.Once(testutil.OpMulti, "", testutil.HoldReply(reply))
 		written := make(chan error, 1)
 		go func() {
 			_, err := l.Multi(context.Background(), set("/app", "mine"))
@@ -131,7 +131,7 @@ func TestGuardedWriteUnderWayPreventsHandoff(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- l.Release(context.Background()) }()
 		synctest.Wait()
-		close(answer)
+		close(reply)
 		if err := errors.Join(<-written, <-released); err != nil {
 			t.Error(err)
 		}

@@ -178,7 +178,7 @@ func TestRevokedZnodeIsNotHandedOff(t *testing.T) {
 	})
 }
 
-// Each lease on a handed off znode has its own maximum hold time.
+// Each lease on a handed-off znode has its own maximum hold time.
 func TestMaxHoldAppliesToEachLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(10*time.Second))
@@ -246,7 +246,7 @@ func TestContentionKnownAtTheGrant(t *testing.T) {
 	})
 }
 
-// Each lease on a handed off znode has the path in its caller's namespace.
+// Each lease on a handed-off znode has the path in its caller's namespace.
 func TestHandoffBetweenViews(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")

@@ -408,8 +408,8 @@ func TestCloseWaitsForAllLingeringLocks(t *testing.T) {
 			for _, key := range keys {
 				bubble.Release(t, bubble.Acquire(t, t.Context(), k.Key(key)))
 			}
-			answer := make(chan struct{})
-			w.Once(testutil.OpDelete, "/app/keys/"+last, testutil.HoldReply(answer))
+			reply := make(chan struct{})
+			w.Once(testutil.OpDelete, "/app/keys/"+last, testutil.HoldReply(reply))
 			closed := make(chan error, 1)
 			go func() { closed <- k.Close(t.Context()) }()
 			synctest.Wait()
@@ -418,7 +418,7 @@ func TestCloseWaitsForAllLingeringLocks(t *testing.T) {
 				t.Errorf("Close returned %v before %s was removed", err, last)
 			default:
 			}
-			close(answer)
+			close(reply)
 			if err := bubble.Await(t, "Close to return", closed); err != nil {
 				t.Error(err)
 			}

@@ -226,7 +226,7 @@ func TestTryAtALingeringLockThatIsCutOff(t *testing.T) {
 // When any request or reply between a lingering lock and a try is lost, the try
 // ends in time, granted or with ErrBusy, and leaves nothing behind.
 func TestTryAtALingeringLockUnderFaults(t *testing.T) {
-	actions := map[string]testutil.Action{"request": testutil.DropBefore(), "answer": testutil.DropAfter()}
+	actions := map[string]testutil.Action{"request": testutil.DropBefore(), "reply": testutil.DropAfter()}
 	for _, op := range []testutil.Op{testutil.OpSetData, testutil.OpGetData, testutil.OpGetChildren2, testutil.OpDelete, testutil.OpCreate} {
 		for what, action := range actions {
 			for _, client := range []string{"a", "b"} {

@@ -103,7 +103,7 @@ func TestGoroutinesWaitInProcess(t *testing.T) {
 		}
 		mu.Lock()
 		if len(order) > 0 {
-			t.Errorf("%v were granted beside the first", order)
+			t.Errorf("%v were granted while the first held", order)
 		}
 		mu.Unlock()
 		bubble.Release(t, first)

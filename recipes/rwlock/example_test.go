@@ -50,13 +50,13 @@ func Example() {
 		defer func() { _ = other.Release(ctx) }()
 
 		_, err = rw.Writer().TryAcquire(ctx)
-		fmt.Println("a writer beside them:", errors.Is(err, recipes.ErrBusy))
+		fmt.Println("busy for a writer:", errors.Is(err, recipes.ErrBusy))
 		return nil
 	})
 	fmt.Println("error:", err)
 	// Output:
 	// two readers: true
-	// a writer beside them: true
+	// busy for a writer: true
 	// error: <nil>
 }
 
@@ -84,12 +84,12 @@ func ExampleRWLock_Reader_downgrade() {
 		log.Fatal(err)
 	}
 	_, err = rw.Writer().Acquire(read.Context())
-	fmt.Println("no way back:", errors.Is(err, rwlock.ErrUpgrade))
-	fmt.Println("the write's token:", read.Token() == write.Token())
+	fmt.Println("upgrade refused:", errors.Is(err, rwlock.ErrUpgrade))
+	fmt.Println("same token as the write:", read.Token() == write.Token())
 	fmt.Println("error:", read.Release(ctx))
 	// Output:
-	// no way back: true
-	// the write's token: true
+	// upgrade refused: true
+	// same token as the write: true
 	// error: <nil>
 }
 
