@@ -27,7 +27,7 @@ func TestRatios(t *testing.T) {
 	r := sampleResults()
 	for peer, want := range map[int]float64{0: 1, 1: 10, 2: 0.3} {
 		if got := r.ratio(works[0], peer); got != want {
-			t.Errorf("to %s: %v, want %v", r.names[peer], got, want)
+			t.Errorf("ratio to %s: %v, want %v", r.names[peer], got, want)
 		}
 	}
 	if got := r.rate(works[0], 0); got != 200 {
@@ -38,7 +38,7 @@ func TestRatios(t *testing.T) {
 	}
 	text := r.markdown(&options{rounds: 3, each: time.Second})
 	if !strings.Contains(text, "| other | 10.0 (10.0) | 10.0 (10.0) | 10.0 (10.0) |") {
-		t.Errorf("the table says\n%s", text)
+		t.Errorf("got table\n%s", text)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := replace([]byte(page), table{"y", ""}); err == nil {
-		t.Error("there is no place for y")
+		t.Error("y was accepted, which has no marks")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestLayers(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	if _, err := byLayer(&p, "alloc_objects"); err == nil {
-		t.Error("it has no allocations")
+		t.Error("a profile without allocations was accepted")
 	}
 	text := shares("what", []map[string]float64{got, got, got, got})
 	for _, row := range []string{"| the line | 4.00 |", "| the wire client | 0 |", "| others | 64.0 |", "| **in all** | **127** |"} {

@@ -76,7 +76,7 @@ func (s *site) foreign(ctx context.Context, file string, source []byte, command 
 	}
 	line, err := f.answer(ctx, time.Minute)
 	if err == nil && line != "ready" {
-		err = fmt.Errorf("%s says %q", file, line)
+		err = fmt.Errorf("%s printed %q, want \"ready\"", file, line)
 	}
 	if err != nil {
 		f.close()
@@ -98,7 +98,7 @@ func (f *foreign) run(ctx context.Context, w work, d time.Duration) (float64, er
 
 // answer waits for a line of output.
 func (f *foreign) answer(ctx context.Context, limit time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("timed out: no answer"))
 	defer cancel()
 	stop := context.AfterFunc(ctx, f.process.kill) // it ends the read
 	line, err := f.out.ReadString('\n')

@@ -37,26 +37,26 @@ type options struct {
 
 func run(ctx context.Context) error {
 	o := options{only: regexp.MustCompile("")}
-	flag.IntVar(&o.rounds, "rounds", 7, "how often each of the peers does each work")
-	flag.DurationVar(&o.each, "for", 3*time.Second, "how long each time")
-	flag.StringVar(&o.benchtime, "benchtime", "3s", "how long each Go benchmark runs")
-	flag.Func("only", "peers whose name matches, beside zkrecipes itself", func(text string) (err error) {
+	flag.IntVar(&o.rounds, "rounds", 7, "number of measurements of each peer at each work")
+	flag.DurationVar(&o.each, "for", 3*time.Second, "duration of a measurement")
+	flag.StringVar(&o.benchtime, "benchtime", "3s", "duration of each Go benchmark")
+	flag.Func("only", "measure only peers whose names match, and zkrecipes", func(text string) (err error) {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
-	parts := flag.String("parts", "peers,floor,handover,grants,scale,profiles", "what to measure")
-	flag.StringVar(&o.write, "write", "", "the directory of performance.md and of the plot, in which the figures are put; default: the terminal")
-	flag.BoolVar(&o.sync, "sync", true, "whether ZooKeeper waits for its disk before it answers, as it does by default")
-	flag.StringVar(&o.dir, "dir", "", "where servers have their data, on a disk of the kind that counts; default: the system's directory for temporary files")
+	parts := flag.String("parts", "peers,floor,handover,grants,scale,profiles", "parts to measure, separated by commas")
+	flag.StringVar(&o.write, "write", "", "directory of performance.md and the plot, which get the figures; default: print them")
+	flag.BoolVar(&o.sync, "sync", true, "make ZooKeeper wait for its disk before it answers, as it does by default")
+	flag.StringVar(&o.dir, "dir", "", "directory for the servers' data, on the disk to measure; default: the system's temporary directory")
 	flag.Parse()
 	if flag.NArg() > 0 || o.rounds < 1 || o.each <= 0 {
 		flag.Usage()
-		return errors.New("that makes no sense")
+		return errors.New("bad arguments: want no arguments, -rounds of at least 1 and a positive -for")
 	}
 	o.parts = strings.Split(*parts, ",")
 	for _, part := range o.parts {
 		if o.part(part) == nil {
-			return fmt.Errorf("-parts: there is no %q", part)
+			return fmt.Errorf("-parts: unknown part %q", part)
 		}
 	}
 	for _, part := range o.parts { // results of one part stay when a later part fails

@@ -71,7 +71,7 @@ var unlock = redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then retu
 // again is the pause before the next try.
 const again = time.Millisecond
 
-var errExpired = errors.New("it was not held any more")
+var errExpired = errors.New("lock expired while it was held")
 
 func startRedis(ctx context.Context, s *site) (peer, error) {
 	address, err := s.redis(ctx)

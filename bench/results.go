@@ -197,7 +197,7 @@ func replace(text []byte, t table) ([]byte, error) {
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return nil, fmt.Errorf("there is no place for %q", t.name)
+		return nil, fmt.Errorf("no begin and end marks for table %q", t.name)
 	}
 	return []byte(before + begin + "\n" + t.text + "\n" + end + after), nil
 }

@@ -114,7 +114,7 @@ func (s *site) serve(ctx context.Context, address, program string, args ...strin
 		case <-p.ended:
 			return fmt.Errorf("%s has ended: %s", program, strings.TrimSpace(said.String()))
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not serve at %s: %w", program, address, context.Cause(ctx))
+			return fmt.Errorf("%s does not accept connections at %s: %w", program, address, context.Cause(ctx))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -242,7 +242,7 @@ func TestALossIsToldWhateverIsStuck(t *testing.T) {
 						t.Errorf("Close took %v", took)
 					}
 					if b.calls.Load() == 0 {
-						t.Errorf("the %s was not called: nothing was shown", supplier.name)
+						t.Errorf("the %s was not called, so the test shows nothing", supplier.name)
 					}
 				})
 			})

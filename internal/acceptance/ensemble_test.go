@@ -88,7 +88,7 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 		return
 	}
 	if a.lease != nil && a.lease.Held() {
-		a.t.Errorf("%s works while %s does", who, a.worker)
+		a.t.Errorf("%s works while %s works", who, a.worker)
 	}
 	if l.Token().Compare(a.last) <= 0 {
 		a.t.Errorf("%s has token %v, after %v", who, l.Token(), a.last)
@@ -245,7 +245,7 @@ func TestGuardedWriteAfterAnExpiry(t *testing.T) {
 			t.Errorf("a late write: %v", err)
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
-			t.Errorf("released what was lost: %v", err)
+			t.Errorf("release of a lost lease: %v", err)
 		}
 		if err := next.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -274,7 +274,7 @@ func TestTokensOutliveTheDirectory(t *testing.T) {
 			}
 			last = l.Token()
 			if !strings.HasSuffix(l.Path(), "-lock-0000000000") {
-				t.Errorf("the directory was not new: %s", l.Path())
+				t.Errorf("the directory was not created again: %s", l.Path())
 			}
 			if err := l.Release(t.Context()); err != nil {
 				t.Fatal(err)

@@ -329,7 +329,7 @@ func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 					k.standing(t, s, 1, 0)
 					names, _, err := s.watcher.Children(t.Context(), s.path+k.hold)
 					if err != nil || len(names) != 1 || l.Path() != s.path+k.hold+"/"+names[0] {
-						t.Errorf("%v stands there, %v; the lease is %s", names, err, l.Path())
+						t.Errorf("found znodes %v, %v; the lease has %s", names, err, l.Path())
 					}
 					busy(t, other)
 					release(t, l)

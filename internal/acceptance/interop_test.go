@@ -77,13 +77,13 @@ func takeTurns(t *testing.T, watcher *framework.Client, kind string, one, other 
 		select {
 		case who := <-served:
 			if who != i {
-				t.Fatalf("served %s, want %s", members[who].name, m.name)
+				t.Fatalf("granted to %s, want %s", members[who].name, m.name)
 			}
 		case <-time.After(patience):
-			t.Fatalf("%s was not served", m.name)
+			t.Fatalf("%s was not granted", m.name)
 		}
 		if n, want := m.participants(t), len(members)-i; n != want {
-			t.Errorf("%s sees %d in line, want %d", m.name, n, want)
+			t.Errorf("%s sees %d participants, want %d", m.name, n, want)
 		}
 		nobody(t, served, members)
 		m.release(t)
@@ -96,7 +96,7 @@ func nobody(t *testing.T, served <-chan int, members []*member) {
 	t.Helper()
 	select {
 	case who := <-served:
-		t.Errorf("%s is served as well", members[who].name)
+		t.Errorf("%s was granted, too", members[who].name)
 	case <-time.After(50 * time.Millisecond):
 	}
 }
@@ -120,7 +120,7 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 					}
 					mu.Lock()
 					if holder != "" {
-						t.Errorf("%s holds while %s does", m.name, holder)
+						t.Errorf("%s holds while %s holds", m.name, holder)
 					}
 					holder = m.name
 					mu.Unlock()
@@ -164,10 +164,10 @@ func readAndWrite(t *testing.T, watcher *framework.Client, of repertoire, one, o
 		select {
 		case who := <-served:
 			if who != want {
-				t.Fatalf("served %s, want %s", waiting[who].name, waiting[want].name)
+				t.Fatalf("granted to %s, want %s", waiting[who].name, waiting[want].name)
 			}
 		case <-time.After(patience):
-			t.Fatalf("%s was not served", waiting[want].name)
+			t.Fatalf("%s was not granted", waiting[want].name)
 		}
 	}
 	nobody(t, served, waiting)
@@ -183,7 +183,7 @@ func readAndWrite(t *testing.T, watcher *framework.Client, of repertoire, one, o
 		select {
 		case <-served:
 		case <-time.After(patience):
-			t.Fatal("who came to read later was not served")
+			t.Fatal("the later reader was not granted")
 		}
 	}
 	waiting[2].release(t)
@@ -201,7 +201,7 @@ func sharePermits(t *testing.T, watcher *framework.Client, of repertoire, one, o
 	second.acquire(t)
 	for _, m := range []*member{first, second} {
 		if n := m.participants(t); n != 2 {
-			t.Errorf("%s sees %d, want 2", m.name, n)
+			t.Errorf("%s sees %d participants, want 2", m.name, n)
 		}
 	}
 	served := make(chan int, 1)
@@ -215,7 +215,7 @@ func sharePermits(t *testing.T, watcher *framework.Client, of repertoire, one, o
 	select {
 	case <-served:
 	case <-time.After(patience):
-		t.Fatal("the third was not served")
+		t.Fatal("the third was not granted")
 	}
 	inLine(t, watcher, leases, 2)
 	first.release(t)
@@ -269,7 +269,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 		}
 	}
 	if len(served) != 0 {
-		t.Errorf("%s is served too early", (<-served).name)
+		t.Errorf("%s was granted too early", (<-served).name)
 	}
 	doomed.kill(t)
 	for range all {
@@ -277,7 +277,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 		case m := <-served:
 			m.release(t)
 		case <-time.After(patience):
-			t.Fatal("nobody succeeds who was killed")
+			t.Fatal("the killed process has no successor")
 		}
 	}
 	for _, s := range all {

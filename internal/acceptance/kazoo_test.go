@@ -64,7 +64,7 @@ func TestKazooIsRefused(t *testing.T) {
 				}
 				for _, enter := range []func(context.Context) (*recipes.Lease, error){recipe.Acquire, recipe.TryAcquire} {
 					if _, err := enter(t.Context()); !errors.Is(err, recipes.ErrLayout) {
-						t.Errorf("%s where %s is held: %v", kind, path.held, err)
+						t.Errorf("acquire %s while %s is held: %v", kind, path.held, err)
 					}
 					inLine(t, c, at, 1) // the refused contender withdraws
 				}

@@ -63,7 +63,7 @@ func TestAHundredThousandChildren(t *testing.T) { // not in parallel: it would s
 			t.Logf("%s: %v", k.name, time.Since(began).Round(time.Millisecond))
 		}
 		if now, err := c.Session(); err != nil || now.ID() != session.ID() {
-			t.Errorf("it cost the session: %v", err)
+			t.Errorf("the session was lost: %v", err)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestAQuotaOfTheServer(t *testing.T) {
 		}
 		k.standing(t, s, 1, 0)
 		if !held.Held() {
-			t.Errorf("%s: the holder was disturbed: %v", k.name, held.Err())
+			t.Errorf("%s: the holder lost its lease: %v", k.name, held.Err())
 		}
 		release(t, held)
 		release(t, acquire(t, t.Context(), second))
@@ -191,7 +191,7 @@ func TestNonsenseUnderARecipe(t *testing.T) {
 						release(t, held)
 						k.standing(t, s, 0, 0)
 						if lied.Load() == 0 {
-							t.Error("nothing was replaced")
+							t.Error("no file was replaced")
 						}
 					})
 				}

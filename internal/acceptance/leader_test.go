@@ -97,7 +97,7 @@ func (now *term) endsWith(t *testing.T, want error) {
 			t.Errorf("the term of %s ended with %v, want %v", now.who.id, err, want)
 		}
 	case <-time.After(patience):
-		t.Fatalf("the term of %s goes on", now.who.id)
+		t.Fatalf("the term of %s has not ended", now.who.id)
 	}
 }
 
@@ -145,7 +145,7 @@ func resign(t *testing.T, s *stage) {
 		}
 		who, err := all[0].Leader(t.Context())
 		if err != nil || string(who.Data) != now.who.id {
-			t.Errorf("the leader is said to be %s, %v", who.Data, err)
+			t.Errorf("Leader returned %s, %v", who.Data, err)
 		}
 		s.inLine(t, "", 3)
 		now.who.Resign()
@@ -156,7 +156,7 @@ func resign(t *testing.T, s *stage) {
 	}
 	s.inLine(t, "", 0)
 	if _, err := all[0].Leader(t.Context()); !errors.Is(err, leader.ErrNoLeader) {
-		t.Errorf("nobody leads: %v", err)
+		t.Errorf("no leader: %v", err)
 	}
 }
 
@@ -209,7 +209,7 @@ func leaderIsLost(t *testing.T, s *stage) {
 		s.expire(t, now.who.peer)
 		then := next(t, terms)
 		if then.who == now.who {
-			t.Errorf("%s goes on", now.who.id)
+			t.Errorf("the term of %s has not ended", now.who.id)
 		}
 		if then.lease.Token().Compare(now.lease.Token()) <= 0 {
 			t.Errorf("token %v after %v", then.lease.Token(), now.lease.Token())

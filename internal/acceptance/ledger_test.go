@@ -223,7 +223,7 @@ func TestTheLedgerIsJudged(t *testing.T) {
 		}
 	}
 	if _, err := judge(in("X", 1, "1.1")+"\nout 1", 2); err == nil {
-		t.Error("a torn line was not seen")
+		t.Error("a torn line was not rejected")
 	}
 }
 

@@ -62,7 +62,7 @@ func TestMembersFailUnderLoad(t *testing.T) {
 				calamity.strike(t)
 				s.goesOn(t)
 			})
-			t.Logf("%s: over after %v", calamity.name, time.Since(began).Round(time.Millisecond))
+			t.Logf("%s: recovered after %v", calamity.name, time.Since(began).Round(time.Millisecond))
 		}
 		cancel()
 		for _, p := range all {
@@ -166,7 +166,7 @@ func (s *storm) memberOfAConnectionKilled(t *testing.T) {
 		t.Error(err)
 	}
 	if now := int(member.Load()); now == at {
-		t.Errorf("the holder is at member %d still, which was killed", now)
+		t.Errorf("the holder is still at member %d, which was killed", now)
 	}
 	s.back(t, at)
 	release(t, held) // held all the time
@@ -232,7 +232,7 @@ func (s *storm) quorumLost(t *testing.T) {
 	before := grants()
 	time.Sleep(500 * time.Millisecond)
 	if n := grants() - before; n != 0 {
-		t.Errorf("%d grants without a quorum", n)
+		t.Errorf("%d grants while there was no quorum", n)
 	}
 	for _, name := range ledgers {
 		text, err := ledger(filepath.Join(s.dir, name)).read()

@@ -155,6 +155,6 @@ func (m *served) do(servers string, command []string) (answer string, err error)
 		all, err := m.recipe.Participants(ctx)
 		return fmt.Sprint("participants ", len(all)), err
 	default:
-		return "", fmt.Errorf("what is %q?", command)
+		return "", fmt.Errorf("unknown command %q", command)
 	}
 }

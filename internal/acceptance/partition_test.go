@@ -66,7 +66,7 @@ func TestALongSilence(t *testing.T) {
 					t.Errorf("%s: two at once for %v", s.name, at.Sub(g.at))
 				}
 			case <-time.After(patience):
-				t.Fatalf("%s: the holder is not told of its loss", s.name)
+				t.Fatalf("%s: the holder does not learn of its loss", s.name)
 			}
 			if early := s.held.Deadline().Sub(g.at); early > 0 {
 				t.Errorf("%s: succeeded %v before its deadline", s.name, early)

@@ -138,7 +138,7 @@ func TestAProcessStandsStill(t *testing.T) {
 					t.Fatal(err)
 				}
 				if why := s.first.expect(t, "lost"); why == "" {
-					t.Errorf("%s: lost for no reason", s.k.name)
+					t.Errorf("%s: lost without a reason", s.k.name)
 				}
 				refused, why, _ := strings.Cut(s.first.expect(t, "late"), " ")
 				if ok, err := strconv.ParseBool(refused); err != nil || !ok {

@@ -138,7 +138,7 @@ func holder(servers, session, name, path string, file ledger) error {
 		}
 		fmt.Println("late", errors.Is(err, zk.ErrNoNode), err)
 		if err := l.Release(ctx); !errors.Is(err, recipes.ErrNotHeld) {
-			return fmt.Errorf("released what was lost: %w", err)
+			return fmt.Errorf("release of a lost lease: %w", err)
 		}
 		return nil
 	}
@@ -222,9 +222,9 @@ func (p *process) expect(t *testing.T, what string) string {
 			if rest, found := strings.CutPrefix(line, what); found {
 				return strings.TrimSpace(rest)
 			}
-			t.Fatalf("process %d says %q instead of %q", p.Pid, line, what)
+			t.Fatalf("process %d printed %q, want %q", p.Pid, line, what)
 		case <-timeout:
-			t.Fatalf("process %d does not say %q", p.Pid, what)
+			t.Fatalf("process %d does not print %q", p.Pid, what)
 		}
 	}
 }

@@ -58,13 +58,13 @@ func readersTogether(t *testing.T, s *stage) {
 	busy(t, s.rw(t, s.join(t)).Reader())
 	for _, l := range held {
 		if writer.Token().Compare(l.Token()) <= 0 {
-			t.Errorf("the writer has token %v, a reader before it %v", writer.Token(), l.Token())
+			t.Errorf("the writer has token %v, an earlier reader %v", writer.Token(), l.Token())
 		}
 	}
 	release(t, writer)
 	reader := granted(t, reading)
 	if reader.Token().Compare(writer.Token()) <= 0 {
-		t.Errorf("the reader has token %v, the writer before it %v", reader.Token(), writer.Token())
+		t.Errorf("the reader has token %v, the earlier writer %v", reader.Token(), writer.Token())
 	}
 	release(t, reader)
 	s.inLine(t, "", 0)

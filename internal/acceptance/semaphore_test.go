@@ -60,7 +60,7 @@ func neverMore(t *testing.T, s *stage) {
 			busy(t, all[comers-1])
 		}
 		if free, err := all[0].Available(t.Context()); err != nil || free != max(limit-(comers-i), 0) {
-			t.Errorf("with %d to go %d are available, %v", comers-i, free, err)
+			t.Errorf("with %d contenders to come, %d permits are available, %v", comers-i, free, err)
 		}
 		release(t, granted(t, ended))
 		s.permits(t, min(comers-i-1, limit), max(comers-i-1-limit, 0))
@@ -141,7 +141,7 @@ func disagree(t *testing.T, s *stage) {
 	other := s.semaphore(t, 3)
 	for range 2 {
 		if _, err := other.Acquire(t.Context()); !errors.Is(err, semaphore.ErrLimit) {
-			t.Errorf("3 where 2 is recorded: %v", err)
+			t.Errorf("acquire with limit 3 where 2 is recorded: %v", err)
 		}
 	}
 	adopts := acquire(t, t.Context(), s.semaphore(t, 3, semaphore.WithRecordedLimit()))

@@ -43,7 +43,7 @@ func TestTokensGrowOverAFuzzySnapshot(t *testing.T) { // not in parallel: it nee
 	const tries = 8
 	for try := 1; !f.play(t, ens); try++ {
 		if try == tries {
-			t.Fatalf("the snapshot had the znode of b, or no directory from before, %d times: the test has no bite", tries)
+			t.Fatalf("%d times the snapshot had the znode of b, or no earlier directory, so the test shows nothing", tries)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (f *fuzzy) startSnapshot(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the server takes no snapshot")
+	t.Fatal("the server writes no snapshot")
 }
 
 // awaitSnapshots waits until all snapshots are complete.

@@ -41,7 +41,7 @@ type soak struct {
 func TestSoakOnRealMembers(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ZKR_SOAK"))
 	if err != nil {
-		t.Skip("takes long: ZKR_REAL=1 ZKR_SOAK=3m runs it for three minutes")
+		t.Skip("takes long: to run it for three minutes, set ZKR_REAL=1 ZKR_SOAK=3m")
 	}
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("ZKR_SEED"); text != "" {

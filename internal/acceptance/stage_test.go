@@ -134,7 +134,7 @@ func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil
 	t.Cleanup(func() {
 		stop()
 		if fault.Count() == 0 {
-			t.Errorf("no request met the fault %+v", m)
+			t.Errorf("the fault struck no request: %+v", m)
 		}
 	})
 	return fault
@@ -146,7 +146,7 @@ func struck(t *testing.T, fault *testutil.Fault) {
 	select {
 	case <-fault.Hit():
 	case <-time.After(patience):
-		t.Fatal("the fault was not met")
+		t.Fatal("the fault struck no request")
 	}
 }
 
@@ -160,7 +160,7 @@ func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <
 	select {
 	case <-look.Hit():
 	case <-time.After(patience):
-		t.Fatal("it does not look at whoever is before it")
+		t.Fatal("the waiter does not read the znode ahead")
 	}
 	if err := p.Sync(t.Context(), s.path); err != nil { // the look was answered before this is
 		t.Fatal(err)
@@ -263,10 +263,10 @@ func lost(t *testing.T, l *recipes.Lease) {
 	select {
 	case <-l.Lost():
 	case <-time.After(patience):
-		t.Fatal("the holder is not told of its loss")
+		t.Fatal("the holder does not learn of its loss")
 	}
 	if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
-		t.Errorf("released what was lost: %v", err)
+		t.Errorf("release of a lost lease: %v", err)
 	}
 }
 

@@ -209,7 +209,7 @@ func forbidden(t *testing.T, s *stage, k kind) {
 		t.Errorf("%d refusals", refusals)
 	}
 	if _, err := p.Session(); err != nil {
-		t.Errorf("it cost the session: %v", err)
+		t.Errorf("the session was lost: %v", err)
 	}
 	s.onlyKept(t, operator, dirs)
 	s.release(t, dirs)
@@ -270,11 +270,11 @@ func forbiddenPath(t *testing.T, s *stage, k kind) {
 	a := k.of(t, s.join(t).Client, s.path+"/below/it")
 	for _, acquire := range []func(context.Context) (*recipes.Lease, error){a.Acquire, a.TryAcquire} {
 		if _, err := acquire(t.Context()); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), s.path+"/below/it") {
-			t.Errorf("below a path where nobody may create: %v", err)
+			t.Errorf("acquire below a path that denies creates: %v", err)
 		}
 	}
 	if names, _, err := operator.Children(t.Context(), s.path); err != nil || len(names) > 0 {
-		t.Errorf("%v was made, %v", names, err)
+		t.Errorf("%v was created, %v", names, err)
 	}
 }
 
@@ -282,7 +282,7 @@ func forbiddenPath(t *testing.T, s *stage, k kind) {
 // and leaves.
 func hiddenPredecessor(t *testing.T, s *stage, k kind) {
 	if k.name == readers.name || k.line != k.hold {
-		t.Skip("nobody is watched who is ahead")
+		t.Skip("the znode ahead is not watched")
 	}
 	k.directories(t, s)
 	net := s.ClientNet(fmt.Sprint("hidden ", t.Name()))

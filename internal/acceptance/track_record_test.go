@@ -62,7 +62,7 @@ func TestEveryGrantCanBeReleased(t *testing.T) {
 						return
 					}
 					if err := l.Release(t.Context()); err != nil {
-						t.Errorf("granted, and not released: %v", err)
+						t.Errorf("granted, but not released: %v", err)
 					}
 				}
 			})
@@ -98,10 +98,10 @@ func TestParticipantsOfNothing(t *testing.T) {
 			}
 		}
 		if n, err := sem.Available(t.Context()); n != 3 || err != nil {
-			t.Errorf("%d of 3 are available, %v", n, err)
+			t.Errorf("%d of 3 permits are available, %v", n, err)
 		}
 		if w.Exists(recordPath) {
-			t.Error("to ask has made the path")
+			t.Error("asking has created the path")
 		}
 	})
 }
@@ -160,11 +160,11 @@ func TestALongWaitIsNoLoop(t *testing.T) {
 		}
 		g := <-waiting
 		if took := g.At.Sub(began); !errors.Is(g.Err, context.DeadlineExceeded) || took != time.Hour {
-			t.Errorf("it ended after %v: %v", took, g.Err)
+			t.Errorf("Acquire ended after %v: %v", took, g.Err)
 		}
 		time.Sleep(time.Second)
 		if n := k.stands(w); n != 1 {
-			t.Errorf("%d stand there", n)
+			t.Errorf("%d znodes are left", n)
 		}
 		bubble.Release(t, held)
 	})
@@ -184,10 +184,10 @@ func TestALoopOfTriesLeavesNothing(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := w.WatchCount() - watches; n != 0 {
-			t.Errorf("%d watches more", n)
+			t.Errorf("%d watches were added", n)
 		}
 		if n := k.stands(w); n != 1 {
-			t.Errorf("%d stand there", n)
+			t.Errorf("%d znodes are left", n)
 		}
 		bubble.Release(t, held)
 	})
@@ -216,7 +216,7 @@ func TestALateReleaseHarmsNobody(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if !third.Held() || !w.Exists(third.Path()) || k.stands(w) != 1 {
-			t.Errorf("held %t, with %d standing there", third.Held(), k.stands(w))
+			t.Errorf("held %t, with %d znodes", third.Held(), k.stands(w))
 		}
 		bubble.Release(t, third)
 	})
@@ -281,7 +281,7 @@ func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 			if n := k.stands(w); n != 0 {
-				t.Errorf("%d stand there", n)
+				t.Errorf("%d znodes are left", n)
 			}
 		})
 	}
@@ -305,7 +305,7 @@ func TestUnderAChrootAndANamespace(t *testing.T) {
 		inside, outside := k.of(t, named, "/lock"), k.of(t, plain, full)
 		held := bubble.Acquire(t, t.Context(), inside)
 		if !strings.HasPrefix(held.Path(), "/lock"+k.hold+"/") || len(w.Children(full+k.hold)) != 1 {
-			t.Errorf("the lease is %s, and at %s stand %v", held.Path(), full, w.Children(full+k.hold))
+			t.Errorf("the lease is %s; children of %s: %v", held.Path(), full, w.Children(full+k.hold))
 		}
 		if _, err := held.Multi(t.Context(), &zk.CreateRequest{Path: "/written", Flags: zk.FlagEphemeral}); err != nil || !w.Exists("/chroot/x/named/written") {
 			t.Errorf("a guarded write: %v", err)
@@ -318,7 +318,7 @@ func TestUnderAChrootAndANamespace(t *testing.T) {
 		bubble.Release(t, bubble.Acquire(t, t.Context(), inside))
 		time.Sleep(time.Second)
 		if names := w.Children("/"); len(names) != 2 { // zookeeper, chroot
-			t.Errorf("at the root stand %v", names)
+			t.Errorf("children of the root: %v", names)
 		}
 		w.Empty(full+k.line, full+k.hold)
 		for _, c := range []*framework.Client{chrooted, plain} { // ends the watch on the semaphore's limit
@@ -347,7 +347,7 @@ func TestAnActiveLeaderEndsInSilence(t *testing.T) {
 			})
 			bubble.WantErr(t, err, context.Canceled)
 			if left := w.Children(recordPath); len(left) > 0 {
-				t.Errorf("Run has returned, and in line stand %v", left)
+				t.Errorf("Run has returned, and left in line: %v", left)
 			}
 		}
 		if logged.Len() > 0 {
@@ -399,7 +399,7 @@ func TestACampaignIsEndedAndBegunAgain(t *testing.T) {
 		case err := <-ended:
 			bubble.WantErr(t, err, context.Canceled)
 		case <-time.After(time.Minute):
-			t.Fatal("it cannot be ended without a connection")
+			t.Fatal("the campaign does not end without a connection")
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		ended = run(ctx)

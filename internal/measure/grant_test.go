@@ -151,7 +151,7 @@ func cycles(b *testing.B, a recipes.Acquirer, goroutines int, atOnce int32, requ
 			return err
 		}
 		if inside.Add(1) > atOnce {
-			b.Error("too many hold")
+			b.Error("too many holders")
 		}
 		inside.Add(-1)
 		return l.Release(ctx)

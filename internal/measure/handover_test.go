@@ -132,7 +132,7 @@ func await(b *testing.B, condition func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			b.Fatal("not in time")
+			b.Fatal("timed out")
 		}
 	}
 }

@@ -111,7 +111,7 @@ func BenchmarkHeld(b *testing.B) {
 // another goroutine of the client holds, or each for one of 10,000 locks that
 // another client holds.
 func BenchmarkWaiting(b *testing.B) {
-	b.Run("at home", func(b *testing.B) {
+	b.Run("in-process", func(b *testing.B) {
 		onEachServer(b, func(b *testing.B, servers string) {
 			var requests counter
 			c := benchClient(b, servers, requests.option())
@@ -248,7 +248,7 @@ func BenchmarkPermits(b *testing.B) {
 			b.ReportMetric(took[permits-100:].median(), "last-µs")
 			takeFootprint().report(b, before, permits, "permit")
 			if _, err := s.TryAcquire(b.Context()); !errors.Is(err, recipes.ErrBusy) {
-				b.Errorf("one more: %v", err)
+				b.Errorf("one permit more: %v", err)
 			}
 			inParallel(b, permits, func(i int) error { return held[i].Release(b.Context()) })
 		}

@@ -56,7 +56,7 @@ func readReason(entry string) (key string, r reason, err error) {
 	}
 	key = strings.Join(lines, "\n")
 	if (key == "") != (r.why == "") {
-		return "", reason{}, fmt.Errorf("a fault and its reason belong together:\n%s", entry)
+		return "", reason{}, fmt.Errorf("a fault needs a reason and a reason a fault:\n%s", entry)
 	}
 	return key, r, nil
 }

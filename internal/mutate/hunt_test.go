@@ -13,7 +13,7 @@ import (
 // the search is broken.
 func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it compiles programs")
+		t.Skip("compiles programs, which takes long")
 	}
 	m, faults := tiny(t)
 	h, err := prepare(t.Context(), m, filepath.Join(m.root, "build"), faults, []string{"./p"}, true)
@@ -38,12 +38,12 @@ func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 			t.Errorf("%s, want %s: %v\n%s: %s", o.Verdict, want, o, f.Operator, f.key())
 		}
 		if want == killed && (o.Test != "TestAll" || !strings.Contains(o.Said, "Checked")) {
-			t.Errorf("killed by %q, who said %q: %s", o.Test, o.Said, f.key())
+			t.Errorf("killed by %q, which printed %q: %s", o.Test, o.Said, f.key())
 		}
 	}
 	for _, v := range []verdict{killed, hung, survived, unreached} {
 		if count[v] == 0 {
-			t.Errorf("none is %s", v)
+			t.Errorf("no fault was %s", v)
 		}
 	}
 }

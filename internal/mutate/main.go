@@ -24,14 +24,14 @@ import (
 )
 
 var (
-	number    = flag.Int("n", 200, "how many faults to draw")
-	seed      = flag.Uint64("seed", 1, "which ones")
-	dir       = flag.String("dir", "build/mutate", "where the state is kept")
-	accepted  = flag.String("accepted", "internal/mutate/testdata/accepted.txt", "the faults that may survive, and why")
+	number    = flag.Int("n", 200, "number of faults to draw")
+	seed      = flag.Uint64("seed", 1, "seed of the draw")
+	dir       = flag.String("dir", "build/mutate", "directory of the state")
+	accepted  = flag.String("accepted", "internal/mutate/testdata/accepted.txt", "file of the faults that may survive, with reasons")
 	only      = flag.String("only", "", "only faults whose text matches this regular expression")
-	survivors = flag.Bool("survivors", false, "try only those again that survived")
-	slow      = flag.Bool("slow", true, "run the tests that take real time too")
-	list      = flag.Bool("list", false, "show the faults, and run nothing")
+	survivors = flag.Bool("survivors", false, "try again only the faults that survived")
+	slow      = flag.Bool("slow", true, "also run the tests that take real time")
+	list      = flag.Bool("list", false, "print the faults and run nothing")
 )
 
 // Where faults are put, and whose tests must find them.

@@ -78,11 +78,11 @@ func TestAFaultIsKnownAgain(t *testing.T) {
 	first, moved := snippet(t, source), snippet(t, "// A comment.\n\nvar _ = 5\n\n"+source)
 	for i, f := range first {
 		if !slices.ContainsFunc(moved, func(m *fault) bool { return m.key() == f.key() && m.rank(3) == f.rank(3) }) {
-			t.Errorf("not known again: %s", f.key())
+			t.Errorf("not recognized again: %s", f.key())
 		}
 		for _, other := range first[:i] {
 			if other.key() == f.key() {
-				t.Errorf("two are one: %s", f.key())
+				t.Errorf("two faults have one key: %s", f.key())
 			}
 		}
 	}

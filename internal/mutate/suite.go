@@ -157,7 +157,7 @@ func (m *module) measure(ctx context.Context, s *suite, dir string) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			fmt.Printf("%s: %s fails without any fault, and is left out\n%s\n", s.Package, name, tail(out))
+			fmt.Printf("%s: %s fails without a fault, and is left out\n%s\n", s.Package, name, tail(out))
 			continue
 		}
 		t := &test{Name: name, Seconds: time.Since(began).Seconds()}

@@ -58,7 +58,7 @@ func replay(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("nothing in %d tries:\n%v", *tries, sim.Draw(*seed))
+	t.Logf("no violation in %d tries:\n%v", *tries, sim.Draw(*seed))
 }
 
 // searched is the outcome of a number of seeds.
