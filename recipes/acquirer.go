@@ -12,11 +12,11 @@ type Acquirer interface {
 	// errors.Is finds both ctx's error and its cause; with framework.ErrClosed when
 	// the client closes; with zk.ErrNoAuth, ErrLayout or ErrExhausted, which no
 	// waiting would mend; and when no server answers for all of one budget of the
-	// client's retry policy, in any of its steps. When it fails, nothing of it stays
-	// in line. A lost session costs it its place in line, not the call.
+	// client's retry policy, in any of its steps. When it fails, its znode is removed
+	// in the background, at the latest when the session ends. A lost session costs it its place in line, not the call.
 	Acquire(ctx context.Context) (*Lease, error)
 	// TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
-	// another holder. It looks before it joins: a busy lock costs one read.
+	// another holder. It looks before it joins: a busy lock costs one list.
 	//
 	// A znode that only lingers (WithLinger) makes room for it: TryAcquire joins the
 	// line behind it and waits for the answer, a round trip or two. It fails with
@@ -40,7 +40,7 @@ func (t try) Acquire(ctx context.Context) (*Lease, error) { return t.TryAcquire(
 
 func (t try) FullPath() string { return FullPath(t.Acquirer) }
 
-// Within returns an Acquirer that waits for a for d at most; then errors.Is finds
+// Within returns an Acquirer that waits at most d to acquire a; then errors.Is finds
 // context.DeadlineExceeded. d bounds the wait alone: the work under the lease keeps
 // its own context.
 func Within(a Acquirer, d time.Duration) Acquirer { return within{a, d} }

@@ -10,13 +10,13 @@ import (
 
 // Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
 // the lease (Lease.Bind): it ends when the lease is lost, a stop margin before
-// anybody else can be granted it, and fn must return by then. Work that goes on past
-// the lease's deadline is logged, and counted by the Observer (Overran); after an
-// expiry or a deletion the deadline is the loss itself.
+// anybody else can be granted it, and fn must return then. Work that goes on past
+// the lease's deadline is logged, and counted by the Observer (Overran). If the
+// session expired or the znode was deleted, the deadline is the time of the loss.
 //
 // The error joins those of fn and of the release. A loss of the lease is an error,
-// ErrNotHeld, even if fn returned nil: a nil error proves that the lease was held
-// all along.
+// ErrNotHeld, even if fn returned nil. A nil error means that the lease was held all
+// along, as far as Lease.Release can know.
 //
 // The end of ctx does not keep Do from releasing. Do waits for the release for one
 // session timeout at most, and returns that much later than fn if no server answers;

@@ -5,16 +5,18 @@
 //
 // # What a lease promises
 //
-// Grants exclude each other by ZooKeeper: a lease is granted only when its znode has
-// nobody ahead that it conflicts with. Knowledge excludes by a deadline: a lease is
-// declared lost (Lost, Context, Held) a stop margin before the ensemble could grant
-// it to somebody else, whether or not any server can be reached then. The deadline
+// ZooKeeper decides who is granted: a lease is granted only if no conflicting znode
+// is ahead of its own. The client decides when to stop: it declares a lease lost
+// (Lost, Context, Held) a stop margin before the ensemble could grant the lock to
+// another client, whether or not any server can be reached then. The stop margin is
+// framework.WithStopMargin, a tenth of the session timeout by default. The deadline
 // moves on while heartbeats that make a round trip to the leader are answered. A
 // short disconnect costs no lease.
 //
 // What remains is yours: a process that is paused beyond its deadline and acts late,
-// and work that does not stop within the margin. Against these a resource must look
-// at the lease's [Token], or the write must carry the lease's Guard.
+// work that does not stop within the margin, and a person who deletes the znode or
+// closes the session on a server. Against these a resource must look at the lease's
+// [Token], or the write must carry the lease's Guard.
 //
 // # Re-entry
 //
@@ -54,8 +56,8 @@
 //		return recipes.NewLine(l.client, l.path, "range.v1", name, conflicts)
 //	}
 //
-// What is given: the order of arrival, in which nobody overtakes; one watch at a
-// time, on the last contender ahead that conflicts; leases that tell of their loss in
+// What is given: the order of arrival, in which no contender overtakes another; one
+// watch at a time, on the last contender ahead that conflicts; leases that tell of their loss in
 // time; tokens and guards; re-entry; handoffs between goroutines; sharing, where a
 // name does not conflict with itself; nothing left behind, whatever the network or
 // the caller does.
@@ -72,10 +74,9 @@
 //     conflict and the context carries the first. Otherwise acquire all of them
 //     together, by locks.All, or in one order everywhere.
 //
-// What cannot go wrong any longer: two that conflict are never granted together,
-// since either order of the names decides and the later one always waits; nobody
-// starves, since nobody overtakes; a rule that panics fails the call and grants
-// nothing. Do not build what overtakes (priorities, for example) into a rule: who
+// What you need not worry about: two contenders that conflict are never granted
+// together, since the later one always waits; nobody starves, since no contender
+// overtakes; a rule that panics fails the call and grants nothing. Do not build what overtakes (priorities, for example) into a rule: who
 // holds cannot be told from who waits by their names. Use a line to decide who may
 // try, and a mutex that is tried: examples/prioritylock.
 package recipes

@@ -26,8 +26,8 @@ var (
 	// ErrMaxHold is the Err of a lease that was held for as long as WithMaxHold
 	// allows.
 	ErrMaxHold = line.ErrMaxHold
-	// ErrDeadlock is returned when the context carries a lease that conflicts:
-	// Acquire would wait for its own caller.
+	// ErrDeadlock is returned when the caller's context carries a conflicting lease of
+	// the same lock: Acquire would never return.
 	ErrDeadlock = errors.New("would deadlock: the context carries a conflicting lease of the same lock")
 )
 

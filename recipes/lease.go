@@ -171,8 +171,8 @@ func (l *Lease) deadlineOfShares() (first time.Time) {
 
 // Token returns the fencing token: see Token. Of several locks taken together it is
 // the greatest of theirs. That one increases among leases of the same set of locks.
-// What one of the locks guards, or what leases of other sets use, too, must look at
-// the tokens of Parts, each of which increases by itself.
+// If a resource is guarded by only one of the locks, or is also used with another
+// set of locks, compare the tokens of Parts instead.
 func (l *Lease) Token() (greatest Token) {
 	for _, s := range l.shares {
 		if t := tokenOf(s); t.Compare(greatest) > 0 {
@@ -230,9 +230,8 @@ func (l *Lease) Revoked() <-chan struct{} {
 //
 // Release returns nil if the lease was held until now, or was released before; and
 // ErrNotHeld, wrapping Err, if it was lost, even while it was being released. So a
-// checked Release proves the whole section. Where it makes no request it knows of a
-// znode that somebody else deleted only if the client has heard of that before, as
-// Held does.
+// checked Release proves the whole section. One case can be missed: where Release
+// makes no request, it may not know yet that somebody else deleted the znode.
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
@@ -303,13 +302,14 @@ func (l *Lease) isReleased() bool {
 
 func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() }
 
-// Guard prepends a check of the lease's znode to ops, for a Multi of yours: all of
-// it is applied only while the lease is held, or its znode has not been removed yet.
-// Once the lease has ended, the check always fails. The znode of a lease that has
-// given out a guard is not handed off in-process, nor does it linger: the guard can
-// never be applied under another lease. Of several locks taken together each is
-// checked; where they belong to different clients, or namespaces of one, no Multi
-// can do that, and every Multi refuses what Guard returns.
+// Guard prepends a check of the lease's znode to ops, for a Multi of yours. The ops
+// are applied only while the lease's znode exists, so never after another client was
+// granted the lock. A guard that was taken before a loss may still pass for a short
+// time; a guard that is taken after the end always fails. The znode of a lease that
+// has given out a guard is not handed off in-process, nor does it linger. Of several
+// locks taken together each is checked; where they belong to different clients, or
+// namespaces of one, no Multi can do that, and every Multi refuses what Guard
+// returns.
 func (l *Lease) Guard(ops ...any) []any {
 	guarded := make([]any, 0, len(l.shares)+len(ops)+1)
 	if !l.oneView() {

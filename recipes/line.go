@@ -32,8 +32,8 @@ import (
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release a
 // delete. A contended Acquire costs a watch and a list more for each time that the
-// contender it waits for leaves, or nothing where the znode is handed off
-// in-process.
+// contender it waits for leaves, and a sync and a read for each session timeout that
+// it waits; or nothing where the znode is handed off in-process.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
@@ -57,9 +57,9 @@ var _ Acquirer = (*Line)(nil)
 // [a-zA-Z0-9._=,+-]: what conflicts needs to know.
 //
 // conflicts reports whether a contender named mine has to wait for a contender named
-// theirs that stands ahead. It must be pure, and the same in all processes: it is
-// asked in both orders, and either answer makes a conflict. Nobody overtakes. So two
-// contenders that conflict never hold together. A name that it cannot read must
+// theirs that stands ahead. It must be pure, and the same in all processes. It is
+// called in both orders: two contenders conflict if one of the calls returns true.
+// No contender overtakes another. So two that conflict never hold together. A name that it cannot read must
 // conflict with every other. It is called without locks held; if it panics, the call
 // fails. It is also called by NewLine, with name and name: if these do not conflict,
 // goroutines of this process share the lease.
@@ -130,8 +130,8 @@ func (l *Line) Acquire(ctx context.Context) (*Lease, error) {
 }
 
 // TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
-// another holder. It lists the line before it joins: one list more than Acquire, and
-// nothing else where it is busy.
+// another holder. It lists the line before it joins: one list more than Acquire. A
+// busy line costs one list, and one read more if the holder uses WithLinger.
 func (l *Line) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, (*line.Line).TryAcquire)
 }
@@ -238,7 +238,7 @@ func (l *Line) Revoke(ctx context.Context, p Participant) error {
 }
 
 // EndLinger removes every znode that the client keeps (WithLinger) in lines below
-// path, and waits until they are gone, or until ctx ends; they go then, too.
+// path, and waits until they are gone. If ctx ends first, the removal continues.
 func EndLinger(ctx context.Context, c *framework.Client, path string) error {
 	if err := framework.ValidatePath(path); err != nil {
 		return fmt.Errorf("recipes: end linger: %w", err)

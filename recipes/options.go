@@ -60,16 +60,15 @@ func WithACL(acl ...zk.ACL) ZnodeOption {
 // when it is released, or else at the deadline that the session has then, at most a
 // session timeout later. Default 0: for as long as the session lives.
 //
-// A downgraded read lease has a time of its own. Callers who share with a maximum
-// hold time only share with those who waited together with them, and their znode
-// does not linger.
+// A read lease from a downgrade has its own limit. With WithMaxHold only callers that
+// were waiting together share a znode, and it does not linger.
 func WithMaxHold(d time.Duration) LeaseOption {
 	return LeaseOption{LockOption{func(s *settings) { s.MaxHold = d }}}
 }
 
 // WithHandoffs sets how often the znode of a released lease is handed off to the
-// next waiter of this process, without a request, before other processes in line get
-// their turn: n times, and for a session timeout at most. While nobody else stands
+// next waiter of the same client, without a request, before other processes in line
+// get their turn: n times, and for a session timeout at most. While nobody else stands
 // in line it goes from one caller to the next without limit. 0 turns handoffs off:
 // each grant joins the end of the line. Default 16.
 func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Handoffs = n }} }

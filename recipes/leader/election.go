@@ -66,8 +66,8 @@ func New(c *framework.Client, path string, opts ...Option) (*Election, error) {
 func always(mine, theirs string) bool { return true }
 
 // Acquire waits until this candidate leads, and returns the term. It never
-// re-enters: with a context that carries the candidate's own term it waits until
-// that ends. WithMaxTerm and WithHealthCheck are Run's.
+// re-enters: do not call it inside a term of the same candidate, which would wait
+// for itself. WithMaxTerm and WithHealthCheck are Run's.
 func (e *Election) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return e.lead(e.line.Acquire(ctx))
 }
@@ -103,8 +103,8 @@ func (e *Election) Participants(ctx context.Context) ([]recipes.Participant, err
 	return e.line.Participants(ctx)
 }
 
-// Leader returns who leads, by anybody's candidates; ErrNoLeader if nobody does. It
-// may have changed by the time it returns. It costs a list and a read.
+// Leader returns the present leader, of whatever process; ErrNoLeader if there is
+// none. It may have changed by the time it returns. It costs a list and a read.
 func (e *Election) Leader(ctx context.Context) (recipes.Participant, error) {
 	first, ok, err := e.line.First(ctx)
 	if err == nil && !ok {

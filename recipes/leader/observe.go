@@ -13,8 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// Observe returns a channel of who leads, by anybody's candidates. It closes the
-// channel when ctx ends or the client closes. The first value is the present leader;
+// Observe returns a channel that receives each new leader, of whatever process. It
+// closes the channel when ctx ends or the client closes. The first value is the present leader;
 // the zero Participant stands for nobody. A newer value replaces one that was not
 // received yet: leaders that came and went in between may be left out, but the last
 // one is never missed. It watches the leader's znode alone, and the directory while

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -87,7 +88,7 @@ func newConfig(opts []Option) (cfg config, lineOpts []recipes.LineOption, err er
 }
 
 // DefaultBackoff is the pauses of Run after terms that failed one after the other.
-var DefaultBackoff = retry.Exponential(200*time.Millisecond, 10*time.Second, 1<<30)
+var DefaultBackoff = retry.Exponential(200*time.Millisecond, 10*time.Second, math.MaxInt)
 
 // WithID sets the candidate's id, which others see as the data of its znode: it is
 // recipes.WithData for a text.
@@ -102,17 +103,17 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.maxTerm = d }) }
 
 // WithBackoff sets the pauses of Run before it campaigns again after a term whose
-// function returned an error, or a campaign that failed; a term that ended without
-// one begins the policy again. When it is used up Run returns the error. Default
-// DefaultBackoff: from 200ms to 10s, without end.
+// function returned an error, or a campaign that failed. After a term without an
+// error the pauses start again from the first. When the policy is used up Run
+// returns the error. Default DefaultBackoff: from 200ms to 10s, without end.
 func WithBackoff(p retry.Policy) Option { return option(func(c *config) { c.backoff = p }) }
 
-// WithHealthCheck makes Run call check before it campaigns, at once when a term
-// begins, and every so often during the term. When check fails Run gives the term
-// up, and campaigns again once check passes. The context of each call ends after
-// every. A call that has not returned then has failed, but Run waits for it before
-// it campaigns again or returns. A heartbeat shows only that the process is alive;
-// check shows that its work makes progress. Default: none.
-func WithHealthCheck(every time.Duration, check func(context.Context) error) Option {
-	return option(func(c *config) { c.every, c.health = every, check })
+// WithHealthCheck makes Run call check before it campaigns, when a term begins, and
+// once per interval during the term. Each call gets a context with the interval as
+// its timeout. When check fails Run gives the term up, and campaigns again once check
+// passes. A call that has not returned within the interval has failed, but Run waits
+// for it before it campaigns again or returns. A heartbeat shows only that the
+// process is alive; check shows that its work makes progress. Default: none.
+func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
+	return option(func(c *config) { c.every, c.health = interval, check })
 }

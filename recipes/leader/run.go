@@ -45,11 +45,11 @@ type term struct {
 // Observer.
 //
 // An error of lead, and a campaign that fails, are logged and followed by a pause
-// (WithBackoff). The loss of a term is not lead's error: what it returns then is
-// ignored. ErrStop ends Run with nil. Run fails for good with framework.ErrClosed,
-// recipes.ErrLayout, recipes.ErrExhausted and zk.ErrNoAuth, which no further
-// campaign would mend. It campaigns again after any other error, even if the tree
-// was deleted. A panic of lead passes through, with the term released.
+// (WithBackoff). Once the term's context has ended, an error of lead is
+// ignored, except ErrStop, which ends Run with nil. Run fails for good with framework.ErrClosed,
+// recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth and zk.ErrAuthFailed, which no further
+// campaign would mend, and when WithBackoff allows no more pauses. It campaigns
+// again after any other error, even if the tree was deleted. A panic of lead passes through, with the term released.
 //
 // An Election runs once at a time: a second Run beside the first is an error, and so
 // is a nil function.

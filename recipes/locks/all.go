@@ -26,7 +26,7 @@ type all struct {
 // They are acquired one after the other in the order of their full paths, whatever
 // the order of the arguments. So two Alls that have several acquirers in common
 // never wait for each other. A caller that holds a lock and then acquires an All is
-// in no such order: make that lock part of the All. An acquirer that is an All
+// not protected by this order and can deadlock: make that lock part of the All. An acquirer that is an All
 // itself is taken apart, for the same reason. Two of the same path are refused, even
 // if they belong to different clients: the second would wait for the first.
 //

@@ -137,8 +137,8 @@ func (k *Keyed) remove(l *recipes.Lease) {
 
 // Close releases all held leases that were acquired through this value, ends its
 // waits, and removes every znode that this client is keeping under the root. From
-// then on an Acquire of its locks fails with ErrClosed. ctx bounds the wait for the
-// znodes to be gone: they go if it ends, too, and Close may be called again to wait
+// then on an Acquire of its locks fails with ErrClosed. If ctx ends before the
+// znodes are gone, the removal continues, and Close may be called again to wait
 // again. It returns nil if each of the leases was held until now, and wraps
 // ErrNotHeld if one was lost meanwhile.
 func (k *Keyed) Close(ctx context.Context) error {

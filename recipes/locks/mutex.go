@@ -25,8 +25,9 @@ import (
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release a
 // delete. A contended Acquire costs a watch and a list more for each time that its
-// predecessor leaves, or nothing where the znode is handed off in-process, after one
-// list when the first goroutine comes to wait. A znode that is held for longer is
+// predecessor leaves, and a sync and a read for each session timeout that it waits;
+// or nothing where the znode is handed off in-process, after one list when the first
+// goroutine comes to wait. A znode that is held for longer is
 // watched, in case somebody else deletes it.
 type Mutex struct {
 	line  *recipes.Line
@@ -70,8 +71,9 @@ func (m *Mutex) Acquire(ctx context.Context) (*recipes.Lease, error) {
 }
 
 // TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
-// another holder. It lists the line before it joins: one list more than Acquire, and
-// nothing else where the lock is busy.
+// another holder. It lists the line before it joins: one list more than Acquire. A
+// busy lock costs one list, and one read more if the holder uses
+// recipes.WithLinger.
 func (m *Mutex) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return m.acquire(ctx, (*recipes.Line).TryAcquire)
 }

@@ -19,9 +19,9 @@ type Option interface{ ForRWLock() }
 type Layout int
 
 const (
-	// LayoutPlain is ours, which names the host. It is the default. The other recipes
-	// have the names of Apache Curator by default, this one has not: beside Curator,
-	// choose LayoutCurator.
+	// LayoutPlain is ours, and the default. The znode names contain the host. Curator
+	// and Kazoo do not see them: beside these choose LayoutCurator or LayoutKazoo. (The
+	// other recipes have Curator's names by default.)
 	LayoutPlain Layout = iota
 	// LayoutCurator is that of Apache Curator's InterProcessReadWriteLock.
 	LayoutCurator

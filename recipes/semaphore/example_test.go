@@ -74,7 +74,7 @@ func ExampleSemaphore_Permits() {
 	// Output:
 	// three more: true
 	// two more: <nil>
-	// semaphore: acquire /app/memory: not within the limit: 9 permits of 8
+	// semaphore: acquire /app/memory: limit exceeded, or different from the recorded limit: 9 permits of 8
 	// released: <nil> <nil>
 }
 

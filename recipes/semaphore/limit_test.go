@@ -32,7 +32,7 @@ func TestProcessesWithDifferentLimits(t *testing.T) {
 		b := w.Connect("b")
 		_, err := newSemaphore(t, b, 3).Acquire(t.Context())
 		bubble.WantErr(t, err, semaphore.ErrLimit)
-		if want := "semaphore: acquire /app/sem: not within the limit: 2 is recorded, this process was made with 3"; err == nil || err.Error() != want {
+		if want := "semaphore: acquire /app/sem: limit exceeded, or different from the recorded limit: 2 is recorded, this process was made with 3"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		_, err = newSemaphore(t, b, 3).TryAcquire(t.Context())

@@ -35,8 +35,8 @@ import (
 // leave, and each release wakes one waiter.
 //
 // An uncontended Acquire costs a create, two lists, a read and a Multi, in three
-// round trips, the first ones of a value a read and a list more; Release a delete for
-// each permit.
+// round trips; the first Acquire of each value costs one more read and one more list.
+// Release costs a delete for each permit.
 //
 // A permit is never re-entered: with the context of a lease, too, Acquire waits for
 // another one. Beside a Curator client that takes several permits one by one, taking
@@ -58,9 +58,8 @@ type Semaphore struct {
 var _ recipes.Acquirer = (*Semaphore)(nil)
 
 // ErrLimit is returned when more permits are wanted than there can be, or when the
-// limit that is recorded at the path differs from the one this process was made
-// with.
-var ErrLimit = errors.New("not within the limit")
+// limit that is recorded at the path differs from the number that was passed to New.
+var ErrLimit = errors.New("limit exceeded, or different from the recorded limit")
 
 var errNotMade = errors.New("semaphore: a zero Semaphore has no permits: it must be made by New")
 
@@ -96,8 +95,8 @@ func fits(n, held, limit int) bool { return held+n <= limit }
 func (s *Semaphore) Acquire(ctx context.Context) (*recipes.Lease, error) { return s.one.Acquire(ctx) }
 
 // TryAcquire is Acquire that fails with recipes.ErrBusy when there is no permit
-// left, or another caller waits first. It waits until those in line who are merely
-// passing have taken theirs; ctx bounds that.
+// left, or another caller waits first. It first waits for callers ahead that are about
+// to take a permit; ctx bounds that.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return s.one.TryAcquire(ctx)
 }
@@ -219,8 +218,8 @@ func (p permits) lookOnce(ctx context.Context, sess *framework.Session) (room br
 // SetMax changes the limit for all users of the semaphore. The path does not vanish
 // any longer. Permits that are held are never revoked: if the limit was lowered, none
 // is granted until there are fewer. A waiter for more than the limit fails with
-// ErrLimit. A process that was made with a number other than the recorded one fails
-// with ErrLimit at its first Acquire, unless it has WithRecordedLimit. If an answer
+// ErrLimit. A process that passed another number to New fails with ErrLimit at its
+// first Acquire, unless it has WithRecordedLimit. If an answer
 // was lost, framework.MaybeApplied reports true for the error: nobody knows whether
 // this limit was set, and others may have set theirs since.
 func (s *Semaphore) SetMax(ctx context.Context, n int) error {

@@ -1,5 +1,5 @@
 // Package line is the one algorithm behind every recipe: join a line, wait until no
-// contender ahead conflicts, check that the own znode is still in it in this
+// contender ahead conflicts, check that its znode is still in line in this
 // session, hold, leave. What makes a recipe that recipe is its [Rule]. The package
 // knows nothing of recipes, and only package recipes imports it.
 //
@@ -7,7 +7,7 @@
 //
 // A [Line] is a client, a directory, a rule and a [Config]. All Lines of one client
 // over the same directory, kind and name share one local queue, where the
-// goroutines of this process wait first. The znode in line belongs to the queue, not
+// goroutines of this process wait first; each Election has its own. The znode in line belongs to the queue, not
 // to a goroutine: a caller that gives up does not cost the others their place.
 //
 //	caller           local queue             znode in line        ensemble
@@ -21,7 +21,7 @@
 //
 // The files read in that order: line.go, localqueue.go, acquisition.go,
 // contender.go, grant.go (its life in grant_state.go), share.go. An acquisition is a
-// goroutine that exists only while somebody waits and nobody of this process holds.
+// goroutine. It exists only while a caller waits who needs a new znode.
 // A [Share] is one caller's part of a grant; the znode goes with the last share,
 // unless the grant serves another caller first: handoff.go, contention.go and
 // linger.go.
@@ -38,8 +38,8 @@
 //
 //	nobody stands behind   -> served without limit, without a request
 //	somebody does          -> Config.Handoffs more, for T at most
-//	not known, or not      -> neither served nor given up until a look at the line
-//	known freshly (T/3)       is answered
+//	unknown, or older      -> neither served nor given up until a look at the line
+//	than T/3                  is answered
 //	not connected          -> the znode leaves
 //
 // A znode that lingers leaves as soon as somebody joins the line. A try looks before
@@ -56,7 +56,7 @@
 // downgraded read stands beside it: both rely on this very holder. While unrelated
 // children, or contenders that share, come and go all the time, the watcher backs
 // off between its looks, for T/40 at most, unless a caller waits for a look: no
-// herd, but a newcomer then waits for so much longer behind a znode that lingers.
+// herd, but a newcomer may wait up to T/40 longer behind a znode that lingers.
 //
 // Two kinds of rule have several grants at once in one local queue, and an
 // acquisition beside them while somebody waits. Where the name does not conflict
@@ -70,12 +70,13 @@
 // The znode of a lost grant stays in line until its last share was left or the
 // deadline known at the loss has passed, and is removed then if the session
 // survived: nobody may be granted while the work is still stopping, nor be kept
-// waiting for longer.
+// waiting for longer. An election keeps the znode until the work has returned, while
+// the session lives (Rule.KeepUntilReleased).
 //
 // # What is guaranteed
 //
 //   - A grant is given out only after a list of the directory, made in the same
-//     session after the create, showed the own znode and nobody ahead that conflicts.
+//     session after the create, showed its znode and nobody ahead that conflicts.
 //     The session is proven alive then, and its loss is already being watched for.
 //   - Callers of one local queue are served in the order in which they came.
 //   - A caller that leaves early leaves no znode, no goroutine and no watch behind
