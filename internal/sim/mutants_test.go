@@ -22,15 +22,15 @@ var (
 
 // few are the mutants that every run of the tests looks for: each breaks
 // something else, and is found soon.
-var few = []string{"a-choice-is-not-passed-on", "deadline-from-the-disconnect", "guard-after-a-handover", "herd", "no-protection"}
+var few = []string{"a-choice-is-not-passed-on", "deadline-from-the-disconnect", "guard-after-a-handoff", "herd", "no-protection"}
 
-// A simulator that finds nothing shows nothing unless it is known to find what is
-// wrong. So it is run over the library with one thing broken at a time, and must
-// find it within a bounded number of seeds: always the same ones.
+// TestMutantsAreFound runs the simulator over the library with one thing broken at a
+// time. It must find each mutant within a bounded number of seeds, always the same
+// ones. Otherwise a run of the simulator without a finding would show nothing.
 //
-// A mutant is a file of edits, applied by an overlay: the sources stay as they are,
-// and need no hooks. An edit that does not match exactly once fails, so that none is
-// left behind when the sources change.
+// A mutant is a file of edits, applied by an overlay, so the sources need no hooks.
+// An edit that does not match exactly once fails the test: when the sources change,
+// the mutants have to follow.
 func TestMutantsAreFound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the mutants are compiled without the race detector: once is enough")
@@ -67,12 +67,13 @@ type mutant struct {
 
 const root = "../.."
 
-// readMutant reads what is wrong, in lines with a #, and edits:
+// readMutant reads a file with lines that begin with # and say what is wrong,
+// followed by edits:
 //
 //	--- the path of a file, from the root of the module
-//	what stands there exactly once
+//	text that the file contains exactly once
 //	+++
-//	what shall stand there
+//	text that replaces it
 func readMutant(file string) (*mutant, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -82,7 +83,7 @@ func readMutant(file string) (*mutant, error) {
 	why, edits, _ := strings.Cut("\n"+string(text), "\n--- ")
 	m.why = strings.TrimSpace(strings.ReplaceAll(why, "\n# ", "\n"))
 	if m.why == "" || edits == "" {
-		return nil, errors.New("it must say what is wrong, and edit something")
+		return nil, errors.New("a mutant needs a reason and an edit")
 	}
 	for edit := range strings.SplitSeq(edits, "\n--- ") {
 		path, change, _ := strings.Cut(edit, "\n")
@@ -99,7 +100,7 @@ func readMutant(file string) (*mutant, error) {
 			source = string(text)
 		}
 		if n := strings.Count(source, before); n != 1 {
-			return nil, fmt.Errorf("%s: what is to be edited is there %d times, not once:\n%s", path, n, before)
+			return nil, fmt.Errorf("%s: the text to edit occurs %d times, not once:\n%s", path, n, before)
 		}
 		m.sources[path] = strings.Replace(source, before, strings.TrimRight(after, "\n"), 1)
 	}
@@ -110,7 +111,7 @@ func readMutant(file string) (*mutant, error) {
 func (m *mutant) hunt(dir string) (found string, err error) {
 	binary, err := m.compile(dir)
 	if err != nil {
-		return "", fmt.Errorf("it does not compile: %w", err)
+		return "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
 	began := time.Now()
 	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", *bound), "-sim.pictures=")
@@ -121,7 +122,7 @@ func (m *mutant) hunt(dir string) (found string, err error) {
 	if match := verdict.FindStringSubmatch(string(out)); match != nil {
 		return fmt.Sprintf("found after %s seeds, in %v: %s", match[1], time.Since(began).Round(10*time.Millisecond), match[2]), nil
 	}
-	return "", fmt.Errorf("it ended without a verdict: %w\n%.4000s", err, out)
+	return "", fmt.Errorf("the tests ended without a verdict: %w\n%.4000s", err, out)
 }
 
 // verdict matches what TestSeeds prints at the end.
