@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// An Acquirer is what every recipe is to those who use it.
+// An Acquirer acquires leases. Every recipe is one.
 type Acquirer interface {
 	// Acquire waits in line until it is granted. It fails when ctx ends, and then
 	// errors.Is finds both ctx's error and its cause; with framework.ErrClosed when
-	// the client closes; with zk.ErrNoAuth, ErrLayout or ErrExhausted, which no
-	// waiting would mend; and when no server answers for all of one budget of the
+	// the client closes; with zk.ErrNoAuth, ErrLayout or ErrExhausted, which waiting
+	// does not fix; and when no server answers for all of one budget of the
 	// client's retry policy, in any of its steps. When it fails, its znode is removed
 	// in the background, at the latest when the session ends. A lost session costs it its place in line, not the call.
 	Acquire(ctx context.Context) (*Lease, error)

@@ -9,8 +9,8 @@ import (
 )
 
 // Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
-// the lease (Lease.Bind): it ends when the lease is lost, a stop margin before
-// anybody else can be granted it, and fn must return then. Work that goes on past
+// the lease (Lease.Bind): it ends when the lease is lost, which is a stop margin
+// before another client can be granted. fn must return within that margin. Work that goes on past
 // the lease's deadline is logged, and counted by the Observer (Overran). If the
 // session expired or the znode was deleted, the deadline is the time of the loss.
 //
@@ -30,8 +30,8 @@ func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) 
 		return err
 	}
 	return l.work(ctx, fn, func() error {
-		// The release is not for ctx to prevent. The znode's safety net, if no server
-		// answers in all that time, is the session's end.
+		// The end of ctx does not stop the release. If no server answers in all that
+		// time, the end of the session removes the znode.
 		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 		defer stop()
 		return l.Release(releaseCtx)
@@ -65,7 +65,7 @@ func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease)
 	return fn(bound, l)
 }
 
-// beginWork has lose watch for work that goes on past the deadline.
+// beginWork makes lose report work that goes on past the deadline.
 func (l *Lease) beginWork() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,9 +75,9 @@ func (l *Lease) beginWork() {
 	}
 }
 
-// watchWorkLocked is called at the loss, or at the beginning of work that comes
-// later still: work that never ends must be heard of, too. Work that is told of a
-// loss only at the deadline gets a moment to end before it is complained about.
+// watchWorkLocked is called at the loss, or when work begins after the loss: work
+// that never ends is logged, too. Work that is told of a loss only at the deadline
+// gets a moment to end before it is logged.
 func (l *Lease) watchWorkLocked() {
 	if l.late != nil || len(l.shares) == 0 {
 		return

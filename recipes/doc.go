@@ -35,8 +35,8 @@
 //   - The kind says which rule it is, with its version: "range.v1". Contenders of
 //     two kinds refuse each other's path with [ErrLayout], so that an old release
 //     with another rule can never stand in the line unseen.
-//   - The name is what this contender's znode says of itself: "w=15,30". It stands in
-//     the znode's name, so that one list of the directory shows all of them.
+//   - The name is the contender's: "w=15,30". It stands in the znode's name, so that
+//     one list of the directory shows the names of all contenders.
 //   - The rule is a pure function of two names: does the one conflict with the other?
 //
 // This is all of a lock of ranges, in which readers of a range share it

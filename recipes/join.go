@@ -52,13 +52,12 @@ func (l *Lease) partOf() []*Lease {
 	return slices.Clone(l.wholes)
 }
 
-// lossOfPart returns how a whole is lost whose part l was lost so.
+// lossOfPart returns how a joined lease is lost when its part l is lost so.
 func (l *Lease) lossOfPart(loss *line.Loss) *line.Loss {
 	return &line.Loss{Err: fmt.Errorf("part %s: %w", l.LockPath(), loss.Err), Deadline: loss.Deadline}
 }
 
-// leaveParts has each part leave, the last one first, whatever becomes of the
-// others. Where ctx ends they all begin to, and none is waited for.
+// leaveParts has each part leave, the last one first, even if others fail. Where ctx ends they all begin to, and none is waited for.
 func (l *Lease) leaveParts(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(l.parts) {

@@ -128,8 +128,8 @@ func (l *Lease) Held() bool {
 
 // Lost is closed when the lease is lost, and only then: the session's deadline is
 // near or the session is over, the znode was deleted, the maximum hold time is over,
-// or the client closed. The work has a stop margin left then, unless it was the
-// ensemble that ended it, or Close, which waits for no work.
+// or the client closed. The work has a stop margin left then, unless the ensemble
+// ended the lease, or Close, which does not wait for work.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Err returns nil while the lease is held, ErrReleased after its release, and the
@@ -225,8 +225,8 @@ func (l *Lease) Revoked() <-chan struct{} {
 // Release gives the lease up, and returns when its znode is gone. ctx bounds the
 // wait alone: the removal goes on if it ends, and Release may be called again to
 // wait again. A lease that was re-entered keeps the znode until the last is
-// released, in whichever order, and makes no request. Nor does it where the znode is
-// handed off in-process, or lingers.
+// released, in whichever order, and makes no request. It makes no request either if
+// the znode is handed off in-process, or lingers.
 //
 // Release returns nil if the lease was held until now, or was released before; and
 // ErrNotHeld, wrapping Err, if it was lost, even while it was being released. So a

@@ -12,9 +12,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A Line is what all locks of this module are made of, and what you make your own
-// of: contenders stand in one line, and each waits for those ahead that it conflicts
-// with. See NewLine. It is safe for concurrent use, and all values of one client,
+// A Line is the base of all locks of this module, and of yours: contenders stand in
+// one line, and each waits for those ahead that it conflicts with. See NewLine. It is safe for concurrent use, and all values of one client,
 // path, kind and name share a local queue; those in use at the same time must agree
 // in data and ACL.
 //
@@ -53,8 +52,8 @@ var _ Acquirer = (*Line)(nil)
 // in one line; a child of another kind, or of another layout, fails Acquire with
 // ErrLayout.
 //
-// name is what the znode of this contender says of itself, in at most 128 bytes of
-// [a-zA-Z0-9._=,+-]: what conflicts needs to know.
+// name is the contender's name, as its znode shows it, in at most 128 bytes of
+// [a-zA-Z0-9._=,+-]. It says what conflicts needs to know.
 //
 // conflicts reports whether a contender named mine has to wait for a contender named
 // theirs that stands ahead. It must be pure, and the same in all processes. It is
@@ -151,7 +150,7 @@ func (l *Line) acquire(ctx context.Context, enter enter) (*Lease, error) {
 }
 
 // errNotMade is the error of a recipe that no constructor has made.
-var errNotMade = errors.New("recipes: a zero value is no lock: it must be made by its constructor")
+var errNotMade = errors.New("recipes: zero value: use the constructor")
 
 func (l *Line) made() bool { return l != nil && l.line != nil }
 

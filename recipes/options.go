@@ -17,7 +17,7 @@ type LineOption interface{ ForLine() }
 // The options that several recipes have. Each means the same in all of them, and is
 // only taken by the constructors where it makes sense: its methods say which.
 
-// A LockOption is taken by NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
+// A LockOption is accepted by NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 type LockOption struct{ set func(*settings) }
 
 // ForLine makes it an option of NewLine.
@@ -29,13 +29,14 @@ func (LockOption) ForMutex() {}
 // ForRWLock makes it an option of rwlock.New.
 func (LockOption) ForRWLock() {}
 
-// A LeaseOption is taken where a LockOption is, and by semaphore.New.
+// A LeaseOption is accepted by what accepts a LockOption, and by semaphore.New.
 type LeaseOption struct{ LockOption }
 
 // ForSemaphore makes it an option of semaphore.New.
 func (LeaseOption) ForSemaphore() {}
 
-// A ZnodeOption is taken where a LeaseOption is, and by leader.New: by every recipe.
+// A ZnodeOption is accepted by every recipe: by what accepts a LeaseOption, and by
+// leader.New.
 type ZnodeOption struct{ LeaseOption }
 
 // ForElection makes it an option of leader.New.
@@ -68,7 +69,7 @@ func WithMaxHold(d time.Duration) LeaseOption {
 
 // WithHandoffs sets how often the znode of a released lease is handed off to the
 // next waiter of the same client, without a request, before other processes in line
-// get their turn: n times, and for a session timeout at most. While nobody else stands
+// are granted: n times, and for a session timeout at most. While nobody else stands
 // in line it goes from one caller to the next without limit. 0 turns handoffs off:
 // each grant joins the end of the line. Default 16.
 func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Handoffs = n }} }

@@ -22,10 +22,10 @@ func (m Mode) String() string {
 	return "exclusive"
 }
 
-// A Participant is a holder or a waiter, of whatever process and client.
+// A Participant is a holder or a waiter, of any process.
 type Participant struct {
 	Path    string    // of its znode, in the view of the client that listed it
-	Name    string    // what its znode says of itself: see NewLine
+	Name    string    // the contender's name: see NewLine
 	Holder  bool      // it holds; otherwise it waits
 	Mode    Mode      // whether it excludes others of its name
 	Session int64     // its session's id

@@ -106,11 +106,11 @@ var errReleasedNow = errors.New("released just now")
 
 // reenter returns a share of what ctx, or its owner, holds of this line; nil if it
 // holds nothing. If that was lost the error is ErrNotHeld: the work must not go on
-// under a new lease as if nothing had happened.
+// under a new lease.
 func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
 	lease, outer, _ := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().SameKey(l.line), nil })
 	if outer == nil {
-		return l.besideConflicting(ctx)
+		return l.checkConflicting(ctx)
 	}
 	held := outer.Held()
 	switch {
@@ -126,9 +126,10 @@ func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
 	return share, err
 }
 
-// besideConflicting looks whether ctx, or its owner, holds a lease of this line that
-// conflicts. Acquire would wait for itself then, unless the lease is downgraded.
-func (l *Line) besideConflicting(ctx context.Context) (*line.Share, error) {
+// checkConflicting fails with ErrDeadlock if ctx, or its owner, holds a lease of this
+// line that conflicts: Acquire would wait for itself. It returns a share if that
+// lease is downgraded, and nil if there is no such lease.
+func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
 	_, other, err := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().Conflicting(l.line) })
 	if err != nil || other == nil {
 		return nil, err

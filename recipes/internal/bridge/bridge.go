@@ -41,7 +41,7 @@ type Inside struct {
 	// KeepUntilReleased keeps the znode of a lost lease, while its session lives,
 	// until the lease was released.
 	KeepUntilReleased bool
-	// StopLinger is closed when nothing lingers any longer.
+	// StopLinger is closed when lingering must stop.
 	StopLinger <-chan struct{}
 	// Permits is what the first in line takes.
 	Permits *Permits
@@ -72,8 +72,8 @@ type Permits struct {
 type Room struct {
 	// Refused, if not nil, fails the one caller for whom the look was made.
 	Refused error
-	// Free: there is room. While is what makes it true, to be executed with the
-	// taking: zk.ErrBadVersion means that it must look again.
+	// Free reports whether there is room. While is the operations of the Multi that
+	// check that: if one fails with zk.ErrBadVersion, it must look again.
 	Free  bool
 	While []any
 	// Taken, if not nil, is called once the permits were taken.

@@ -14,7 +14,7 @@ import (
 )
 
 // An acquisition is the goroutine that stands in line for a local queue. It has an
-// identity: one that was told to stop, and is slow to, never acts for the next.
+// identity: after stop, an old acquisition has no effect on its successor.
 type acquisition struct {
 	queue *localQueue
 	ctx   context.Context // ends when nobody waits for it any longer
@@ -36,9 +36,9 @@ func newAcquisition(q *localQueue) *acquisition {
 var errExited = errors.New("the line's conflicts function ended its goroutine")
 
 // run stands in line until the first waiter is granted, or nobody waits any longer,
-// or an error ends the wait of all. A lost session, or a znode removed by somebody
-// else, costs the place in line only: it joins again, at the end. While the
-// directory cannot be found it pauses before that.
+// or an error ends the wait of all. After a lost session, or if somebody else removed
+// the znode, it joins the line again, at the end. While the directory cannot be found
+// it pauses before that.
 func (a *acquisition) run() {
 	defer a.stop()
 	defer a.exit()
@@ -47,7 +47,7 @@ func (a *acquisition) run() {
 		a.begin()
 		sess, err := a.queue.client.AwaitSession(a.ctx)
 		if err != nil {
-			a.fail(err) // ErrClosed, ctx, or no server in all of the retry budget
+			a.fail(err) // the client closed, nobody waits, or no server answered
 			return
 		}
 		err = a.stand(sess)
@@ -179,12 +179,12 @@ func (a *acquisition) grant(c *contender) error {
 		c.withdraw()
 		return err
 	}
-	return a.letIn(c, g)
+	return a.grantFirst(c, g)
 }
 
-// letIn ends stand with g for the first waiter. If g was lost already, or nobody
+// grantFirst ends stand with g for the first waiter. If g was lost already, or nobody
 // waits any longer, g is taken back.
-func (a *acquisition) letIn(c *contender, g *grant) error {
+func (a *acquisition) grantFirst(c *contender, g *grant) error {
 	if a.admit(g) {
 		return nil
 	}
@@ -223,12 +223,12 @@ func (a *acquisition) admit(grants ...*grant) (ok bool) {
 
 // begin notes that a makes another try, for all who wait now.
 func (a *acquisition) begin() {
-	a.queue.update(func() { a.serves = a.queue.came })
+	a.queue.update(func() { a.serves = a.queue.joined })
 }
 
-// fail ends a with err for all for whom it made this try. For those who came later,
-// when the time or the retries that led to err were used up in part, another
-// acquisition tries.
+// fail ends a, and fails the waiters that joined before this try with err. Later
+// ones get a new acquisition: a part of the time, or of the retries, that led to err
+// was used up before they came.
 func (a *acquisition) fail(err error) {
 	q := a.queue
 	q.update(func() {

@@ -16,12 +16,12 @@ type Config struct {
 	ACL     []zk.ACL      // of the znode in line; nil: the client's
 	MaxHold time.Duration // 0: no limit
 	// Handoffs is how often a znode is handed off in-process while others stand in
-	// line; 0: never, not even while nobody does.
+	// line; 0: never hand off.
 	Handoffs int
 	// Linger is for how long a znode is kept after its last release, while nobody
 	// else stands in line.
 	Linger time.Duration
-	// StopLinger is closed when nothing lingers any longer; nil: never.
+	// StopLinger is closed when lingering must stop; nil: never.
 	StopLinger <-chan struct{}
 }
 

@@ -25,8 +25,8 @@ type contender struct {
 	marked   bool     // others can see that it is first and waits
 
 	// While some waiters only try, and a znode ahead lingers:
-	hoping   bool
-	patience time.Time // until when they wait for it; zero: none has waited yet
+	forLinger      bool
+	lingerDeadline time.Time // until when they wait for it; zero: none has waited yet
 }
 
 func newContender(q *localQueue, sess *framework.Session, created framework.Created) *contender {
@@ -57,8 +57,8 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 		return blocker, err
 	}
 	// A member never answers a session with less than it has seen, so a list without
-	// the own znode means that somebody removed it. But to join again while it is
-	// there would be to wait for oneself: ask the leader once more.
+	// the own znode means that somebody removed it. But joining again while the old
+	// znode exists would wait behind itself: ask the leader once more.
 	if err := c.sess.Sync(ctx, c.queue.dir); err != nil {
 		return "", directoryOf(err)
 	}
@@ -77,8 +77,8 @@ func (c *contender) list(ctx context.Context) error {
 	return nil
 }
 
-// directoryOf takes the directory's absence for the znode's, but not for certain:
-// the create has succeeded, and a member that says so may be wrong.
+// directoryOf returns errNoDirectory for zk.ErrNoNode. That is not certain: the create
+// has succeeded, and a member that finds no directory may be behind.
 func directoryOf(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return errNoDirectory
@@ -104,7 +104,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 		timer := time.NewTimer(c.untilLook())
 		select {
 		case <-timer.C:
-			if c.hoping || recheck.Gone(ctx, c.sess, path) {
+			if c.forLinger || recheck.Gone(ctx, c.sess, path) {
 				return nil
 			}
 			continue
@@ -123,8 +123,8 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 
 // untilLook returns how long wait waits for an event.
 func (c *contender) untilLook() time.Duration {
-	if c.hoping {
-		return time.Until(c.patience)
+	if c.forLinger {
+		return time.Until(c.lingerDeadline)
 	}
 	return recheck.Interval(c.sess)
 }
@@ -137,11 +137,9 @@ type Rank struct {
 	Handoffs uint32 // how often the znode was handed off in-process before
 }
 
-// rank returns the rank of the grant which the latest list says is c's. Both parts
-// are in that list: c's own name stands in it, and its stat is that of the
-// directory in which it does. So a directory that was removed and made again
-// meanwhile, even by one multi, cannot lend its czxid to a number that another
-// directory has given out.
+// rank returns the rank of a grant of c. Both parts come from the same list, which
+// shows c's name and has the directory's stat. So Dir and Seq always belong to the
+// same directory, even if it was removed and created again by one multi.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}

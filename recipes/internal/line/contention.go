@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// contention is what a grant knows of those whom it keeps waiting in line.
+// contention is what a grant knows of the contenders that it keeps waiting in line.
 type contention struct {
 	known    knowledge
 	at       time.Time // uncontested: when the look began that found so; contested: when that was found
@@ -34,7 +34,7 @@ func (c *contention) stopLocked() {
 }
 
 // lookLocked has a goroutine look at the line behind g, until somebody stands there
-// or g leaves. One that rests looks at once.
+// or g leaves. If that goroutine is backing off, it looks at once.
 func (g *grant) lookLocked() {
 	switch c := &g.contention; {
 	case c.known == contested:
@@ -53,10 +53,10 @@ func (g *grant) lookLocked() {
 // watchContention looks at the line until somebody waits for g: it looks once more
 // when the first of them comes, and no longer watches. Other children may come and
 // go all the time, where contenders share, or are unrelated to the line: from look
-// to look it rests for longer then, unless somebody waits for the next.
+// to look it backs off for longer then, unless somebody waits for the next.
 func (g *grant) watchContention(ctx context.Context) {
 	defer g.foundContention(ctx, time.Time{}, nil, errExited) // no effect if ctx has ended, or it was found before
-	var rest time.Duration
+	var pause time.Duration
 	for {
 		began := time.Now()
 		names, changed, err := g.sess.WatchChildren(ctx, g.queue.dir)
@@ -68,11 +68,11 @@ func (g *grant) watchContention(ctx context.Context) {
 			select {
 			case <-changed:
 				g.queue.update(func() { g.contention.known = notKnown })
-				g.rest(ctx, rest)
-				rest = min(2*rest+time.Millisecond, g.sess.Timeout()/40)
+				g.backOff(ctx, pause)
+				pause = min(2*pause+time.Millisecond, g.sess.Timeout()/40)
 				quiet = false
 			case <-timer.C: // a watch can be lost
-				rest = 0
+				pause = 0
 				began = time.Now()
 				names, _, err = g.sess.Children(ctx, g.queue.dir)
 			case <-ctx.Done(): // with the session too
@@ -82,8 +82,8 @@ func (g *grant) watchContention(ctx context.Context) {
 	}
 }
 
-// rest returns after d, or when somebody waits for a look.
-func (g *grant) rest(ctx context.Context, d time.Duration) {
+// backOff returns after d, or when somebody waits for a look.
+func (g *grant) backOff(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -110,7 +110,7 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 		return false, err
 	}
 	before(g.lose, leave)
-	err = a.letIn(c, g)
+	err = a.grantFirst(c, g)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return w.shares != nil, err

@@ -81,7 +81,7 @@ func (g *grant) onLocked(e event) (changed bool) {
 	return g.state != before
 }
 
-// errDeleted is why a grant is lost whose znode somebody else has removed.
+// errDeleted is the reason of a loss when somebody else has removed the znode.
 func (g *grant) errDeleted() error {
 	return fmt.Errorf("znode %s deleted: %w", g.name, zk.ErrNoNode)
 }
@@ -139,8 +139,8 @@ func (g *grant) lose(reason error) {
 	g.queue.update(func() { g.loseLocked(failed, reason) })
 }
 
-// loseDeletedLocked ends a grant whose znode was found missing, unless its own
-// removal is what was found.
+// loseDeletedLocked ends a grant whose znode was found missing, unless this process
+// is removing it.
 func (g *grant) loseDeletedLocked() { g.loseLocked(deleted, g.errDeleted()) }
 
 // loseLocked ends the grant by an event that may do so.
@@ -212,8 +212,8 @@ func (g *grant) removeLocked() *removal {
 }
 
 // remove ends when the session has the answer, or is over, or no server answered in
-// all of its retry budget; then the session goes on trying by itself. again says
-// that an earlier removal may be why the znode is missing.
+// all of its retry budget; then the session goes on trying by itself. If again
+// is true, an earlier removal may have removed the znode.
 func (g *grant) remove(r *removal, again bool) {
 	err := g.sess.Delete(context.Background(), g.path, -1)
 	missing := errors.Is(err, zk.ErrNoNode)

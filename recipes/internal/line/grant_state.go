@@ -30,17 +30,17 @@ func (s state) String() string {
 type event uint8
 
 const (
-	admitted event = iota // it counts among the grants of its local queue
-	taken                 // a caller was given a share
-	vacated               // the last share was left, and the znode is kept
-	ended                 // it begins to leave the line
-	removed               // the own removal of the znode is confirmed
-	deleted               // the znode was found missing
-	failed                // the session is lost or in doubt, MaxHold is over, or the client closes
+	granted event = iota // it counts among the grants of its local queue
+	taken                // a caller was given a share
+	vacated              // the last share was left, and the znode is kept
+	ended                // it begins to leave the line
+	removed              // the own removal of the znode is confirmed
+	deleted              // the znode was found missing
+	failed               // the session is lost or in doubt, MaxHold is over, or the client closes
 )
 
 func (e event) String() string {
-	return [...]string{"admitted", "taken", "vacated", "ended", "removed", "deleted", "failed"}[e]
+	return [...]string{"granted", "taken", "vacated", "ended", "removed", "deleted", "failed"}[e]
 }
 
 // next returns the state that e leads to.
@@ -49,7 +49,7 @@ func next(s state, e event) state {
 		return s
 	}
 	switch e {
-	case admitted, taken:
+	case granted, taken:
 		if s != leaving {
 			return held
 		}

@@ -55,7 +55,7 @@ func (l *Line) Path() string { return l.path }
 // Client returns the view of the client that Path belongs to.
 func (l *Line) Client() *framework.Client { return l.client }
 
-// Name returns what the contenders of this Line say of themselves.
+// Name returns the name of this Line's contenders.
 func (l *Line) Name() string { return l.rule.Name }
 
 // grantDir returns the directory of the znodes that are granted.

@@ -45,9 +45,9 @@ func (i *idleTime) stopLocked() {
 	}
 }
 
-// EndLinger has every znode that this client keeps in lines below dir leave, and
-// waits for that until ctx ends; it goes on then. A znode for which a caller waits
-// in-process leaves when no caller waits any longer.
+// EndLinger removes every lingering znode below dir, and waits for that until ctx
+// ends; the removal continues then. A znode for which a caller waits in-process is
+// removed when no caller waits any longer.
 func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var removals []*removal
 	for _, q := range queuesOf(c).below(c.Resolve(dir)) {
@@ -88,7 +88,7 @@ func (g *grant) endLingerLocked() *removal {
 //	version 0       in use, and it has not lingered yet
 //	version 1       it has lingered: a try may join behind it. If it is idle then it
 //	                leaves; if it is in use again it writes once more.
-//	version 2       it has refused a try so: no other need join
+//	version 2       it has refused a try: no other try joins
 //
 // The writes set the data that the znode has already, each over the version that it
 // expects: none can undo a request to release (Revocation), and that is not taken
@@ -208,14 +208,14 @@ func (a *acquisition) endLinger(name string) (ours, left bool) {
 // for them, until passed is closed, or for T/3: its process may be dead or cut off.
 // It returns nil if there is nothing to wait for.
 func (a *acquisition) waitForLingering(c *contender, blocker string) (passed <-chan struct{}, err error) {
-	c.hoping = false
+	c.forLinger = false
 	if len(a.tries()) == 0 {
 		return nil, nil
 	}
-	if c.patience.IsZero() {
-		c.patience = time.Now().Add(c.sess.Timeout() / 3)
+	if c.lingerDeadline.IsZero() {
+		c.lingerDeadline = time.Now().Add(c.sess.Timeout() / 3)
 	}
-	if node, _ := layout.Parse(blocker); !node.Custom() || !time.Now().Before(c.patience) {
+	if node, _ := layout.Parse(blocker); !node.Custom() || !time.Now().Before(c.lingerDeadline) {
 		return nil, nil
 	}
 	data, stat, passed, err := c.sess.GetAndWatch(a.ctx, child(a.queue.dir, blocker))
@@ -229,6 +229,6 @@ func (a *acquisition) waitForLingering(c *contender, blocker string) (passed <-c
 	case !isMarked(data, stat):
 		return nil, nil
 	}
-	c.hoping = true
+	c.forLinger = true
 	return passed, nil
 }

@@ -13,9 +13,11 @@ import (
 // they come, before one znode of theirs stands in line. It is dropped when nobody
 // uses it.
 //
-// An acquisition runs exactly while somebody waits and no grant will serve that
-// waiter: no exclusive grant, and no grant for which a look decides whether it may
-// be shared. Each change of either ends with serveLocked.
+// An acquisition runs exactly while somebody waits, and neither of these is there:
+//   - an exclusive grant, which will serve the waiter or leave;
+//   - a shared grant, for which a look decides whether the waiter may share it.
+//
+// Each change of either ends with serveLocked.
 type localQueue struct {
 	registry *registry
 	key      key
@@ -32,14 +34,14 @@ type localQueue struct {
 	mu          sync.Mutex // guards what follows, and the state of the queue's grants
 	after       []func()   // to be called once mu is free: see update
 	waiters     list.List  // of *waiter
-	came        uint64     // how many have queued
+	joined      uint64     // how many have
 	acquisition *acquisition
 	grants      int    // in use: held, idle, or being removed
 	current     *grant // the latest of them, which may serve other callers; nil: none
 }
 
 // update calls change with mu held and then, without it, what change has put off by
-// later: whatever is told to callers, and whatever makes requests.
+// later: calls of user code, and requests.
 func (q *localQueue) update(change func()) {
 	q.mu.Lock()
 	change()
@@ -145,8 +147,8 @@ func (q *localQueue) addLocked(w *waiter, push func(any) *list.Element) bool {
 		return false
 	}
 	w.at = push(w)
-	q.came++
-	w.number = q.came
+	q.joined++
+	w.number = q.joined
 	q.serveLocked()
 	return true
 }
@@ -196,8 +198,8 @@ func (q *localQueue) serveLocked() {
 	}
 }
 
-// chooseAllLocked gives the grants to all who may have them at once: where a grant
-// is shared, to the waiters who would have to give it back after the same time.
+// chooseAllLocked gives the grants to the first waiter. Where a grant is shared it
+// also gives it to the next waiters, as long as they have the same MaxHold.
 func (q *localQueue) chooseAllLocked(grants ...*grant) {
 	first := q.firstLocked().line
 	q.chooseLocked(grants...)
@@ -245,7 +247,7 @@ func (q *localQueue) refuseLocked(which func(*waiter) bool, err error) {
 
 // addGrantLocked counts g among the grants in use.
 func (q *localQueue) addGrantLocked(g *grant) {
-	g.onLocked(admitted)
+	g.onLocked(granted)
 	g.counted = true
 	q.grants++
 	q.registry.reuse(q)

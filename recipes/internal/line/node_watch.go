@@ -32,7 +32,7 @@ const watchDelay = 300 * time.Millisecond
 type nodeWatch struct {
 	timer   *time.Timer        // starts it
 	stop    context.CancelFunc // nil: not running
-	revoked chan struct{}      // closed: a release was asked for; nil: nobody wants to know
+	revoked chan struct{}      // closed: a release was asked for; nil: Revoked was not called
 	asked   chan struct{}      // a token: look at the data now
 }
 
@@ -99,7 +99,7 @@ func (g *grant) watchNode() {
 		}
 		if errors.Is(err, zk.ErrNoNode) {
 			g.queue.update(func() {
-				if ctx.Err() == nil { // the own removal ends ctx before it begins
+				if ctx.Err() == nil { // our own removal ends ctx before it begins
 					g.loseDeletedLocked()
 				}
 			})
@@ -121,7 +121,7 @@ func (g *grant) watchNode() {
 	}
 }
 
-// checkRevoked looks at the data, if anybody wants to know. The watch was set
+// checkRevoked looks at the data, if Revoked was called. The watch was set
 // before: a request that comes after the look is not missed.
 func (g *grant) checkRevoked(ctx context.Context) error {
 	g.queue.mu.Lock()

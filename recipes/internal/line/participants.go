@@ -13,7 +13,7 @@ import (
 // A Participant is a contender in line, or a holder, of whatever process.
 type Participant struct {
 	Path    string
-	Name    string // what its znode says of itself
+	Name    string // the contender's, as its znode shows it
 	Holder  bool
 	Shared  bool // it does not conflict with another of its name
 	Session int64

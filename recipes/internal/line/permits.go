@@ -13,10 +13,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// Permits is what the first in line takes, where being first is only the right to
-// take something else. It waits for room and takes N znodes in another directory by
-// one Multi, which removes its own from the line: all or none. Those are granted.
-// Since nobody else takes anything meanwhile, the first alone looks for room.
+// Permits is what the first in line takes instead of its own grant. It waits until
+// there is room, and creates N znodes in another directory by one Multi, which also
+// removes its own znode from the line: all or nothing. Those N are granted. Only the
+// first in line looks for room, since nobody else takes permits meanwhile.
 type Permits struct {
 	Dir  string     // of the permits, in the view of the line's client
 	Name string     // what their names end with, before their numbers
@@ -31,8 +31,8 @@ type Permits struct {
 type Room struct {
 	// Refused, if not nil, fails the one caller for whom the look was made.
 	Refused error
-	// Free: there is room. While is what makes it true, to be executed with the
-	// taking: zk.ErrBadVersion means that it must look again.
+	// Free reports whether there is room. While is the operations of the Multi that
+	// check that: if one fails with zk.ErrBadVersion, it must look again.
 	Free  bool
 	While []any
 	// Taken, if not nil, is called once the permits were taken.
@@ -75,8 +75,8 @@ func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch b
 }
 
 // refuseTriesForPermits fails the waiters who only try where there is no room, or
-// where the first in line waits itself. Behind a first that is merely passing they
-// wait: when passed is closed it has passed, or has begun to wait.
+// where the first in line waits itself. Behind a first that is about to take
+// permits they wait: when passed is closed it has taken them, or has begun to wait.
 func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{}, err error) {
 	tries := a.tries()
 	if len(tries) == 0 {
@@ -106,7 +106,7 @@ func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{
 	return passed, nil
 }
 
-// closed is a channel that is.
+// closed is a closed channel.
 var closed = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)

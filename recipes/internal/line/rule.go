@@ -13,7 +13,7 @@ import (
 // A Rule is what makes one kind of line different from another.
 type Rule struct {
 	// Kind and Name tell apart the local queues of lines over one directory. Name is
-	// what a contender's znode says of itself.
+	// the contender's, as its znode shows it.
 	Kind, Name string
 	// Candidate, if not 0, gives the Line a local queue that it shares with no other.
 	Candidate int64
@@ -99,7 +99,8 @@ func (r *Rule) members(children []string) ([]layout.Node, error) {
 	return members, errConflictingLayout(conflicting)
 }
 
-// errConflictingLayout says that a child of another layout is there, if there is.
+// errConflictingLayout returns ErrLayout if name is not empty: that child belongs to
+// another layout.
 func errConflictingLayout(name string) error {
 	if name == "" {
 		return nil
@@ -107,9 +108,9 @@ func errConflictingLayout(name string) error {
 	return fmt.Errorf("%w: child %s", ErrLayout, name)
 }
 
-// blocker decides by a list of the directory what the znode named own has to do:
-// wait until the znode named blocker is gone, or go on if that is empty. It does
-// not sort who stands behind: a line may be long.
+// blocker returns the name of the znode that own waits for, by a list of the
+// directory; nothing if own is granted. It does not sort the contenders behind own:
+// a line may be long.
 //
 // Two contenders with equal numbers are the end of the line: today's servers
 // repeat the last number, so that both would be first.

@@ -142,10 +142,9 @@ func (s *Share) bind() bool {
 	return true
 }
 
-// Guard returns the path of a znode that exists while the share is held, and until
-// its znode is removed; if the share was left before, of one that cannot exist. What
-// is guarded by it may be executed at any time, so that no other caller of this
-// process is given the znode.
+// Guard returns the path of a znode that exists until the share's znode is removed.
+// After Leave it returns a path that cannot exist. A guarded write may be executed at
+// any time, so no other caller of this process is given the znode.
 func (s *Share) Guard() string {
 	if !s.bind() {
 		return s.Path() + "/left" // an ephemeral znode has no children
@@ -153,9 +152,9 @@ func (s *Share) Guard() string {
 	return s.Path()
 }
 
-// Guarding begins a write that is guarded by the znode, which no other caller is
-// given until done was called with whether the outcome is known. It reports false if
-// the share is not held.
+// Guarding begins a write that is guarded by the znode. No other caller is given the
+// znode until done was called; known says whether the outcome of the write is known.
+// Guarding reports false if the share is not held.
 func (s *Share) Guarding() (done func(known bool), held bool) {
 	g := s.grant
 	g.queue.mu.Lock()
