@@ -22,7 +22,8 @@ func sampleResults() results {
 	return r
 }
 
-// TestRatios: a ratio is the median of the rounds' ratios, not the ratio of the medians.
+// TestRatios: a ratio is the median of the rounds' ratios, not the ratio of the
+// medians.
 func TestRatios(t *testing.T) {
 	r := sampleResults()
 	for peer, want := range map[int]float64{0: 1, 1: 10, 2: 0.3} {

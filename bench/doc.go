@@ -1,22 +1,23 @@
-// Command bench measures the locks of several makers at the same work and writes the
-// tables and the plot of docs/performance.md. The Go benchmarks of internal/measure
-// are a part of that: it compiles and runs them.
+// Command bench measures the locks of several makers at the same work and
+// writes the tables and the plot of docs/performance.md. The Go benchmarks of
+// internal/measure are a part of that: it compiles and runs them.
 //
 // It always measures this library's Mutex, the wire client's own Lock, and the
-// create, list and delete that a lock cannot do without. It also measures Apache
-// Curator, Kazoo, etcd and Redis if they are installed (Debian:
+// create, list and delete that a lock cannot do without. It also measures
+// Apache Curator, Kazoo, etcd and Redis if they are installed (Debian:
 // libcurator-recipes-java and a JDK, python3-kazoo, etcd-server, redis-server).
 //
 // It starts one server of each kind on a free port, with data in a temporary
-// directory: ZooKeeper standalone and etcd with their defaults, Redis with its log
-// written to the disk at each write. So all three have their grants on the disk.
+// directory: ZooKeeper standalone and etcd with their defaults, Redis with its
+// log written to the disk at each write. So all three have their grants on the
+// disk.
 //
 //	go run . -write ../docs            # everything: about half an hour on a quiet machine
 //	go run . -parts peers -rounds 3    # the peers alone, to the terminal
 //
-// Absolute figures depend on the machine and its disk, so compare ratios. A ratio is
-// the median of the rounds' ratios. In a round all peers run right after each other,
-// so that other load on the machine affects all of them.
+// Absolute figures depend on the machine and its disk, so compare ratios. A
+// ratio is the median of the rounds' ratios. In a round all peers run right
+// after each other, so that other load on the machine affects all of them.
 //
 // For one ensemble of yours, zkr bench measures the recipes by themselves.
 package main

@@ -48,8 +48,8 @@ var entries = []entry{
 	{"Redis SET NX", startRedis},
 }
 
-// drive does the work for a time and returns the cycles a second. It passes cycle
-// the numbers of the thread and of its lock.
+// drive does the work for a time and returns the cycles a second. It passes
+// cycle the numbers of the thread and of its lock.
 func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (float64, error) {
 	cycles, took, err := measure.Load{Goroutines: w.threads, Locks: w.locks, For: d}.Run(ctx, cycle)
 	if err != nil {

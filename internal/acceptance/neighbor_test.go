@@ -40,7 +40,8 @@ type neighbor struct {
 	members []chan string
 }
 
-// startNeighbor starts a process that speaks the protocol. It ends with the test.
+// startNeighbor starts a process that speaks the protocol. It ends with the
+// test.
 func startNeighbor(t *testing.T, who string, process *exec.Cmd) *neighbor {
 	t.Helper()
 	n := &neighbor{who: who, process: process, ended: make(chan struct{})}

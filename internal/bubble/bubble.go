@@ -93,8 +93,8 @@ func (w *World) Connect(name string, opts ...framework.Option) *framework.Client
 	return w.ConnectTo(name, w.Servers(), opts...)
 }
 
-// ConnectNext is Connect for tests that do not need the client's network. It numbers
-// the clients.
+// ConnectNext is Connect for tests that do not need the client's network. It
+// numbers the clients.
 func (w *World) ConnectNext(opts ...framework.Option) *framework.Client {
 	w.T.Helper()
 	return w.Connect(fmt.Sprint("client ", w.connected.Add(1)), opts...)

@@ -21,9 +21,9 @@ type Load struct {
 	Cycles int64
 }
 
-// Run runs the load. It returns how many cycles ended and how long that took, or
-// the first error of a cycle. It passes cycle the numbers of the goroutine and of
-// its lock.
+// Run runs the load. It returns how many cycles ended and how long that took,
+// or the first error of a cycle. It passes cycle the numbers of the goroutine
+// and of its lock.
 func (l Load) Run(ctx context.Context, cycle func(ctx context.Context, goroutine, lock int) error) (cycles int64, took time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -51,9 +51,9 @@ var _ = %s
 `, pkg, variable, faultError, faultError)
 }
 
-// overlay writes the sources with faults in them, and what go test -overlay needs to
-// find them, into dir. The fault numbers[i] is chosen by that number; one outside of
-// functions is simply there.
+// overlay writes the sources with faults in them, and what go test -overlay
+// needs to find them, into dir. The fault numbers[i] is chosen by that number;
+// one outside of functions is simply there.
 func (m *module) overlay(dir string, faults map[int]*fault) (file string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err

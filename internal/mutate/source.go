@@ -66,8 +66,8 @@ func (m *module) list(args ...string) (all []*listed, err error) {
 	}
 }
 
-// load reads and type-checks the packages that match patterns, and finds every fault
-// in them.
+// load reads and type-checks the packages that match patterns, and finds every
+// fault in them.
 func load(root string, patterns []string) (*module, error) {
 	m := &module{root: root, listed: map[string]*listed{}, fset: token.NewFileSet()}
 	all, err := m.list(append([]string{"-export", "-deps", "-json", "errors", "os", "strconv"}, patterns...)...)

@@ -41,7 +41,7 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 // than allowed while another client waits.
 func (l *ledger) passedLocked(t *holding) {
 	p := l.plan
-	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handover < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
+	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handoffs < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
 		return
 	}
 	for k, w := range t.of.waiting {
@@ -55,7 +55,7 @@ func (l *ledger) passedLocked(t *holding) {
 			w.client, w.passed = t.who.client, 0
 		}
 		w.passed++
-		if k.client != t.who.client && w.passed > p.Handover+2 { // the first grant, and one that was in flight
+		if k.client != t.who.client && w.passed > p.Handoffs+2 { // the first grant, and one that was in flight
 			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
 		}
 		t.of.waiting[k] = w

@@ -144,8 +144,8 @@ func (w *world) stopLeader(after, d time.Duration) {
 	w.calm(member)
 }
 
-// weather runs the faults in order, and ends all of them at the end.
-func (w *world) weather() {
+// runFaults runs the faults in order, and ends all of them at the end.
+func (w *world) runFaults() {
 	type event struct {
 		at time.Duration
 		do func()
@@ -352,9 +352,9 @@ func (w *world) client(f Fault) (heal func()) {
 	switch f.What {
 	case Cut:
 		net.Cut()
-	case Deaf:
+	case DropReplies:
 		net.CutOneWay(false)
-	case Dumb:
+	case DropRequests:
 		net.CutOneWay(true)
 	case Drop:
 		net.Drop()

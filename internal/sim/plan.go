@@ -30,9 +30,9 @@ type Plan struct {
 	Asks     bool          // checks ask Held too, and not Lost alone
 	MaxHold  time.Duration // 0 for none
 	Limit    int           // of the semaphore
-	// Handover and Linger are options of the recipes that have them; negative
+	// Handoffs and Linger are options of the recipes that have them; negative
 	// means the default.
-	Handover int
+	Handoffs int
 	Linger   time.Duration
 	Workers  [][][]Step    // by client and goroutine
 	Views    []bubble.View // by client; none: all see the whole ensemble
@@ -128,8 +128,8 @@ type What string
 // The faults.
 const (
 	Cut             What = "cut"
-	Deaf            What = "deaf" // the client receives nothing
-	Dumb            What = "dumb" // the members receive nothing
+	DropReplies     What = "drop replies"  // the client receives nothing
+	DropRequests    What = "drop requests" // the members receive nothing
 	Drop            What = "drop"
 	Late            What = "late"   // the client receives everything late
 	Expire          What = "expire" // an operator ends the session
@@ -193,7 +193,7 @@ func Draw(seed uint64) *Plan {
 	if !d.Scenario.quiet() && d.Recipe != All && d.one(1, 6) { // All has no time to wait for the others
 		d.MaxHold = d.upTo(d.Timeout / 2)
 	}
-	d.Handover = pick(d, -1, -1, 0, 1, 2)
+	d.Handoffs = pick(d, -1, -1, 0, 1, 2)
 	if d.Scenario != Rush && d.one(1, 3) {
 		d.Linger = d.upTo(time.Second)
 	}
@@ -330,7 +330,7 @@ func (s *Step) nest(d *draw) {
 func (d *draw) faults() {
 	var from []What
 	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, LeaderStops, LeaderStopsLate}
-	networks := []What{Cut, Cut, Deaf, Dumb, Drop, Drop, Late, Expire, Slow}
+	networks := []What{Cut, Cut, DropReplies, DropRequests, Drop, Drop, Late, Expire, Slow}
 	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, LeaderStops}
 	switch d.Scenario {
 	case Requests:
@@ -383,7 +383,7 @@ func (d *draw) faults() {
 			}
 		}
 		switch f.What {
-		case Cut, Deaf, Dumb, Drop, Late, Isolate, Lag, Pause, Mute, Wedge:
+		case Cut, DropReplies, DropRequests, Drop, Late, Isolate, Lag, Pause, Mute, Wedge:
 			f.Upon = d.one(1, 3)
 		}
 		d.Faults = append(d.Faults, f)
@@ -402,8 +402,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handover %d, linger %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handover, p.Linger, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

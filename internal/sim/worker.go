@@ -44,7 +44,7 @@ func newWorker(w *world, id who) *worker {
 	path, hold := view.Path(w.paths[0]), w.plan.MaxHold
 	ofLocks := []locks.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
 	ofRW := []rwlock.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
-	if n := w.plan.Handover; n >= 0 {
+	if n := w.plan.Handoffs; n >= 0 {
 		ofLocks, ofRW = append(ofLocks, recipes.WithHandoffs(n)), append(ofRW, recipes.WithHandoffs(n))
 	}
 	switch w.plan.Recipe {

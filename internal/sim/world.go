@@ -244,7 +244,7 @@ func (w *world) play() {
 	if w.plan.Scenario.quiet() {
 		w.ledger.settle(0)
 	}
-	beside.Go(w.weather)
+	beside.Go(w.runFaults)
 	w.await(over, pending)
 	close(watching)
 	beside.Wait()
@@ -281,7 +281,7 @@ func (w *world) await(over <-chan struct{}, pending map[who]bool) {
 		case <-time.After(2 * time.Second):
 			if !buried && len(w.living(pending)) == 0 {
 				buried = true
-				w.bury()
+				w.closeKilled()
 			}
 		case <-deadline:
 			w.ledger.fault("%v have not ended in %v:\n%s", w.living(pending), patience, w.ens.Tree())
@@ -302,9 +302,9 @@ func (w *world) living(pending map[who]bool) (all []who) {
 	return all
 }
 
-// bury closes the clients whose processes were killed. What waits in them may
+// closeKilled closes the clients whose processes were killed. What waits in them may
 // fail.
-func (w *world) bury() {
+func (w *world) closeKilled() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.dead {
