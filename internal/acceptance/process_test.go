@@ -127,7 +127,7 @@ func holder(servers, session, name, path string, file ledger) error {
 		select {
 		case <-l.Lost():
 		case <-time.After(patience):
-			return errors.New("it does not know that it holds no more")
+			return errors.New("the holder does not know that its lease is lost")
 		}
 		fmt.Println("lost", l.Err())
 		// It is sent in the next session, after the last one has ended.
