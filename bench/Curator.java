@@ -11,8 +11,8 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Does the work with Curator's InterProcessMutex: a line "THREADS LOCKS SECONDS" on standard input is answered with the cycles in a
- * second. The threads that share a lock share the object, as they are meant to.
+ * Does the work with Curator's InterProcessMutex. It answers each line "THREADS LOCKS SECONDS" of standard input with the cycles
+ * a second. Threads that share a lock share its object, as Curator intends.
  */
 public class Curator {
     public static void main(String[] args) throws Exception {

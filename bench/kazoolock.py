@@ -1,4 +1,4 @@
-# Does the work with Kazoo's Lock: a line "THREADS LOCKS SECONDS" on standard input is answered with the cycles in a second.
+# Does the work with Kazoo's Lock. It answers each line "THREADS LOCKS SECONDS" of standard input with the cycles a second.
 import logging
 import sys
 import threading

@@ -1,8 +1,8 @@
-"""A process that stands in lines on request, with the recipes of Kazoo.
+"""A process that contends for locks on request, with the recipes of Kazoo.
 
 A line on standard input is a command to one of its members, by number: "3 open kazoo-lock /path id", "3 acquire",
-"3 release", "3 participants"; a line on standard output is the answer to one. Each member has a client and a thread of its
-own. It ends with its input.
+"3 release", "3 participants". A line on standard output answers one command. Each member has its own client and thread.
+The process ends with its input.
 """
 import os
 import queue
