@@ -58,8 +58,8 @@ type core struct {
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
 // validates its arguments and starts to connect, but does not wait: no server
 // needs to be up. The port is 2181 where none is given. The chroot is optional.
-// It must exist before it is used, as with any client; the recipes and the
-// MakePath methods create it.
+// It must exist before it is used, as with any client; the recipes,
+// MakeContainerPath and MakePersistentPath create it.
 //
 // The caller must Close the client.
 func New(servers string, opts ...Option) (*Client, error) {

@@ -36,14 +36,11 @@
 // connection: a request that was queued in a dead session is never executed in
 // the next one.
 //
-//	              connected                  connected
-//	Connecting ──────────────▶ Connected ◀──────────────┐
-//	                            │  │ ▲ │                │
-//	               disconnected │  │ │ │ lost           │
-//	                            ▼  │ │ ▼                │
-//	                      Suspended │ │ Lost ────────────┘ (a new session)
-//	                            │   └─┘  ▲
-//	                            └────────┘ deadline passed, or expired by the server
+//	Connecting              a session is connected              -> Connected
+//	Connected               the connection is lost              -> Suspended
+//	Suspended               the same session is connected again -> Connected
+//	Connected, Suspended    deadline passed, or session expired -> Lost
+//	Lost                    a new session is connected          -> Connected
 //
 // Close leads to Closed from every state, and Closed is final.
 //

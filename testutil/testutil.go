@@ -24,6 +24,7 @@
 //		dial := framework.WithDialer(ens.Dial)
 //		client, err := framework.New(ens.Servers(), dial)
 //		...
+//		session, _ := client.Session()
 //		ens.ExpireSession(session.ID())
 //		time.Sleep(time.Minute) // takes no time
 //	})

@@ -42,10 +42,20 @@ one it has seen.`
 zkr passes signals on to CMD's process group. It does not wait for processes that
 CMD leaves in the background.
 
-The lease is lost if the ensemble cannot be reached for most of the session
-timeout, or if its znode is deleted. CMD's process group then gets SIGTERM, and
-SIGKILL before another client can be granted the lock. --grace is the time between
-the two.`
+The lease runs out if the ensemble cannot be reached for most of the session
+timeout. CMD's process group then gets SIGTERM, and SIGKILL before another client
+can be granted the lock. --grace is the time between the two. Exceptions, in which
+CMD may run beside the next holder:
+
+  - Somebody deletes the lease's znode, or closes its session on a server. CMD gets
+    SIGTERM as soon as zkr learns of it, and SIGKILL after --grace.
+  - zkr is stopped or paused.
+  - zkr is killed. On Linux CMD is killed with it, but not the processes that CMD
+    has started. On other systems CMD goes on.
+  - CMD leaves processes in the background or in another process group. They go on.
+    On Windows, so does every process that CMD has started.
+
+After a loss zkr waits until CMD has ended.`
 
 	lossExit = ` Then zkr exits with 112.`
 )
