@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
@@ -75,6 +79,30 @@ func TestDoUnderALease(t *testing.T) {
 		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrSessionLost)
 		err = l.Release(t.Context())
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
+		w.Empty(path)
+	})
+}
+
+// Each work under a lost lease that goes on past the deadline is logged, and not
+// only the first.
+func TestEachLateWorkIsLogged(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		core, logs := observer.New(zap.ErrorLevel)
+		c := w.Connect("a", framework.WithLogger(zap.New(core)))
+		l := bubble.Acquire(t, t.Context(), lineOf(t, c, "a"))
+		w.Expire(c)
+		bubble.Lost(t, l)
+		for range 2 {
+			_ = l.Do(t.Context(), func(context.Context, *recipes.Lease) error {
+				time.Sleep(time.Minute)
+				return nil
+			})
+		}
+		synctest.Wait()
+		if n := logs.FilterMessage("work goes on past its lease's deadline").Len(); n != 2 {
+			t.Errorf("logged %d times", n)
+		}
+		_ = l.Release(t.Context())
 		w.Empty(path)
 	})
 }

@@ -98,6 +98,7 @@ func (l *Lease) endWork() (late time.Duration) {
 	}
 	if l.working == 0 {
 		l.late.Stop()
+		l.late = nil // the next work has its own
 	}
 	late = time.Since(l.loss.Deadline)
 	l.mu.Unlock()

@@ -71,8 +71,9 @@
 //     Where holders stand side by side it must compare tokens per conflict: a range,
 //     for example, with the greatest token among those that overlap it.
 //   - May one caller hold two names? Acquire fails with [ErrDeadlock] where they
-//     conflict and the context carries the first. Otherwise acquire all of them
-//     together, by locks.All, or in one order everywhere.
+//     conflict and the context carries the first. But it does not see a deadlock by
+//     way of a third contender, which waits for the first name and is waited for by
+//     the second. Acquire all names together, by locks.All, or with a timeout.
 //
 // What you need not worry about: two contenders that conflict are never granted
 // together, since the later one always waits; nobody starves, since no contender

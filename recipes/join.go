@@ -15,16 +15,19 @@ import (
 // held while each of the parts is; it is lost with the first part that is lost, or
 // is released by itself; and its Release releases them, the last one first.
 //
-// Join grants nothing: of parts that are not held it makes a lease that is lost from
-// the beginning, and of no parts one that is not held.
+// Join grants nothing: of parts that are not held, or nil, it makes a lease that is lost
+// from the beginning, and of no parts one that is not held.
 func Join(ctx context.Context, parts ...*Lease) *Lease {
-	parts = slices.DeleteFunc(slices.Clone(parts), func(part *Lease) bool { return part == nil })
-	l := &Lease{parts: parts}
-	for _, part := range parts {
+	l := &Lease{parts: slices.Clone(parts)}
+	for i, part := range parts {
+		if part == nil { // what an Acquire that failed returns
+			part = &Lease{}
+			l.parts[i] = part
+		}
 		l.shares = append(l.shares, part.shares...)
 	}
 	l.start(ctx)
-	for _, part := range parts {
+	for _, part := range l.parts {
 		part.join(l)
 	}
 	return l

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -47,4 +50,42 @@ func TestALeaseOfNothingIsNotHeld(t *testing.T) {
 			t.Errorf("%s: its context goes on", story)
 		}
 	}
+}
+
+// A joined lease is lost with its first part. Its deadline is that of the part that
+// others can be granted first, which may be another one.
+func TestDeadlineOfAJoinedLease(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		long := bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("long", framework.WithSessionTimeout(20*time.Second)), "a", recipes.WithMaxHold(time.Minute)))
+		short := bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("short", framework.WithSessionTimeout(5*time.Second)), "b"))
+		joined := recipes.Join(t.Context(), long, short)
+		bubble.Lost(t, joined)
+		if late := joined.Deadline().Sub(short.Deadline()); late > 0 {
+			t.Errorf("%v later than that of a part", late)
+		}
+		err := joined.Release(t.Context())
+		bubble.WantErr(t, err, recipes.ErrNotHeld, recipes.ErrMaxHold)
+
+		a, b := bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("a"), "a")), bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("b"), "b"))
+		joined = recipes.Join(t.Context(), a, b)
+		bubble.Release(t, a) // by itself: others may be granted it at once
+		if left := time.Until(joined.Deadline()); left > 0 || joined.Held() {
+			t.Errorf("held %v, and for another %v", joined.Held(), left)
+		}
+		_ = joined.Release(t.Context())
+		w.Empty(path)
+	})
+}
+
+// An Acquire that fails returns a nil lease. Join does not overlook it.
+func TestJoinOfANilPart(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("a"), "a"))
+		joined := recipes.Join(t.Context(), l, nil)
+		if joined.Held() || joined.Err() == nil {
+			t.Errorf("held %v, %v", joined.Held(), joined.Err())
+		}
+		_ = joined.Release(t.Context())
+		w.Empty(path)
+	})
 }

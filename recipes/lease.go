@@ -57,6 +57,9 @@ func (l *Lease) start(ctx context.Context) {
 
 // lose is called when any of the shares, or of the parts, is lost.
 func (l *Lease) lose(loss *line.Loss) {
+	if first := l.deadlineOfShares(); len(l.parts) > 0 && first.Before(loss.Deadline) {
+		loss = &line.Loss{Err: loss.Err, Deadline: first} // another part's is nearer
+	}
 	l.mu.Lock()
 	if l.loss != nil {
 		l.mu.Unlock()
@@ -115,7 +118,7 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context
 // Once false it stays false. What it reports was true when it looked: work that must
 // not be done by two needs the Token or Guard.
 func (l *Lease) Held() bool {
-	if l.isReleased() {
+	if l.Err() != nil {
 		return false
 	}
 	for _, s := range l.shares {
@@ -235,7 +238,7 @@ func (l *Lease) Revoked() <-chan struct{} {
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
-			whole.lose(l.lossOfPart(&line.Loss{Err: ErrReleased, Deadline: l.Deadline()}))
+			whole.lose(l.lossOfPart(&line.Loss{Err: ErrReleased, Deadline: time.Now()})) // others may be granted it
 		}
 	}
 	err := l.leave(ctx)
@@ -252,12 +255,12 @@ func (l *Lease) leave(ctx context.Context) error {
 	first := !l.released
 	l.released = true
 	l.mu.Unlock()
+	for _, s := range l.shares {
+		s.Held() // a loss that is found only now is the cause, not the release
+	}
 	if first && l.ctx != nil {
 		if l.owner != nil {
 			l.owner.remove(l)
-		}
-		for _, s := range l.shares {
-			s.Held() // a loss that is found only now is the cause, not the release
 		}
 		l.end(ErrReleased)
 	}

@@ -258,9 +258,9 @@ func TestARuleThatFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			calls := []<-chan bubble.Grant{bubble.Acquiring(t.Context(), failing), bubble.Acquiring(t.Context(), recipes.Try(failing))}
-			for _, call := range calls {
-				if g := bubble.Await(t, "the call to fail", call); g.Err == nil || errors.Is(g.Err, recipes.ErrBusy) {
+			for _, verb := range []recipes.Acquirer{failing, recipes.Try(failing)} {
+				bubble.AwaitTrue(t, "the znode of the last call to be gone", func() bool { return len(w.Children(path)) == 1 })
+				if g := bubble.Await(t, "the call to fail", bubble.Acquiring(t.Context(), verb)); g.Err == nil || errors.Is(g.Err, recipes.ErrBusy) {
 					t.Errorf("%s: %v, %v", story, g.Lease, g.Err)
 				}
 			}

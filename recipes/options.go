@@ -84,8 +84,9 @@ func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Ha
 func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
 
 // WithoutReentry makes an Acquire fail at once with ErrDeadlock if its context
-// carries a held lease on the same lock, or its owner has one. Default: such an
-// Acquire returns another lease at once.
+// carries a held lease on the same lock, or its owner has one. A downgrade of a
+// read/write lock is no re-entry. Default: such an Acquire returns another lease at
+// once.
 func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noReentry = true }} }
 
 // settings is what the options of a line set.

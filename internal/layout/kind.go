@@ -30,7 +30,7 @@ func cutKind(base string) (kind, name string, ok bool) {
 		return "", "", false
 	}
 	kind, name, ok = strings.Cut(rest, kindMark)
-	return kind, name, ok && CheckKind(kind) == nil && !strings.Contains(name, kindMark)
+	return kind, name, ok && kind != "" && !strings.Contains(name, kindMark)
 }
 
 // CheckKind returns an error unless kind can be part of a znode's name.

@@ -13,7 +13,7 @@ import (
 // does not lead: first what is so now, then every change, in order, none left out.
 // A term ends when it is lost or released. fn is called on a goroutine of its own,
 // which ends with stop or when the client closes: a slow fn delays nobody else, and
-// hears of changes late. For work that must not go on after a term use Run, or the
+// hears of changes late. A call that is under way when stop is called goes on. For work that must not go on after a term use Run, or the
 // term's Context.
 func (e *Election) Listen(fn func(term *recipes.Lease)) (stop func()) {
 	if e.client == nil {
@@ -62,7 +62,10 @@ func (b *broadcast) remove(l *listener) {
 
 // begin is called when a term was granted, by the goroutine that acquired it.
 func (b *broadcast) begin(term *recipes.Lease) {
-	b.change(term, func(before *recipes.Lease) bool { return true })
+	b.change(term, func(before *recipes.Lease) bool {
+		// Another goroutine may have acquired, and told of, a later term meanwhile.
+		return term.Err() == nil && (before == nil || before.Err() != nil || before.Token().Compare(term.Token()) < 0)
+	})
 	context.AfterFunc(term.Context(), func() {
 		b.change(nil, func(before *recipes.Lease) bool { return before == term })
 	})
@@ -94,6 +97,13 @@ func (l *listener) put(term *recipes.Lease) {
 	}
 }
 
+// over reports whether everything was told, once the client has closed.
+func (l *listener) over() bool {
+	l.election.terms.mu.Lock()
+	defer l.election.terms.mu.Unlock()
+	return l.election.terms.term == nil && len(l.pending) == 0
+}
+
 func (l *listener) take() []*recipes.Lease {
 	l.election.terms.mu.Lock()
 	defer l.election.terms.mu.Unlock()
@@ -103,16 +113,31 @@ func (l *listener) take() []*recipes.Lease {
 }
 
 func (l *listener) run(stopped context.Context) {
+	exited := true
+	defer func() {
+		if exited { // fn has ended the goroutine
+			go l.run(stopped)
+		}
+	}()
+	l.loop(stopped)
+	exited = false
+}
+
+func (l *listener) loop(stopped context.Context) {
+	closed := l.election.client.Done()
+	l.deliver(stopped)
 	for {
 		select {
 		case <-stopped.Done():
 			return
 		case <-l.more:
-		case <-l.election.client.Done():
-			l.deliver(stopped)
-			return
+		case <-closed:
+			closed = nil
 		}
 		l.deliver(stopped)
+		if closed == nil && l.over() {
+			return // Close ends the term, after it has closed Done
+		}
 	}
 }
 

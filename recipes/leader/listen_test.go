@@ -2,10 +2,13 @@ package leader_test
 
 import (
 	"context"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -94,6 +97,11 @@ func TestStuckListener(t *testing.T) {
 		stuck := make(chan struct{})
 		e.Listen(func(*recipes.Lease) { <-stuck })
 		e.Listen(func(*recipes.Lease) { panic("no") })
+		var exits atomic.Int32
+		e.Listen(func(*recipes.Lease) {
+			exits.Add(1)
+			runtime.Goexit()
+		})
 		var leads []bool
 		e.Listen(func(term *recipes.Lease) { leads = append(leads, term != nil) })
 		for range 3 {
@@ -113,6 +121,66 @@ func TestStuckListener(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+		w.Empty(path)
+	})
+}
+
+// Close ends the term after it has closed Done: a listener that stopped at Done
+// believed forever that it leads.
+func TestListenHearsOfClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		for range 50 {
+			c := w.ConnectNext()
+			e := w.candidate(c, "a")
+			var last atomic.Pointer[recipes.Lease]
+			stop := e.Listen(func(term *recipes.Lease) { last.Store(term) })
+			term := bubble.Acquire(t, t.Context(), e)
+			synctest.Wait()
+			if last.Load() != term {
+				t.Fatal("the listener has not heard of the term")
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+			if last.Load() != nil {
+				t.Fatal("closed, and the listener believes that it leads")
+			}
+			stop()
+		}
+	})
+}
+
+// Two goroutines use one Election. The first is granted a term, and is held up by
+// the Observer until that is lost and the second leads. It then told the listeners
+// of its own term, and of its end: they believed that nobody leads.
+func TestListenWithTwoGoroutines(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		block := make(chan struct{})
+		var grants atomic.Int32
+		c := w.Connect("a", framework.WithObserver(framework.Observer{Granted: func(string, time.Duration) {
+			if grants.Add(1) == 1 {
+				<-block
+			}
+		}}))
+		e := w.candidate(c, "a")
+		var last atomic.Pointer[recipes.Lease]
+		stop := e.Listen(func(term *recipes.Lease) { last.Store(term) })
+		first := bubble.Acquiring(t.Context(), e)
+		synctest.Wait()
+		w.Expire(c)
+		time.Sleep(time.Second)
+		second := bubble.Acquire(t, t.Context(), e)
+		close(block)
+		lost := bubble.Granted(t, first).Lease
+		time.Sleep(time.Second)
+		if !second.Held() || last.Load() != second {
+			t.Errorf("held %v, and the listener heard %v", second.Held(), last.Load())
+		}
+		err := lost.Release(t.Context())
+		bubble.WantErr(t, err, recipes.ErrNotHeld)
+		bubble.Release(t, second)
+		stop()
 		w.Empty(path)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -132,7 +133,7 @@ func (s *Semaphore) permits(n int) (permits, error) {
 		return p, p.failed(fmt.Errorf("%w: %d permits of %d", ErrLimit, n, s.max))
 	}
 	var err error
-	p.line, err = recipes.NewLine(s.client, s.path, "semaphore", layout.Exclusive.String(), always, append(s.opts, bridge.Inside{
+	p.line, err = recipes.NewLine(s.client, s.path, "semaphore", layout.Exclusive.String(), always, append(slices.Clip(s.opts), bridge.Inside{
 		Package:       "semaphore",
 		Sub:           locks,
 		Set:           layout.Set{Family: layout.CuratorLock},

@@ -218,6 +218,7 @@ func (s *Share) leaveLocked() {
 	case g.removal != nil:
 		s.removal = g.removal
 	case g.loss != nil:
+		s.removal = nil // of one that failed before the loss
 		s.settleLocked(notHeld(g.loss.Err))
 		if g.shares == 0 {
 			g.queue.later(g.discard)
