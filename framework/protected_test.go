@@ -154,7 +154,7 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 		must(t, err)
 		close(found)
 		if err := <-outcome; !errors.Is(err, framework.ErrSessionLost) {
-			t.Errorf("error %v: another session's znode was taken for the own", err)
+			t.Errorf("error %v: another session's znode was taken for its own", err)
 		}
 	})
 }

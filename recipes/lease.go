@@ -70,8 +70,8 @@ func (l *Lease) lose(loss *line.Loss) {
 		l.watchWorkLocked()
 	}
 	l.mu.Unlock()
-	// In this order: whoever sees Lost finds the context ended, and whoever sees
-	// either finds Err.
+	// In this order: a caller that sees Lost finds the context ended, and a caller
+	// that sees either finds Err.
 	l.end(fmt.Errorf("%w: %w", ErrNotHeld, loss.Err))
 	for _, whole := range l.partOf() {
 		whole.lose(l.lossOfPart(loss))

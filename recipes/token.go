@@ -27,14 +27,14 @@ import (
 //
 // Why they never go back:
 //
-//   - In one directory the server numbers children upward, and a contender is let in
+//   - In one directory the server numbers children upward, and a contender is granted
 //     only after every contender with a smaller number that it excludes has left. So
 //     the later of two grants that exclude each other has the greater number, or has
 //     the same znode, and then the greater third part.
 //   - A directory that was removed and created again numbers from the beginning, but
 //     its czxid is that of a later transaction. Its removal took the znode of every
 //     earlier holder with it, even if a single multi removed and created everything:
-//     whoever is granted in the new directory is granted later.
+//     a grant in the new directory is a later one.
 //   - The list that grants gives the lease's own znode and the czxid of the directory
 //     that this znode stands in, in one answer.
 //   - A server writes both when it creates the znodes, never changes them, and restores

@@ -56,7 +56,7 @@ func TestTimeToLive(t *testing.T) {
 }
 
 // Without the property a server refuses times to live, rather than create a
-// znode that stays for ever.
+// znode that stays forever.
 func TestTimesToLiveAreOffByDefault(t *testing.T) {
 	refuse := func(t *testing.T, ens testutil.Ensemble) []string {
 		s := &script{t: t, ens: ens, log: &transcript{sessions: map[int64]string{0: "nobody"}}}

@@ -31,7 +31,7 @@ func newServer() *cobra.Command {
 ZooKeeper's protocol and keeps everything in memory: it is for development and
 tests. When it ends, all data is gone. A new one refuses a client that has seen
 later transactions: it closes the connection without an answer, like a real server
-that has lost its data. Such a client retries for ever; restart it too.
+that has lost its data. Such a client retries forever; restart it too.
 
 Each member listens on one address: on those of --listen, or on the ports after a
 single one.

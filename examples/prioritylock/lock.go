@@ -13,7 +13,7 @@ import (
 
 // Lock is an exclusive lock with priorities. When the holder releases it, the
 // contender with the highest priority gets it next; of equal ones, the first
-// that came. Nobody is interrupted, and a low priority may wait for ever.
+// that came. Nobody is interrupted, and a low priority may wait forever.
 //
 //	<path>/waiting    a line without conflicts: it says who wants the lock
 //	<path>/holder     a mutex: it alone says who holds
@@ -23,11 +23,11 @@ import (
 // lets a contender in too early, never beside another one.
 //
 // The obvious way is wrong: to sort a lock's line by priority, as one can with
-// a lock that lets its user decide who is first. Such a lock lets in who is
-// first, and its line does not tell who is in from who waits. A contender with
-// priority 3 is first and is let in. One with priority 5 comes, is sorted
-// before it, is first, and is let in as well. Any order by which a contender
-// may pass another that is let in already has this fault.
+// a lock that lets its user decide who is first. Such a lock is granted to the
+// first, and its line does not tell a holder from a waiter. A contender with
+// priority 3 is first, and holds. One with priority 5 comes, is sorted before
+// it, is first, and holds as well. Any order in which a contender may pass a
+// holder has this fault.
 //
 // Each change wakes all who wait, and each of them lists the line and reads the
 // znodes in it. That is good enough for tens of contenders.

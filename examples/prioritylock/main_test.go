@@ -288,7 +288,7 @@ func (h *history) judge() (complaints []string) {
 	for i, g := range h.grants {
 		for _, w := range h.waits {
 			if w.priority > g.priority && g.from.Sub(w.from) > settled && w.to.After(g.from) {
-				complaints = append(complaints, fmt.Sprintf("%d was let in at %v, %d is more urgent and waited since %v", g.priority, g.from, w.priority, w.from))
+				complaints = append(complaints, fmt.Sprintf("%d was granted at %v, %d is more urgent and waited since %v", g.priority, g.from, w.priority, w.from))
 			}
 		}
 		if i == 0 {
@@ -302,7 +302,7 @@ func (h *history) judge() (complaints []string) {
 			complaints = append(complaints, fmt.Sprintf("the token of %d at %v is not greater than the last", g.priority, g.from))
 		}
 		if g.from.Sub(last.to) > patience {
-			complaints = append(complaints, fmt.Sprintf("nobody was let in from %v to %v", last.to, g.from))
+			complaints = append(complaints, fmt.Sprintf("nobody was granted from %v to %v", last.to, g.from))
 		}
 	}
 	return complaints

@@ -61,7 +61,7 @@ func (g *gauge) want(t *testing.T, n, losses int, paths ...string) {
 
 // Three goroutines that read together gave three grants and one release, and a
 // lease of three permits gave one grant and three ends. A gauge of held locks
-// drifted for ever.
+// drifted forever.
 func TestEachGrantHasOneEnd(t *testing.T) {
 	ends := []struct {
 		name   string

@@ -11,7 +11,7 @@ import (
 )
 
 // In virtual time a wait for something that never happens does not block:
-// heartbeats continue for ever, and so does the test. So every wait has a
+// heartbeats continue forever, and so does the test. So every wait has a
 // limit.
 
 // Patience limits a single wait, in virtual time.

@@ -37,7 +37,7 @@ type Result struct {
 func Run(t *testing.T, p *Plan) (r *Result) {
 	w := &world{plan: p}
 	defer func() {
-		// Goroutines are left, or wait for each other for ever.
+		// Goroutines are left, or wait for each other forever.
 		if v := recover(); v != nil {
 			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(bubble.Stacks(w.bubble), "\n\n"))
 			r = w.result()

@@ -24,7 +24,7 @@ type acquisition struct {
 	standing *contender // nil: none; only run and stand use it
 
 	// Guarded by queue.mu.
-	serves  uint64 // the number of the last waiter for whom it makes its present try
+	serves  uint64 // the number of the last waiter that its present try is for
 	blocked bool   // it waits for other holders: a try has no hope behind it
 }
 

@@ -57,7 +57,7 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 		return blocker, err
 	}
 	// A member never answers a session with less than it has seen, so a list without
-	// the own znode means that somebody removed it. But joining again while the old
+	// its znode means that somebody removed it. But joining again while the old
 	// znode exists would wait behind itself: ask the leader once more.
 	if err := c.sess.Sync(ctx, c.queue.dir); err != nil {
 		return "", directoryOf(err)

@@ -15,7 +15,7 @@ var (
 	ErrMaxHold   = errors.New("maximum hold time exceeded")
 )
 
-// errNotInLine says that the own znode is not in line. errNoDirectory says that it
+// errNotInLine says that a contender's znode is not in line. errNoDirectory says that it
 // may not be in line: its directory was not found.
 var (
 	errNotInLine   = errors.New("znode is not in line")

@@ -34,7 +34,7 @@ const (
 	taken                // a caller was given a share
 	vacated              // the last share was left, and the znode is kept
 	ended                // it begins to leave the line
-	removed              // the own removal of the znode is confirmed
+	removed              // our removal of the znode is confirmed
 	deleted              // the znode was found missing
 	failed               // the session is lost or in doubt, MaxHold is over, or the client closes
 )

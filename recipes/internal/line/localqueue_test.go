@@ -83,7 +83,7 @@ func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
 		<-next.Ready()
 		p, ok := next.Take()
 		if !ok {
-			t.Fatal("the next was not let in")
+			t.Fatal("the next was not granted")
 		}
 		leave(t, p)
 		empty(w, l)
@@ -103,7 +103,7 @@ func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 		select {
 		case <-first.Ready():
 		case <-later.Ready():
-			t.Fatal("a later one was let in before")
+			t.Fatal("a later one was granted before")
 		}
 		p, ok := first.Take()
 		if !ok {
@@ -154,7 +154,7 @@ func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 			synctest.Wait()
 			select {
 			case <-q.Ready():
-				t.Fatal("failed by another's end, or let in beside the holder")
+				t.Fatal("failed by another's end, or granted beside the holder")
 			default:
 			}
 			q.GiveUp()
@@ -165,7 +165,7 @@ func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 		unuse()
 		p, ok := q.Take()
 		if !ok {
-			t.Fatal("not let in")
+			t.Fatal("not granted")
 		}
 		leave(t, p)
 		empty(w, l)
@@ -234,9 +234,9 @@ func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 	})
 }
 
-// A try was let in and lost that before it looked, as after a pause of the process;
-// it was put before those who had come since, whose znode stood in line by then,
-// and waited there as if it were no try.
+// A try was granted and lost that before it looked, as after a pause of the process.
+// It was put before the waiters that had come since, whose znode stood in line, and
+// waited there as if it were no try.
 func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -251,7 +251,7 @@ func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 		}
 		<-first.Ready()
 		if _, ok := first.Take(); ok {
-			t.Error("a try was let in beside the holder")
+			t.Error("a try was granted beside the holder")
 		}
 		leave(t, p)
 		empty(w, l)
@@ -274,7 +274,7 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 			t.Errorf("nobody waits: admitted %v, %v", admitted, err)
 		}
 		empty(w, l)
-		// Nothing keeps the session's heartbeat quick: one for each third of the time-out.
+		// Nothing keeps the session's heartbeat quick: one for each third of the timeout.
 		w.ResetRequests()
 		time.Sleep(10 * framework.DefaultSessionTimeout)
 		if n := w.Requests()[testutil.OpSync]; n > 31 {

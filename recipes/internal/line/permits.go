@@ -29,7 +29,7 @@ type Permits struct {
 
 // Room is what a look for permits has found.
 type Room struct {
-	// Refused, if not nil, fails the one caller for whom the look was made.
+	// Refused, if not nil, fails the one caller that the look was made for.
 	Refused error
 	// Free reports whether there is room. While is the operations of the Multi that
 	// check that: if one fails with zk.ErrBadVersion, it must look again.
@@ -157,7 +157,7 @@ func (a *acquisition) takePermits(c *contender) error {
 
 // errLookAgain and errNoPermitDir say why permits were not taken.
 var (
-	errLookAgain   = errors.New("there may be no more room")
+	errLookAgain   = errors.New("there may be no room any longer")
 	errNoPermitDir = fmt.Errorf("directory of the permits is missing: %w", zk.ErrNoNode)
 )
 
