@@ -19,7 +19,7 @@ const module = "github.com/zkrecipes/zkrecipes/"
 
 // What a public package exports can be used by everybody.
 func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
-	source := importer.ForCompiler(token.NewFileSet(), "source", nil)
+	source := sources()
 	packages := public(t)
 	if len(packages) < 9 {
 		t.Errorf("only %v were found", packages)
@@ -29,6 +29,13 @@ func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
 			t.Errorf("%s: %s", path, leak)
 		}
 	}
+}
+
+// sources type-checks packages from their sources, without cgo: a machine that has
+// only Go has no C compiler, which package net would need.
+func sources() types.Importer {
+	build.Default.CgoEnabled = false
+	return importer.ForCompiler(token.NewFileSet(), "source", nil)
 }
 
 // public returns the packages of the module that others can import.
@@ -62,7 +69,7 @@ func public(t *testing.T) (packages []string) {
 
 // Each way to name an internal type is found, and nothing else.
 func TestLeaksAreFound(t *testing.T) {
-	source := importer.ForCompiler(token.NewFileSet(), "source", nil)
+	source := sources()
 	var found []string
 	for _, leak := range surface.Leaks(load(t, source, "internal/surface/testdata/broken")) {
 		found = append(found, strings.Replace(leak, ": names internal/hidden.", " ", 1))
