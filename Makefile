@@ -77,6 +77,10 @@ soak: ## the simulator with SEEDS (20000) seeds: every recipe under random fault
 mutants: ## the simulator with sources in which one thing is broken: it must find each
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
 
+.PHONY: models
+models: ## the models, with their large bounds: SPIN searches all of their states; needs spin and gcc
+	ZKR_MODELS=large $(GO) test ./models -count=1 -timeout 0 -run 'TestModels$$' -v
+
 N    ?= 200
 SEED ?= 1
 

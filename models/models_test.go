@@ -1,0 +1,106 @@
+// Package models has the models that SPIN checks: see README.md.
+package models
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// SPIN searches all states of each model for what its header declares, and
+// refutes each of its broken variants.
+func TestModels(t *testing.T) {
+	needSpin(t)
+	s := small
+	if os.Getenv("ZKR_MODELS") == string(large) {
+		s = large
+	}
+	for _, m := range models(t) {
+		t.Run(strings.TrimSuffix(m.file, ".pml"), func(t *testing.T) {
+			t.Parallel()
+			checkRuns(t, m, s)
+			checkVariants(t, m)
+		})
+	}
+}
+
+// needSpin skips the test on a machine without SPIN, but never in CI.
+func needSpin(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped: models take a minute")
+	}
+	for _, program := range []string{"spin", "gcc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("%v: in CI the models are checked", err)
+			}
+			t.Skipf("skipped: the models need %s: %v", program, err)
+		}
+	}
+}
+
+func checkRuns(t *testing.T, m *model, s size) {
+	t.Helper()
+	var results []result
+	for _, r := range m.runs {
+		t.Run(r.name, func(t *testing.T) {
+			found := search(t, m, r, s)
+			results = append(results, found)
+			t.Logf("%s with %s: no error in %d states, depth %d, %v of processor time",
+				r.name, r.bounds[s], found.states, found.depth, found.took.Round(10*time.Millisecond))
+			if stated := m.states(r.name, s); stated != found.states {
+				t.Errorf("the header of %s states %d states for %s %s, found %d", m.file, stated, r.name, s, found.states)
+			}
+		})
+	}
+	if len(results) == len(m.runs) {
+		checkReached(t, m, results)
+	}
+}
+
+// checkReached fails the test if a part of the model was reached in no run.
+func checkReached(t *testing.T, m *model, results []result) {
+	t.Helper()
+	missed := make(map[string]int)
+	for _, r := range results {
+		for _, at := range r.unreached {
+			missed[at]++
+		}
+	}
+	used := make([]bool, len(m.unreached))
+	for at, times := range missed {
+		if times < len(results) {
+			continue
+		}
+		expected := false
+		for i, row := range m.unreached {
+			if strings.HasPrefix(at, row[0]+" | "+row[1]+" | ") {
+				expected, used[i] = true, true
+			}
+		}
+		if !expected {
+			t.Errorf("%s: never reached: %s", m.file, at)
+		}
+	}
+	for i, row := range m.unreached {
+		if !used[i] {
+			t.Errorf("%s: declared as unreached, but was reached: %q", m.file, row)
+		}
+	}
+}
+
+func checkVariants(t *testing.T, m *model) {
+	t.Helper()
+	for _, v := range m.variants {
+		t.Run(v.flag, func(t *testing.T) {
+			what, how := refute(t, m, v)
+			if strings.TrimSpace(how) == "" {
+				t.Error("the counterexample has no step that can be read")
+			}
+			t.Logf("%s: %s\n  found by %s: %s\n%s", v.flag, v.wrong, v.run, what, how)
+		})
+	}
+}
