@@ -13,7 +13,8 @@ import (
 // goroutines, on a result that ends too early. Where a length goes beyond the
 // end of its frame, it reads on in what an earlier, longer frame has left in
 // its buffer. It also ignores an answer to no request, and then the request
-// that was meant never ends.
+// that was meant never ends. It passes on any notification, also one that the
+// session has ended, which only it can know.
 //
 // So each answer is checked before the wire client gets its last byte: that it
 // is to the request that is next, and that its body can be decoded. If not, the
@@ -70,12 +71,13 @@ func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
 type fieldKind byte
 
 const (
-	fixed    fieldKind = iota // n bytes, whatever they are
-	text                      // a length, and as many bytes
-	blob                      // the same, where -1 means no bytes
-	list                      // a count, and as many elements
-	elements                  // n of them
-	results                   // of a multi, up to the one that says that there are no more
+	fixed     fieldKind = iota // n bytes, whatever they are
+	text                       // a length, and as many bytes
+	blob                       // the same, where -1 means no bytes
+	list                       // a count, and as many elements
+	elements                   // n of them
+	results                    // of a multi, up to the one that says that there are no more
+	eventType                  // of a znode's event, not of a session's
 )
 
 // field is one field of a body, with what its kind needs.
@@ -103,7 +105,7 @@ var (
 		wire.OpGetACL:          {{kind: list, of: []field{{kind: fixed, n: 4}, {kind: text}, {kind: text}}}, statField},
 		wire.OpMulti:           {{kind: results}},
 	}
-	notification = []field{{kind: fixed, n: 8}, {kind: text}} // type and state, path
+	notification = []field{{kind: eventType}, {kind: fixed, n: 4}, {kind: text}} // type, state, path
 )
 
 // resultHead is the size of the head of a result: the type of its operation,
@@ -181,6 +183,9 @@ func (c *bodyCheck) take(next field, number, rest int) bool {
 		return c.result(wire.Op(number), c.num[4] != 0)
 	}
 	c.pop()
+	if next.kind == eventType {
+		return number > 0
+	}
 	if next.kind == blob && number == -1 {
 		return true
 	}

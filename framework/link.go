@@ -125,11 +125,16 @@ func (l *link) Read(p []byte) (int, error) {
 	}
 	n, err := l.read.Read(p)
 	whole, ok := l.in.feed(p[:n], l.onHead)
+	if l.in.later {
+		l.connectTimer.Stop() // not before: the wire client waits for the end without a limit
+	}
 	if ok {
 		return n, err
 	}
 	_ = l.Close()
-	l.fault = errMalformed
+	if l.fault == nil {
+		l.fault = errMalformed
+	}
 	if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
 		l.fault = fmt.Errorf("malformed answer: %d bytes, more than the limit of %d", size, l.in.limit())
 	}
@@ -154,9 +159,11 @@ var errMalformed = errors.New("malformed answer")
 func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	now := time.Now()
 	if first {
-		l.connectTimer.Stop()
 		answer, ok := parseConnectAnswer(head)
-		return nil, ok && l.session.onConnectAnswer(l, answer, l.sentAt)
+		if ok && answer.SessionID != 0 {
+			l.fault = l.session.core.cfg.accepts(time.Duration(answer.Timeout) * time.Millisecond)
+		}
+		return nil, ok && l.fault == nil && l.session.onConnectAnswer(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
 		return nil, false

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
@@ -34,6 +35,14 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := conn.Multi(ops...)
 	if err == nil && len(responses) != len(ops) {
 		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errMalformed, len(responses), len(ops))
+	}
+	for i := 0; err == nil && i < len(ops); i++ {
+		if create, ok := ops[i].(*zk.CreateRequest); ok {
+			err = checkMade(create.Path, responses[i].String, isSequential(create.Flags))
+		}
+	}
+	if err != nil && errors.Is(err, errMalformed) {
+		return nil, err
 	}
 	for i := range responses {
 		if r := &responses[i]; r.Error != nil {

@@ -3,10 +3,13 @@ package framework
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -63,14 +66,14 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 		acl = w.core.cfg.acl
 	}
 	again := repeatable
-	if flags&zk.FlagSequence != 0 && flags < zk.FlagContainer || flags == zk.FlagPersistentSequentialWithTTL {
+	if isSequential(flags) {
 		again = onceOnly
 	}
 	full, err := request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
 		if flags == zk.FlagContainer {
 			return w.core.createContainer(conn, full, data, acl)
 		}
-		return conn.Create(full, data, flags, acl)
+		return createAt(conn, full, data, flags, acl)
 	}, nil)
 	if err != nil {
 		return "", err
@@ -82,7 +85,39 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 type znodeCreator func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
 
 func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	return conn.Create(full, data, zk.FlagPersistent, acl)
+	return createAt(conn, full, data, zk.FlagPersistent, acl)
+}
+
+// createAt is the wire client's Create, with a check of the path that the
+// server answers.
+func createAt(conn *zk.Conn, full string, data []byte, flags int32, acl []zk.ACL) (string, error) {
+	made, err := conn.Create(full, data, flags, acl)
+	if err == nil {
+		err = checkMade(full, made, isSequential(flags))
+	}
+	return made, err
+}
+
+// isSequential reports whether the server appends a number to the names of
+// znodes that are created with these flags.
+func isSequential(flags int32) bool {
+	return flags&zk.FlagSequence != 0 && flags < zk.FlagContainer || flags == zk.FlagPersistentSequentialWithTTL
+}
+
+// checkMade returns an error unless a create of the path asked can have made
+// the znode at the path made. Otherwise the outcome is unknown: what was really
+// made is to be looked for, and nothing is to be done to the other znode.
+func checkMade(asked, made string, sequential bool) error {
+	number, ok := strings.CutPrefix(made, asked)
+	if sequential {
+		_, ok = layout.ParseSequence(number)
+	} else {
+		ok = ok && number == ""
+	}
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: path %q after a create of %q", zk.ErrConnectionClosed, errMalformed, made, asked)
 }
 
 // createContainer creates a container, or a persistent znode if the ensemble
@@ -94,7 +129,7 @@ func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk
 	if !plain {
 		path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
 		if err == nil {
-			return path, nil
+			return path, checkMade(full, path, false)
 		}
 		if code, _ := codeOf(err); code != wire.Unimplemented {
 			return "", err

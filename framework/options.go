@@ -146,6 +146,22 @@ func (cfg *config) validate() error {
 	return errors.Join(errs...)
 }
 
+// Bounds of a session timeout that a server grants in place of the requested
+// one. A shorter one would cause a storm of requests, and a session of days
+// would keep the client waiting for days when no server knows it any longer.
+const (
+	shortestGranted = 100 * time.Millisecond
+	longestGranted  = time.Hour
+)
+
+// accepts returns an error if a server must not grant this session timeout.
+func (cfg *config) accepts(granted time.Duration) error {
+	if granted < min(cfg.sessionTimeout, shortestGranted) || granted > max(cfg.sessionTimeout, longestGranted) {
+		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", errMalformed, granted, cfg.sessionTimeout)
+	}
+	return nil
+}
+
 // margin returns the stop margin for the negotiated timeout, which may be
 // shorter than the requested one.
 func (cfg *config) margin(timeout time.Duration) time.Duration {
@@ -157,7 +173,8 @@ func (cfg *config) margin(timeout time.Duration) time.Duration {
 
 // WithSessionTimeout sets the session timeout to request. The server limits it,
 // by default to between 2 and 20 of its ticks; Session.Timeout returns the
-// result. Default 10s.
+// result. A server that shortens it to less than 100ms, or extends it to more
+// than an hour, is not used. Default 10s.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(c *config) { c.sessionTimeout = d }
 }

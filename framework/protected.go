@@ -102,7 +102,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 	defer close(returned)
 	go p.listBehind(unsent, returned, lists)
 	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (createAnswer, error) {
-		made, err := conn.Create(path, data, flags, acl)
+		made, err := createAt(conn, path, data, flags, acl)
 		return createAnswer{made, err}, err
 	}, func(late createAnswer, _ error) { p.discardLate(late) })
 	switch {

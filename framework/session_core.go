@@ -298,7 +298,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isSevered() || s.id != 0 && s.id != a.SessionID || a.Timeout <= 0 {
+	if s.isSevered() || s.id != 0 && s.id != a.SessionID {
 		return false
 	}
 	isNew := s.id == 0

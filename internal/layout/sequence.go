@@ -16,6 +16,15 @@ const width = 10
 // FormatSequence returns seq as a server appends it.
 func FormatSequence(seq int32) string { return fmt.Sprintf("%0*d", width, seq) }
 
+// ParseSequence returns the number that a server has appended as text.
+func ParseSequence(text string) (seq int32, ok bool) {
+	if len(text) < width || len(text) > width+1 {
+		return 0, false
+	}
+	_, seq, ok = cutSequence(text, len(text))
+	return seq, ok
+}
+
 // cutSequence cuts the sequence off the end of a name: the last size
 // characters, if they are exactly as a server writes a number. It parses every
 // name of every list, so it does not allocate.
