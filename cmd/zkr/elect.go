@@ -130,7 +130,7 @@ func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, 
 	pauses.why = ""
 	switch {
 	case failed && end.code == exitLost && end.err != nil:
-		fmt.Fprintf(os.Stderr, "zkr: %v; campaigning again\n", end.err)
+		fmt.Fprintf(os.Stderr, "zkr: %s; campaigning again\n", complaint(end.err))
 		return nil
 	case failed && end.err != nil: // the command cannot be started, so there is no point in leading
 		return leader.ErrStop

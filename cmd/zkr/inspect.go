@@ -7,10 +7,12 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -141,14 +143,36 @@ func (s snapshot) same(t snapshot) bool {
 		slices.EqualFunc(s.Holders, t.Holders, alike) && slices.EqualFunc(s.Waiting, t.Waiting, alike)
 }
 
-func printJSON(w io.Writer, s snapshot) error { return json.NewEncoder(w).Encode(s) }
+func printJSON(w io.Writer, s snapshot) error {
+	text, err := json.Marshal(s)
+	if err == nil {
+		_, err = fmt.Fprintln(w, escaped(string(text)))
+	}
+	return err
+}
+
+// escaped replaces what JSON does not escape and a terminal may obey. In JSON
+// such characters stand in strings alone, where \u means the same.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, half := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, half)
+		}
+	}
+	return b.String()
+}
 
 func printText(w io.Writer, s snapshot) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s\n", s.Path, s.headline())
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(place string, c contender) {
-		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.age(), readable(c.Data), c.name)
+		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.age(), readable(c.Data), printable(c.name))
 	}
 	holds := "holds"
 	if s.leads {
@@ -203,6 +227,19 @@ func (s snapshot) headline() string {
 
 func (c contender) age() time.Duration {
 	return time.Duration(c.AgeSeconds * float64(time.Second)).Round(100 * time.Millisecond)
+}
+
+// printable replaces what a terminal may obey.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // readable makes data from anywhere safe to print on a terminal.

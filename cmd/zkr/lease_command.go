@@ -174,7 +174,7 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
 		return h.lost(err)
 	} else if err != nil {
-		fmt.Fprintf(os.Stderr, "zkr: %v (its znode ends with the session)\n", err)
+		fmt.Fprintf(os.Stderr, "zkr: %s (its znode ends with the session)\n", complaint(err))
 	}
 	return outcome
 }
@@ -208,8 +208,8 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			if errors.Is(lease.Err(), framework.ErrUnproven) {
 				left = min(left, time.Until(lease.Deadline()))
 			}
-			fmt.Fprintf(os.Stderr, "zkr: %s: lease lost (%v): %s gets SIGTERM now and SIGKILL in %v\n",
-				h.path, lease.Err(), h.name(), max(left, 0).Round(time.Millisecond))
+			fmt.Fprintf(os.Stderr, "zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
+				h.path, complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
 			job.terminate()
 			kill = time.After(left)
 		case <-kill:

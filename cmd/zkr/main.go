@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -64,12 +65,22 @@ func run(args []string, stdout, stderr io.Writer) int {
 		end = &exit{exitUsage, err}
 	}
 	if end.err != nil {
-		fmt.Fprintf(stderr, "zkr: %v\n", end.err)
+		fmt.Fprintf(stderr, "zkr: %s\n", complaint(end.err))
 	}
 	if end.code == exitUsage {
 		fmt.Fprintf(stderr, "usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())
 	}
 	return end.code
+}
+
+// complaint is the text of an error, which may have names of znodes in it, in a
+// form that is safe to print on a terminal.
+func complaint(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 func newRoot() *cobra.Command {

@@ -413,6 +413,70 @@ func FuzzSort(f *testing.F) {
 	})
 }
 
+// FuzzLine: whatever names the children have, each is in line, or the conflict,
+// or ignored, as Parse alone says. Those at most 2^31 ahead of a contender are
+// in front of it, in the order of their numbers, and the contender is the last
+// of its number and mode.
+func FuzzLine(f *testing.F) {
+	f.Add("lock-0000000002\nlock-0000000001\nconfig\nhost-R-0000000001", int32(2))
+	f.Add("lock--2147483648\nlock-0000000000\nlock-2147483647\nlock--000000001", int32(-1))
+	f.Add("lock-0000000001\nlock-0000000001\nx-lock-0000000001\n_c_"+uuid+"-lock-0000000001\nlatch-0000000000", int32(math.MinInt32))
+	f.Fuzz(func(t *testing.T, list string, seq int32) {
+		self := "lock-" + layout.FormatSequence(seq)
+		children := append(strings.Split(list, "\n"), self)
+		set := layout.Set{Family: layout.CuratorLock}
+		var inLine []string
+		others := map[string]bool{"": true}
+		for _, name := range children {
+			node, known := layout.Parse(name)
+			if known && node.Family == layout.CuratorLock {
+				inLine = append(inLine, name)
+			} else if known {
+				others[name] = true
+			}
+		}
+		line, conflict := layout.Line(children, set)
+		got := names(line)
+		slices.Sort(got)
+		slices.Sort(inLine)
+		if !slices.Equal(got, inLine) || !others[conflict] || (conflict == "") != (len(others) == 1) {
+			t.Errorf("%q: line %q, conflict %q", children, got, conflict)
+		}
+		own, _ := layout.Parse(self)
+		front, _ := layout.Front(own, children, set)
+		want := slices.DeleteFunc(inLine, func(name string) bool {
+			node, _ := layout.Parse(name)
+			return seq-node.Seq < 0 && !(seq-node.Seq == math.MinInt32 && node.Seq < seq)
+		})
+		for i := 1; i < len(front); i++ {
+			if layout.Compare(front[i-1].Seq, front[i].Seq) > 0 {
+				t.Errorf("%q stands before %q", front[i-1].Name, front[i].Name)
+			}
+		}
+		if got = names(front); len(got) == 0 || front[len(front)-1].Seq != seq {
+			t.Errorf("front %q of %q", got, self)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("front %q, want %q", got, want)
+		}
+	})
+}
+
+// FuzzParseSequence: a number is exactly what FormatSequence writes.
+func FuzzParseSequence(f *testing.F) {
+	for _, text := range []string{"", "0000000042", "-000000001", "-2147483648", "2147483648", "-0000000001", "-99999999999999999999"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, err := strconv.ParseInt(text, 10, 32)
+		want := err == nil && layout.FormatSequence(int32(n)) == text
+		if got, ok := layout.ParseSequence(text); ok != want || ok && got != int32(n) {
+			t.Errorf("%q: %d, %t; want %d, %t", text, got, ok, n, want)
+		}
+	})
+}
+
 func names(line []layout.Node) []string {
 	out := make([]string, len(line))
 	for i, node := range line {
