@@ -16,8 +16,9 @@
 // Members are stopped, paused and expired by the methods of [Ensemble]. The
 // network between a client and the members has the faults of
 // [testutil.ClientNet]: connect through the Dial of ens.ClientNet("worker").
-// The network between the members has no faults: [testutil.Isolate] returns
-// errors.ErrUnsupported.
+// The network between the members has no faults of its own: [testutil.Isolate]
+// returns errors.ErrUnsupported. [WithNetwork] puts the members on a network
+// that may have some.
 //
 // Members keep their data in the test's temporary directory. They end with the
 // test, and on Linux with the test's process, even if that is killed.
@@ -61,6 +62,7 @@ type config struct {
 	properties []string // as the JVM expects them
 	java       string
 	classPath  string
+	network    Network
 }
 
 // Option configures an ensemble.
@@ -117,12 +119,15 @@ func Start(t testing.TB, members int, opts ...Option) *Ensemble {
 // does not look at ZKR_REAL. Members keep their data below dir. End the
 // ensemble with Close; on Linux the members also end with the process.
 func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensemble, error) {
-	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute}
+	cfg := config{tick: 200 * time.Millisecond, minSession: 400 * time.Millisecond, maxSession: time.Minute, network: loopback{}}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("apache: option %d is nil", i)
 		}
 		opt(&cfg)
+	}
+	if cfg.network == nil {
+		return nil, errors.New("apache: the network is nil")
 	}
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
 		return nil, fmt.Errorf("apache: cannot start %d members with tick %v and session timeouts from %v to %v", members, cfg.tick, cfg.minSession, cfg.maxSession)
@@ -156,14 +161,14 @@ func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble,
 	if err != nil {
 		return e, err
 	}
-	var voters strings.Builder
-	if members > 1 {
-		for i := range members {
-			fmt.Fprintf(&voters, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[3*i+1], ports[3*i+2])
-		}
-	}
 	for i := range members {
-		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], voters.String())
+		voters := ""
+		if members > 1 {
+			if voters, err = votersSeenBy(cfg.network, i, ports); err != nil {
+				return e, err
+			}
+		}
+		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], voters)
 		if err != nil {
 			return e, err
 		}

@@ -24,6 +24,7 @@ type process struct {
 	dir     string
 	java    string
 	args    []string
+	network Network
 
 	mu     sync.Mutex // guards what follows
 	run    *run       // nil while it is not running
@@ -55,22 +56,23 @@ initLimit=50
 syncLimit=25
 dataDir=%s
 clientPort=%d
-clientPortAddress=127.0.0.1
+clientPortAddress=%s
 maxClientCnxns=0
 minSessionTimeout=%d
 maxSessionTimeout=%d
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.minSession.Milliseconds(), cfg.maxSession.Milliseconds(), voters)
+%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.network.Host(index), cfg.minSession.Milliseconds(), cfg.maxSession.Milliseconds(), voters)
 	file := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}
 	return &process{
 		index:   index,
-		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(clientPort)),
+		address: net.JoinHostPort(cfg.network.Host(index), strconv.Itoa(clientPort)),
 		dir:     dir,
 		java:    cfg.java,
+		network: cfg.network,
 		args: slices.Concat([]string{
 			"-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // small, and fast to start
 			"-Dzookeeper.forceSync=no", // a test's data need not survive a power cut
@@ -100,6 +102,9 @@ func (p *process) start() error {
 	cmd := exec.Command(p.java, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	dieWithParent(cmd)
+	if err := p.network.Enter(p.index, cmd); err != nil {
+		return err
+	}
 
 	r := &run{ended: make(chan struct{})}
 	started := make(chan error, 1)
