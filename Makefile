@@ -92,6 +92,10 @@ mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: e
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/acceptance
 
+.PHONY: cuts
+cuts: ## all recipes on three real members whose network is cut, each cut for MINUTES (3); ZKR_NETWORK=relays needs no root
+	ZKR_REAL=1 ZKR_CUTS=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestTheNetworkIsCut$$' ./internal/acceptance
+
 # A loaded machine sometimes lets a test stand still. This does it to every test all the time.
 STALLS ?= 25%60ms 4%500ms
 

@@ -12,6 +12,9 @@
 //   - Processes that are killed or frozen (process_signal_test.go), and members
 //     that fail under load (members_fail_test.go, soak_test.go). Holders append
 //     to a ledger, and ledger_test.go judges it.
+//   - A network between real members, and to the processes, that is cut or slow
+//     or loses packets (cuts_test.go). history_test.go makes histories of the
+//     ledgers, for porcupine to judge.
 //   - What went wrong in other systems (track_record_test.go), what grows over
 //     days (growth_test.go), and user callbacks that block or panic
 //     (blocked_callbacks_test.go, observed_test.go), in virtual time.

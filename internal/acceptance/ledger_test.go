@@ -19,6 +19,18 @@ import (
 //	gone <process>             the test has killed or frozen the process: its sections no longer count
 //	frozen <process>           the test is about to freeze it: its open sections, and those that begin before
 //	thawed <process>           this line, do not count, since it may act late on lost leases
+//	down <token> <who>         an exclusive section goes on as a shared one
+//
+// The rest is for histories, which history_test.go makes of a ledger:
+//
+//	ask <mode> <who>           an Acquire begins
+//	none <who>                 it returned a lease that was lost already
+//	at <time> <who>            the section has begun, in milliseconds since 1970
+//	writing <version> <who>    a guarded write begins that would make this version
+//	wrote <outcome> <who>      it has ended: yes, no, or unknown
+//	gave <held> <who>          the write lease of a downgrade is released, and was held until then or not
+//	left <held> <who>          the lease is released, and was held until then or not
+//	quiet <version>            nobody holds, and nothing of ours stands at the ensemble
 //
 // who is a process and one of its goroutines, as in 4711.2. A line is one write at
 // the end of the file, so the lines are in the order in which things happened.
@@ -29,7 +41,22 @@ const (
 	exclusive = "X"
 	shared    = "S"
 	permit    = "P"
+	permits2  = "P2" // two permits at once
 )
+
+// permitsOf returns how many permits a mode takes.
+func permitsOf(mode string) int {
+	switch mode {
+	case permit:
+		return 1
+	case permits2:
+		return 2
+	}
+	return 0
+}
+
+// wordsOf is how many words a line has that is only for histories.
+var wordsOf = map[string]int{"ask": 3, "none": 2, "at": 3, "writing": 3, "wrote": 3, "gave": 3, "left": 3, "quiet": 2}
 
 func (l ledger) append(format string, args ...any) error {
 	f, err := os.OpenFile(string(l), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -132,7 +159,11 @@ func judge(text string, limit int) (grants int, err error) {
 					return fault("%s comes in mode %s while %s is in, in mode %s", who, mode, s.who, s.mode)
 				}
 			}
-			if mode == permit && len(open) >= limit {
+			taken := permitsOf(mode)
+			for _, s := range open {
+				taken += permitsOf(s.mode)
+			}
+			if permitsOf(mode) > 0 && taken > limit {
 				return fault("%s comes while %d are in", who, len(open))
 			}
 			if mode == exclusive && token.Compare(last) <= 0 {
@@ -149,6 +180,14 @@ func judge(text string, limit int) (grants int, err error) {
 			}
 			open = append(open, section{mode, who})
 			grants++
+		case words[0] == "down" && len(words) == 3:
+			if at < 0 || open[at].mode != exclusive {
+				return fault("%s downgrades what it does not hold", who)
+			}
+			open[at].mode = shared
+		case words[0] == "quiet" && len(words) == 2 && len(open) > 0:
+			return fault("it is not quiet: %v are in", open)
+		case wordsOf[words[0]] == len(words):
 		default:
 			return fault("not understood: %s", line)
 		}
@@ -215,6 +254,15 @@ func TestTheLedgerIsJudged(t *testing.T) {
 		{"in to the end", []string{in("X", 1, "1.1")}, false},
 		{"no token", []string{"in X nonsense 1.1", "out 1.1"}, false},
 		{"no sense", []string{"in 1.1"}, false},
+		{"two permits at once", []string{in("P2", 1, "1.1"), "out 1.1", in("P", 2, "2.1"), "out 2.1"}, true},
+		{"two permits beside one, of two", []string{in("P", 1, "1.1"), in("P2", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"one permit beside two, of two", []string{in("P2", 1, "1.1"), in("P", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"a reader beside a downgraded one", []string{in("X", 1, "1.1"), "down " + token(1) + " 1.1", in("S", 2, "2.1"), "out 1.1", "out 2.1"}, true},
+		{"a writer beside a downgraded one", []string{in("X", 1, "1.1"), "down " + token(1) + " 1.1", in("X", 2, "2.1"), "out 1.1", "out 2.1"}, false},
+		{"a downgrade of a reader", []string{in("S", 1, "1.1"), "down " + token(1) + " 1.1", "out 1.1"}, false},
+		{"a history", []string{"ask X 1.1", in("X", 1, "1.1"), "writing 1 1.1", "wrote yes 1.1", "out 1.1", "left true 1.1", "quiet 1"}, true},
+		{"a holder in the quiet", []string{"ask X 1.1", in("X", 1, "1.1"), "quiet 0", "out 1.1"}, false},
+		{"half an ask", []string{"ask 1.1"}, false},
 		{"an empty line", []string{"", in("X", 1, "1.1"), "out 1.1"}, false},
 	} {
 		text := strings.Join(append(test.lines, ""), "\n")

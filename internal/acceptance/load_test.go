@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -46,15 +47,32 @@ func makeResources(t *testing.T, c *framework.Client, path string) {
 // path.
 var ledgers = []string{"mutex", "election", "rwlock", "semaphore"}
 
+// place is what a worker's lock protects.
+type place struct {
+	ledger   ledger
+	resource string // the znode that exclusive holders write their tokens to; empty for none
+}
+
 // worker is one goroutine that acquires one of the locks again and again.
 type worker struct {
-	ledger   ledger
-	mode     string
-	who      string
-	lock     recipes.Acquirer
-	client   *framework.Client
-	resource string // the znode that exclusive holders write their tokens to; empty for none
-	figures  *figures
+	places  []place // one for most
+	mode    string
+	who     string
+	lock    recipes.Acquirer
+	reader  recipes.Acquirer // what a writer downgrades to; nil for most
+	client  *framework.Client
+	figures *figures
+	pace    pace
+	history bool // it also records what a history needs
+}
+
+// pace is how long a worker works, and how long it then rests.
+type pace struct{ work, rest func() time.Duration }
+
+// brisk is the pace of a load that makes as many grants as it can.
+var brisk = pace{
+	work: func() time.Duration { return time.Duration(1+rand.IntN(4)) * time.Millisecond },
+	rest: func() time.Duration { return time.Duration(rand.IntN(10)) * time.Millisecond },
 }
 
 // figures counts what workers have seen.
@@ -64,6 +82,7 @@ type figures struct {
 	Losses  int           // leases that were lost
 	Writes  int           // guarded writes that were executed
 	Refused int           // guarded writes that were not
+	Unknown int           // guarded writes that may have been executed
 	Wait    time.Duration // the longest Acquire
 }
 
@@ -73,58 +92,171 @@ func (f *figures) note(change func(*figures)) {
 	change(f)
 }
 
-// work is one section: the holder works and appends to the ledger.
-func (w worker) work(l *recipes.Lease) error {
-	if !l.Held() {
+func (f *figures) add(o *figures) {
+	f.note(func(sum *figures) {
+		sum.Grants += o.Grants
+		sum.Losses += o.Losses
+		sum.Writes += o.Writes
+		sum.Refused += o.Refused
+		sum.Unknown += o.Unknown
+		sum.Wait = max(sum.Wait, o.Wait)
+	})
+}
+
+// append writes a line to all ledgers of a worker.
+func (w worker) append(format string, args ...any) error {
+	var errs []error
+	for _, p := range w.places {
+		errs = append(errs, p.ledger.append(format, args...))
+	}
+	return errors.Join(errs...)
+}
+
+// record writes a line that only histories need.
+func (w worker) record(format string, args ...any) error {
+	if !w.history {
 		return nil
 	}
-	if err := w.ledger.append("in %s %v %s", w.mode, l.Token(), w.who); err != nil {
-		return err
+	return w.append(format, args...)
+}
+
+// tokens returns the token of a lease at each place: a lease of several locks
+// has several.
+func (w worker) tokens(l *recipes.Lease) []recipes.Token {
+	tokens := make([]recipes.Token, len(w.places))
+	for i, p := range w.places {
+		tokens[i] = l.Token()
+		for _, part := range l.Parts() {
+			if len(w.places) > 1 && path.Base(part.LockPath()) == filepath.Base(string(p.ledger)) {
+				tokens[i] = part.Token()
+			}
+		}
 	}
-	err := w.write(l)
+	return tokens
+}
+
+// work is one section: the holder works and appends to the ledgers. It returns
+// the lease that is left, and whether the section began at all.
+func (w worker) work(l *recipes.Lease) (left *recipes.Lease, err error) {
+	if !l.Held() {
+		return l, w.record("none %s", w.who)
+	}
+	for i, token := range w.tokens(l) {
+		if err := w.places[i].ledger.append("in %s %v %s", w.mode, token, w.who); err != nil {
+			return l, err
+		}
+	}
+	if err := w.record("at %d %s", time.Now().UnixMilli(), w.who); err != nil {
+		return l, err
+	}
+	err = w.write(l)
+	w.linger(l)
+	if w.reader != nil {
+		var downErr error
+		l, downErr = w.downgrade(l)
+		err = errors.Join(err, downErr)
+	}
+	return l, errors.Join(err, w.append("out %s", w.who))
+}
+
+// linger works, until the lease is lost.
+func (w worker) linger(l *recipes.Lease) {
 	select {
 	case <-l.Lost():
-	case <-time.After(time.Duration(1+rand.IntN(4)) * time.Millisecond):
+	case <-time.After(w.pace.work()):
 	}
-	return errors.Join(err, w.ledger.append("out %s", w.who))
+}
+
+// downgrade turns a write lease into a read lease, and works under that one. If
+// the write lease is lost first it is returned again.
+func (w worker) downgrade(l *recipes.Lease) (*recipes.Lease, error) {
+	ctx, cancel := l.Bind(context.Background())
+	defer cancel()
+	read, err := w.reader.Acquire(ctx)
+	if err != nil {
+		if !l.Held() {
+			return l, nil
+		}
+		return l, fmt.Errorf("%s: downgrade: %w", w.who, err)
+	}
+	err = w.append("down %v %s", read.Token(), w.who)
+	released := l.Release(context.Background())
+	if errors.Is(released, recipes.ErrNotHeld) {
+		w.figures.note(func(f *figures) { f.Losses++ })
+	} else if released != nil {
+		return read, errors.Join(err, released)
+	}
+	err = errors.Join(err, w.record("gave %v %s", released == nil, w.who))
+	w.linger(read)
+	return read, err
 }
 
 // write replaces the last token by that of an exclusive holder, in a guarded
 // write. A write of a lost lease is not executed, however late it comes: a
 // token that follows a greater one is an error.
 func (w worker) write(l *recipes.Lease) error {
-	if w.resource == "" || w.mode != exclusive {
+	if w.places[0].resource == "" || w.mode != exclusive {
 		return nil
 	}
 	ctx := l.Context() // it ends with the lease, so that no work outlives it
-	data, stat, err := w.client.Get(ctx, w.resource)
-	if err != nil {
-		return nil // no server answers, or the lease was lost
+	tokens := w.tokens(l)
+	ops, last := make([]any, len(w.places)), make([]string, len(w.places))
+	for i, p := range w.places {
+		data, stat, err := w.client.Get(ctx, p.resource)
+		if err != nil {
+			return nil // no server answers, or the lease was lost
+		}
+		last[i] = string(data)
+		ops[i] = &zk.SetDataRequest{Path: p.resource, Data: []byte(tokens[i].String()), Version: stat.Version}
 	}
-	_, err = l.Multi(ctx, &zk.SetDataRequest{Path: w.resource, Data: []byte(l.Token().String()), Version: stat.Version})
+	if err := w.writing(ops); err != nil {
+		return err
+	}
+	_, err := l.Multi(ctx, ops...)
+	outcome := "yes"
 	w.figures.note(func(f *figures) {
-		if err == nil {
+		switch {
+		case err == nil:
 			f.Writes++
-		} else {
+		case framework.MaybeApplied(err):
+			f.Unknown++
+			outcome = "unknown"
+		default:
 			f.Refused++
+			outcome = "no"
 		}
 	})
-	if len(data) == 0 || err != nil && !framework.MaybeApplied(err) {
-		return nil
+	wrong := w.record("wrote %s %s", outcome, w.who)
+	for i := range last {
+		if last[i] == "" || err != nil {
+			continue
+		}
+		token, parseErr := recipes.ParseToken(last[i])
+		if parseErr == nil && tokens[i].Compare(token) <= 0 {
+			parseErr = fmt.Errorf("%s writes token %v to %s over %v", w.who, tokens[i], w.places[i].resource, token)
+		}
+		wrong = errors.Join(wrong, parseErr)
 	}
-	last, parseErr := recipes.ParseToken(string(data))
-	if parseErr != nil {
-		return parseErr
+	return wrong
+}
+
+// writing records which versions a guarded write would make.
+func (w worker) writing(ops []any) error {
+	var errs []error
+	for i := range ops {
+		if w.history {
+			errs = append(errs, w.places[i].ledger.append("writing %d %s", ops[i].(*zk.SetDataRequest).Version+1, w.who))
+		}
 	}
-	if err == nil && l.Token().Compare(last) <= 0 {
-		return fmt.Errorf("%s writes token %v to %s over %v", w.who, l.Token(), w.resource, last)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // run works until ctx ends.
 func (w worker) run(ctx context.Context) error {
 	for {
+		if err := w.record("ask %s %s", w.mode, w.who); err != nil {
+			return err
+		}
 		began := time.Now()
 		l, err := w.lock.Acquire(ctx)
 		if ctx.Err() != nil && err != nil {
@@ -134,7 +266,7 @@ func (w worker) run(ctx context.Context) error {
 			return err
 		}
 		w.granted(time.Since(began))
-		if err := w.work(l); err != nil {
+		if l, err = w.work(l); err != nil {
 			return err
 		}
 		// A release outlives a member that is down: it continues until the
@@ -146,10 +278,13 @@ func (w worker) run(ctx context.Context) error {
 		if err != nil {
 			w.figures.note(func(f *figures) { f.Losses++ })
 		}
+		if err := w.record("left %v %s", err == nil, w.who); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Duration(rand.IntN(10)) * time.Millisecond):
+		case <-time.After(w.pace.rest()):
 		}
 	}
 }
@@ -163,11 +298,19 @@ func (w worker) granted(after time.Duration) {
 
 // lead serves terms until ctx ends.
 func (w worker) lead(ctx context.Context, e *leader.Election) error {
-	began := time.Now()
+	asked := func() (time.Time, error) { return time.Now(), w.record("ask %s %s", w.mode, w.who) }
+	began, failed := asked()
+	if failed != nil {
+		return failed
+	}
 	err := e.Run(ctx, func(_ context.Context, l *recipes.Lease) error {
 		w.granted(time.Since(began))
-		defer func() { began = time.Now() }()
-		return w.work(l)
+		// When the next term is asked for the last one has ended, but whether
+		// it was released or lost is not told here.
+		_, err := w.work(l)
+		var next error
+		began, next = asked()
+		return errors.Join(err, next)
 	})
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -202,34 +345,45 @@ func load(ctx context.Context, servers, dir, path, process string, f *figures, o
 	if err != nil {
 		return err
 	}
-	file := func(name string) ledger { return ledger(filepath.Join(dir, name)) }
-	workers := []worker{
-		{ledger: file("mutex"), mode: exclusive, lock: mutex, resource: resource(path + "/mutex")},
-		{ledger: file("mutex"), mode: exclusive, lock: mutex, resource: resource(path + "/mutex")},
-		{ledger: file("rwlock"), mode: exclusive, lock: rw.Writer(), resource: resource(path + "/rwlock")},
-		{ledger: file("rwlock"), mode: shared, lock: rw.Reader()},
-		{ledger: file("rwlock"), mode: shared, lock: rw.Reader()},
-		{ledger: file("semaphore"), mode: permit, lock: sem},
-		{ledger: file("semaphore"), mode: permit, lock: sem},
+	at := func(name string) []place {
+		return []place{{ledger(filepath.Join(dir, name)), resource(path + "/" + name)}}
 	}
-	ctx, stop := context.WithCancel(ctx) // all end with the first one that fails
+	workers := []worker{
+		{places: at("mutex"), mode: exclusive, lock: mutex},
+		{places: at("mutex"), mode: exclusive, lock: mutex},
+		{places: at("rwlock"), mode: exclusive, lock: rw.Writer()},
+		{places: at("rwlock"), mode: shared, lock: rw.Reader()},
+		{places: at("rwlock"), mode: shared, lock: rw.Reader()},
+		{places: at("semaphore"), mode: permit, lock: sem},
+		{places: at("semaphore"), mode: permit, lock: sem},
+	}
+	for i := range workers {
+		workers[i].who = fmt.Sprintf("%s.%d", process, i)
+	}
+	leads := worker{places: at("election"), mode: exclusive, who: process + ".leader"}
+	return together(ctx, worker{client: c, figures: f, pace: brisk}, workers, leads, election)
+}
+
+// together lets workers work until ctx ends, and one serve terms. They all end
+// with the first one that fails. What all have in common is in like.
+func together(ctx context.Context, like worker, workers []worker, leads worker, election *leader.Election) error {
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	common := func(w worker) worker {
+		w.client, w.figures, w.pace, w.history = like.client, like.figures, like.pace, like.history
+		return w
+	}
 	errs := make([]error, len(workers)+1)
 	var wg sync.WaitGroup
 	for i, w := range workers {
-		w.who, w.client, w.figures = fmt.Sprintf("%s.%d", process, i), c, f
 		wg.Go(func() {
 			defer stop()
-			errs[i] = w.run(ctx)
+			errs[i] = common(w).run(ctx)
 		})
 	}
 	wg.Go(func() {
 		defer stop()
-		w := worker{
-			ledger: file("election"), mode: exclusive, who: process + ".leader", client: c,
-			resource: resource(path + "/election"), figures: f,
-		}
-		errs[len(workers)] = w.lead(ctx, election)
+		errs[len(workers)] = common(leads).lead(ctx, election)
 	})
 	wg.Wait()
 	return errors.Join(errs...)
@@ -250,7 +404,7 @@ func TestTheLedgerOfABrokenLockIsRejected(t *testing.T) {
 				t.Fatal(err)
 			}
 			wg.Go(func() {
-				w := worker{ledger: file, mode: exclusive, who: fmt.Sprint("1.", i), lock: m, client: c, figures: &figures{}}
+				w := worker{places: []place{{ledger: file}}, mode: exclusive, who: fmt.Sprint("1.", i), lock: m, client: c, figures: &figures{}, pace: brisk}
 				if err := w.run(ctx); err != nil {
 					t.Error(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/cutnet"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	cutnet.Main()
 	if os.Getenv(role) != "" {
 		processMain()
 	}

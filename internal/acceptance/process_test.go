@@ -45,6 +45,8 @@ func processMain() {
 			text, _ := json.Marshal(f)
 			fmt.Println("figures", string(text))
 		}
+	case "cut":
+		err = cutLoad(args[0], args[1], args[2], args[3])
 	case "holder":
 		err = holder(args[0], args[1], args[2], args[3], ledger(args[4]))
 	case "neighbor":
@@ -160,6 +162,12 @@ type process struct {
 // with the test, and on Linux with the test binary.
 func start(t *testing.T, what string, args ...string) *process {
 	t.Helper()
+	return startWith(t, func(*exec.Cmd) error { return nil }, what, args...)
+}
+
+// startWith is start with a change to the command.
+func startWith(t *testing.T, change func(*exec.Cmd) error, what string, args ...string) *process {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +184,9 @@ func start(t *testing.T, what string, args ...string) *process {
 		t.Fatal(err)
 	}
 	dieWithParent(cmd)
+	if err := change(cmd); err != nil {
+		t.Fatal(err)
+	}
 	p := &process{in: in, say: in, lines: make(chan string, 100), ended: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the process, which the cleanup kills

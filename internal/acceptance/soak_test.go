@@ -90,12 +90,7 @@ func TestSoakOnRealMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.expect(t, "done")
-		total.note(func(sum *figures) {
-			sum.Losses += f.Losses
-			sum.Writes += f.Writes
-			sum.Refused += f.Refused
-			sum.Wait = max(sum.Wait, f.Wait)
-		})
+		total.add(&f)
 	}
 	grants := 0
 	for _, name := range ledgers {
@@ -109,8 +104,8 @@ func TestSoakOnRealMembers(t *testing.T) {
 		}
 		nothingLeft(t, s.watching, path)
 	}
-	t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, longest wait %v, faults %v",
-		time.Since(s.began).Round(time.Second), grants, total.Losses, total.Writes, total.Refused, total.Wait.Round(time.Millisecond), s.faults)
+	t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome, longest wait %v, faults %v",
+		time.Since(s.began).Round(time.Second), grants, total.Losses, total.Writes, total.Refused, total.Unknown, total.Wait.Round(time.Millisecond), s.faults)
 }
 
 // strike does one thing to a member, a process or a network, and undoes it.

@@ -1,0 +1,366 @@
+//go:build unix
+
+package acceptance_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/cutnet"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
+)
+
+// The nodes of a network that is cut: members, processes that use the recipes,
+// and this process.
+const (
+	cutMembers   = 3
+	cutProcesses = 3
+	cutNodes     = cutMembers + cutProcesses
+	cutHere      = cutNodes
+)
+
+// cuts are the ways in which the network fails. A leader that has lost its
+// quorum and does not know it yet answers a sync: what it proves with ProofSync
+// is not covered. So processes use ProofWrite where the leader may lose its
+// quorum.
+var cuts = []struct {
+	name  string
+	proof string
+	// strike makes the network fail, for about d, and says how. It need not
+	// heal it.
+	strike func(c *cutting, d time.Duration)
+}{
+	{"partition", "write", (*cutting).partition},
+	{"what one says is lost", "write", (*cutting).mute},
+	{"what one is told is lost", "write", (*cutting).deafen},
+	{"slow", "write", (*cutting).slow},
+	{"lossy", "write", (*cutting).lossy},
+	{"the leader alone", "write", (*cutting).leaderAlone},
+	{"a minority with a holder", "sync", (*cutting).minorityWithHolder},
+	{"flapping", "write", (*cutting).flap},
+	{"clients only", "sync", (*cutting).clientsOnly},
+}
+
+// All recipes on three real members, used by three processes, while the network
+// between members and to the processes fails in one way. By the ledgers there
+// are never two exclusive holders or too many permits, and tokens increase. By
+// porcupine every history of grants, ends and guarded writes is that of one
+// lock. Whenever the network heals, every contender is granted again, and
+// nothing is left.
+//
+// Each takes ZKR_CUTS, ten seconds by default, with the faults of ZKR_SEED,
+// which it prints. ZKR_NETWORK chooses what the network is made of.
+func TestTheNetworkIsCut(t *testing.T) {
+	if !inRing3 {
+		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")
+	}
+	namespaces, why, err := cutnet.Choose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range cuts {
+		t.Run(cut.name, func(t *testing.T) {
+			var network cutnet.Network = cutnet.NewRelays()
+			switch {
+			case namespaces && !cutnet.Isolated():
+				cutnet.Rerun(t)
+				return
+			case namespaces:
+				if network, err = cutnet.NewNamespaces(cutHere); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("the network: %T (%s)", network, why)
+			t.Cleanup(func() {
+				if err := network.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			newCutting(t, network, cut.proof).run(cut.strike)
+		})
+	}
+}
+
+// cutting is one run.
+type cutting struct {
+	t        *testing.T
+	net      cutnet.Network
+	rnd      *rand.Rand
+	ens      *apache.Ensemble
+	dir      string
+	path     string
+	began    time.Time
+	watching *framework.Client
+	all      []*process
+
+	strikes  int
+	grants   int
+	recovery time.Duration // the longest time until all were granted again
+}
+
+func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("ZKR_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("ZKR_SEED=%d", seed)
+	c := &cutting{
+		t: t, net: network, rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), path: "/suite/cut", began: time.Now(),
+		// A tick of 100 ms: after 2.5 s of silence a member leaves its leader.
+		// The defaults of the others make members wait up to a minute before
+		// they try to reach each other again.
+		ens: apache.Start(t, cutMembers, apache.WithNetwork(network), apache.WithTick(100*time.Millisecond),
+			apache.WithProperty("zookeeper.cnxTimeout", "1000"), apache.WithProperty("zookeeper.fastleader.maxNotificationInterval", "2000")),
+	}
+	c.watching = client(t, c.ens)
+	for _, lock := range cutLocks {
+		if _, err := c.watching.Create(t.Context(), resource(c.path+"/"+lock.name), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range cutProcesses {
+		node := cutMembers + i
+		var servers []string
+		for member, address := range strings.Split(c.ens.Servers(), ",") {
+			address, err := network.Address(node, member, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers = append(servers, address)
+		}
+		enter := func(cmd *exec.Cmd) error { return network.Enter(node, cmd) }
+		c.all = append(c.all, startWith(t, enter, "cut", strings.Join(servers, ","), c.dir, c.path, proof))
+	}
+	return c
+}
+
+// part is how long the network fails before all is looked at.
+const part = 25 * time.Second
+
+func (c *cutting) run(strike func(*cutting, time.Duration)) {
+	duration := 10 * time.Second
+	if text := os.Getenv("ZKR_CUTS"); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for spent := time.Duration(0); spent < duration && !c.t.Failed(); spent += part {
+		c.work(strike, min(part, duration-spent))
+	}
+	total := c.ended()
+	ops, parts := c.judge()
+	idle := c.longestIdle()
+	c.t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome; %d cuts, %d packets lost or held; "+
+		"longest without a grant %v, longest wait %v, all granted again after %v; %d operations in %d parts judged by porcupine",
+		time.Since(c.began).Round(time.Second), c.grants, total.Losses, total.Writes, total.Refused, total.Unknown, c.strikes, c.net.Lost(),
+		idle.Round(time.Millisecond), total.Wait.Round(time.Millisecond), c.recovery.Round(time.Millisecond), ops, parts)
+}
+
+// work lets all work while the network fails, and then rest.
+func (c *cutting) work(strike func(*cutting, time.Duration), d time.Duration) {
+	for _, p := range c.all {
+		fmt.Fprintln(p.say, "work")
+	}
+	c.servedSince(c.sizes()) // so that each cut finds all at work
+	until := time.Now().Add(d)
+	for first := true; time.Now().Before(until); first = false {
+		long := loadSession + time.Second + c.upTo(loadSession/2) // sessions end
+		if !first && (c.rnd.IntN(3) > 0 || time.Until(until) < long) {
+			long = 100*time.Millisecond + c.upTo(loadSession*2/3)
+		}
+		c.strikes++
+		strike(c, long.Round(time.Millisecond))
+		c.heal()
+		time.Sleep(c.upTo(time.Second))
+	}
+	healed := time.Now()
+	c.servedSince(c.sizes())
+	c.recovery = max(c.recovery, time.Since(healed))
+	for _, p := range c.all {
+		fmt.Fprintln(p.say, "rest")
+	}
+	for _, p := range c.all {
+		p.expect(c.t, "rests")
+	}
+	c.quiet()
+}
+
+// quiet checks that nothing is left, and records that in the ledgers.
+func (c *cutting) quiet() {
+	for _, lock := range cutLocks {
+		for _, dir := range lock.dirs {
+			nothingLeft(c.t, c.watching, c.path+"/"+dir)
+		}
+		_, stat, err := c.watching.Get(c.t.Context(), resource(c.path+"/"+lock.name))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if err := c.ledger(lock.name).append("quiet %d", stat.Version); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.noWatches("/_c_") // on contenders' znodes, which are all gone
+}
+
+// noWatches waits until no member has a watch on a path that contains a text.
+func (c *cutting) noWatches(text string) {
+	for _, address := range strings.Split(c.ens.Servers(), ",") {
+		eventually(c.t, fmt.Sprintf("%s has no watches on %s", address, text), func() bool {
+			conn, err := net.DialTimeout("tcp", address, patience)
+			if err != nil {
+				return false
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			if _, err = io.WriteString(conn, "wchp"); err != nil {
+				return false
+			}
+			watches, err := io.ReadAll(conn)
+			return err == nil && !strings.Contains(string(watches), text)
+		})
+	}
+}
+
+func (c *cutting) ledger(name string) ledger { return ledger(filepath.Join(c.dir, name)) }
+
+// sizes returns how long each ledger is.
+func (c *cutting) sizes() map[string]int {
+	sizes := map[string]int{}
+	for _, lock := range cutLocks {
+		text, err := c.ledger(lock.name).read()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		sizes[lock.name] = len(text)
+	}
+	return sizes
+}
+
+// servedSince waits until each goroutine of each process has been granted each
+// of its locks again: no wakeup was lost.
+func (c *cutting) servedSince(before map[string]int) {
+	for _, lock := range cutLocks {
+		for _, p := range c.all {
+			for _, worker := range lock.workers {
+				who := fmt.Sprintf("%d.%s", p.Pid, worker)
+				eventually(c.t, who+" is granted "+lock.name+" again", func() bool {
+					text, err := c.ledger(lock.name).read()
+					return err == nil && sectionBegins(string(text[before[lock.name]:]), who)
+				})
+			}
+		}
+	}
+}
+
+// grantedSince reports whether a process has been granted anything.
+func (c *cutting) grantedSince(before map[string]int, process int) bool {
+	for _, lock := range cutLocks {
+		text, err := c.ledger(lock.name).read()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, worker := range lock.workers {
+			if sectionBegins(string(text[before[lock.name]:]), fmt.Sprintf("%d.%s", process, worker)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upTo draws a time.
+func (c *cutting) upTo(d time.Duration) time.Duration { return time.Duration(c.rnd.Int64N(int64(d))) }
+
+func (c *cutting) log(format string, args ...any) {
+	c.t.Logf("%8v: %s", time.Since(c.began).Round(time.Millisecond), fmt.Sprintf(format, args...))
+}
+
+// ended ends the processes and returns their figures.
+func (c *cutting) ended() *figures {
+	total := &figures{}
+	for _, p := range c.all {
+		p.in.Close()
+	}
+	for _, p := range c.all {
+		var f figures
+		if err := json.Unmarshal([]byte(p.expect(c.t, "figures")), &f); err != nil {
+			c.t.Fatal(err)
+		}
+		p.expect(c.t, "done")
+		total.add(&f)
+	}
+	c.noWatches(c.path)
+	return total
+}
+
+// longestIdle returns the longest time in which nothing was granted to anybody,
+// while there was work.
+func (c *cutting) longestIdle() (idle time.Duration) {
+	var all []int64 // times of grants, in milliseconds
+	parts := map[int64]bool{}
+	for _, lock := range cutLocks {
+		text, err := c.ledger(lock.name).read()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		var last int64
+		for line := range strings.Lines(string(text)) {
+			words := strings.Fields(line)
+			switch words[0] {
+			case "at":
+				if last, err = strconv.ParseInt(words[1], 10, 64); err != nil {
+					c.t.Fatal(err)
+				}
+				all = append(all, last)
+			case "quiet":
+				parts[last] = true
+			}
+		}
+	}
+	slices.Sort(all)
+	for i := 1; i < len(all); i++ {
+		if gap := time.Duration(all[i]-all[i-1]) * time.Millisecond; !parts[all[i-1]] {
+			idle = max(idle, gap)
+		}
+	}
+	return idle
+}
+
+// judge judges the ledgers, and their histories.
+func (c *cutting) judge() (ops, parts int) {
+	for _, lock := range cutLocks {
+		l := c.ledger(lock.name)
+		limit := 0
+		if lock.name == "semaphore" {
+			limit = cutPermits
+		}
+		l.acceptable(c.t, limit, 2*cutProcesses) // before the first cut, and after the last
+		c.grants += l.grants(c.t)
+		text, err := l.read()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		n, m, err := judgeHistory(lock.name, string(text), limit, os.Getenv("ZKR_PICTURES"))
+		if err != nil {
+			c.t.Error(err)
+		}
+		ops, parts = ops+n, parts+m
+	}
+	return ops, parts
+}
