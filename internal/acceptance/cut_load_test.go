@@ -69,9 +69,13 @@ type cutParty struct {
 
 // cutLoad is the main of such a process. A line of input makes it work, or rest
 // if it works. It ends with its input.
-func cutLoad(servers, dir, path, proof string) error {
+func cutLoad(servers, dir, path, proof, session string) error {
 	proofs := map[string]framework.Proof{"sync": framework.ProofSync, "write": framework.ProofWrite}
-	c, err := framework.New(servers, framework.WithSessionTimeout(loadSession), framework.WithStopMargin(loadMargin),
+	timeout, err := time.ParseDuration(session)
+	if err != nil {
+		return err
+	}
+	c, err := framework.New(servers, framework.WithSessionTimeout(timeout), framework.WithStopMargin(timeout*3/10),
 		framework.WithRetry(retry.Forever(100*time.Millisecond)), framework.WithProof(proofs[proof]))
 	if err != nil {
 		return err
@@ -79,6 +83,7 @@ func cutLoad(servers, dir, path, proof string) error {
 	defer c.Close()
 	p := &cutParty{client: c, dir: dir, path: path, figures: &figures{}}
 	p.hire()
+	defer p.figures.watchStalls()()
 	input := bufio.NewScanner(os.Stdin)
 	fmt.Println("ready")
 	for input.Scan() {
@@ -102,6 +107,32 @@ func cutLoad(servers, dir, path, proof string) error {
 	text, err := json.Marshal(p.figures)
 	fmt.Println("figures", string(text))
 	return err
+}
+
+// watchStalls notes the longest time for which this process was not run, until
+// stop is called. Who stalls for longer than the stop margin holds too long.
+func (f *figures) watchStalls() (stop func()) {
+	const often = 50 * time.Millisecond
+	ticker := time.NewTicker(often)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for last := time.Now(); ; {
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+			stall := time.Since(last) - often
+			f.note(func(f *figures) { f.Stall = max(f.Stall, stall) })
+			last = time.Now()
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(done)
+		<-ended
+	}
 }
 
 // at returns the places with these names.

@@ -84,6 +84,7 @@ type figures struct {
 	Refused int           // guarded writes that were not
 	Unknown int           // guarded writes that may have been executed
 	Wait    time.Duration // the longest Acquire
+	Stall   time.Duration // the longest time for which the process was not run, if it looks
 }
 
 func (f *figures) note(change func(*figures)) {
@@ -100,6 +101,7 @@ func (f *figures) add(o *figures) {
 		sum.Refused += o.Refused
 		sum.Unknown += o.Unknown
 		sum.Wait = max(sum.Wait, o.Wait)
+		sum.Stall = max(sum.Stall, o.Stall)
 	})
 }
 

@@ -46,7 +46,7 @@ func processMain() {
 			fmt.Println("figures", string(text))
 		}
 	case "cut":
-		err = cutLoad(args[0], args[1], args[2], args[3])
+		err = cutLoad(args[0], args[1], args[2], args[3], args[4])
 	case "holder":
 		err = holder(args[0], args[1], args[2], args[3], ledger(args[4]))
 	case "neighbor":
