@@ -161,11 +161,15 @@ func (w worker) work(l *recipes.Lease) (left *recipes.Lease, err error) {
 	return l, errors.Join(err, w.append("out %s", w.who))
 }
 
-// linger works, until the lease is lost.
+// linger works, until the lease is lost. A worker with a history goes on until
+// the ensemble answers: one that is cut off holds until it is told of its loss.
 func (w worker) linger(l *recipes.Lease) {
 	select {
 	case <-l.Lost():
 	case <-time.After(w.pace.work()):
+	}
+	for w.history && l.Held() && w.client.Sync(l.Context(), w.places[0].resource) != nil {
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
