@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/chance"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -36,7 +36,7 @@ func (r hostProvider) Next() (server string, retryStart bool) {
 
 func shuffled(addrs []string) []string {
 	addrs = slices.Clone(addrs)
-	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	chance.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
 }
 

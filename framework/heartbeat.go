@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/chance"
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 )
 
 // hold is an interest in the fate of the session: see Session.Hold.
@@ -24,7 +26,7 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	h := &hold{lost: lost}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.whyUnprovenLocked(time.Now()); err != nil {
+	if err := s.whyUnprovenLocked(clock.Now()); err != nil {
 		return nil, err
 	}
 	if s.holds == nil {
@@ -63,7 +65,7 @@ func (s *session) keep() (release func()) {
 func (s *session) whyUnproven() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.whyUnprovenLocked(time.Now())
+	return s.whyUnprovenLocked(clock.Now())
 }
 
 // keepLocked wakes run when the first keeper comes.
@@ -199,7 +201,7 @@ func (s *session) checkClock(now time.Time) time.Duration {
 // closed.
 func (s *session) retryHeartbeatLocked(now time.Time, patience time.Duration) time.Duration {
 	if s.heartbeat.retryAt.IsZero() {
-		s.heartbeat.retryAt = now.Add(patience/8 + rand.N(patience/8+1))
+		s.heartbeat.retryAt = now.Add(patience/8 + chance.N(patience/8+1))
 	}
 	if due := s.heartbeat.retryAt.Sub(now); due > 0 {
 		return due
@@ -236,6 +238,6 @@ func (s *session) onHeartbeat(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heartbeat.link == e.link {
-		s.heartbeat = heartbeat{last: time.Now()}
+		s.heartbeat = heartbeat{last: clock.Now()}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func (l *link) Write(p []byte) (int, error) {
 // beforeSend looks at a frame that is about to be sent, and reports whether it
 // may be.
 func (l *link) beforeSend(frame []byte) bool {
-	now := time.Now()
+	now := clock.Now()
 	if !l.connectSent {
 		l.connectSent, l.sentAt = true, now
 		id := int64(0)
@@ -157,7 +158,7 @@ var errMalformed = errors.New("malformed answer")
 // onHead looks at the head of a frame, and reports whether the wire client may
 // have the frame, and which fields its body must have for that.
 func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
-	now := time.Now()
+	now := clock.Now()
 	if first {
 		answer, ok := parseConnectAnswer(head)
 		if ok && answer.SessionID != 0 {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/chance"
 )
 
 // serverList decides which server is called next. A name may stand for several
@@ -127,7 +128,7 @@ func (r *serverList) all(ctx context.Context, limit time.Duration) []server {
 		})
 	}
 	each.Wait()
-	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	chance.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	return found
 }
 
@@ -153,6 +154,6 @@ func (r *serverList) resolve(ctx context.Context, name string, limit time.Durati
 	for i, a := range found {
 		addresses[i] = net.JoinHostPort(a.String(), port)
 	}
-	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	chance.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	return addresses, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -160,7 +161,7 @@ func (s *session) run() {
 	authed := len(s.core.cfg.auths) == 0
 	var current *link // nil: there is no connection
 	for {
-		timer.Reset(s.checkClock(time.Now()))
+		timer.Reset(s.checkClock(clock.Now()))
 		select {
 		case <-s.over:
 			return
@@ -207,7 +208,7 @@ func (s *session) onConnected() {
 		return
 	}
 	s.up = true
-	s.heartbeat = heartbeat{last: time.Now()}
+	s.heartbeat = heartbeat{last: clock.Now()}
 	if s.core.cfg.proof == ProofWrite {
 		s.heartbeat.last = time.Time{} // at once: the connect is not proven before it
 	}
@@ -390,7 +391,7 @@ func (s *session) onExpired() {
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.err == nil {
-		s.err, s.endedAt = why, time.Now()
+		s.err, s.endedAt = why, clock.Now()
 		close(s.over)
 	}
 	s.mu.Unlock()

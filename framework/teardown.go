@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/chance"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -90,7 +90,7 @@ func (s *session) awaitWireEnd() {
 func (s *session) closeOrphan() {
 	var servers []server
 	for try := range 3 {
-		if try > 0 && !s.pause(s.closeStepTimeout()/2+rand.N(s.closeStepTimeout()/2)) {
+		if try > 0 && !s.pause(s.closeStepTimeout()/2+chance.N(s.closeStepTimeout()/2)) {
 			return
 		}
 		if len(servers) == 0 {

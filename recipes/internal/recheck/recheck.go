@@ -7,19 +7,19 @@ package recheck
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/chance"
 )
 
 // Interval returns how long to wait for an event before the next look: the session
 // timeout on average, and not the same for all waiters.
 func Interval(sess *framework.Session) time.Duration {
 	timeout := sess.Timeout()
-	return timeout*3/4 + rand.N(timeout/2)
+	return timeout*3/4 + chance.N(timeout/2)
 }
 
 // Gone reports whether the znode at path no longer exists, or may no longer be

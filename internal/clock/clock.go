@@ -1,0 +1,28 @@
+// Package clock is the clock that tells how long a session may still be
+// believed alive. It is the machine's. Tests can make it jump.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+var jumped atomic.Int64 // nanoseconds
+
+// Now is time.Now, plus what the clock has jumped.
+func Now() time.Time {
+	now := time.Now()
+	if by := time.Duration(jumped.Load()); by != 0 {
+		// Without the monotonic reading, which no jump can move: then the
+		// difference of two readings shows the jump.
+		return now.Round(0).Add(by)
+	}
+	return now
+}
+
+// Jump moves the clock of the whole process ahead, as it moves for a process
+// that was stopped for a while: no timer has run meanwhile. It is for tests.
+func Jump(by time.Duration) { jumped.Add(int64(by)) }
+
+// Reset takes all jumps back.
+func Reset() { jumped.Store(0) }
