@@ -19,7 +19,7 @@ func (l *ledger) knownLocked(t *holding) bool {
 		select {
 		case <-lease.Lost():
 		default:
-			held = held || !l.plan.Asks || lease.Held()
+			held = held || !l.plan.Asks && !l.jumped || lease.Held()
 		}
 	}
 	if !held && !t.lost {
@@ -37,9 +37,12 @@ func (l *ledger) knownLocked(t *holding) bool {
 	return held
 }
 
-// voidLocked reports whether an operator has ended the holding's session. No
-// clock helps against that until the client knows.
+// voidLocked reports whether an operator has ended the holding's session, or has
+// removed its znode. No clock helps against that until the client knows.
 func (l *ledger) voidLocked(t *holding) bool {
+	if l.removed[t.path] {
+		return true
+	}
 	if !l.expired[t.session] {
 		return false
 	}
@@ -57,7 +60,7 @@ func (l *ledger) occupiesLocked(t *holding, now time.Time) (occupies, known bool
 	if deadline := t.lease.Deadline(); deadline.After(t.claimed) {
 		t.claimed = deadline
 	}
-	return known || l.plan.Rates == nil && now.Before(t.claimed), known
+	return known || l.plan.Rates == nil && !l.jumped && now.Before(t.claimed), known
 }
 
 // look checks what the clients believe now.

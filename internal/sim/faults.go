@@ -77,8 +77,13 @@ func (f *Fault) begins(client int, op string) bool {
 // control decides what happens to a request.
 func (w *world) control(r testutil.Request) testutil.Action {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	client, known := w.sessions[r.Session]
+	w.mu.Unlock()
+	if known && client != operator && r.Op != testutil.OpCreateSession {
+		w.happens(client, Executed, r.Op.String(), message{})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case client == operator:
 		return testutil.Pass()

@@ -24,8 +24,10 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	clients   map[int64]int // by session
-	settled   time.Time     // from then on nothing may be late; zero: not yet
+	removed   map[string]bool // znodes that somebody else has removed
+	jumped    bool            // the clients' clock has: their deadlines say nothing
+	clients   map[int64]int   // by session
+	settled   time.Time       // from then on nothing may be late; zero: not yet
 	wrong     []string
 	trace     []string
 	limit     int // of the semaphore, as far as known
@@ -109,7 +111,7 @@ func (l *ledger) granted(c call, t *holding) {
 	l.logLocked("%v: granted %s #%d %s, token %v, session %#x", t.who, r.path, t.id, t.mode(), t.token, t.session)
 	known := l.knownLocked(t) && !l.voidLocked(t)
 	p := l.plan
-	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && p.Policy == framework.ErrorPolicySession && p.MaxHold == 0 {
+	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && !l.jumped && p.Policy == framework.ErrorPolicySession && p.MaxHold == 0 {
 		l.wrongLocked("%v was granted what is not held: %v", t, t.lease.Err())
 	}
 	if there {
@@ -122,7 +124,7 @@ func (l *ledger) granted(c call, t *holding) {
 			l.wrongLocked("%v was granted %v after anything that it may have waited for", t.who, wait)
 		}
 	}
-	if l.expired[t.session] || l.closed[t.who.client] { // before the client heard of it
+	if l.expired[t.session] || l.removed[t.path] || l.closed[t.who.client] { // before the client heard of it
 		t.ends = c.seq
 	}
 	t.znode, t.fence = r.znode(t), r.written
@@ -237,6 +239,30 @@ func (l *ledger) expire(id int64) {
 	l.mu.Unlock()
 	err := l.ens.ExpireSession(id)
 	l.log("expire %#x: %v", id, err)
+}
+
+// remove records that somebody else is about to remove a znode.
+func (l *ledger) remove(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removed[path] = true
+	seq := l.nextLocked()
+	l.logLocked("somebody else removes %s", path)
+	for _, r := range l.resources {
+		r.last = time.Now()
+		for _, t := range r.holdings {
+			if t.path == path {
+				l.endsLocked(t, seq)
+			}
+		}
+	}
+}
+
+// jump records that the clients' clock jumps.
+func (l *ledger) jump() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jumped = true
 }
 
 // close records that a client is about to be closed while its workers work.

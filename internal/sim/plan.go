@@ -37,6 +37,9 @@ type Plan struct {
 	Workers  [][][]Step    // by client and goroutine
 	Views    []bubble.View // by client; none: all see the whole ensemble
 	Faults   []Fault       // in order
+	Staged   bool          // the run is the same each time, and its moments are recorded
+	Strikes  []Strike      // of staged plans
+	Longer   time.Duration // once something has struck, holders keep what they have for so much longer
 }
 
 // Recipe is what the workers contend for.
@@ -51,6 +54,7 @@ const (
 	Semaphore Recipe = "semaphore"
 	Election  Recipe = "election"
 	Campaign  Recipe = "campaign" // uses the election's Run
+	Line      Recipe = "line"     // recipes.Line, with a rule like that of RWLock
 )
 
 // Scenario says which kinds of faults a plan has.
@@ -164,7 +168,7 @@ type draw struct {
 // Draw draws the plan of a seed.
 func Draw(seed uint64) *Plan {
 	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}}
-	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign)
+	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign, Line)
 	d.Scenario = pick(d, Calm, Rush, Cancels, Cancels, Requests, Requests, Requests, Networks, Networks, Members, Members, Mixed, Mixed)
 	d.Members = pick(d, 1, 3, 3)
 	if d.Scenario == Members {
@@ -246,7 +250,7 @@ func (d *draw) step() Step {
 		s.Side = d.IntN(2)
 	case All:
 		s.Side = d.IntN(3)
-	case RWLock:
+	case RWLock, Line:
 		s.Side = d.IntN(2)
 	case Semaphore:
 		s.Side = 1 + d.IntN(d.Limit)

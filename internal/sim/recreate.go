@@ -98,13 +98,15 @@ const operator = -1
 
 // operate connects the operator's client, if it has anything to do.
 func (w *world) operate() (err error) {
+	needed := w.plan.Staged
 	for _, f := range w.plan.Faults {
-		if (f.What == Recreate || f.What == RecreateUnder) && w.operator == nil {
-			w.operator, err = framework.New(w.ens.Servers(),
-				framework.WithDialer(w.ens.ClientNet("operator").Dial), framework.WithSessionTimeout(w.plan.Timeout),
-				framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) { w.changed(operator, s) }}),
-			)
-		}
+		needed = needed || f.What == Recreate || f.What == RecreateUnder
+	}
+	if needed {
+		w.operator, err = framework.New(w.ens.Servers(),
+			framework.WithDialer(w.ens.ClientNet("operator").Dial), framework.WithSessionTimeout(w.plan.Timeout),
+			framework.WithObserver(framework.Observer{StateChanged: func(s framework.StateChange) { w.changed(operator, s) }}),
+		)
 	}
 	return err
 }

@@ -59,6 +59,9 @@ func newWorker(w *world, id who) *worker {
 	case RWLock:
 		k.rw = must(rwlock.New(k.client, path, ofRW...))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
+	case Line:
+		reader, writer := k.line(path, reading, hold), k.line(path, "write", hold)
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{reader, writer}[s.Side] }
 	case Semaphore:
 		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, recipes.WithMaxHold(hold), semaphore.WithRecordedLimit()))
 		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
@@ -67,6 +70,20 @@ func newWorker(w *world, id who) *worker {
 		k.side = func(Step) recipes.Acquirer { return k.election }
 	}
 	return k
+}
+
+// reading is the name of those in a Line that stand beside each other.
+const reading = "read"
+
+// line returns one side of the recipe Line.
+func (k *worker) line(path, name string, hold time.Duration) *recipes.Line {
+	opts := []recipes.LineOption{recipes.WithMaxHold(hold), recipes.WithLinger(k.plan.Linger)}
+	if n := k.plan.Handoffs; n >= 0 {
+		opts = append(opts, recipes.WithHandoffs(n))
+	}
+	return must(recipes.NewLine(k.client, path, "sim.v1", name, func(mine, theirs string) bool {
+		return mine != reading || theirs != reading
+	}, opts...))
 }
 
 // step runs one step and reports whether the worker can go on.
@@ -98,7 +115,11 @@ func (k *worker) step(s Step) bool {
 		if !s.Try {
 			k.ledger.waits(k.who, k.resources(s), k.wants(s))
 		}
-		l, err := k.enter(ctx, s)
+		entering, over := k.callable(ctx, k.who)
+		k.says("acquires")
+		l, err := k.enter(entering, s)
+		struck := over()
+		k.says("returns")
 		k.mu.Lock()
 		delete(k.leavers, k.who)
 		k.mu.Unlock()
@@ -111,7 +132,7 @@ func (k *worker) step(s Step) bool {
 		case errors.Is(err, framework.ErrClosed):
 			k.clientClosed(err)
 			return false
-		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy):
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy), struck && errors.Is(err, context.Canceled):
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited():
 			return true
@@ -216,7 +237,7 @@ func (k *worker) campaign(s Step) bool {
 
 func (k *worker) wants(s Step) want {
 	switch k.plan.Recipe {
-	case RWLock:
+	case RWLock, Line:
 		return want{shared: s.Side == 0}
 	case Semaphore:
 		return want{permits: s.Side}
@@ -269,7 +290,7 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		k.release(s, n.t, n.l)
 	}
 	written()
-	if !lost && late != nil && !t.shared { // others may share the znode, and it still excludes
+	if !lost && late != nil && !t.shared && !k.plan.Staged { // others may share the znode, and it still excludes
 		k.late(s, t, late)
 	}
 }
@@ -277,6 +298,7 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 // work holds a lease for a while, with guarded writes in between.
 func (k *worker) work(ctx context.Context, s Step, t *holding, l *recipes.Lease) {
 	pieces := time.Duration(s.Writes + 1)
+	defer k.longer(ctx, s)
 	for range s.Writes + 1 {
 		if s.Heedless {
 			time.Sleep(s.Work / pieces)
@@ -302,6 +324,26 @@ func (k *worker) work(ctx context.Context, s Step, t *holding, l *recipes.Lease)
 	}
 }
 
+// longer keeps a lease for longer where something has struck: what that does may
+// show only later.
+func (k *worker) longer(ctx context.Context, s Step) {
+	if k.plan.Longer == 0 || !k.struck() {
+		return
+	}
+	if s.Heedless {
+		ctx = context.Background()
+	}
+	select {
+	case <-time.After(k.plan.Longer):
+	case <-ctx.Done():
+		k.says("loses")
+	}
+	k.ledger.look()
+}
+
+// says is a moment of the worker's client.
+func (k *worker) says(what string) { k.happens(k.who.client, Caller, what, message{}) }
+
 // behind starts a write that the release does not wait for, and returns a
 // function that does.
 func (k *worker) behind(s Step, t *holding, l *recipes.Lease) (written func()) {
@@ -321,9 +363,11 @@ func (k *worker) write(s Step, t *holding, l *recipes.Lease) (gaveUp bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.Hasty, patienceOfAWriter))
 	defer cancel()
 	c := k.ledger.call(k.who, "write under #%d", t.id)
+	ctx, over := k.callable(ctx, k.who)
 	responses, err := l.Multi(ctx, setData(t))
+	struck := over()
 	k.wrote(c, t, responses, err)
-	gaveUp = s.Hasty > 0 && errors.Is(err, context.DeadlineExceeded)
+	gaveUp = s.Hasty > 0 && errors.Is(err, context.DeadlineExceeded) || struck && errors.Is(err, context.Canceled)
 	tooLate := s.Behind && errors.Is(err, recipes.ErrNotHeld)
 	if err != nil && k.plan.Scenario.quiet() && !gaveUp && !tooLate {
 		k.ledger.fault("%v: write: %v", t, err)
@@ -351,8 +395,12 @@ func (k *worker) release(s Step, t *holding, l *recipes.Lease) {
 	if s.Bound > 0 {
 		ctx, cancel = context.WithTimeout(ctx, s.Bound)
 	}
+	ctx, over := k.callable(ctx, k.who)
+	k.says("releases")
 	err := l.Release(ctx)
 	cancel()
+	struck := over()
+	k.says("released")
 	if len(t.leases) == 0 { // only this worker changes it
 		k.ledger.released(t, err)
 	}
@@ -362,7 +410,7 @@ func (k *worker) release(s Step, t *holding, l *recipes.Lease) {
 		if l.Err() == nil || k.plan.Scenario.quiet() {
 			k.ledger.fault("%v: release: %v, and Err is %v", t, err, l.Err())
 		}
-	case s.Bound > 0 && errors.Is(err, context.DeadlineExceeded):
+	case s.Bound > 0 && errors.Is(err, context.DeadlineExceeded), struck && errors.Is(err, context.Canceled):
 	case errors.Is(err, framework.ErrClosed), k.expected(err):
 	default:
 		k.ledger.fault("%v: release: %v", t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -28,6 +30,8 @@ type Result struct {
 	Losses  int
 	Faults  int           // that have happened
 	Longest time.Duration // the longest wait of a caller that could have been granted
+	Moments []Seen        // of a staged plan, in order
+	Struck  []Strike      // what has struck, in order
 
 	resources []*resource
 }
@@ -55,7 +59,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Faults: w.happened, Longest: l.longest,
+		Faults: w.happened, Longest: l.longest, Moments: w.moments.seen, Struck: w.strikes.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -97,6 +101,11 @@ type world struct {
 	armed    map[*Fault]func(client int)
 	dead     map[int]bool // clients that are closed or killed
 	troubled map[int]bool // members in trouble
+	playing  bool         // the workers work: what happens is recorded, and strikes
+	moments  moments
+	strikes  strikes
+	calling  map[who]func() // ends the call of a worker
+	ended    map[who]bool   // workers whose call was ended by a strike
 }
 
 func (w *world) run() {
@@ -109,8 +118,11 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]bool{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]func(int){}
+	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
+	w.strikes = strikes{left: slices.Clone(p.Strikes), shots: map[int]shot{}, cuts: map[int]*[2]int{}}
+	defer clock.Reset()
 	ens, err := testutil.New(opts...)
 	if err != nil {
 		w.ledger.fault("no ensemble: %v", err)
@@ -122,7 +134,11 @@ func (w *world) run() {
 		w.ledger.fault("no world: %v", err)
 		return
 	}
-	ens.Latency(p.Latency)
+	if p.Staged {
+		w.apart()
+	} else {
+		ens.Latency(p.Latency)
+	}
 	defer ens.Control(w.control)()
 	w.play()
 }
@@ -130,6 +146,8 @@ func (w *world) run() {
 // build connects the clients and creates the resources.
 func (w *world) build() error {
 	p := w.plan
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	pauses := retry.Exponential(20*time.Millisecond, 300*time.Millisecond, 1<<30)
 	for i := range p.Workers {
 		net := w.ens.ClientNet(fmt.Sprint(i))
@@ -142,6 +160,9 @@ func (w *world) build() error {
 			}),
 		}
 		switch {
+		case p.Staged:
+			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.tapped(i, net, strings.Split(w.ens.Servers(), ","))))
+			net.Control(w.shots(i))
 		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
 		case p.Brief:
@@ -152,12 +173,20 @@ func (w *world) build() error {
 			return err
 		}
 		w.clients, w.nets = append(w.clients, c), append(w.nets, net)
+		if p.Staged { // the sessions' ids are in the clients' order
+			if err := c.WaitConnected(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	if err := w.operate(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	if p.Staged {
+		if err := w.operator.WaitConnected(ctx); err != nil {
+			return err
+		}
+	}
 	for _, c := range w.clients {
 		if err := c.WaitConnected(ctx); err != nil {
 			return err
@@ -199,6 +228,23 @@ func (p *Plan) mostPermits() int {
 	return most
 }
 
+// apart gives each client its own latency, so that two of them rarely do
+// something at the same instant: what would happen first then is up to Go's
+// scheduler.
+func (w *world) apart() {
+	for i, net := range w.nets {
+		d := w.plan.Latency + time.Duration(i)*w.plan.Latency/7
+		net.Latency(d, d+w.plan.Latency/13)
+	}
+}
+
+// belongs notes whose session it is.
+func (w *world) belongs(session int64, client int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sessions[session] = client
+}
+
 func (w *world) changed(client int, s framework.StateChange) {
 	w.mu.Lock()
 	w.sessions[s.Session] = client
@@ -218,6 +264,9 @@ func (w *world) play() {
 			pending[who{c, g}] = true
 		}
 	}
+	w.mu.Lock()
+	w.playing = w.plan.Staged
+	w.mu.Unlock()
 	for c, client := range w.plan.Workers {
 		for g, steps := range client {
 			k := newWorker(w, who{c, g})
@@ -244,8 +293,15 @@ func (w *world) play() {
 	if w.plan.Scenario.quiet() {
 		w.ledger.settle(0)
 	}
-	beside.Go(w.runFaults)
+	if w.plan.Staged && len(w.plan.Faults) == 0 {
+		beside.Go(func() { w.runStrikes(watching) })
+	} else {
+		beside.Go(w.runFaults)
+	}
 	w.await(over, pending)
+	w.mu.Lock()
+	w.playing = false
+	w.mu.Unlock()
 	close(watching)
 	beside.Wait()
 	w.leftovers()
@@ -422,6 +478,9 @@ func (w *world) gone(client int) bool {
 func (w *world) expected(err error) bool {
 	if w.plan.Scenario.quiet() {
 		return false
+	}
+	if w.allowed(err) {
+		return true
 	}
 	for _, e := range []error{zk.ErrNoServer, zk.ErrConnectionClosed, framework.ErrSessionLost} { // the error of the last try
 		if errors.Is(err, e) {

@@ -1,0 +1,529 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Strike is a fault that happens at one moment of a run. It happens once, and
+// not at all if the run has no such moment.
+type Strike struct {
+	What   What
+	Client int           // whose connection, session, member, znode or caller it strikes
+	Tenths int           // for how many tenths of the session timeout, of what lasts
+	Steps  int           // for how many steps of others, of what delays; at most for a quarter of the timeout
+	Code   testutil.Code // what the request is refused with
+	At     Moment
+}
+
+// The faults that strike at a moment, beside some of those above.
+const (
+	DelayRequests What = "delay requests" // what the client sends arrives later
+	DelayAnswers  What = "delay answers"
+	RepeatConnect What = "repeat connect" // the request that opens a connection arrives twice
+	Cancel        What = "cancel"         // what the client's callers do
+	PauseProcess  What = "pause process"  // for so long that its session expires
+	Jump          What = "jump"           // the clock of all clients jumps ahead
+	RemoveZnode   What = "remove znode"   // of the client, in the line
+	RemoveDir     What = "remove directory"
+	DenyCreate    What = "deny create" // by the directory's ACL
+	DenyRead      What = "deny read"
+	DenyDelete    What = "deny delete"
+	IsolateLeader What = "isolate leader"
+	PauseLeader   What = "pause leader"
+	CutFollowing  What = "cut off from the leader" // the client's member
+	OrphanRequest What = "orphan request"          // it is executed when its connection is gone
+)
+
+// String returns the strike as ParseStrike reads it.
+func (s Strike) String() string {
+	return fmt.Sprintf("%s; client %d, tenths %d, steps %d, code %d; at %v", s.What, s.Client, s.Tenths, s.Steps, s.Code, s.At)
+}
+
+// ParseStrike reads what String returns.
+func ParseStrike(text string) (s Strike, err error) {
+	part := strings.SplitN(text, "; ", 3)
+	if len(part) == 3 {
+		s.What = What(part[0])
+		_, err = fmt.Sscanf(part[1], "client %d, tenths %d, steps %d, code %d", &s.Client, &s.Tenths, &s.Steps, &s.Code)
+		if err == nil {
+			s.At, err = ParseMoment(strings.TrimPrefix(part[2], "at "))
+		}
+	}
+	if err != nil || s.String() != text {
+		return Strike{}, fmt.Errorf("not a strike: %q: %w", text, err)
+	}
+	return s, nil
+}
+
+// message is what a tap has seen at a moment.
+type message struct {
+	frame []byte
+	xid   int32
+	again bool // it opens a connection of a session that exists already
+}
+
+// shot is what happens to one request of a client, in front of the member.
+type shot struct {
+	xid    int32
+	action testutil.Action
+}
+
+// delay is a cut that ends after some steps of others.
+type delay struct {
+	client, left int
+	heal         func()
+}
+
+// strikes is the state of the strikes of a run. The world's mutex guards it.
+type strikes struct {
+	over    bool // no more strikes
+	left    []Strike
+	hit     []Strike
+	lasting int // strikes that have not ended
+	shots   map[int]shot
+	delays  []*delay
+	cuts    map[int]*[2]int // by client: how many cut requests, and answers
+	jumped  bool
+}
+
+// happens records a moment, and does what strikes at it. It reports whether
+// that has broken the client's connection.
+func (w *world) happens(client int, point Point, op string, msg message) (broken bool) {
+	w.mu.Lock()
+	if !w.playing {
+		w.mu.Unlock()
+		return false
+	}
+	m := w.moments.next(client, point, op)
+	w.moments.seen = append(w.moments.seen, Seen{Moment: m, At: time.Since(w.ledger.begin), Session: msg.again, Strikes: len(w.strikes.hit)})
+	now, after := w.dueLocked(m)
+	w.stepLocked(client)
+	w.mu.Unlock()
+	for _, s := range now {
+		broken = w.strike(s, msg) || broken
+	}
+	for _, s := range after { // time passes only when everybody waits
+		time.AfterFunc(1, func() { w.strike(s, message{}) })
+	}
+	return broken
+}
+
+// dueLocked takes the strikes whose moment has come.
+func (w *world) dueLocked(m Moment) (now, after []Strike) {
+	if w.strikes.over {
+		return nil, nil
+	}
+	later := m
+	later.After = true
+	var rest []Strike
+	for _, s := range w.strikes.left {
+		switch s.At {
+		case m:
+			now = append(now, s)
+		case later:
+			after = append(after, s)
+		default:
+			rest = append(rest, s)
+		}
+	}
+	w.strikes.left = rest
+	return now, after
+}
+
+// stepLocked counts a step for the delays of other clients.
+func (w *world) stepLocked(client int) {
+	for _, d := range w.strikes.delays {
+		if d.client == client || d.left == 0 {
+			continue
+		}
+		if d.left--; d.left == 0 {
+			time.AfterFunc(1, d.heal)
+		}
+	}
+}
+
+// strike does what a strike says.
+func (w *world) strike(s Strike, msg message) (broken bool) {
+	heal, done := w.deed(s, msg)
+	w.ledger.log("strike, done %v: %v", done, s)
+	if !done {
+		return false
+	}
+	w.mu.Lock()
+	w.happened++
+	w.strikes.hit = append(w.strikes.hit, s)
+	if heal != nil {
+		w.strikes.lasting++
+	}
+	w.mu.Unlock()
+	if heal != nil {
+		time.AfterFunc(w.plan.Timeout*time.Duration(s.Tenths)/10, func() {
+			heal()
+			w.mu.Lock()
+			w.strikes.lasting--
+			w.mu.Unlock()
+			w.ledger.log("over: %v", s)
+		})
+	}
+	return s.What == Drop
+}
+
+// deed does what a strike says, and returns what ends it, nil if it does not
+// last. It is not done where it makes no sense.
+func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
+	if w.gone(s.Client) {
+		return nil, false
+	}
+	c := s.Client
+	switch s.What {
+	case Cut:
+		return w.cut(c, true, true), true
+	case DropRequests:
+		return w.cut(c, true, false), true
+	case DropReplies:
+		return w.cut(c, false, true), true
+	case DelayRequests, DelayAnswers:
+		w.delay(c, s.Steps, w.cut(c, s.What == DelayRequests, s.What == DelayAnswers))
+	case Drop:
+		w.nets[c].Drop()
+	case Refuse:
+		w.shoot(c, msg.xid, testutil.Fail(s.Code))
+	case OrphanRequest:
+		w.shoot(c, msg.xid, testutil.Delay(w.plan.Timeout/8))
+		time.AfterFunc(time.Millisecond, w.nets[c].Drop)
+	case RepeatConnect:
+		return nil, w.repeat(c, msg.frame)
+	case Expire:
+		return nil, w.expire(c, true)
+	case PauseProcess:
+		w.jump(w.plan.Timeout * 3 / 2)
+		return nil, w.expire(c, false)
+	case Jump:
+		w.jump(w.plan.Timeout * time.Duration(s.Tenths) / 10)
+	case Cancel:
+		return nil, w.cancel(c)
+	case Close, Kill:
+		w.client(Fault{What: s.What, Client: c})
+	case RemoveZnode:
+		return nil, w.remove(c)
+	case RemoveDir:
+		return nil, w.removeDir()
+	case DenyCreate, DenyRead, DenyDelete:
+		return w.deny(s.What)
+	default:
+		heal = w.member(memberFault(s, w.near(c, 0), w.ens.Leader()))
+		return heal, heal != nil
+	}
+	return nil, true
+}
+
+// memberFault returns the fault of a member that a strike means.
+func memberFault(s Strike, near, leader int) Fault {
+	switch s.What {
+	case IsolateLeader:
+		return Fault{What: Isolate, Member: max(leader, 0)}
+	case PauseLeader:
+		return Fault{What: Pause, Member: max(leader, 0)}
+	case StopFirst:
+		return Fault{What: StopFirst}
+	}
+	return Fault{What: s.What, Member: near}
+}
+
+// cut stops what a client sends, or what it is sent, or both, until heal.
+func (w *world) cut(client int, requests, answers bool) (heal func()) {
+	add := func(n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		cuts := w.strikes.cuts[client]
+		if cuts == nil {
+			cuts = new([2]int)
+			w.strikes.cuts[client] = cuts
+		}
+		if requests {
+			cuts[0] += n
+		}
+		if answers {
+			cuts[1] += n
+		}
+		if w.dead[client] {
+			return // what has cut it off for good stays
+		}
+		switch net := w.nets[client]; {
+		case cuts[0] > 0 && cuts[1] > 0:
+			net.Cut()
+		case cuts[0] > 0:
+			net.CutOneWay(true)
+		case cuts[1] > 0:
+			net.CutOneWay(false)
+		default:
+			net.Heal()
+		}
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// delay ends a cut after some steps of other clients, or when they take long.
+func (w *world) delay(client, steps int, heal func()) {
+	d := &delay{client: client, left: steps}
+	timer := time.AfterFunc(w.plan.Timeout/4, func() { d.heal() })
+	d.heal = func() {
+		w.mu.Lock()
+		ended := d.client < 0
+		d.client, d.left = -1, 0
+		w.mu.Unlock()
+		timer.Stop()
+		if !ended {
+			heal()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.strikes.delays = append(w.strikes.delays, d)
+}
+
+// shoot sets what happens to the request that is about to leave a client.
+func (w *world) shoot(client int, xid int32, a testutil.Action) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.strikes.shots[client] = shot{xid, a}
+}
+
+// shots decides what happens to a request of a client, in front of the member.
+func (w *world) shots(client int) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		s, aimed := w.strikes.shots[client]
+		if !aimed || s.xid != r.Xid {
+			return testutil.Pass()
+		}
+		delete(w.strikes.shots, client)
+		return s.action
+	}
+}
+
+// repeat sends the request that opens a connection on another connection, too,
+// as a network may that has lost track of time. Nobody reads the answer.
+func (w *world) repeat(client int, frame []byte) (done bool) {
+	conn, err := w.ens.Dial("tcp", strings.Split(w.ens.Servers(), ",")[client%w.ens.Members()], time.Second)
+	if err != nil {
+		return false
+	}
+	_, err = conn.Write(frame)
+	time.AfterFunc(w.plan.Timeout/8, func() { conn.Close() })
+	return err == nil
+}
+
+// expire ends a client's session, as the leader does on its own, or an operator.
+func (w *world) expire(client int, operator bool) (done bool) {
+	sess, err := w.clients[client].Session()
+	if err != nil {
+		return false
+	}
+	if operator {
+		w.ledger.expire(sess.ID())
+		return true
+	}
+	return w.ens.ExpireSession(sess.ID()) == nil
+}
+
+func (w *world) jump(by time.Duration) {
+	w.mu.Lock()
+	w.strikes.jumped = true
+	w.mu.Unlock()
+	w.ledger.jump()
+	clock.Jump(by)
+}
+
+// cancel ends the contexts of all calls of a client's callers.
+func (w *world) cancel(client int) (done bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, leave := range w.calling {
+		if k.client == client && leave != nil {
+			leave()
+			delete(w.calling, k)
+			w.ended[k] = true
+			done = true
+		}
+	}
+	return done
+}
+
+// callable returns a context for one call of a worker, which a strike may end.
+// over is to be called when the call has returned; it reports whether a strike
+// has ended it.
+func (w *world) callable(ctx context.Context, k who) (_ context.Context, over func() (struck bool)) {
+	ctx, leave := context.WithCancel(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calling[k] = leave
+	return ctx, func() bool {
+		leave()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.calling, k)
+		struck := w.ended[k]
+		delete(w.ended, k)
+		return struck
+	}
+}
+
+// remove removes the znodes that a client has in the lines.
+func (w *world) remove(client int) (done bool) {
+	for _, path := range w.paths {
+		for _, dir := range w.ledger.resources[path].dirs {
+			for _, name := range w.ens.Children(dir) {
+				if w.owner(dir+"/"+name) == client && w.removed(dir+"/"+name) {
+					done = true
+				}
+			}
+		}
+	}
+	return done
+}
+
+func (w *world) owner(path string) (client int) {
+	stat, ok := w.ens.Stat(path)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if owner, known := w.sessions[stat.EphemeralOwner]; ok && known {
+		return owner
+	}
+	return operator
+}
+
+// operatorPatience is how long the operator's requests may take.
+const operatorPatience = time.Minute
+
+func (w *world) removed(path string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
+	defer cancel()
+	w.ledger.remove(path)
+	return w.operator.Delete(ctx, path, -1) == nil
+}
+
+// removeDir removes the directories with all that they contain.
+func (w *world) removeDir() (done bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
+	defer cancel()
+	for _, path := range w.paths {
+		for _, dir := range w.ledger.resources[path].dirs {
+			if !w.ens.Exists(dir) {
+				continue
+			}
+			var ops []any
+			for _, name := range w.ens.Children(dir) {
+				w.ledger.remove(dir + "/" + name)
+				ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + name, Version: -1})
+			}
+			_, err := w.operator.Multi(ctx, append(ops, &zk.DeleteRequest{Path: dir, Version: -1})...)
+			w.ledger.log("removed %s: %v", dir, err)
+			done = done || err == nil
+		}
+	}
+	return done
+}
+
+// deny takes a right on the directories from everybody.
+func (w *world) deny(what What) (heal func(), done bool) {
+	right := map[What]int32{DenyCreate: zk.PermCreate, DenyRead: zk.PermRead, DenyDelete: zk.PermDelete}[what]
+	set := func(rights int32) {
+		ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
+		defer cancel()
+		for _, path := range w.paths {
+			for _, dir := range w.ledger.resources[path].dirs {
+				_, err := w.operator.SetACL(ctx, dir, zk.WorldACL(rights), -1)
+				done = done || err == nil
+			}
+		}
+	}
+	set(zk.PermAll &^ right)
+	return func() { set(zk.PermAll) }, done
+}
+
+// runStrikes ends all strikes after a while, so that what follows may not be
+// late, unless the run is over before.
+func (w *world) runStrikes(over <-chan struct{}) {
+	instant := true
+	for _, s := range w.plan.Strikes {
+		instant = instant && s.What.instant()
+	}
+	if instant && len(w.plan.Strikes) > 0 {
+		// Nothing lasts, so nothing may be late.
+		w.ledger.settle(time.Second)
+	}
+	select {
+	case <-over:
+		return
+	case <-time.After(10 * w.plan.Timeout):
+	}
+	w.mu.Lock()
+	w.strikes.over = true
+	w.mu.Unlock()
+	w.heal()
+	w.ledger.settle(8*w.plan.Timeout + 10*time.Second)
+}
+
+// instant reports whether a strike leaves nothing behind that takes time.
+func (f What) instant() bool {
+	switch f {
+	case Drop, Refuse, Cancel, RemoveZnode, RemoveDir, RepeatConnect, DelayRequests, DelayAnswers:
+		return true
+	}
+	return false
+}
+
+// struck reports whether anything has struck.
+func (w *world) struck() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.strikes.hit) > 0
+}
+
+// allowed reports whether a call may fail with this error because of what has
+// struck.
+func (w *world) allowed(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.strikes.hit {
+		switch s.What {
+		case Refuse:
+			if refused(err, s.Code) {
+				return true
+			}
+		case DenyCreate, DenyRead, DenyDelete:
+			if errors.Is(err, zk.ErrNoAuth) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refused reports whether err is what a caller is told when a server answers
+// with this code.
+func refused(err error, code testutil.Code) bool {
+	known := map[testutil.Code]error{
+		testutil.CodeNoNode: zk.ErrNoNode, testutil.CodeNoAuth: zk.ErrNoAuth, testutil.CodeBadVersion: zk.ErrBadVersion,
+		testutil.CodeNodeExists: zk.ErrNodeExists, testutil.CodeNotEmpty: zk.ErrNotEmpty,
+		testutil.CodeSessionExpired: framework.ErrSessionLost, testutil.CodeSessionMoved: zk.ErrSessionMoved,
+		testutil.CodeAuthFailed: zk.ErrAuthFailed, -108: zk.ErrNoChildrenForEphemerals, -114: zk.ErrInvalidACL,
+	}
+	if e := known[code]; e != nil {
+		return errors.Is(err, e)
+	}
+	return strings.Contains(err.Error(), fmt.Sprintf("(code %d)", code))
+}
