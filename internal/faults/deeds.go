@@ -90,20 +90,20 @@ var deeds = []deed{
 	{what: sim.Jump, tenths: 20, at: inTheProcess, pairs: true},
 }
 
-// codes are the errors that a server can answer a request with. Those of all
-// requests come first.
+// codes are the errors that a server can answer a request with, and say the
+// truth. Those of all requests come first. That a znode is missing is not one
+// of them: the faults above remove it.
 var codes = map[string][]testutil.Code{
 	"": {testutil.CodeConnectionLoss, testutil.CodeOperationTimeout, testutil.CodeThrottled, testutil.CodeSessionExpired, testutil.CodeSessionMoved, testutil.CodeSystemError},
-	// A missing directory, a directory that is ephemeral, an ACL that is not
-	// valid, and a quota that is used up.
-	"create":          {testutil.CodeNoNode, testutil.CodeNoAuth, testutil.CodeNodeExists, -108, -114, testutil.CodeQuotaExceeded},
-	"createContainer": {testutil.CodeNoNode, testutil.CodeNoAuth, testutil.CodeNodeExists, testutil.CodeUnimplemented},
-	"getChildren2":    {testutil.CodeNoNode, testutil.CodeNoAuth},
-	"getData":         {testutil.CodeNoNode, testutil.CodeNoAuth},
-	"exists":          {testutil.CodeNoNode, testutil.CodeNoAuth},
-	"delete":          {testutil.CodeNoNode, testutil.CodeNoAuth, testutil.CodeBadVersion, testutil.CodeNotEmpty},
-	"setData":         {testutil.CodeNoNode, testutil.CodeNoAuth, testutil.CodeBadVersion},
-	"sync":            {testutil.CodeNoNode},
+	// A directory that is ephemeral, an ACL that is not valid, and a quota that
+	// is used up.
+	"create":          {testutil.CodeNoAuth, testutil.CodeNodeExists, -108, -114, testutil.CodeQuotaExceeded},
+	"createContainer": {testutil.CodeNoAuth, testutil.CodeNodeExists, testutil.CodeUnimplemented},
+	"getChildren2":    {testutil.CodeNoAuth},
+	"getData":         {testutil.CodeNoAuth},
+	"exists":          {testutil.CodeNoAuth},
+	"delete":          {testutil.CodeNoAuth, testutil.CodeBadVersion, testutil.CodeNotEmpty},
+	"setData":         {testutil.CodeNoAuth, testutil.CodeBadVersion},
 }
 
 // changes are the requests that change something at the ensemble.

@@ -1,7 +1,17 @@
 package faults
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,28 +19,213 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/sim"
 )
 
-func TestBase(t *testing.T) {
-	defer chance.None()()
-	r := sim.Run(t, mutex())
-	all := singles(r.Plan, r.Moments, false)
-	fmt.Println(len(r.Moments), len(all), len(singles(r.Plan, r.Moments, true)))
-	began := time.Now()
-	bad, hit := 0, 0
-	why := map[string]int{}
-	for _, s := range all {
-		p := mutex()
-		p.Strikes = []sim.Strike{s}
-		p.Scenario = sim.Mixed
-		r := sim.Run(t, p)
-		r.Judge("")
-		hit += len(r.Struck)
-		if len(r.Wrong) > 0 {
-			bad++
-			why[string(s.What)]++
-			if why[string(s.What)] < 3 {
-				fmt.Println(s, "\n", r.Wrong, "\n", r.Trace)
+var (
+	scenarios = flag.String("faults.scenarios", "", "which scenarios to try, a regular expression; empty: the smallest of each recipe")
+	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes; 0: this one alone")
+	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
+	seconds   = flag.Int("faults.seconds", 0, "how many second faults are tried for each first one; 0: all")
+	triples   = flag.Int("faults.triples", 0, "how many sequences of three faults are drawn for each scenario")
+	seed      = flag.Uint64("faults.seed", 1, "of what is drawn")
+	record    = flag.String("faults.record", "", "a file that remembers which pairs were tried, so that the next run resumes")
+	schedule  = flag.String("faults.schedule", "", "a file with a schedule to run, with what happens")
+	shard     = flag.String("faults.shard", "", "one part of several, such as 0/2; the tests use it")
+)
+
+// modes are the ways to search a scenario.
+var modes = map[string]func(s *Search, t *testing.T) Tally{
+	"singles": (*Search).Singles,
+	"pairs":   (*Search).Pairs,
+	"triples": func(s *Search, t *testing.T) Tally { return s.Triples(t, *triples/s.Of) },
+}
+
+// TestSingles tries every fault at every step of the smallest scenario of each
+// recipe.
+func TestSingles(t *testing.T) { search(t, "singles") }
+
+// TestPairs tries every pair of faults.
+func TestPairs(t *testing.T) {
+	if *scenarios == "" {
+		t.Skip("takes hours: make faults")
+	}
+	search(t, "pairs")
+}
+
+// TestTriples tries sequences of three faults, drawn at random.
+func TestTriples(t *testing.T) {
+	if *triples == 0 {
+		t.Skip("make faults")
+	}
+	search(t, "triples")
+}
+
+func search(t *testing.T, mode string) {
+	wanted := regexp.MustCompile("^(" + *scenarios + ")$")
+	for _, s := range Scenarios {
+		if *scenarios == "" && !s.Smallest || *scenarios != "" && !wanted.MatchString(s.Name) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			if *shard != "" {
+				part(t, mode, s)
+				return
 			}
+			whole(t, mode, s)
+		})
+	}
+}
+
+// part tries a part of the schedules, and prints its tally.
+func part(t *testing.T, mode string, scenario Scenario) {
+	defer chance.None()()
+	s := Search{Scenario: scenario.Name, Seed: *seed, Seconds: *seconds, Done: map[int]bool{}}
+	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
+		t.Fatal(err)
+	}
+	if *minutes > 0 {
+		s.Until = time.Now().Add(time.Duration(*minutes * float64(time.Minute)))
+	}
+	if *record != "" && mode == "pairs" {
+		resume(t, &s)
+	}
+	tally := modes[mode](&s, t)
+	text, err := json.Marshal(tally)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("\ntally: %s\n", text)
+}
+
+// resume makes a search go on where the one before has ended.
+func resume(t *testing.T, s *Search) {
+	old, err := os.ReadFile(*record)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(old)) {
+		var f First
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			t.Fatalf("%s: %v", *record, err)
+		}
+		if f.Scenario == s.Scenario {
+			s.Done[f.Index] = true
 		}
 	}
-	fmt.Println(time.Since(began), len(all), hit, bad, why)
+	s.Note = func(f First) {
+		line, err := json.Marshal(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := os.OpenFile(*record, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close()
+		if _, err := to.Write(append(line, '\n')); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// whole tries all schedules, in processes of one processor each: with more,
+// Go's scheduler decides what happens first at one instant.
+func whole(t *testing.T, mode string, scenario Scenario) {
+	var tally Tally
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for i := range *processes {
+		running.Go(func() {
+			one, err := process(i, mode, scenario)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			tally.Add(one)
+		})
+	}
+	running.Wait()
+	t.Logf("%d schedules, in %d of them all happened; %d histories; first faults tried %d of %d, with %d pairs; %v",
+		tally.Schedules, tally.Struck, tally.Histories, tally.Tried, tally.Firsts, tally.Pairs, tally.Took.Round(time.Millisecond))
+	for _, f := range tally.Failures {
+		t.Errorf("%s\n%s# fails in %d of %d more tries\n%s", strings.Join(f.Wrong, "\n"), f.Schedule, f.Again, again, f.Trace)
+	}
+}
+
+func process(i int, mode string, scenario Scenario) (tally Tally, err error) {
+	name := map[string]string{"singles": "TestSingles", "pairs": "TestPairs", "triples": "TestTriples"}[mode]
+	args := []string{"-test.run=^" + name + "$", "-test.timeout=0", "-faults.scenarios=" + regexp.QuoteMeta(scenario.Name), fmt.Sprintf("-faults.shard=%d/%d", i, *processes)}
+	flag.Visit(func(f *flag.Flag) {
+		if strings.HasPrefix(f.Name, "faults.") && f.Name != "faults.scenarios" && f.Name != "faults.shard" {
+			args = append(args, fmt.Sprintf("-%s=%s", f.Name, f.Value))
+		}
+	})
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	out, err := cmd.CombinedOutput()
+	_, text, ok := strings.Cut(string(out), "\ntally: ")
+	if !ok {
+		return tally, fmt.Errorf("%v: %w\n%.8000s", cmd, err, out)
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return tally, json.Unmarshal([]byte(text), &tally)
+}
+
+// TestSchedules runs the schedules that have failed once, or the one of
+// -faults.schedule.
+func TestSchedules(t *testing.T) {
+	files, err := filepath.Glob("testdata/schedules/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *schedule != "" {
+		files = []string{*schedule}
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := ParseSchedule(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := s.Run(t)
+			if len(r.Wrong) > 0 {
+				t.Errorf("%s\n%s", strings.Join(r.Wrong, "\n"), r.Trace)
+			} else if *schedule != "" {
+				t.Log(r.Trace)
+			}
+		})
+	}
+}
+
+// steps returns the moments of a run with their times, sorted. Which of two
+// comes first at one instant is up to the goroutines of one client: a ping and
+// a heartbeat may be due together.
+func steps(r *sim.Result) (all []string) {
+	for _, m := range r.Moments {
+		all = append(all, fmt.Sprintf("%12d %v", m.At, m.Moment))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestBaseIsTheSame runs each scenario without faults: nothing is wrong, and two
+// runs have the same steps at the same times.
+func TestBaseIsTheSame(t *testing.T) {
+	defer chance.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, s := range Scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			a, b := (Schedule{Scenario: s.Name}).Run(t), (Schedule{Scenario: s.Name}).Run(t)
+			if wrong := append(a.Wrong, b.Wrong...); len(wrong) > 0 {
+				t.Errorf("%s\n%s", strings.Join(wrong, "\n"), a.Trace)
+			}
+			if x, y := steps(a), steps(b); !slices.Equal(x, y) {
+				t.Errorf("one run:\n%s\nthe other:\n%s", strings.Join(x, "\n"), strings.Join(y, "\n"))
+			}
+			t.Logf("%d moments, %d single faults, %d of pairs", len(a.Moments), len(singles(a.Plan, a.Moments, false)), len(singles(a.Plan, a.Moments, true)))
+		})
+	}
 }

@@ -1,29 +1,168 @@
-// Package faults tries every fault at every step of small runs of each recipe.
 package faults
 
 import (
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/sim"
 )
 
+// Scenario is a small run of a recipe. Without faults it is the same each time.
+type Scenario struct {
+	Name     string
+	Smallest bool // of its recipe: pairs are tried on it
+	plan     func() *sim.Plan
+}
+
+// Find returns the scenario with a name.
+func Find(name string) (Scenario, bool) {
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
+	}
+	return Scenarios[i], true
+}
+
+// Plan returns the scenario's plan with strikes.
+func (s Scenario) Plan(strikes []sim.Strike) *sim.Plan {
+	p := s.plan()
+	p.Strikes = append(p.Strikes, strikes...)
+	if len(p.Strikes) > 0 {
+		p.Scenario = sim.Mixed
+	}
+	return p
+}
+
+// timeout is that of the sessions.
 const timeout = 4 * time.Second
 
-// plan returns a plan of workers, by client and goroutine, that is the same
-// each time it runs.
-func plan(recipe sim.Recipe, workers ...[][]sim.Step) *sim.Plan {
-	return &sim.Plan{
-		Recipe: recipe, Scenario: sim.Calm, Staged: true, Workers: workers,
-		Members: 3, Tick: timeout / 4, Timeout: timeout, Latency: time.Millisecond, Reap: time.Minute,
-		Proof: framework.ProofSync, Policy: framework.ErrorPolicySession, Endless: true,
-		Limit: 1, Handoffs: -1, Longer: 2 * timeout,
+// client is what the goroutines of one client do.
+type client [][]sim.Step
+
+// plan returns a plan that is the same each time it runs.
+func plan(recipe sim.Recipe, clients ...client) *sim.Plan {
+	p := &sim.Plan{
+		Recipe: recipe, Scenario: sim.Calm, Staged: true, Members: 3, Tick: timeout / 4, Timeout: timeout,
+		Latency: time.Millisecond, Reap: time.Minute, Proof: framework.ProofSync, Policy: framework.ErrorPolicySession,
+		Endless: true, Limit: 1, Handoffs: -1, Longer: 2 * timeout,
+	}
+	for _, c := range clients {
+		p.Workers = append(p.Workers, c)
+	}
+	return p
+}
+
+// at begins after a pause, works for a while with one guarded write at each
+// end, and writes once more when the lease was lost.
+func at(pause, work time.Duration) sim.Step {
+	return sim.Step{
+		Pause: pause * time.Millisecond, Work: work * time.Millisecond, Writes: 1, Late: timeout / 8, Early: true,
 	}
 }
 
-func mutex() *sim.Plan {
-	step := sim.Step{Work: 40 * time.Millisecond, Writes: 1, Late: time.Second, Early: true}
-	next := step
-	next.Pause = 10 * time.Millisecond
-	return plan(sim.Mutex, [][]sim.Step{{step}}, [][]sim.Step{{next}})
+// side is a step with a side: see sim.Step.
+func side(n int, s sim.Step) sim.Step {
+	s.Side = n
+	return s
+}
+
+// one is a client with one goroutine.
+func one(steps ...sim.Step) client { return client{steps} }
+
+func with(p *sim.Plan, change func(*sim.Plan)) *sim.Plan {
+	change(p)
+	return p
+}
+
+// Scenarios are the small runs of each recipe. A recipe that is added brings
+// its own.
+var Scenarios = []Scenario{
+	{"mutex", true, func() *sim.Plan {
+		return plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+	}},
+	{"mutex-handoff", false, func() *sim.Plan { // within a process, and to another that waits
+		return plan(sim.Mutex, client{{at(0, 20)}, {at(3, 20)}}, one(at(10, 20)))
+	}},
+	{"mutex-linger", false, func() *sim.Plan { // the znode stays between two leases, until somebody else comes
+		p := plan(sim.Mutex, one(at(0, 10), at(5, 10)), one(at(40, 10)))
+		return with(p, func(p *sim.Plan) { p.Linger = time.Second })
+	}},
+	{"mutex-three", false, func() *sim.Plan { // one waits behind another
+		return plan(sim.Mutex, one(at(0, 40)), one(at(10, 10)), one(at(20, 10)))
+	}},
+	{"mutex-try", false, func() *sim.Plan {
+		try := at(10, 10)
+		try.Try = true
+		again := at(60, 10)
+		again.Try = true
+		return plan(sim.Mutex, one(at(0, 40)), one(try, again))
+	}},
+	{"mutex-reentry", false, func() *sim.Plan {
+		nested := at(0, 20)
+		nested.Nest, nested.First = []sim.Nest{sim.Again}, true
+		return plan(sim.Mutex, one(nested), one(at(10, 10)))
+	}},
+	{"mutex-max-hold", false, func() *sim.Plan {
+		p := plan(sim.Mutex, one(at(0, 2000)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) { p.MaxHold = timeout / 4; p.Strikes = nil; p.Scenario = sim.Mixed })
+	}},
+	{"mutex-heartbeats", false, func() *sim.Plan { // long enough for heartbeats, and for looks in case an event is lost
+		return plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
+	}},
+	{"mutex-reconnect", false, func() *sim.Plan { // who waits loses its connection
+		p := plan(sim.Mutex, one(at(0, 200)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) {
+			p.Strikes = []sim.Strike{{What: sim.Drop, Client: 1, At: sim.Moment{Client: 1, Point: sim.Answered, Op: "getData", N: 1, After: true}}}
+		})
+	}},
+	{"mutex-write-proof", false, func() *sim.Plan { // also covers a leader that has lost its quorum
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) { p.Proof = framework.ProofWrite })
+	}},
+	{"mutex-connection-policy", false, func() *sim.Plan {
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) { p.Policy = framework.ErrorPolicyConnection })
+	}},
+	{"rwlock", true, func() *sim.Plan { // a downgrade, before a reader that waits
+		down := side(1, at(0, 30))
+		down.Nest, down.First = []sim.Nest{sim.Down}, true
+		return plan(sim.RWLock, one(down), one(side(0, at(10, 20))))
+	}},
+	{"rwlock-readers", false, func() *sim.Plan { // two share a znode, a writer waits for both processes, a reader waits for it
+		return plan(sim.RWLock, client{{side(0, at(0, 30))}, {side(0, at(2, 20))}}, one(side(0, at(5, 30))), one(side(1, at(15, 10))))
+	}},
+	{"semaphore", true, func() *sim.Plan {
+		return plan(sim.Semaphore, one(side(1, at(0, 30))), one(side(1, at(10, 20))))
+	}},
+	{"semaphore-several", true, func() *sim.Plan { // who wants two of two waits for one
+		p := plan(sim.Semaphore, one(side(1, at(0, 30))), one(side(2, at(10, 20))))
+		return with(p, func(p *sim.Plan) { p.Limit = 2 })
+	}},
+	{"semaphore-limit", false, func() *sim.Plan { // the limit rises while somebody waits
+		more := side(1, at(20, 20))
+		more.SetMax = 2
+		return plan(sim.Semaphore, one(side(1, at(0, 60))), one(side(1, at(10, 20))), one(more))
+	}},
+	{"election", true, func() *sim.Plan {
+		return plan(sim.Election, one(at(0, 30)), one(at(10, 20)))
+	}},
+	{"election-run", false, func() *sim.Plan { // each leads twice
+		return plan(sim.Campaign, one(at(0, 20)), one(at(10, 20)))
+	}},
+	{"all", true, func() *sim.Plan { // who wants both locks waits for one
+		return plan(sim.All, one(side(0, at(0, 30))), one(side(2, at(10, 20))))
+	}},
+	{"all-of-two", false, func() *sim.Plan { // both want both
+		return plan(sim.All, one(side(2, at(0, 30))), one(side(2, at(10, 20))))
+	}},
+	{"keyed", true, func() *sim.Plan { // one key is contended, the other is not
+		return plan(sim.Keyed, client{{side(0, at(0, 30))}, {side(1, at(6, 13))}}, one(side(0, at(11, 20))))
+	}},
+	{"line", true, func() *sim.Plan {
+		return plan(sim.Line, one(side(1, at(0, 30))), one(side(0, at(10, 20))))
+	}},
+	{"line-shared", false, func() *sim.Plan {
+		return plan(sim.Line, client{{side(0, at(0, 30))}, {side(0, at(2, 20))}}, one(side(1, at(10, 10))), one(side(0, at(15, 10))))
+	}},
 }

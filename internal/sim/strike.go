@@ -198,6 +198,9 @@ func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
 		w.nets[c].Drop()
 	case Refuse:
 		w.shoot(c, msg.xid, testutil.Fail(s.Code))
+		if s.Code == testutil.CodeSessionExpired { // which is true
+			w.expire(c, true)
+		}
 	case OrphanRequest:
 		w.shoot(c, msg.xid, testutil.Delay(w.plan.Timeout/8))
 		time.AfterFunc(time.Millisecond, w.nets[c].Drop)

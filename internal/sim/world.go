@@ -134,9 +134,7 @@ func (w *world) run() {
 		w.ledger.fault("no world: %v", err)
 		return
 	}
-	if p.Staged {
-		w.apart()
-	} else {
+	if !p.Staged { // its clients have a latency each
 		ens.Latency(p.Latency)
 	}
 	defer ens.Control(w.control)()
@@ -151,6 +149,9 @@ func (w *world) build() error {
 	pauses := retry.Exponential(20*time.Millisecond, 300*time.Millisecond, 1<<30)
 	for i := range p.Workers {
 		net := w.ens.ClientNet(fmt.Sprint(i))
+		if p.Staged {
+			p.apart(i, net)
+		}
 		opts := []framework.Option{
 			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy),
@@ -228,14 +229,11 @@ func (p *Plan) mostPermits() int {
 	return most
 }
 
-// apart gives each client its own latency, so that two of them rarely do
-// something at the same instant: what would happen first then is up to Go's
-// scheduler.
-func (w *world) apart() {
-	for i, net := range w.nets {
-		d := w.plan.Latency + time.Duration(i)*w.plan.Latency/7
-		net.Latency(d, d+w.plan.Latency/13)
-	}
+// apart gives a client its own latency, so that two clients rarely do something
+// at the same instant: what would happen first then is up to Go's scheduler.
+func (p *Plan) apart(client int, net *testutil.ClientNet) {
+	d := p.Latency + time.Duration(client)*p.Latency/7
+	net.Latency(d, d+p.Latency/13)
 }
 
 // belongs notes whose session it is.
