@@ -104,8 +104,8 @@ var Scenarios = []Scenario{
 		return plan(sim.Mutex, one(nested), one(at(10, 10)))
 	}},
 	{"mutex-max-hold", false, func() *sim.Plan {
-		p := plan(sim.Mutex, one(at(0, 2000)), one(at(10, 10)))
-		return with(p, func(p *sim.Plan) { p.MaxHold = timeout / 4; p.Strikes = nil; p.Scenario = sim.Mixed })
+		p := plan(sim.Mutex, one(at(0, 2100)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) { p.MaxHold, p.Scenario = timeout/4, sim.Mixed })
 	}},
 	{"mutex-heartbeats", false, func() *sim.Plan { // long enough for heartbeats, and for looks in case an event is lost
 		return plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
