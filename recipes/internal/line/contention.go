@@ -60,6 +60,11 @@ func (g *grant) watchContention(ctx context.Context) {
 	for {
 		began := time.Now()
 		names, changed, err := g.sess.WatchChildren(ctx, g.queue.dir)
+		if err == nil && !slices.Contains(names, g.name) {
+			// What was read with a watch can be old: since 3.8.4 a server sends no
+			// event while the session may not read the directory.
+			names, _, err = g.sess.Children(ctx, g.queue.dir)
+		}
 		for quiet := true; quiet; {
 			if !g.foundContention(ctx, began, names, err) {
 				return

@@ -140,14 +140,19 @@ func (g *grant) lose(reason error) {
 }
 
 // loseDeletedLocked ends a grant whose znode was found missing, unless this process
-// is removing it.
-func (g *grant) loseDeletedLocked() { g.loseLocked(deleted, g.errDeleted()) }
+// is removing it. A znode that stands after all, or another with its name, is
+// removed: nobody else would do that.
+func (g *grant) loseDeletedLocked() {
+	if g.loseLocked(deleted, g.errDeleted()) {
+		g.queue.later(func() { g.sess.Discard(g.path) })
+	}
+}
 
-// loseLocked ends the grant by an event that may do so.
-func (g *grant) loseLocked(e event, reason error) {
+// loseLocked ends the grant by an event that may do so, and reports whether it did.
+func (g *grant) loseLocked(e event, reason error) (ended bool) {
 	before := g.state
 	if !g.onLocked(e) {
-		return
+		return false
 	}
 	missing := errors.Is(reason, zk.ErrNoNode)
 	deadline := g.sess.Deadline()
@@ -175,6 +180,7 @@ func (g *grant) loseLocked(e event, reason error) {
 	if before == idle { // nobody will release it
 		g.queue.later(g.discard)
 	}
+	return true
 }
 
 // stopLocked ends what runs beside a grant.

@@ -92,19 +92,28 @@ func (g *grant) watchNode() {
 	g.watch.stop, g.watch.asked = stop, asked
 	g.queue.mu.Unlock()
 	defer stop()
-	for {
-		changed, err := g.sess.Watch(ctx, g.path)
+	for seen := false; ; {
+		_, stat, changed, err := g.sess.GetAndWatch(ctx, g.path)
+		if err == nil && stat.EphemeralOwner != g.sess.ID() {
+			err = zk.ErrNoNode // deleted, and somebody has created another one with its name
+		}
 		if err == nil {
 			err = g.checkRevoked(ctx)
 		}
-		if errors.Is(err, zk.ErrNoNode) {
+		hidden := seen && errors.Is(err, zk.ErrNoAuth) // or another one that we may not read
+		if hidden || errors.Is(err, zk.ErrNoNode) {
 			g.queue.update(func() {
-				if ctx.Err() == nil { // our own removal ends ctx before it begins
+				switch {
+				case ctx.Err() != nil: // our own removal ends ctx before it begins
+				case hidden:
+					g.loseLocked(failed, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
+				default:
 					g.loseDeletedLocked()
 				}
 			})
 			return
 		}
+		seen = seen || err == nil
 		var again <-chan time.Time
 		if err != nil && g.sess.Err() == nil {
 			again = time.After(g.sess.Timeout() / 3) // no server answers: look later
