@@ -9,8 +9,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/cutnet"
 )
 
-// silence is a link that says nothing.
-var silence = cutnet.Link{Cut: true}
+// silence is a link that says nothing, and refusal one that breaks connections.
+var (
+	silence = cutnet.Link{Cut: true}
+	refusal = cutnet.Link{Refused: true}
+)
 
 // nodes returns the nodes from one up to another.
 func nodes(from, to int) (all []int) {
@@ -134,14 +137,21 @@ func (c *cutting) minorityWithHolder(d time.Duration) {
 	time.Sleep(d)
 }
 
-// flap cuts some directions again and again.
+// flap cuts some directions again and again. In half of the cases their
+// connections break.
 func (c *cutting) flap(d time.Duration) {
 	const longest = 800 * time.Millisecond
-	c.log("some links flap for %v", d)
+	how, link := "silently", silence
+	if c.rnd.IntN(2) == 0 {
+		how, link = "and break connections", refusal
+	}
+	c.log("some links flap %s for %v", how, d)
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		for _, a := range everybody {
 			for _, b := range others(a) {
-				c.net.Set(a, b, cutnet.Link{Cut: c.rnd.IntN(3) == 0})
+				if c.rnd.IntN(3) == 0 {
+					c.net.Set(a, b, link)
+				}
 			}
 		}
 		time.Sleep(c.upTo(longest))
@@ -152,11 +162,11 @@ func (c *cutting) flap(d time.Duration) {
 
 // clientsOnly makes the links of one process fail in any way.
 func (c *cutting) clientsOnly(d time.Duration) {
-	one, at := c.pick(processes), c.some(members)
-	if c.rnd.IntN(2) == 0 {
-		at = members
+	one, at := c.pick(processes), members
+	if c.rnd.IntN(3) == 0 {
+		at = c.some(members)
 	}
-	switch c.rnd.IntN(5) {
+	switch c.rnd.IntN(6) {
 	case 0:
 		c.log("%d is cut from the members %v for %v", one, at, d)
 		c.between([]int{one}, at, silence)
@@ -167,10 +177,13 @@ func (c *cutting) clientsOnly(d time.Duration) {
 		c.log("what the members %v say to %d is lost for %v", at, one, d)
 		c.set(at, []int{one}, silence)
 	case 3:
+		c.log("what %d says to the members %v is refused for %v", one, at, d)
+		c.set([]int{one}, at, refusal)
+	case 4:
 		link := c.slowly()
 		c.log("between %d and the members %v it is slow for %v: %+v", one, at, d, link)
 		c.between([]int{one}, at, link)
-	case 4:
+	case 5:
 		link := cutnet.Link{Loss: 0.5 * c.rnd.Float64()}
 		c.log("between %d and the members %v packets are lost for %v: %+v", one, at, d, link)
 		c.between([]int{one}, at, link)

@@ -60,7 +60,7 @@ var cuts = []struct {
 // lock. Whenever the network heals, every contender is granted again, and
 // nothing is left.
 //
-// Each takes ZKR_CUTS, ten seconds by default, with the faults of ZKR_SEED,
+// Each takes ZKR_CUTS, eight seconds by default, with the faults of ZKR_SEED,
 // which it prints. ZKR_NETWORK chooses what the network is made of. A process
 // that the machine does not run for longer than its stop margin, 3/10 of
 // ZKR_CUTS_SESSION (five seconds), holds too long: how long it was is printed.
@@ -170,7 +170,7 @@ func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
 const part = 30 * time.Second
 
 func (c *cutting) run(strike func(*cutting, time.Duration)) {
-	duration := cutTime(c.t, "ZKR_CUTS", 10*time.Second)
+	duration := cutTime(c.t, "ZKR_CUTS", 8*time.Second)
 	for spent := time.Duration(0); spent < duration && !c.t.Failed(); spent += part {
 		c.work(strike, min(part, duration-spent))
 	}

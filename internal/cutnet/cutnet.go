@@ -45,11 +45,12 @@ type Network interface {
 // Link is the state of one direction between two nodes. The zero Link is in
 // order.
 type Link struct {
-	Cut    bool          // nothing arrives, and nobody is told
-	Loss   float64       // the share of packets that is lost
-	Delay  time.Duration // of each packet
-	Jitter time.Duration // at most so much is added to the delay, at random
-	Rate   int           // bytes in a second; 0 means no limit
+	Cut     bool          // nothing arrives, and nobody is told
+	Refused bool          // nothing arrives, and each packet breaks its connection at the sender
+	Loss    float64       // the share of packets that is lost
+	Delay   time.Duration // of each packet
+	Jitter  time.Duration // at most so much is added to the delay, at random
+	Rate    int           // bytes in a second; 0 means no limit
 }
 
 // backlog is how much a limited rate may queue. What exceeds it is lost.

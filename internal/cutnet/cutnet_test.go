@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +190,34 @@ func TestACut(t *testing.T) {
 			hears(t, s.dial(t), 1)
 		}
 		hears(t, conn, 10_000)
+	})
+}
+
+// What is refused breaks its connection at the sender, and the other side of it
+// hears nothing.
+func TestARefusal(t *testing.T) {
+	play(t, func(t *testing.T, s *stage) {
+		conn := s.dial(t)
+		hears(t, conn, 1)
+		s.Set(0, 1, cutnet.Link{Refused: true})
+		say(t, conn, 1)
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("heard %v", err)
+		}
+		late, err := net.DialTimeout("tcp", s.address, patience)
+		if err == nil { // a relay has accepted
+			_ = late.SetReadDeadline(time.Now().Add(patience))
+			_, err = late.Read(make([]byte, 1))
+			late.Close()
+		}
+		if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("connected: %v", err)
+		}
+		s.Set(0, 1, cutnet.Link{})
+		hears(t, s.dial(t), 1)
 	})
 }
 

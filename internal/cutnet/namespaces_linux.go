@@ -134,8 +134,7 @@ func (n *Namespaces) forwardFrom(from int, device *os.File) {
 		if err != nil {
 			return // closed
 		}
-		const header = 20
-		if size < header || packet[0]>>4 != 4 {
+		if size < ipHeader || packet[0]>>4 != 4 {
 			continue // IPv6 looks for routers
 		}
 		to := nodeOf(packet[16:20])
@@ -148,6 +147,13 @@ func (n *Namespaces) forwardFrom(from int, device *os.File) {
 
 func (n *Namespaces) forward(from, to int, packet []byte, q *lane) {
 	l, _ := n.get(from, to)
+	if l.Refused {
+		n.lost.Add(1)
+		if answer := refusal(packet); answer != nil {
+			n.deliver(from, answer)
+		}
+		return
+	}
 	now := time.Now()
 	due, ok := q.due(l, len(packet), now)
 	if !ok || l.loses() {

@@ -133,6 +133,11 @@ func (n *Relays) relay(r route, near net.Conn) {
 func (n *Relays) handshake(r route, near net.Conn) (first []byte, ok bool) {
 	there, _ := n.get(r.from, r.to)
 	back, _ := n.get(r.to, r.from)
+	if there.Refused || back.Refused {
+		n.lost.Add(1)
+		reset(near)
+		return nil, false
+	}
 	if !there.Cut && !back.Cut {
 		return nil, true
 	}
@@ -254,8 +259,12 @@ func (n *Relays) arrive(from, to int, p piece, out net.Conn) bool {
 			return false
 		}
 	}
-	if l, _ := n.get(from, to); l.Cut {
+	l, _ := n.get(from, to)
+	if l.Cut || l.Refused {
 		n.lost.Add(1)
+	}
+	if l.Refused {
+		return false
 	}
 	if !n.open(from, to, nil) { // the end is not told either
 		return false
