@@ -177,9 +177,9 @@ func (c *cutting) run(strike func(*cutting, time.Duration)) {
 	total := c.ended()
 	ops, parts := c.judge()
 	idle := c.longestIdle()
-	c.t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome; %d cuts, %d packets lost or held; "+
+	c.t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome, %d of these after a loss; %d cuts, %d packets lost or held; "+
 		"longest without a grant %v, longest wait %v, all granted again after %v; longest stall of a process %v; %d operations in %d parts judged by porcupine",
-		time.Since(c.began).Round(time.Second), c.grants, total.Losses, total.Writes, total.Refused, total.Unknown, c.strikes, c.net.Lost(),
+		time.Since(c.began).Round(time.Second), c.grants, total.Losses, total.Writes, total.Refused, total.Unknown, total.Late, c.strikes, c.net.Lost(),
 		idle.Round(time.Millisecond), total.Wait.Round(time.Millisecond), c.recovery.Round(time.Millisecond), total.Stall.Round(time.Millisecond), ops, parts)
 }
 

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -83,6 +81,7 @@ type figures struct {
 	Writes  int           // guarded writes that were executed
 	Refused int           // guarded writes that were not
 	Unknown int           // guarded writes that may have been executed
+	Late    int           // those among all of these that were sent after a loss
 	Wait    time.Duration // the longest Acquire
 	Stall   time.Duration // the longest time for which the process was not run, if it looks
 }
@@ -100,6 +99,7 @@ func (f *figures) add(o *figures) {
 		sum.Writes += o.Writes
 		sum.Refused += o.Refused
 		sum.Unknown += o.Unknown
+		sum.Late += o.Late
 		sum.Wait = max(sum.Wait, o.Wait)
 		sum.Stall = max(sum.Stall, o.Stall)
 	})
@@ -152,13 +152,14 @@ func (w worker) work(l *recipes.Lease) (left *recipes.Lease, err error) {
 		return l, err
 	}
 	err = w.write(l)
+	guard := w.guard(l)
 	w.linger(l)
 	if w.reader != nil {
 		var downErr error
 		l, downErr = w.downgrade(l)
 		err = errors.Join(err, downErr)
 	}
-	return l, errors.Join(err, w.append("out %s", w.who))
+	return l, errors.Join(err, w.append("out %s", w.who), w.writeLate(l, guard))
 }
 
 // linger works, until the lease is lost. A worker with a history goes on until
@@ -195,66 +196,6 @@ func (w worker) downgrade(l *recipes.Lease) (*recipes.Lease, error) {
 	err = errors.Join(err, w.record("gave %v %s", released == nil, w.who))
 	w.linger(read)
 	return read, err
-}
-
-// write replaces the last token by that of an exclusive holder, in a guarded
-// write. A write of a lost lease is not executed, however late it comes: a
-// token that follows a greater one is an error.
-func (w worker) write(l *recipes.Lease) error {
-	if w.places[0].resource == "" || w.mode != exclusive {
-		return nil
-	}
-	ctx := l.Context() // it ends with the lease, so that no work outlives it
-	tokens := w.tokens(l)
-	ops, last := make([]any, len(w.places)), make([]string, len(w.places))
-	for i, p := range w.places {
-		data, stat, err := w.client.Get(ctx, p.resource)
-		if err != nil {
-			return nil // no server answers, or the lease was lost
-		}
-		last[i] = string(data)
-		ops[i] = &zk.SetDataRequest{Path: p.resource, Data: []byte(tokens[i].String()), Version: stat.Version}
-	}
-	if err := w.writing(ops); err != nil {
-		return err
-	}
-	_, err := l.Multi(ctx, ops...)
-	outcome := "yes"
-	w.figures.note(func(f *figures) {
-		switch {
-		case err == nil:
-			f.Writes++
-		case framework.MaybeApplied(err):
-			f.Unknown++
-			outcome = "unknown"
-		default:
-			f.Refused++
-			outcome = "no"
-		}
-	})
-	wrong := w.record("wrote %s %s", outcome, w.who)
-	for i := range last {
-		if last[i] == "" || err != nil {
-			continue
-		}
-		token, parseErr := recipes.ParseToken(last[i])
-		if parseErr == nil && tokens[i].Compare(token) <= 0 {
-			parseErr = fmt.Errorf("%s writes token %v to %s over %v", w.who, tokens[i], w.places[i].resource, token)
-		}
-		wrong = errors.Join(wrong, parseErr)
-	}
-	return wrong
-}
-
-// writing records which versions a guarded write would make.
-func (w worker) writing(ops []any) error {
-	var errs []error
-	for i := range ops {
-		if w.history {
-			errs = append(errs, w.places[i].ledger.append("writing %d %s", ops[i].(*zk.SetDataRequest).Version+1, w.who))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // run works until ctx ends.
