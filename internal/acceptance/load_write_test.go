@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -61,19 +60,20 @@ func (w worker) write(l *recipes.Lease) error {
 // guard returns a guard for writeLate, of some leases: a guard prevents
 // handoffs.
 func (w worker) guard(l *recipes.Lease) []any {
-	if !w.history || !w.writes() || w.reader != nil || rand.IntN(4) > 0 {
+	if !w.history || !w.writes() || w.reader != nil || rand.IntN(2) == 0 {
 		return nil
 	}
 	return l.Guard()
 }
 
-// writeLate is what no holder should do: it writes after the lease was lost. The
-// guard prevents that as soon as another one may have been granted.
+// writeLate is what no holder should do: it writes after the lease was lost, as
+// soon as a server answers again. The guard prevents that as soon as another one
+// may have been granted.
 func (w worker) writeLate(l *recipes.Lease, guard []any) error {
 	if guard == nil || l.Err() == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	g := w.prepare(ctx, l)
 	if g == nil {
