@@ -271,6 +271,7 @@ func (c *cutting) servedSince(before map[string]int) {
 			for _, worker := range lock.workers {
 				who := fmt.Sprintf("%d.%s", p.Pid, worker)
 				eventually(c.t, who+" is granted "+lock.name+" again", func() bool {
+					p.alive(c.t)
 					text, err := c.ledger(lock.name).read()
 					return err == nil && sectionBegins(string(text[before[lock.name]:]), who)
 				})
