@@ -23,11 +23,14 @@ var (
 	scenarios = flag.String("faults.scenarios", "", "which scenarios to try, a regular expression; empty: the smallest of each recipe")
 	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes; 0: this one alone")
 	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
+	pairs     = flag.Bool("faults.pairs", false, "try pairs of faults")
 	seconds   = flag.Int("faults.seconds", 0, "how many second faults are tried for each first one; 0: all")
 	triples   = flag.Int("faults.triples", 0, "how many sequences of three faults are drawn for each scenario")
 	seed      = flag.Uint64("faults.seed", 1, "of what is drawn")
 	record    = flag.String("faults.record", "", "a file that remembers which pairs were tried, so that the next run resumes")
 	schedule  = flag.String("faults.schedule", "", "a file with a schedule to run, with what happens")
+	vary      = flag.Uint64("faults.vary", 0, "above 0: goroutines let others go first, in another way for each number")
+	failures  = flag.Int("faults.failures", 20, "after how many failures each process ends")
 	shard     = flag.String("faults.shard", "", "one part of several, such as 0/2; the tests use it")
 )
 
@@ -44,8 +47,8 @@ func TestSingles(t *testing.T) { search(t, "singles") }
 
 // TestPairs tries every pair of faults.
 func TestPairs(t *testing.T) {
-	if *scenarios == "" {
-		t.Skip("takes hours: make faults")
+	if !*pairs {
+		t.Skip("takes long: make faults")
 	}
 	search(t, "pairs")
 }
@@ -77,7 +80,7 @@ func search(t *testing.T, mode string) {
 // part tries a part of the schedules, and prints its tally.
 func part(t *testing.T, mode string, scenario Scenario) {
 	defer chance.None()()
-	s := Search{Scenario: scenario.Name, Seed: *seed, Seconds: *seconds, Done: map[int]bool{}}
+	s := Search{Scenario: scenario.Name, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[int]bool{}}
 	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +109,7 @@ func resume(t *testing.T, s *Search) {
 		if err := json.Unmarshal([]byte(line), &f); err != nil {
 			t.Fatalf("%s: %v", *record, err)
 		}
-		if f.Scenario == s.Scenario {
+		if f.Scenario == s.Scenario && f.Seed == s.Seed {
 			s.Done[f.Index] = true
 		}
 	}
@@ -190,7 +193,7 @@ func TestSchedules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := s.Run(t)
+			r := s.Run(t, *vary)
 			if len(r.Wrong) > 0 {
 				t.Errorf("%s\n%s", strings.Join(r.Wrong, "\n"), r.Trace)
 			} else if *schedule != "" {
@@ -218,7 +221,7 @@ func TestBaseIsTheSame(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
-			a, b := (Schedule{Scenario: s.Name}).Run(t), (Schedule{Scenario: s.Name}).Run(t)
+			a, b := (Schedule{Scenario: s.Name}).Run(t, 0), (Schedule{Scenario: s.Name}).Run(t, 0)
 			if wrong := append(a.Wrong, b.Wrong...); len(wrong) > 0 {
 				t.Errorf("%s\n%s", strings.Join(wrong, "\n"), a.Trace)
 			}

@@ -52,19 +52,22 @@ func ParseSchedule(text string) (s Schedule, err error) {
 	return s, nil
 }
 
-// Run runs the schedule once and judges it.
-func (s Schedule) Run(t *testing.T) *sim.Result {
+// Run runs the schedule once and judges it. Where vary is not 0, goroutines let
+// others of the same instant go first, in a way that it decides.
+func (s Schedule) Run(t *testing.T, vary uint64) *sim.Result {
 	scenario, ok := Find(s.Scenario)
 	if !ok {
 		t.Fatalf("no scenario %q", s.Scenario)
 	}
-	r := sim.Run(t, scenario.Plan(s.Strikes))
+	p := scenario.Plan(s.Strikes)
+	p.Vary = vary
+	r := sim.Run(t, p)
 	r.Judge("")
 	return r
 }
 
 // Shrink returns the schedule with as few strikes as fail in one of some tries.
-func (s Schedule) Shrink(t *testing.T, tries int) Schedule {
+func (s Schedule) Shrink(t *testing.T, tries uint64) Schedule {
 	for i := 0; i < len(s.Strikes) && len(s.Strikes) > 1; {
 		fewer := Schedule{s.Scenario, append(append([]sim.Strike{}, s.Strikes[:i]...), s.Strikes[i+1:]...)}
 		if fewer.fails(t, tries) {
@@ -76,9 +79,9 @@ func (s Schedule) Shrink(t *testing.T, tries int) Schedule {
 	return s
 }
 
-func (s Schedule) fails(t *testing.T, tries int) bool {
-	for range tries {
-		if len(s.Run(t).Wrong) > 0 {
+func (s Schedule) fails(t *testing.T, tries uint64) bool {
+	for vary := range tries {
+		if len(s.Run(t, vary).Wrong) > 0 {
 			return true
 		}
 	}

@@ -14,6 +14,8 @@ type Search struct {
 	Scenario  string
 	Shard, Of int          // it tries one part of several
 	Seed      uint64       // of what is drawn
+	Vary      uint64       // see Schedule.Run
+	Most      int          // it ends after so many failures
 	Seconds   int          // for each first fault, how many second ones are tried, drawn at random; 0: all
 	Until     time.Time    // zero: until all are tried
 	Done      map[int]bool // the first faults of pairs that were tried before
@@ -38,6 +40,7 @@ type Tally struct {
 // First is a first fault whose pairs were tried.
 type First struct {
 	Scenario        string
+	Seed            uint64
 	Index           int // in the order of the seed
 	Pairs, Run, Bad int
 }
@@ -62,11 +65,8 @@ func (t *Tally) Add(o Tally) {
 	t.Failures = append(t.Failures, o.Failures...)
 }
 
-// mostFailures is how many failures end a search.
-const mostFailures = 20
-
 func (s *Search) over() bool {
-	return len(s.tally.Failures) >= mostFailures || !s.Until.IsZero() && time.Now().After(s.Until)
+	return len(s.tally.Failures) >= s.Most || !s.Until.IsZero() && time.Now().After(s.Until)
 }
 
 func (s *Search) begin(t *testing.T) (end func()) {
@@ -128,7 +128,7 @@ func (s *Search) pairsOf(index int, first sim.Strike) {
 	s.tally.Tried++
 	s.tally.Pairs += all
 	if s.Note != nil && !s.over() {
-		s.Note(First{s.Scenario, index, all, len(seconds), len(s.tally.Failures) - bad})
+		s.Note(First{s.Scenario, s.Seed, index, all, len(seconds), len(s.tally.Failures) - bad})
 	}
 }
 
@@ -171,17 +171,20 @@ const again = 5
 // run runs the scenario with strikes.
 func (s *Search) run(strikes ...sim.Strike) *sim.Result {
 	schedule := Schedule{s.Scenario, strikes}
-	r := schedule.Run(s.t)
+	r := schedule.Run(s.t, s.Vary)
 	s.tally.Schedules++
 	if len(r.Struck) >= len(strikes) {
 		s.tally.Struck++
 	}
 	s.histories[history(r)] = true
 	if len(r.Wrong) > 0 {
-		small := schedule.Shrink(s.t, 2)
+		small := schedule
+		if s.Most > 1 {
+			small = schedule.Shrink(s.t, 2)
+		}
 		f := Failure{Schedule: small.String(), Wrong: r.Wrong, Trace: r.Trace}
-		for range again {
-			if len(small.Run(s.t).Wrong) > 0 {
+		for vary := range uint64(again) {
+			if len(small.Run(s.t, vary).Wrong) > 0 {
 				f.Again++
 			}
 		}

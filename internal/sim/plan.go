@@ -39,6 +39,7 @@ type Plan struct {
 	Faults   []Fault       // in order
 	Staged   bool          // the run is the same each time, and its moments are recorded
 	Strikes  []Strike      // of staged plans
+	Vary     uint64        // where not 0: of how long the goroutines of one instant let others go first
 	Longer   time.Duration // once something has struck, holders keep what they have for so much longer
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -108,7 +109,14 @@ func (w *world) happens(client int, point Point, op string, msg message) (broken
 	w.moments.seen = append(w.moments.seen, Seen{Moment: m, At: time.Since(w.ledger.begin), Session: msg.again, Strikes: len(w.strikes.hit)})
 	now, after := w.dueLocked(m)
 	w.stepLocked(client)
+	yields := 0
+	if w.vary != nil {
+		yields = w.vary.IntN(1 << w.vary.IntN(6))
+	}
 	w.mu.Unlock()
+	for range yields {
+		runtime.Gosched()
+	}
 	for _, s := range now {
 		broken = w.strike(s, msg) || broken
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +105,7 @@ type world struct {
 	playing  bool         // the workers work: what happens is recorded, and strikes
 	moments  moments
 	strikes  strikes
+	vary     *rand.Rand     // nil: nobody lets others go first
 	calling  map[who]func() // ends the call of a worker
 	ended    map[who]bool   // workers whose call was ended by a strike
 }
@@ -122,6 +124,9 @@ func (w *world) run() {
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]func(int){}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.strikes = strikes{left: slices.Clone(p.Strikes), shots: map[int]shot{}, cuts: map[int]*[2]int{}}
+	if p.Vary > 0 {
+		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
+	}
 	defer clock.Reset()
 	ens, err := testutil.New(opts...)
 	if err != nil {
