@@ -73,6 +73,27 @@ soak-virtual: ## the tests in virtual time, COUNT (50) times without and with th
 soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
+.PHONY: singles
+singles: ## every fault at every step of the smallest scenario of each recipe
+	$(GO) test ./internal/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v -faults.every=1
+
+# How long the pairs of each recipe are tried, and how many second faults for each first one. The next run goes on with other first
+# faults, until all of SEED were tried.
+FAULT_MINUTES ?= 60
+FAULT_SECONDS ?= 0
+
+.PHONY: faults
+faults: ## every fault at every step of all scenarios, pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
+	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestSingles$$' -v -faults.every=1 -faults.scenarios=all
+	@mkdir -p build
+	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.minutes=$(FAULT_MINUTES) \
+		-faults.seconds=$(FAULT_SECONDS) -faults.seed=$(SEED) -faults.record=$(CURDIR)/build/pairs.json
+	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestTriples$$' -v -faults.triples=10000 -faults.seed=$(SEED)
+
+.PHONY: fault-mutants
+fault-mutants: ## which faults find the simulator's mutants: single ones, or pairs; an hour
+	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -faults.mutants=.
+
 .PHONY: mutants
 mutants: ## the simulator with sources in which one thing is broken: it must find each
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.

@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	scenarios = flag.String("faults.scenarios", "", "which scenarios to try, a regular expression; empty: the smallest of each recipe")
+	scenarios = flag.String("faults.scenarios", "smallest", "which scenarios to try: the smallest of each recipe, the rest, all, or those that match a regular expression")
+	every     = flag.Int("faults.every", 10, "single faults: try one of so many; 1: all")
 	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes; 0: this one alone")
 	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
 	pairs     = flag.Bool("faults.pairs", false, "try pairs of faults")
@@ -41,9 +42,14 @@ var modes = map[string]func(s *Search, t *testing.T) Tally{
 	"triples": func(s *Search, t *testing.T) Tally { return s.Triples(t, *triples/s.Of) },
 }
 
-// TestSingles tries every fault at every step of the smallest scenario of each
-// recipe.
-func TestSingles(t *testing.T) { search(t, "singles") }
+// TestSingles tries faults at every step of the smallest scenario of each recipe:
+// one of ten of them, and with -faults.every=1 every fault.
+func TestSingles(t *testing.T) {
+	if raceEnabled {
+		*every = max(*every, 100) // it takes ten times as long
+	}
+	search(t, "singles")
+}
 
 // TestPairs tries every pair of faults.
 func TestPairs(t *testing.T) {
@@ -62,9 +68,8 @@ func TestTriples(t *testing.T) {
 }
 
 func search(t *testing.T, mode string) {
-	wanted := regexp.MustCompile("^(" + *scenarios + ")$")
 	for _, s := range Scenarios {
-		if *scenarios == "" && !s.Smallest || *scenarios != "" && !wanted.MatchString(s.Name) {
+		if !wanted(s) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -77,10 +82,22 @@ func search(t *testing.T, mode string) {
 	}
 }
 
+func wanted(s Scenario) bool {
+	switch *scenarios {
+	case "smallest":
+		return s.Smallest
+	case "rest":
+		return !s.Smallest
+	case "all":
+		return true
+	}
+	return regexp.MustCompile("^(" + *scenarios + ")$").MatchString(s.Name)
+}
+
 // part tries a part of the schedules, and prints its tally.
 func part(t *testing.T, mode string, scenario Scenario) {
 	defer chance.None()()
-	s := Search{Scenario: scenario.Name, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[int]bool{}}
+	s := Search{Scenario: scenario.Name, Every: *every, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[int]bool{}}
 	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ type Search struct {
 	Scenario  string
 	Shard, Of int          // it tries one part of several
 	Seed      uint64       // of what is drawn
+	Every     int          // of single faults it tries one of so many
 	Vary      uint64       // see Schedule.Run
 	Most      int          // it ends after so many failures
 	Seconds   int          // for each first fault, how many second ones are tried, drawn at random; 0: all
@@ -80,7 +81,7 @@ func (s *Search) Singles(t *testing.T) Tally {
 	end := s.begin(t)
 	base := s.run()
 	for i, strike := range singles(base.Plan, base.Moments, false) {
-		if i%s.Of == s.Shard && !s.over() {
+		if i%s.Every == 0 && i/s.Every%s.Of == s.Shard && !s.over() {
 			s.run(strike)
 		}
 	}
