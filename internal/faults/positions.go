@@ -95,11 +95,12 @@ func requests(m sim.Seen, pairs bool) (all []sim.Strike) {
 	return all
 }
 
-// later reports whether the moment is a heartbeat that is neither the first nor
-// the last of several in a row, in which nothing else happens. A fault there
-// has the effect that it has at the first, some time later.
+// later reports whether the moment is a heartbeat or a ping that is neither one
+// of the first nor one of the last of several in a row, in which nothing else
+// happens. A fault there has the effect that it has at the first, some time
+// later.
 func later(moments []sim.Seen, i int) bool {
-	beats := func(m sim.Seen) bool { return m.Op == "sync" }
+	beats := func(m sim.Seen) bool { return m.Op == "sync" || m.Op == "ping" }
 	if !beats(moments[i]) {
 		return false
 	}
