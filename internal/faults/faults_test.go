@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ var (
 	record    = flag.String("faults.record", "", "a file that remembers which pairs were tried, so that the next run resumes")
 	schedule  = flag.String("faults.schedule", "", "a file with a schedule to run, with what happens")
 	vary      = flag.Uint64("faults.vary", 0, "above 0: goroutines let others go first, in another way for each number")
+	keep      = flag.Bool("faults.keep", true, "write the schedules that fail to testdata/failures")
 	failures  = flag.Int("faults.failures", 20, "after how many failures each process ends")
 	shard     = flag.String("faults.shard", "", "one part of several, such as 0/2; the tests use it")
 )
@@ -164,11 +166,34 @@ func whole(t *testing.T, mode string, scenario Scenario) {
 		})
 	}
 	running.Wait()
-	t.Logf("%d schedules, in %d of them all happened; %d histories; first faults tried %d of %d, with %d pairs; %v",
-		tally.Schedules, tally.Struck, tally.Histories, tally.Tried, tally.Firsts, tally.Pairs, tally.Took.Round(time.Millisecond))
-	for _, f := range tally.Failures {
-		t.Errorf("%s\n%s# fails in %d of %d more tries\n%s", strings.Join(f.Wrong, "\n"), f.Schedule, f.Again, again, f.Trace)
+	t.Logf("%d schedules, in %d of them every fault happened; %d histories; %v",
+		tally.Schedules, tally.Struck, tally.Histories, tally.Took.Round(time.Millisecond))
+	if mode == "pairs" {
+		t.Logf("first faults tried: %d of %d; those have %d pairs, of which %d were tried", tally.Tried, tally.Firsts, tally.Pairs, tally.Tries)
 	}
+	for _, f := range tally.Failures {
+		t.Errorf("%s\n%s# fails in %d of %d more tries; again: go test ./internal/faults -run Schedules -v -faults.schedule=%s\n%s",
+			strings.Join(f.Wrong, "\n"), f.Schedule, f.Again, again, f.keep(t), f.Trace)
+	}
+}
+
+// keep writes the schedule of a failure to a file, and returns its path.
+func (f *Failure) keep(t *testing.T) (file string) {
+	if !*keep {
+		return ""
+	}
+	dir, err := filepath.Abs("testdata/failures")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		file = filepath.Join(dir, fmt.Sprintf("%x.txt", maphash.String(maphash.MakeSeed(), f.Schedule)))
+		err = os.WriteFile(file, []byte("# "+strings.ReplaceAll(strings.Join(f.Wrong, "\n"), "\n", "\n# ")+"\n"+f.Schedule), 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return file
 }
 
 func process(i int, mode string, scenario Scenario) (tally Tally, err error) {
@@ -200,6 +225,8 @@ func TestSchedules(t *testing.T) {
 	if *schedule != "" {
 		files = []string{*schedule}
 	}
+	defer chance.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)

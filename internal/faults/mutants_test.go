@@ -47,24 +47,25 @@ func TestMutantsAreFound(t *testing.T) {
 		}
 		t.Run(m.Name, func(t *testing.T) {
 			began := time.Now()
-			by, err := hunt(m, root, t.TempDir())
+			by, schedule, err := hunt(m, root, t.TempDir())
 			switch took := time.Since(began).Round(time.Second); {
 			case err != nil:
 				t.Errorf("%s\n%v", m.Why, err)
 			case by == "" && slices.Contains(few, m.Name):
 				t.Errorf("%s\nnothing finds it", m.Why)
 			default:
-				t.Logf("mutant: %s: found by %q in %v", m.Name, by, took)
+				t.Logf("%s: found by %q in %v\n%s", m.Name, by, took, schedule)
 			}
 		})
 	}
 }
 
-// hunt returns what finds the mutant, empty if nothing does.
-func hunt(m *sim.Mutant, root, dir string) (by string, err error) {
+// hunt returns what finds the mutant, and with which schedule; empty if nothing
+// does.
+func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 	binary, err := m.Compile(root, dir)
 	if err != nil {
-		return "", fmt.Errorf("the mutant does not compile: %w", err)
+		return "", "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
 	for _, way := range []struct {
 		name string
@@ -75,14 +76,17 @@ func hunt(m *sim.Mutant, root, dir string) (by string, err error) {
 		{"single faults in the larger scenarios", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=rest"}},
 		{"pairs", []string{"-test.run=^TestPairs$", "-faults.pairs", fmt.Sprint("-faults.seconds=", *drawn)}},
 	} {
-		out, err := exec.Command(binary, append(way.args, "-test.timeout=0", "-test.failfast", "-faults.failures=1")...).CombinedOutput()
+		out, err := exec.Command(binary, append(way.args, "-test.timeout=0", "-test.failfast", "-faults.failures=1", "-faults.keep=false")...).CombinedOutput()
 		switch {
 		case err == nil:
 		case strings.Contains(string(out), "--- FAIL"), strings.Contains(string(out), "panic: "):
-			return way.name, nil
+			return way.name, printed.FindString(string(out)), nil
 		default:
-			return "", fmt.Errorf("%w\n%.4000s", err, out)
+			return "", "", fmt.Errorf("%w\n%.4000s", err, out)
 		}
 	}
-	return "", nil
+	return "", "", nil
 }
+
+// printed matches a schedule.
+var printed = regexp.MustCompile(`(?m)^ *scenario: .*(\n *strike: .*)*`)

@@ -33,7 +33,8 @@ type Tally struct {
 	Histories int // that differ
 	Firsts    int // of pairs: first faults, and how many were tried
 	Tried     int
-	Pairs     int // of the first faults that were tried
+	Pairs     int // of the first faults that were tried, and how many of them were
+	Tries     int
 	Took      time.Duration
 	Failures  []Failure
 }
@@ -62,6 +63,7 @@ func (t *Tally) Add(o Tally) {
 	t.Firsts = max(t.Firsts, o.Firsts)
 	t.Tried += o.Tried
 	t.Pairs += o.Pairs
+	t.Tries += o.Tries
 	t.Took = max(t.Took, o.Took)
 	t.Failures = append(t.Failures, o.Failures...)
 }
@@ -128,6 +130,7 @@ func (s *Search) pairsOf(index int, first sim.Strike) {
 	}
 	s.tally.Tried++
 	s.tally.Pairs += all
+	s.tally.Tries += len(seconds)
 	if s.Note != nil && !s.over() {
 		s.Note(First{s.Scenario, s.Seed, index, all, len(seconds), len(s.tally.Failures) - bad})
 	}
