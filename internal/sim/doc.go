@@ -38,6 +38,16 @@
 // leader that stays in office: what these guarantees do not cover is said in
 // their documentation.
 //
+// # Staged plans
+//
+// A staged plan is written by hand, for package faults. It is the same each
+// time it runs: its clients have latencies of their own, and package chance
+// draws no lots. The run records its moments, in moment.go: each message as it
+// leaves the client, as a member executes it and as the answer arrives, and
+// what the callers do. A [Strike] is a fault at one of them, in strike.go. Once
+// something has struck, holders keep what they hold for longer, so that what it
+// does can show.
+//
 // # What is checked
 //
 // After each event, and directly after each instant at which sessions expire:
@@ -76,6 +86,9 @@
 //
 //   - plan.go draws plans, view.go the clients' views, recreate.go what happens
 //     to directories.
+//   - moment.go names the moments of staged plans, tap.go sees them, strike.go
+//     does what strikes.
+//   - mutant.go compiles the tests with one thing broken.
 //   - world.go builds a run, runs it and cleans up. faults.go has the faults,
 //     worker.go the goroutines that contend, nest.go what they do under a
 //     lease.

@@ -56,10 +56,8 @@ type Seen struct {
 	Strikes int           // how many had happened before it
 }
 
-// moments records the moments of a run, and tells when the time of a strike has
-// come.
+// moments records the moments of a run.
 type moments struct {
-	began  time.Time
 	counts map[Moment]int // by moment without its number
 	seen   []Seen
 }
