@@ -38,7 +38,9 @@ const (
 
 // A variant is the model with one thing broken, which a run must find.
 type variant struct {
-	flag, run, wrong string
+	flag, wrong string
+	run         run
+	bounds      string
 }
 
 // A measurement is what a run found, as the model states it.
@@ -137,15 +139,24 @@ func (m *model) fill(tables map[string][][]string) (err error) {
 		names[r.name] = true
 		m.runs = append(m.runs, r)
 	}
-	broken, err := rows(tables, "Broken", 3)
+	columns := 3
+	if heading := tables["Broken"]; len(heading) > 0 {
+		columns = len(heading[0])
+	}
+	broken, err := rows(tables, "Broken", columns)
 	if err != nil {
 		return err
 	}
 	for _, row := range broken {
-		if !names[row[1]] {
+		r := m.run(row[1])
+		if r.name == "" {
 			return fmt.Errorf("variant %s: no run %s", row[0], row[1])
 		}
-		m.variants = append(m.variants, variant{flag: row[0], run: row[1], wrong: row[2]})
+		bounds := r.bounds[small]
+		if columns == 4 {
+			bounds = row[2]
+		}
+		m.variants = append(m.variants, variant{flag: row[0], run: r, bounds: bounds, wrong: row[columns-1]})
 	}
 	measured, err := rows(tables, "Measured", 5)
 	if err != nil {

@@ -51,7 +51,7 @@ func checkRuns(t *testing.T, m *model, s size) {
 			results = append(results, found)
 			t.Logf("%s with %s: no error in %d states, depth %d, %v of processor time",
 				r.name, r.bounds[s], found.states, found.depth, found.took.Round(10*time.Millisecond))
-			if stated := m.states(r.name, s); stated != found.states {
+			if stated := m.states(r.name, s); stated != found.states && (stated > 0 || s == small) {
 				t.Errorf("the header of %s states %d states for %s %s, found %d", m.file, stated, r.name, s, found.states)
 			}
 		})
@@ -100,7 +100,7 @@ func checkVariants(t *testing.T, m *model) {
 			if strings.TrimSpace(how) == "" {
 				t.Error("the counterexample has no step that can be read")
 			}
-			t.Logf("%s: %s\n  found by %s: %s\n%s", v.flag, v.wrong, v.run, what, how)
+			t.Logf("%s: %s\n  found by %s: %s\n%s", v.flag, v.wrong, v.run.name, what, how)
 		})
 	}
 }

@@ -84,10 +84,12 @@ const searchDepth = "-m2000000"
 // search found an error, or was cut short in any way.
 func search(t *testing.T, m *model, r run, s size) result {
 	t.Helper()
-	flags, args := []string{"-O2", "-DSAFETY", "-DNOCLAIM"}, []string{searchDepth}
+	flags, args := []string{"-DSAFETY", "-DNOCLAIM"}, []string{searchDepth}
 	if r.ltl != "" {
-		flags, args = []string{"-O2", "-DNFAIR=8"}, []string{searchDepth, "-a", "-f", "-N", r.ltl}
+		flags, args = []string{"-DNFAIR=8"}, []string{searchDepth, "-a", "-f", "-N", r.ltl}
 	}
+	optimize := map[size]string{small: "-O1", large: "-O2"} // a small search takes less than the compiler
+	flags = append(flags, optimize[s])
 	dir := compile(t, m, strings.Fields(r.bounds[s]), flags...)
 	out, took, err := start(t, dir, "./pan", args...)
 	found, parseErr := parseResult(out)
@@ -116,19 +118,18 @@ func search(t *testing.T, m *model, r run, s size) result {
 // one for a property.
 func refute(t *testing.T, m *model, v variant) (what, how string) {
 	t.Helper()
-	r := m.run(v.run)
-	definitions := append(strings.Fields(r.bounds[small]), v.flag)
-	if r.ltl == "" {
-		dir := compile(t, m, definitions, "-O1", "-DSAFETY", "-DNOCLAIM", "-DBFS")
+	definitions := append(strings.Fields(v.bounds), v.flag)
+	if v.run.ltl == "" {
+		dir := compile(t, m, definitions, "-DSAFETY", "-DNOCLAIM", "-DBFS")
 		out, _, _ := start(t, dir, "./pan")
 		if found, _ := parseResult(out); found.errors == 0 {
 			t.Fatalf("not found\n%s", out)
 		}
 		return violation(out), counterexample(t, dir)
 	}
-	dir := compile(t, m, definitions, "-O1", "-DNFAIR=8")
-	for depth := 64; ; depth *= 2 {
-		out, _, _ := start(t, dir, "./pan", fmt.Sprintf("-m%d", depth), "-a", "-f", "-N", r.ltl)
+	dir := compile(t, m, definitions, "-DNFAIR=8")
+	for depth := 16; ; depth += depth / 4 {
+		out, _, _ := start(t, dir, "./pan", fmt.Sprintf("-m%d", depth), "-w20", "-a", "-f", "-N", v.run.ltl)
 		found, _ := parseResult(out)
 		switch {
 		case found.errors > 0:

@@ -83,7 +83,7 @@ func cutLoad(servers, dir, path, proof, session string) error {
 	defer c.Close()
 	p := &cutParty{client: c, dir: dir, path: path, figures: &figures{}}
 	p.hire()
-	stop := p.figures.watchStalls()
+	defer p.figures.watchStalls()()
 	input := bufio.NewScanner(os.Stdin)
 	fmt.Println("ready")
 	for input.Scan() {
@@ -104,7 +104,6 @@ func cutLoad(servers, dir, path, proof, session string) error {
 		}
 		fmt.Println("rests")
 	}
-	stop()
 	text, err := json.Marshal(p.figures)
 	fmt.Println("figures", string(text))
 	return err

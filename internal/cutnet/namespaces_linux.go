@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -23,7 +22,7 @@ type Namespaces struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	devices map[int]*os.File       // by node
-	sockets []io.Closer            // on which devices are awaited
+	sockets map[*os.File]func()    // on which devices are awaited; what closes them
 	queues  map[[2]int]chan parcel // of what is delayed, by direction
 }
 
@@ -40,7 +39,7 @@ func NewNamespaces(here int) (*Namespaces, error) {
 	}
 	n := &Namespaces{
 		links: newLinks(), done: make(chan struct{}),
-		devices: map[int]*os.File{}, queues: map[[2]int]chan parcel{},
+		devices: map[int]*os.File{}, sockets: map[*os.File]func(){}, queues: map[[2]int]chan parcel{},
 	}
 	device, err := newDevice(n.Host(here))
 	if err != nil {
@@ -61,46 +60,37 @@ func (n *Namespaces) Address(_, _ int, address string) (string, error) { return 
 
 // Enter makes cmd start in a namespace of its own.
 func (n *Namespaces) Enter(node int, cmd *exec.Cmd) error {
-	conn, theirs, err := socketPair()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cutnet: enter node %d: %w", node, err)
 	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "cutnet"), os.NewFile(uintptr(pair[1]), "cutnet")
+	closeBoth := sync.OnceFunc(func() { ours.Close(); theirs.Close() })
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	conn, err := net.FileConn(ours)
+	if err == nil && n.closed {
 		err = net.ErrClosed
-	} else {
+	}
+	if err == nil {
 		err = enterNamespace(cmd, n.Host(node), theirs)
 	}
 	if err != nil {
-		conn.Close()
-		theirs.Close()
+		closeBoth()
 		return fmt.Errorf("cutnet: enter node %d: %w", node, err)
 	}
-	// The command has both until it has started, which nobody tells us.
-	n.sockets = append(n.sockets, conn, theirs)
+	n.sockets[ours] = func() { conn.Close(); closeBoth() }
 	n.wg.Go(func() {
-		if device, err := receiveDevice(conn); err == nil { // otherwise the network ends
+		device, err := receiveDevice(conn.(*net.UnixConn))
+		n.mu.Lock()
+		n.sockets[ours]()
+		delete(n.sockets, ours)
+		n.mu.Unlock()
+		if err == nil { // otherwise the process ended before, or the network
 			n.attach(node, device)
 		}
 	})
 	return nil
-}
-
-// socketPair returns two ends of a socket: one for here, one for a command.
-func socketPair() (here *net.UnixConn, there *os.File, err error) {
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "cutnet"), os.NewFile(uintptr(pair[1]), "cutnet")
-	defer ours.Close() // the connection has a copy
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }
 
 func receiveDevice(conn *net.UnixConn) (*os.File, error) {
@@ -229,10 +219,9 @@ func (n *Namespaces) Close() error {
 	for _, device := range n.devices {
 		device.Close()
 	}
-	for _, socket := range n.sockets {
-		socket.Close()
+	for _, closeSocket := range n.sockets {
+		closeSocket()
 	}
-	n.sockets = nil
 	n.mu.Unlock()
 	n.wg.Wait()
 	return nil
