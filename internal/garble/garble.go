@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -22,10 +23,12 @@ type Answer struct {
 	Frame []byte  // all of it, with its length in front
 }
 
-// Instead says what the client gets in place of an answer: Frame, and then the
-// end of the connection if HangUp is set.
+// Instead says what the client gets in place of an answer: Frame, one byte in
+// each Pace if that is not 0, and then the end of the connection if HangUp is
+// set.
 type Instead struct {
 	Frame  []byte
+	Pace   time.Duration
 	HangUp bool
 }
 
@@ -40,7 +43,7 @@ func Wrap(dial Dial, f func(Answer) Instead) Dial {
 		if err != nil {
 			return nil, err
 		}
-		return &conn{Conn: c, f: f, asked: make(map[int32]request)}, nil
+		return &conn{Conn: c, f: f, closed: make(chan struct{}), asked: make(map[int32]request)}, nil
 	}
 }
 
@@ -52,14 +55,19 @@ type request struct {
 type conn struct {
 	net.Conn
 	f      func(Answer) Instead
-	opened bool   // used by the reader: the connect was answered
-	out    []byte // used by the reader: what the client has not read yet
-	end    bool   // used by the reader: the connection ends after out
+	opened bool          // used by the reader: the connect was answered
+	out    []byte        // used by the reader: what the client has not read yet
+	pace   time.Duration // used by the reader: of each byte of out
+	end    bool          // used by the reader: the connection ends after out
 
-	mu    sync.Mutex // guards what follows
-	in    []byte     // the client's frame that is not complete yet
-	first bool       // the connect was sent
-	asked map[int32]request
+	once   sync.Once
+	closed chan struct{}
+
+	mu       sync.Mutex // guards what follows
+	deadline time.Time  // of reads
+	in       []byte     // the client's frame that is not complete yet
+	first    bool       // the connect was sent
+	asked    map[int32]request
 }
 
 const prefix = 4 // the length of a frame
@@ -107,11 +115,51 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		instead := c.f(c.answer(frame))
-		c.out, c.end = instead.Frame, instead.HangUp
+		c.out, c.pace, c.end = instead.Frame, instead.Pace, instead.HangUp
+	}
+	if c.pace > 0 && len(p) > 1 {
+		p = p[:1]
+	}
+	if err := c.rest(); err != nil {
+		return 0, err
 	}
 	n := copy(p, c.out)
 	c.out = c.out[n:]
 	return n, nil
+}
+
+// rest waits for the pace, or until the connection is closed or its deadline
+// has passed.
+func (c *conn) rest() error {
+	if c.pace == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	deadline := c.deadline
+	c.mu.Unlock()
+	timer := time.NewTimer(c.pace)
+	defer timer.Stop()
+	select {
+	case <-c.closed:
+		return net.ErrClosed
+	case now := <-timer.C:
+		if !deadline.IsZero() && now.After(deadline) {
+			return os.ErrDeadlineExceeded
+		}
+		return nil
+	}
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.deadline = t
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 func (c *conn) frame() ([]byte, error) {
