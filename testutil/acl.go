@@ -51,6 +51,10 @@ func matches(scheme, id, pattern string) bool {
 	return err == nil && want == addr
 }
 
+// mostACLEntries is more than fit into a request. A list gets longer than that
+// only if many of its entries stand for each of many identities.
+const mostACLEntries = wire.MaxFrame / 12
+
 // fixACL checks the list of a create or setACL, and replaces the scheme auth by
 // the client's own identities.
 func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
@@ -58,9 +62,14 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 		return nil, wire.OK
 	}
 	fixed := make([]wire.ACL, 0, len(acl))
-	for i, a := range acl {
-		if slices.Contains(acl[:i], a) {
+	seen := make(map[wire.ACL]bool, len(acl))
+	for _, a := range acl {
+		if seen[a] {
 			continue
+		}
+		seen[a] = true
+		if len(fixed) > mostACLEntries {
+			return nil, wire.InvalidACL
 		}
 		switch {
 		case a.Scheme == "world" && a.ID.ID == "anyone":

@@ -36,16 +36,26 @@ type conn struct {
 	queue          []*request // arrived and not yet executed, in order
 	atLeader       bool       // a request is at the leader: the next one waits
 	pumping        bool
-	closed         bool      // nothing more is sent, but requests that have arrived are still executed
-	dead           bool      // the member dropped its clients: nothing more is executed
-	lastPacket     time.Time // when the last packet arrived
+	sessionless    *time.Timer // closes it unless a connect request arrives
+	closed         bool        // nothing more is sent, but requests that have arrived are still executed
+	dead           bool        // the member dropped its clients: nothing more is executed
+	lastPacket     time.Time   // when the last packet arrived
 	traffic        traffic
 	last           lastAnswer
 
-	outMu sync.Mutex
-	out   []outbound
-	wake  chan struct{} // receives when out is not empty
+	outMu  sync.Mutex
+	out    []outbound
+	unsent int           // bytes of out, and of what is being written
+	wake   chan struct{} // receives when out is not empty
 }
+
+// What may wait to be sent to a client that does not read. With more than
+// mostUnsent its requests wait, too. Events do not: with more than tooMuchUnsent
+// the connection ends.
+const (
+	mostUnsent    = 16 << 20
+	tooMuchUnsent = 4 * mostUnsent
+)
 
 // arrival is a request that was read. A nil request is the end of the stream.
 type arrival struct {
@@ -143,9 +153,10 @@ func (c *conn) endedLocked(err error) {
 	}
 	if errors.Is(err, wire.ErrMalformed) {
 		c.closeAfterSendingLocked() // an answer that is already queued is still sent
-		return
+	} else {
+		c.closeLocked()
 	}
-	c.closeLocked()
+	c.pumpLocked() // what has arrived and waited is still executed
 }
 
 // blockedLocked reports whether a fault stops all bytes of the connection, in
@@ -169,6 +180,7 @@ func (c *conn) arrivedLocked(r *request) {
 	r.session, r.auth = c.session, c.auth
 	if r.connect != nil {
 		c.connectArrived = true
+		c.sessionless.Stop()
 		c.queue = append(c.queue, r)
 		c.holdLocked(r)
 		c.pumpLocked()
@@ -208,6 +220,9 @@ func (c *conn) pumpLocked() {
 	c.pumping = true
 	for len(c.queue) > 0 && !c.atLeader && !c.dead && !c.m.paused {
 		r := c.queue[0]
+		if !c.closed && c.unsentBytes() > mostUnsent {
+			break
+		}
 		if r.held || r.connect == nil && c.m.wedged {
 			break
 		}
@@ -241,10 +256,40 @@ func (c *conn) enqueue(o outbound) {
 	}
 	c.outMu.Lock()
 	c.out = append(c.out, o)
+	c.unsent += len(o.data)
+	unsent := c.unsent
 	c.outMu.Unlock()
+	if unsent > tooMuchUnsent+len(o.data) {
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x from %s: it does not read, and %d bytes wait for it",
+			c.m.index, c.session, c.remote, unsent)
+		c.closeLocked()
+		return
+	}
 	select {
 	case c.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (c *conn) unsentBytes() int {
+	c.outMu.Lock()
+	defer c.outMu.Unlock()
+	return c.unsent
+}
+
+// sent notes that bytes were sent, and goes on with the requests that have
+// waited for that.
+func (c *conn) sent(n int) {
+	c.outMu.Lock()
+	before := c.unsent
+	c.unsent -= n
+	resume := before > mostUnsent && c.unsent <= mostUnsent
+	c.outMu.Unlock()
+	if resume {
+		e := c.m.e
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		c.pumpLocked()
 	}
 }
 
@@ -273,6 +318,7 @@ func (c *conn) closeLocked() {
 
 func (c *conn) detachLocked() {
 	c.closed = true
+	c.sessionless.Stop()
 	c.m.dataWatches.drop(c)
 	c.m.childWatches.drop(c)
 	if c.m.bySession[c.session] == c {
@@ -353,6 +399,7 @@ func (c *conn) flush(b []byte) bool {
 		return true
 	}
 	_, err := c.nc.Write(b)
+	c.sent(len(b))
 	return err == nil
 }
 
@@ -363,6 +410,7 @@ func (c *conn) cleanUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.closeLocked()
+	c.pumpLocked()
 	delete(c.m.conns, c)
 }
 

@@ -34,6 +34,7 @@ type Embedded struct {
 	closed     bool
 	members    []*member
 	log        []*txn // committed entries that are still kept
+	logged     int    // bytes in log
 	dropped    int    // the number of committed entries dropped from the front of log
 	epoch      int64
 	partitions map[[2]int]bool

@@ -73,6 +73,7 @@ func (m *member) followLocked(l *member) {
 func (m *member) appendLocked(t *txn) {
 	e := m.e
 	e.log = append(e.log, t)
+	e.logged += t.size()
 	m.acknowledged = e.dropped + len(e.log)
 	m.advanceLocked()
 	for _, f := range e.members {
@@ -88,7 +89,10 @@ func (m *member) appendLocked(t *txn) {
 // applied. A member that misses more than is kept receives a copy of the
 // leader's data when it comes back.
 func (e *Embedded) trimLogLocked() {
-	const kept = 1024
+	kept := 1024
+	if e.logged > 16<<20 {
+		kept = 1
+	}
 	if len(e.log) < 2*kept {
 		return
 	}
@@ -99,6 +103,9 @@ func (e *Embedded) trimLogLocked() {
 		}
 	}
 	if n := least - e.dropped; n >= kept {
+		for _, t := range e.log[:n] {
+			e.logged -= t.size()
+		}
 		e.log = append([]*txn(nil), e.log[n:]...)
 		e.dropped = least
 	}

@@ -251,8 +251,21 @@ func (m *member) startConn(nc net.Conn) {
 	}
 	m.conns[c] = struct{}{}
 	m.e.wg.Add(2)
+	c.sessionless = time.AfterFunc(sessionlessTimeout, c.endSessionless)
 	go c.read()
 	go c.write()
+}
+
+// sessionlessTimeout is how long a connection may stay without a connect
+// request, as on the real server (zookeeper.nio.sessionlessCnxnTimeout).
+const sessionlessTimeout = 10 * time.Second
+
+func (c *conn) endSessionless() {
+	c.m.e.mu.Lock()
+	defer c.m.e.mu.Unlock()
+	if !c.connectArrived && len(c.inbox) == 0 && !c.blockedLocked() {
+		c.closeLocked()
+	}
 }
 
 func remoteHost(nc net.Conn) string {

@@ -104,7 +104,12 @@ func (c *conn) readPathLocked(r *request, path string) (wire.Appender, wire.Code
 // multiReadLocked answers several reads, each by itself.
 func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Appender, wire.Code) {
 	answer := &wire.MultiResponse{}
+	size := 0
 	for _, o := range body.Ops {
+		if size > mostUnsent {
+			c.m.e.cfg.logf("testutil: member %d refuses a request of session %#x from %s: its answer has more than %d bytes", c.m.index, c.session, c.remote, mostUnsent)
+			return nil, wire.MarshallingError
+		}
 		read, ok := o.Request.(*wire.WatchRequest)
 		if !ok && slices.ContainsFunc(body.Ops, isRead) {
 			return nil, wire.MarshallingError
@@ -117,8 +122,12 @@ func (c *conn) multiReadLocked(r *request, body *wire.MultiRequest) (wire.Append
 		switch one := one.(type) {
 		case *wire.DataResponse:
 			result.Data, result.Stat = one.Data, one.Stat
+			size += len(one.Data)
 		case *wire.ChildrenResponse:
 			result.Children = one.Children
+			for _, name := range one.Children {
+				size += len(name)
+			}
 		default:
 			result = wire.MultiResult{Op: wire.OpError, Err: code}
 		}

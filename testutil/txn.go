@@ -20,6 +20,15 @@ type txn struct {
 	request *request  // that caused it; the member that received it answers when it applies the entry
 }
 
+// size is about how many bytes it has.
+func (t *txn) size() int {
+	n := 0
+	for i := range t.ops {
+		n += len(t.ops[i].path) + len(t.ops[i].data)
+	}
+	return n
+}
+
 // txnOp is one change of the tree.
 type txnOp struct {
 	kind    wire.Op
