@@ -47,18 +47,12 @@ Broken
     BROKEN_DELETE_ONCE | quiet | A deletion whose answer was lost is not repeated.
     BROKEN_LOOK_ON     | told  | A znode that is not found is looked for on and on.
 
-Unreached
-    where             | statement | why
-    proctype Ensemble | -end-     | it serves forever
-    proctype Session  | -end-     | it serves forever
-    proctype Network  | -end-     | it may fail at any time
-
 Measured
-    run    | bounds | states  | depth | seconds
-    quiet  | small  | 9,358   | 61    | 0.1
-    quiet  | large  | 377,119 | 88    | 3.0
-    told   | small  | 784     | 53    | 0.1
-    told   | large  | 22,366  | 89    | 0.6
+    run   | bounds | states     | depth | seconds
+    quiet | small  | 9,358      | 69    | 0.2
+    quiet | large  | 377,119    | 88    | 3.0
+    told  | small  | 784        | 60    | 0.2
+    told  | large  | 22,366     | 89    | 0.6
 */
 
 /* What has become of each create. */

@@ -50,22 +50,15 @@ Broken
     BROKEN_LINGER      | in_line    | CLIENTS=2 QUEUE=1 HANDOFFS=1 LINGER=1 | A znode lingers although somebody has joined the line.
     BROKEN_LAST_FIRST  | in_process | CLIENTS=2 QUEUE=2 HANDOFFS=1 LINGER=0 | The last caller that came is served first.
 
-Unreached
-    where            | statement | why
-    proctype Callers | -end-     | they come without end
-    proctype Client  | -end-     | it runs forever
-    proctype Watcher | -end-     | it runs forever
-    proctype Network | -end-     | it may fail at any time
-
 Measured
     run        | bounds | states     | depth | seconds
-    order      | small  | 4,272      | 735   | 0.2
+    order      | small  | 4,272      | 3932  | 0.2
     order      | large  | 281,267    | 36586 | 1.8
-    busy       | small  | 3,924      | 709   | 0.2
+    busy       | small  | 3,924      | 3816  | 0.2
     busy       | large  | 267,131    | 37447 | 1.8
-    in_line    | small  | 524        | 216   | 0.2
+    in_line    | small  | 524        | 615   | 0.2
     in_line    | large  | 6,148      | 1462  | 0.2
-    in_process | small  | 618        | 259   | 0.2
+    in_process | small  | 618        | 742   | 0.2
     in_process | large  | 6,878      | 1409  | 0.3
 */
 

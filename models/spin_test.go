@@ -29,7 +29,11 @@ func compile(t *testing.T, m *model, definitions []string, flags ...string) (dir
 	}
 	args := []string{"-a"}
 	for _, d := range definitions {
-		args = append(args, "-D"+d)
+		if d == unmerged {
+			args = append(args, d)
+		} else {
+			args = append(args, "-D"+d)
+		}
 	}
 	out := command(t, dir, "spin", append(args, m.file)...)
 	if strings.Contains(out, "Error") {
@@ -74,9 +78,20 @@ func start(t *testing.T, dir, name string, args ...string) (string, time.Duratio
 // result is what a search reports.
 type result struct {
 	states, depth, errors int
-	took                  time.Duration // of processor time
-	unreached             []string      // "proctype p | statement, with its line"
+	took                  time.Duration                 // of processor time
+	unreached             map[statement]map[string]bool // in which states
 }
+
+// statement is a statement of a model. Where it is a part of an inline, it has
+// many copies, one state each.
+type statement struct{ where, text, line string }
+
+// inFull has SPIN follow each statement of a step, not only the first one. It
+// makes no other states, and takes twice as long.
+const inFull = "d_step=atomic"
+
+// unmerged has it list all of them.
+const unmerged = "-o3"
 
 const searchDepth = "-m2000000"
 
@@ -90,7 +105,11 @@ func search(t *testing.T, m *model, r run, s size) result {
 	}
 	optimize := map[size]string{small: "-O1", large: "-O2"} // a small search takes less than the compiler
 	flags = append(flags, optimize[s])
-	dir := compile(t, m, strings.Fields(r.bounds[s]), flags...)
+	definitions := strings.Fields(r.bounds[s])
+	if s == small {
+		definitions = append(definitions, inFull)
+	}
+	dir := compile(t, m, definitions, flags...)
 	out, took, err := start(t, dir, "./pan", args...)
 	found, parseErr := parseResult(out)
 	found.took = took
@@ -145,7 +164,10 @@ var (
 	statesLine    = regexp.MustCompile(`(?m)^\s*(\d+) states, stored`)
 	depthLine     = regexp.MustCompile(`depth reached (\d+), errors: (\d+)`)
 	unreachedHead = regexp.MustCompile(`^unreached in (proctype \S+|init)$`)
-	unreachedLine = regexp.MustCompile(`^\t(\S+:\d+), state \d+, "(.*)"$`)
+	unreachedLine = regexp.MustCompile(`^\t(\S+:\d+), state (\d+), "(.*)"$`)
+	listedHead    = regexp.MustCompile(`^(proctype \S+|init)$`)
+	listedLine    = regexp.MustCompile(`^\tstate +(\d+) -.* (\S+\.pml:\d+) => (.*)$`)
+	index         = regexp.MustCompile(`\[[^][]*\]`)
 )
 
 // violation returns what the verifier has found to be wrong.
@@ -165,18 +187,55 @@ func parseResult(out string) (result, error) {
 	r.states, _ = strconv.Atoi(states[1])
 	r.depth, _ = strconv.Atoi(depth[1])
 	r.errors, _ = strconv.Atoi(depth[2])
+	r.unreached = parseStatements(out, unreachedHead, "unreached in", func(line string) (at, state, text string) {
+		if m := unreachedLine.FindStringSubmatch(line); m != nil {
+			return m[1], m[2], m[3]
+		}
+		return "", "", ""
+	})
+	return r, nil
+}
+
+// statements returns all statements of a model.
+func statements(t *testing.T, m *model) map[statement]map[string]bool {
+	t.Helper()
+	definitions := append(strings.Fields(m.runs[0].bounds[small]), inFull, unmerged)
+	dir := compile(t, m, definitions, "-DSAFETY", "-DNOCLAIM")
+	out, _, _ := start(t, dir, "./pan", "-d")
+	return parseStatements(out, listedHead, "claim", func(line string) (at, state, text string) {
+		if m := listedLine.FindStringSubmatch(line); m != nil {
+			return m[2], m[1], m[3]
+		}
+		return "", "", ""
+	})
+}
+
+// parseStatements reads a list of statements, by process.
+func parseStatements(out string, head *regexp.Regexp, other string, parse func(string) (at, state, text string)) map[statement]map[string]bool {
+	all := make(map[statement]map[string]bool)
 	in := ""
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\n")
-		if head := unreachedHead.FindStringSubmatch(line); head != nil {
-			in = head[1]
-		} else if strings.HasPrefix(line, "unreached in") || line == "" {
+		if m := head.FindStringSubmatch(line); m != nil {
+			in = m[1]
+			continue
+		}
+		at, state, text := parse(line)
+		switch {
+		case strings.HasPrefix(line, other), line == "":
 			in = ""
-		} else if at := unreachedLine.FindStringSubmatch(line); at != nil && in != "" {
-			r.unreached = append(r.unreached, fmt.Sprintf("%s | %s | %s", in, at[2], at[1]))
+		case at != "" && in != "":
+			one := statement{text: index.ReplaceAllString(text, "[]"), line: at}
+			if text == "-end-" {
+				one.where = in
+			}
+			if all[one] == nil {
+				all[one] = make(map[string]bool)
+			}
+			all[one][in+" "+state] = true
 		}
 	}
-	return r, nil
+	return all
 }
 
 // counterexample replays the sequence that the verifier has written, and
