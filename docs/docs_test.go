@@ -15,6 +15,8 @@ func TestTrackRecordNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "
 
 func TestEmbeddedNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "embedded.md") }
 
+func TestSecurityNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "security.md") }
+
 func namesTestsThatExist(t *testing.T, document string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
