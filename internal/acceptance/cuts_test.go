@@ -3,6 +3,7 @@
 package acceptance_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -110,7 +111,8 @@ type cutting struct {
 
 	strikes  int
 	grants   int
-	recovery time.Duration // the longest time until all were granted again
+	serving  time.Duration // the longest time after a cut until all members served again
+	recovery time.Duration // and until all were granted again
 }
 
 // cutTime returns the time that an environment variable sets.
@@ -144,6 +146,7 @@ func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
 		ens: apache.Start(t, cutMembers, apache.WithNetwork(network), apache.WithTick(100*time.Millisecond),
 			apache.WithProperty("zookeeper.cnxTimeout", "1000"), apache.WithProperty("zookeeper.fastleader.maxNotificationInterval", "2000")),
 	}
+	c.log("three members serve")
 	c.watching = client(t, c.ens)
 	for _, lock := range cutLocks {
 		if _, err := c.watching.Create(t.Context(), resource(c.path+"/"+lock.name), nil, 0); err != nil {
@@ -178,9 +181,9 @@ func (c *cutting) run(strike func(*cutting, time.Duration)) {
 	ops, parts := c.judge()
 	idle := c.longestIdle()
 	c.t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome, %d of these after a loss; %d cuts, %d packets lost or held; "+
-		"longest without a grant %v, longest wait %v, all granted again after %v; longest stall of a process %v; %d operations in %d parts judged by porcupine",
+		"longest without a grant %v, longest wait %v, all members serve again after %v, all are granted again after %v; longest stall of a process %v; %d operations in %d parts judged by porcupine",
 		time.Since(c.began).Round(time.Second), c.grants, total.Losses, total.Writes, total.Refused, total.Unknown, total.Late, c.strikes, c.net.Lost(),
-		idle.Round(time.Millisecond), total.Wait.Round(time.Millisecond), c.recovery.Round(time.Millisecond), total.Stall.Round(time.Millisecond), ops, parts)
+		idle.Round(time.Millisecond), total.Wait.Round(time.Millisecond), c.serving.Round(time.Millisecond), c.recovery.Round(time.Millisecond), total.Stall.Round(time.Millisecond), ops, parts)
 }
 
 // work lets all work while the network fails, and then rest.
@@ -189,6 +192,7 @@ func (c *cutting) work(strike func(*cutting, time.Duration), d time.Duration) {
 		fmt.Fprintln(p.say, "work")
 	}
 	c.servedSince(c.sizes()) // so that each cut finds all at work
+	c.log("all have been granted")
 	until := time.Now().Add(d)
 	for first := true; time.Now().Before(until); first = false {
 		long := c.session + time.Second + c.upTo(c.session/2) // sessions end
@@ -200,8 +204,14 @@ func (c *cutting) work(strike func(*cutting, time.Duration), d time.Duration) {
 		c.heal()
 		time.Sleep(c.upTo(time.Second))
 	}
-	healed := time.Now()
-	c.servedSince(c.sizes())
+	healed, before := time.Now(), c.sizes()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	if err := c.ens.WaitServing(ctx); err != nil {
+		c.t.Fatal(err)
+	}
+	c.serving = max(c.serving, time.Since(healed))
+	c.servedSince(before)
 	c.recovery = max(c.recovery, time.Since(healed))
 	for _, p := range c.all {
 		fmt.Fprintln(p.say, "rest")
@@ -216,7 +226,10 @@ func (c *cutting) work(strike func(*cutting, time.Duration), d time.Duration) {
 func (c *cutting) quiet() {
 	for _, lock := range cutLocks {
 		for _, dir := range lock.dirs {
-			nothingLeft(c.t, c.watching, c.path+"/"+dir)
+			c.eventually("nothing is left at "+dir, func() bool {
+				names, err := c.children(c.watching, dir)
+				return err == nil && len(names) == 0
+			})
 		}
 		_, stat, err := c.watching.Get(c.t.Context(), resource(c.path+"/"+lock.name))
 		if err != nil {
@@ -270,7 +283,7 @@ func (c *cutting) servedSince(before map[string]int) {
 		for _, p := range c.all {
 			for _, worker := range lock.workers {
 				who := fmt.Sprintf("%d.%s", p.Pid, worker)
-				eventually(c.t, who+" is granted "+lock.name+" again", func() bool {
+				c.eventually(who+" is granted "+lock.name+" again", func() bool {
 					p.alive(c.t)
 					text, err := c.ledger(lock.name).read()
 					return err == nil && sectionBegins(string(text[before[lock.name]:]), who)

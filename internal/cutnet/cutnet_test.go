@@ -65,8 +65,12 @@ func play(t *testing.T, test func(t *testing.T, s *stage)) {
 	})
 	t.Run("namespaces", func(t *testing.T) {
 		if !cutnet.Isolated() {
-			if namespaces, why, err := cutnet.Choose(); !namespaces {
-				t.Skip(why, err)
+			namespaces, why, err := cutnet.Choose()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !namespaces {
+				t.Skip(why)
 			}
 			cutnet.Rerun(t)
 			return

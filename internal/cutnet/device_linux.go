@@ -108,10 +108,11 @@ func tryNamespace() error {
 	}
 	cmd := exec.Command(self)
 	ownNamespace(cmd, trying+"=1")
-	if text, err := cmd.CombinedOutput(); err != nil {
+	text, err := cmd.CombinedOutput()
+	if err != nil && len(text) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
 	}
-	return nil
+	return err
 }
 
 // request is the kernel's struct ifreq: a name, and what the request is about.

@@ -13,7 +13,7 @@ import (
 
 // Rerun runs a test, and no other, in another process of the same test binary,
 // which is in a network namespace of its own, and fails the test if it fails
-// there. It logs what that process prints.
+// there, or skips it. It logs what that process prints.
 func Rerun(t testing.TB) {
 	t.Helper()
 	self, err := os.Executable()
@@ -39,13 +39,19 @@ func Rerun(t testing.TB) {
 		in.Close()
 		ended <- err
 	}()
-	passed := false
+	passed, skipped := false, false
 	for scanner := bufio.NewScanner(out); scanner.Scan(); {
 		t.Log(scanner.Text())
-		passed = passed || strings.HasPrefix(strings.TrimSpace(scanner.Text()), "--- PASS: "+t.Name()+" ")
+		line := strings.TrimSpace(scanner.Text())
+		passed = passed || strings.HasPrefix(line, "--- PASS: "+t.Name()+" ")
+		skipped = skipped || strings.HasPrefix(line, "--- SKIP: "+t.Name()+" ")
 	}
 	_, _ = io.Copy(io.Discard, out) // a line was too long
-	if err := <-ended; err != nil || !passed {
+	err = <-ended
+	if err == nil && skipped {
+		t.SkipNow()
+	}
+	if err != nil || !passed {
 		t.Errorf("in a namespace of its own: passed %v, %v", passed, err)
 	}
 }
