@@ -131,6 +131,63 @@ func TestSecondHopNeedsAWholeTick(t *testing.T) {
 	}
 }
 
+// The leader asks a member each half tick which sessions it has heard from. That
+// question may be late. Then the member answers a round trip to the leader before
+// it has reported an earlier contact, and if it is cut off between the two the
+// leader never hears of that contact. So the wait for a proof must be longer than
+// half a tick by more than the question is late: WithServerTick makes it longer.
+func TestLateReportsNeedALongerWait(t *testing.T) {
+	const tick = 2 * time.Second
+	outlived := func(t *testing.T, late time.Duration, opts ...framework.Option) (outlived bool) {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithTick(tick),
+				testutil.WithTouchDelays(func(int) time.Duration {
+					if time.Since(began) < 3*tick/2 {
+						return 0
+					}
+					return late
+				}))
+			at := func(d time.Duration) { time.Sleep(time.Until(began.Add(d))) }
+			ens.Latency(10 * time.Millisecond)
+			// The leader hears of the session before 2 s, and then not before 3 s. So
+			// it expires at 6 s unless that report arrives.
+			at(970 * time.Millisecond)
+			follower, _, _ := strings.Cut(ens.Servers(), ",")
+			c, err := framework.New(follower, append(opts, framework.WithDialer(ens.Dial), framework.WithSessionTimeout(2*tick))...)
+			must(t, err)
+			defer c.Close()
+			must(t, c.WaitConnected(t.Context()))
+			s := session(t, c)
+			for _, d := range []time.Duration{2520 * time.Millisecond, 3890 * time.Millisecond} {
+				at(d)
+				must(t, c.Sync(t.Context(), "/"))
+			}
+			at(3940 * time.Millisecond)
+			ens.Isolate(0)
+			for time.Since(began) < 3*2*tick {
+				if believes := s.Proven(); believes && !alive(ens, s.ID()) {
+					outlived = true
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if alive(ens, s.ID()) {
+				t.Error("the session is there still: the test shows nothing")
+			}
+		})
+		return outlived
+	}
+	if !outlived(t, 950*time.Millisecond) {
+		t.Error("no session was believed in that had expired: the report was not late enough")
+	}
+	if outlived(t, 300*time.Millisecond) {
+		t.Error("a report was late by less than a third of the timeout minus half a tick, and a session was believed in that had expired")
+	}
+	if outlived(t, 950*time.Millisecond, framework.WithServerTick(tick)) {
+		t.Error("with WithServerTick a session was believed in that had expired")
+	}
+}
+
 // ring is the setup of one run: so many members, and clients of this kind.
 type ring struct {
 	members   int

@@ -37,17 +37,24 @@ import (
 // went straight to the leader.
 //
 // F must be longer than a touch waits at a member until the leader asks for it,
-// which it does each half of its tick. F is T/3. That is long enough if T is at
-// least two ticks, which servers demand by default. Three cases need more, by
+// which it does each half of its tick, and longer by more than that question may
+// be late: the round trip may overtake it. F is T/3. That is long enough if T is
+// at least two ticks, which servers demand by default: it leaves T/12 for a late
+// question then, and T/3 minus half a tick in general. Four cases need more, by
 // WithServerTick:
 //
 //   - minSessionTimeout was set to less than two ticks.
 //   - The member is an observer that follows an observer master (since 3.6).
 //     The touch is then sampled twice, by the observer and by its master, each
-//     half a tick: F must be a whole tick. A sync passes through both, behind
-//     what they have sampled.
+//     half a tick: F must be a whole tick, and longer by more than both
+//     questions may be late. A sync passes through both, behind what they have
+//     sampled.
 //   - The members have different ticks. The leader's determines how long a
 //     touch waits, while another member's may have determined the shortest T.
+//   - The leader's questions take longer to a member than F leaves them, while
+//     the connection between the two may end before the answer arrives.
+//
+// models/deadline.pml has this argument in a form that a machine has checked.
 //
 // The deadline is the latest proven send time plus T.
 
