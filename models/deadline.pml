@@ -1,0 +1,499 @@
+/*
+The deadline of a lease: until then no leader has expired the client's session.
+
+Proves
+    - While a request of the client is proven and T has not passed since it was
+      sent, no leader has expired the session (run follower). It does not matter
+      that the round trip is made over a later connection than the contact: that
+      begins with a connect, which the leader validates. (The code does not count
+      such a round trip.)
+    - So it is with WithProof(ProofWrite) beside a leader that has lost its
+      quorum and does not know it (run write).
+    - If the client's clock goes wrong by one unit in twelve, slow or fast, that
+      holds until the stop margin, at which Lost is closed (run rates).
+    - Behind an observer master it holds if F is longer than a whole tick by more
+      than two questions may be late (run observer).
+    - With two round trips instead of one, the first at least F after the contact
+      was answered and the second after the first was, LATE may be anything
+      (run two_rounds). The code is content with one.
+
+A lease rests on the latest proven contact. So it is enough to look at any single
+contact, and at any round trip after it. What else the client sends can only make
+the session live longer. So nothing else is sent, and the session may expire at
+any tick but for that contact.
+
+Code
+    in the model            | in the code
+    client: sends           | framework/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
+    client: has the answer  | framework/proof.go: (*proof).answer, framework/link.go: (*link).onHead
+    client: is connected    | framework/proof.go: (*proof).connect, framework/session_core.go: (*session).onConnectAnswer
+    F                       | framework/proof.go: newProof
+    a round trip            | framework/proof.go: (*proof).makesRoundTrip, framework/heartbeat.go: (*session).sendHeartbeat
+    age                     | framework/proof.go: elapsed
+    believes                | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).checkClock
+    the stop margin         | framework/options.go: (*config).margin
+    member: answers         | testutil/touches.go: (*member).reportLocked
+    member: reports         | testutil/touches.go: (*member).reportLocked, testutil/touches.go: (*Embedded).touchLocked
+    two hops                | testutil/touches.go: (*Embedded).reportTouchesLocked
+    leader: asks            | testutil/election.go: (*Embedded).tickLocked
+    leader: is told         | testutil/leader.go: (*leadership).touchLocked
+    expiry                  | testutil/leader.go: (*trackedSession).touch
+    leader: expires         | testutil/leader.go: (*leadership).expireLocked
+    leader: confirms        | testutil/leader.go: (*leadership).revalidateLocked
+    leader: answers         | testutil/leader.go: (*leadership).drainLocked, testutil/leader.go: (*leadership).syncLocked
+    another member leads    | testutil/leader.go: (*member).leadLocked
+
+Bounds
+    The unit of time is a twelfth of a tick. T is TICKS ticks, F is T/3, a member
+    is asked for its sessions each half tick. With ALIGNED the leader asks at
+    whole and half ticks of its clock, as the embedded ensemble does. A question
+    of the leader reaches the member within LATE units; behind an observer
+    master the report has arrived there by then. All other messages take any
+    time, and the connections between servers may end at any time: a message
+    that never arrives is one that takes longer than the run. A run ends T/10
+    after T.
+
+    Rounding hides nothing, except in run rates. All bounds on time are whole
+    units, and none is strict ("at least F", "at most half a tick"). A run in
+    real time can then be moved to whole units, such that no order of two events
+    changes; events may become simultaneous, and these happen here in any order.
+    That is also why an equality that a real ensemble hardly ever meets is
+    refuted here: LATE must be less than F minus half a tick, not equal to it.
+    Servers expire a session at a tick that is more than T after the touch; here
+    it may be exactly T after it.
+
+    In run rates a clock loses or gains one whole unit at once, at most once in
+    twelve units: no clock with a rate from 11/12 to 13/12 is wrong by more
+    within any span of whole units. The stop margin, T/10, is 2.4 units, and 2
+    here.
+
+Leaves out
+    - Why the session would be kept alive: heartbeat.pml.
+    - The time that the client needs to notice that its deadline has passed.
+    - Two leaders that both have a quorum, which the ensemble's protocol excludes.
+    - The time that an expired session's removal takes: here all others are
+      granted in the same instant.
+    - A member that leads: its table is the leader's.
+
+Runs
+    run         | checks     | small                             | large
+    follower    | assertions | LATE=1 MOVES=1 ALIGNED            | LATE=1 MOVES=1 TICKS=3
+    write       | assertions | OLD_LEADER=1 WRITE=1 ALIGNED      | OLD_LEADER=1 WRITE=1 TICKS=3
+    rates       | assertions | RATE=12 LATE=0 BELIEF=LOST ALIGNED | RATE=12 LATE=0 BELIEF=LOST
+    observer    | assertions | TICK=6 HOPS=2 TICKS=3 F=9 ALIGNED | HOPS=2 TICKS=3 F=15 ALIGNED
+    two_rounds  | assertions | ROUNDS=2 LATE=ANY ALIGNED         | ROUNDS=2 LATE=ANY TICKS=3
+
+Broken
+    variant                  | run      | what is wrong
+    BROKEN_PING_IS_PROOF     | follower | An answer of the member alone is a proof.
+    BROKEN_NO_WAIT           | follower | F is 0: the round trip may follow the contact at once.
+    BROKEN_FROM_ANSWER       | follower | The deadline is counted from the answer to the contact.
+    BROKEN_WAIT_FROM_SENDING | follower | F is counted from the sending of the contact.
+    BROKEN_LATE_QUESTION     | follower | The leader's question is late by F minus half a tick.
+    BROKEN_ROUNDED_DOWN      | follower | The leader rounds the expiry down to a whole tick.
+    BROKEN_OLD_LEADER        | follower | ProofSync, and a leader that has lost its quorum answers it.
+    BROKEN_CONNECT_IS_PROOF  | write    | ProofWrite, and a connect to an old session is a proof by itself.
+    BROKEN_SYNC_IS_PROOF     | write    | ProofWrite, and a sync is a proof.
+    BROKEN_NO_MARGIN         | rates    | The client believes until T by a clock that may be slow.
+    BROKEN_THIRD             | observer | F is a third of T behind an observer master.
+
+Unreached
+    where            | statement | why
+    proctype Client  | -end-     | it may do anything at any time
+    proctype Member  | -end-     | it serves forever
+    proctype Leader  | -end-     | it serves forever
+    proctype Leader  | down[0]!answer | an old leader, whose answer only BROKEN_OLD_LEADER and BROKEN_SYNC_IS_PROOF take
+    proctype Time    | -end-     | it never ends
+
+Measured
+    run         | bounds | states  | depth | seconds
+    follower    | small  | 73,092  | 623   | 0.3
+    write       | small  | 141,069 | 833   | 0.5
+    rates       | small  | 632,502 | 724   | 1.3
+    observer    | small  | 346,810 | 665   | 0.9
+    two_rounds  | small  | 148,794 | 761   | 0.6
+*/
+
+#ifndef TICK
+#define TICK 12
+#endif
+#ifndef TICKS
+#define TICKS 2 /* in T: servers demand at least two */
+#endif
+#define HALF (TICK / 2)
+#define T (TICKS * TICK)
+#define LOST (T - T / 10)
+
+#ifdef BROKEN_THIRD
+#undef F
+#endif
+#ifndef F
+#define F (T / 3)
+#endif
+#ifdef BROKEN_NO_WAIT
+#define WAIT 0
+#else
+#define WAIT F
+#endif
+
+#define ANY 255
+#ifdef BROKEN_LATE_QUESTION
+#undef LATE
+#define LATE (F - HALF)
+#endif
+#ifndef LATE
+#define LATE 1
+#endif
+
+#ifdef BROKEN_NO_MARGIN
+#undef BELIEF
+#endif
+#ifndef BELIEF
+#define BELIEF T /* how old a proven contact may be */
+#endif
+#ifdef BROKEN_OLD_LEADER
+#define OLD_LEADER 1
+#endif
+
+/* Features, which the runs combine. */
+#ifndef RATE
+#define RATE 0       /* the client's clock may be wrong once in so many units */
+#endif
+#ifndef HOPS
+#define HOPS 1       /* between the client's member and the leader */
+#endif
+#ifndef OLD_LEADER
+#define OLD_LEADER 0 /* 1: a leader may have lost its quorum, and not know it */
+#endif
+#ifndef WRITE
+#define WRITE 0      /* 1: ProofWrite, 0: ProofSync */
+#endif
+#ifndef MOVES
+#define MOVES 0      /* 1: the round trip may be made over a later connection */
+#endif
+#ifndef ROUNDS
+#define ROUNDS 1     /* round trips that make a proof */
+#endif
+
+/* Whether a leader without a quorum can answer what the client takes for a proof,
+   and whether a connect proves itself. */
+#if !WRITE || defined(BROKEN_SYNC_IS_PROOF)
+#define OLD_LEADER_ANSWERS true
+#else
+#define OLD_LEADER_ANSWERS false
+#endif
+#if !WRITE || defined(BROKEN_CONNECT_IS_PROOF)
+#define CONNECT_IS_PROOF true
+#else
+#define CONNECT_IS_PROOF false
+#endif
+
+mtype = { unsent, sent, forwarded, executed, answered };
+mtype = { question, report, trip, answer, join, joined, closed };
+
+/* The client. */
+mtype contact = unsent; /* the request whose sending is to be proven */
+mtype proof = unsent;   /* the round trip that is to prove it */
+byte rounds;            /* round trips that were answered */
+bool connects;          /* the contact is a connect */
+bool connected = true;
+byte age;               /* since the contact was sent, by the client's clock */
+byte waited;            /* since it was answered, at most F; the same clock */
+byte rated;             /* until that clock may be wrong again */
+
+#define believes (proof == answered && age < BELIEF)
+
+/* Member HOPS-1 is the client's. With two hops, member 0 is between it and the
+   leader. The channels keep their order, as TCP does. */
+#define MINE (HOPS - 1)
+chan down[HOPS] = [4] of { mtype };
+chan up[HOPS] = [3] of { mtype };
+bool touched[HOPS];     /* its table of sessions that it has heard from */
+byte asksIn[HOPS];      /* until it is asked for that table again */
+bool asking[HOPS];      /* the question is on its way, or an observer's report */
+byte late[HOPS];        /* for so long */
+
+/* The leader. */
+byte bucket;            /* since the last whole tick of its clock */
+byte expiresIn;         /* until it expires the session */
+bool expired;
+bool replaced;          /* another member leads, and the client's member does not know */
+
+/* A touch moves the expiry to the first whole tick that is at least T from now. */
+#ifdef BROKEN_ROUNDED_DOWN
+#define expiry (((bucket + T) / TICK) * TICK - bucket)
+#else
+#define expiry (((bucket + T + TICK - 1) / TICK) * TICK - bucket)
+#endif
+
+inline touch() {
+	if
+	:: !expired && !replaced -> expiresIn = expiry
+	:: else
+	fi
+}
+
+init {
+	byte n;
+	select(bucket : 0 .. TICK - 1);
+	select(expiresIn : 1 .. TICKS + 1);
+	expiresIn = expiresIn * TICK - bucket;
+#ifdef ALIGNED /* the leader asks at whole and half ticks of its clock */
+	asksIn[0] = HALF - bucket % HALF;
+#else
+	select(n : 1 .. HALF);
+	asksIn[0] = n;
+#endif
+#if HOPS == 2
+	select(n : 1 .. HALF);
+	asksIn[1] = n;
+#endif
+	if
+	:: connects = false
+	:: connects = true
+	fi;
+	if
+	:: replaced = false
+	:: OLD_LEADER ->
+		replaced = true;
+		printf("another member: leads; the client's member does not know that\n")
+	fi;
+	atomic {
+		n = 0;
+		run Client();
+		run Member(MINE);
+#if HOPS == 2
+		run Member(0);
+#endif
+		run Leader();
+		run Time()
+	}
+}
+
+proctype Client() {
+end:	do
+	:: atomic { contact == unsent && !connects ->
+		contact = sent;
+		printf("client: sends the contact, a ping or a read\n") }
+	:: atomic { contact == unsent && connects ->
+		contact = sent;
+		printf("client: sends the contact, a connect\n") }
+	:: atomic { contact == executed && connected ->
+		contact = answered;
+#ifdef BROKEN_FROM_ANSWER
+		age = 0;
+#endif
+#ifdef BROKEN_WAIT_FROM_SENDING
+		waited = (age < F -> age : F);
+#endif
+#ifdef BROKEN_PING_IS_PROOF
+		proof = answered;
+#endif
+		if
+		:: connects ->
+			waited = F;
+			if
+			:: CONNECT_IS_PROOF -> proof = answered
+			:: else
+			fi
+		:: else
+		fi;
+		printf("client: has the answer to the contact, %d units after it was sent\n", age) }
+	:: atomic { contact == answered && proof == unsent && waited >= WAIT && connected ->
+		proof = sent;
+		printf("client: begins a round trip, %d units after that answer\n", waited) }
+	:: atomic { proof == executed && connected ->
+		rounds++;
+		proof = (rounds == ROUNDS -> answered : unsent);
+		printf("client: the round trip is answered; the contact was sent %d units ago, of %d\n", age, BELIEF) }
+#if MOVES
+	:: atomic { contact == answered && proof == unsent && connected && !replaced && !expired ->
+		touch();
+		connected = false;
+		proof = answered;
+		printf("client: connects to another member, and makes a round trip there\n") }
+#endif
+	od
+}
+
+/* A question that meets another one on its way is none: fewer are asked. */
+inline ask(m) {
+	asksIn[m] = HALF;
+	if
+	:: !asking[m] ->
+		down[m]!question;
+		asking[m] = true
+	:: else
+	fi
+}
+
+inline no_longer_asked(m) {
+	asking[m] = false;
+	late[m] = 0
+}
+
+proctype Member(byte m) {
+end:	do
+	:: atomic { m == MINE && contact == sent && connected && !connects ->
+		touched[m] = true;
+		contact = executed;
+		printf("member: answers the contact by itself\n") }
+	:: atomic { m == MINE && contact == sent && connected && connects && len(up[m]) < 3 ->
+		up[m]!join;
+		contact = forwarded;
+		printf("member: forwards the connect\n") }
+	:: atomic { m == MINE && proof == sent && connected && len(up[m]) < 3 ->
+		up[m]!trip;
+		proof = forwarded;
+		printf("member: forwards the round trip\n") }
+	:: atomic { down[m]?[question] ->
+		down[m]?question;
+		if
+		:: touched[m] && len(up[m]) < 3 ->
+			up[m]!report;
+			touched[m] = false;
+			printf("member: is asked, and reports the session\n")
+		:: else -> no_longer_asked(m)
+		fi;
+		if
+		:: m == 0 -> no_longer_asked(0) /* how long its report takes does not matter */
+		:: else
+		fi }
+	:: atomic { down[m]?[answer] ->
+		down[m]?answer;
+		if
+		:: m == MINE ->
+			proof = executed;
+			printf("member: answers the round trip\n")
+		:: else -> down[MINE]!answer
+		fi }
+	:: atomic { down[m]?[joined] ->
+		down[m]?joined;
+		if
+		:: m == MINE ->
+			contact = executed;
+			printf("member: answers the connect\n")
+		:: else -> down[MINE]!joined
+		fi }
+	:: atomic { down[m]?[closed] ->
+		down[m]?closed;
+		if
+		:: m == MINE ->
+			connected = false;
+			printf("member: closes the connection of the expired session\n")
+		:: else -> down[MINE]!closed
+		fi }
+#if HOPS == 2
+	:: atomic { m == 0 && up[1]?[report] ->
+		up[1]?report;
+		no_longer_asked(1);
+		touched[0] = true;
+		printf("observer master: is told of the session\n") }
+	:: atomic { m == 0 && up[1]?[trip] && len(up[0]) < 3 ->
+		up[1]?trip;
+		up[0]!trip }
+	:: atomic { m == 0 && up[1]?[join] && len(up[0]) < 3 ->
+		up[1]?join;
+		up[0]!join }
+	:: atomic { m == 0 && asksIn[1] == 0 ->
+		ask(1);
+		printf("observer master: asks the observer\n") }
+#endif
+	od
+}
+
+proctype Leader() {
+end:	do
+	:: atomic { asksIn[0] == 0 ->
+		ask(0);
+		printf("leader: asks the member for its sessions\n") }
+	:: atomic { up[0]?[report] ->
+		up[0]?report;
+		touch();
+		printf("leader: is told of the session\n") }
+	:: atomic { up[0]?[join] ->
+		up[0]?join;
+		if
+		:: !expired || replaced ->
+			touch();
+			down[0]!joined;
+			printf("leader: confirms the session\n")
+		:: else
+		fi }
+	:: atomic { up[0]?[trip] ->
+		up[0]?trip;
+		if
+		:: !replaced ->
+			down[0]!answer;
+			printf("leader: answers the round trip\n")
+		:: replaced && OLD_LEADER_ANSWERS ->
+			down[0]!answer;
+			printf("old leader: has no quorum, and answers the round trip\n")
+		:: replaced
+		fi }
+	:: atomic { expiresIn == 0 && !expired ->
+		expired = true;
+		if
+		:: !replaced -> down[0]!closed
+		:: else
+		fi;
+		printf("leader: expires the session\n");
+		assert(!believes) }
+	:: atomic { OLD_LEADER && !replaced && !expired ->
+		expiresIn = expiry;
+		replaced = true;
+		printf("another member: leads, and gives the session its whole timeout\n") }
+	od
+}
+
+#define in_time(m) (asksIn[m] > 0 && (LATE == ANY || !asking[m] || late[m] < LATE))
+#if HOPS == 2
+#define all_in_time (in_time(0) && in_time(1))
+#else
+#define all_in_time in_time(0)
+#endif
+
+inline pass(m) {
+	asksIn[m]--;
+	if
+	:: asking[m] && LATE != ANY -> late[m]++
+	:: else
+	fi
+}
+
+/* One unit of time passes for all servers; for the client's clock one too, or
+   none or two. */
+proctype Time() {
+	byte units;
+end:	do
+	:: atomic { all_in_time && (expired || expiresIn > 0) && age <= T + T / 10 ->
+		bucket = (bucket + 1) % TICK;
+		if
+		:: !expired -> expiresIn--
+		:: else
+		fi;
+		pass(0);
+#if HOPS == 2
+		pass(1);
+#endif
+		if
+		:: units = 1
+		:: RATE > 0 && rated == 0 -> units = 0; rated = RATE
+		:: RATE > 0 && rated == 0 -> units = 2; rated = RATE
+		fi;
+		if
+		:: rated > 0 -> rated--
+		:: else
+		fi;
+		if
+		:: contact != unsent -> age = age + units
+		:: else
+		fi;
+		if
+		:: contact == answered -> waited = (waited + units < F -> waited + units : F)
+		:: else
+		fi;
+		printf("    (a unit of time passes, %d on the client's clock)\n", units);
+		units = 0 }
+	od
+}
