@@ -112,6 +112,11 @@ Measured
     rates       | small  | 632,502 | 724   | 1.3
     observer    | small  | 346,810 | 665   | 0.9
     two_rounds  | small  | 148,794 | 761   | 0.6
+    follower    | large  | 816,920 | 767   | 3
+    write       | large  | 1,684,897 | 1,105 | 6
+    rates       | large  | 3,251,040 | 731   | 12
+    observer    | large  | 1,907,673 | 1,043 | 6
+    two_rounds  | large  | 1,762,669 | 941   | 6
 */
 
 #ifndef TICK
