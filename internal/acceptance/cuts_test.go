@@ -85,7 +85,7 @@ func TestTheNetworkIsCut(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			t.Logf("the network: %T (%s)", network, why)
+			t.Logf("the network: %T: %s", network, why)
 			t.Cleanup(func() {
 				if err := network.Close(); err != nil {
 					t.Error(err)
@@ -128,7 +128,8 @@ func cutTime(t *testing.T, variable string, otherwise time.Duration) time.Durati
 	return d
 }
 
-func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
+// cutSeed returns the seed of the faults, and prints it.
+func cutSeed(t *testing.T) uint64 {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("ZKR_SEED"); text != "" {
 		var err error
@@ -137,41 +138,50 @@ func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
 		}
 	}
 	t.Logf("ZKR_SEED=%d", seed)
-	session := cutTime(t, "ZKR_CUTS_SESSION", loadSession)
+	return seed
+}
+
+// newCutting starts members and processes on a network.
+func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
 	c := &cutting{
-		t: t, net: network, session: session, rnd: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), path: "/suite/cut", began: time.Now(),
+		t: t, net: network, session: cutTime(t, "ZKR_CUTS_SESSION", loadSession), rnd: rand.New(rand.NewPCG(cutSeed(t), 0)),
+		dir: t.TempDir(), path: "/suite/cut", began: time.Now(),
 		// A tick of 100 ms: after 2.5 s of silence a member leaves its leader.
 		// The defaults of the others make members wait up to a minute before
 		// they try to reach each other again.
 		ens: apache.Start(t, cutMembers, apache.WithNetwork(network), apache.WithTick(100*time.Millisecond),
 			apache.WithProperty("zookeeper.cnxTimeout", "1000"), apache.WithProperty("zookeeper.fastleader.maxNotificationInterval", "2000")),
 	}
-	c.log("three members serve")
+	c.log("all members serve")
 	c.watching = client(t, c.ens)
 	for _, lock := range cutLocks {
 		if _, err := c.watching.Create(t.Context(), resource(c.path+"/"+lock.name), nil, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range cutProcesses {
-		node := cutMembers + i
-		var servers []string
-		for member, address := range strings.Split(c.ens.Servers(), ",") {
-			address, err := network.Address(node, member, address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			servers = append(servers, address)
-		}
+	for node := cutMembers; node < cutNodes; node++ {
 		enter := func(cmd *exec.Cmd) error { return network.Enter(node, cmd) }
-		c.all = append(c.all, startWith(t, enter, "cut", strings.Join(servers, ","), c.dir, c.path, proof, session.String()))
+		c.all = append(c.all, startWith(t, enter, "cut", c.serversSeenBy(node), c.dir, c.path, proof, c.session.String()))
 	}
 	return c
+}
+
+// serversSeenBy returns the addresses at which a node reaches the members.
+func (c *cutting) serversSeenBy(node int) string {
+	servers := strings.Split(c.ens.Servers(), ",")
+	for member, address := range servers {
+		var err error
+		if servers[member], err = c.net.Address(node, member, address); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return strings.Join(servers, ",")
 }
 
 // part is how long the network fails before all is looked at.
 const part = 30 * time.Second
 
+// run lets the network fail in one way, and judges what the processes did.
 func (c *cutting) run(strike func(*cutting, time.Duration)) {
 	duration := cutTime(c.t, "ZKR_CUTS", 8*time.Second)
 	for spent := time.Duration(0); spent < duration && !c.t.Failed(); spent += part {
@@ -179,11 +189,13 @@ func (c *cutting) run(strike func(*cutting, time.Duration)) {
 	}
 	total := c.ended()
 	ops, parts := c.judge()
-	idle := c.longestIdle()
-	c.t.Logf("%v: %d grants, %d of them lost, %d guarded writes, %d refused, %d of unknown outcome, %d of these after a loss; %d cuts, %d packets lost or held; "+
-		"longest without a grant %v, longest wait %v, all members serve again after %v, all are granted again after %v; longest stall of a process %v; %d operations in %d parts judged by porcupine",
-		time.Since(c.began).Round(time.Second), c.grants, total.Losses, total.Writes, total.Refused, total.Unknown, total.Late, c.strikes, c.net.Lost(),
-		idle.Round(time.Millisecond), total.Wait.Round(time.Millisecond), c.serving.Round(time.Millisecond), c.recovery.Round(time.Millisecond), total.Stall.Round(time.Millisecond), ops, parts)
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	c.log("%d cuts, %d packets lost or held; %d grants, %d of them lost; longest without a grant %v, longest wait %v",
+		c.strikes, c.net.Lost(), c.grants, total.Losses, round(c.longestIdle()), round(total.Wait))
+	c.log("%d guarded writes, %d refused, %d of unknown outcome, %d of all these after a loss", total.Writes, total.Refused, total.Unknown, total.Late)
+	c.log("after a cut all members serve within %v, all are granted again within %v; longest stall of a process %v",
+		round(c.serving), round(c.recovery), round(total.Stall))
+	c.log("%d operations in %d histories judged by porcupine", ops, parts)
 }
 
 // work lets all work while the network fails, and then rest.
