@@ -79,6 +79,9 @@ func neighborAtRandom(t *testing.T, w *bubble.World, k kind, seed uint64, delete
 		}
 	}
 	total := w.Total()
+	if total > 20*n.acts {
+		t.Errorf("%d requests for %d acts", total, n.acts)
+	}
 	n.leave()
 	s.end()
 	t.Logf("seed %d: %d acts, %d requests; %s", seed, n.acts, total, s.summary())

@@ -65,7 +65,23 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 	if err := c.list(ctx); err != nil {
 		return "", err
 	}
-	return rule.blocker(c.name, c.children)
+	blocker, err = rule.blocker(c.name, c.children)
+	if errors.Is(err, errNotInLine) {
+		c.discardNamesakes()
+	}
+	return blocker, err
+}
+
+// discardNamesakes removes znodes in line that have c's id and another number, as
+// after a create that was answered with a wrong one. The next contender of this
+// session would wait behind them for good.
+func (c *contender) discardNamesakes() {
+	id, _, ok := layout.CutProtection(c.name)
+	for _, name := range c.children {
+		if other, _, _ := layout.CutProtection(name); ok && other == id && name != c.name {
+			c.sess.Discard(child(c.queue.dir, name))
+		}
+	}
 }
 
 func (c *contender) list(ctx context.Context) error {
