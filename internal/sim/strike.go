@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,23 +42,41 @@ const (
 	DenyDelete    What = "deny delete"
 	IsolateLeader What = "isolate leader"
 	PauseLeader   What = "pause leader"
-	CutFollowing  What = "cut off from the leader" // the client's member
-	OrphanRequest What = "orphan request"          // it is executed when its connection is gone
+	OrphanRequest What = "orphan request" // it is executed when its connection is gone
 )
 
 // String returns the strike as ParseStrike reads it.
 func (s Strike) String() string {
-	return fmt.Sprintf("%s; client %d, tenths %d, steps %d, code %d; at %v", s.What, s.Client, s.Tenths, s.Steps, s.Code, s.At)
+	text := fmt.Sprintf("%s; client %d", s.What, s.Client)
+	for _, n := range []struct {
+		name string
+		n    int
+	}{{"tenths", s.Tenths}, {"steps", s.Steps}, {"code", int(s.Code)}} {
+		if n.n != 0 {
+			text += fmt.Sprintf("; %s %d", n.name, n.n)
+		}
+	}
+	return fmt.Sprintf("%s; at %v", text, s.At)
 }
 
 // ParseStrike reads what String returns.
 func ParseStrike(text string) (s Strike, err error) {
-	part := strings.SplitN(text, "; ", 3)
-	if len(part) == 3 {
-		s.What = What(part[0])
-		_, err = fmt.Sscanf(part[1], "client %d, tenths %d, steps %d, code %d", &s.Client, &s.Tenths, &s.Steps, &s.Code)
-		if err == nil {
-			s.At, err = ParseMoment(strings.TrimPrefix(part[2], "at "))
+	parts := strings.Split(text, "; ")
+	s.What = What(parts[0])
+	for _, part := range parts[1:] {
+		name, value, _ := strings.Cut(part, " ")
+		n, _ := strconv.Atoi(value) // what is no number is not printed again
+		switch name {
+		case "client":
+			s.Client = n
+		case "tenths":
+			s.Tenths = n
+		case "steps":
+			s.Steps = n
+		case "code":
+			s.Code = testutil.Code(n)
+		case "at":
+			s.At, err = ParseMoment(value)
 		}
 	}
 	if err != nil || s.String() != text {
@@ -87,14 +106,12 @@ type delay struct {
 
 // strikes is the state of the strikes of a run. The world's mutex guards it.
 type strikes struct {
-	over    bool // no more strikes
-	left    []Strike
-	hit     []Strike
-	lasting int // strikes that have not ended
-	shots   map[int]shot
-	delays  []*delay
-	cuts    map[int]*[2]int // by client: how many cut requests, and answers
-	jumped  bool
+	over   bool // no more strikes
+	left   []Strike
+	hit    []Strike
+	shots  map[int]shot
+	delays []*delay
+	cuts   map[int]*[2]int // by client: how many cut requests, and answers
 }
 
 // happens records a moment, and does what strikes at it. It reports whether
@@ -170,16 +187,10 @@ func (w *world) strike(s Strike, msg message) (broken bool) {
 	w.mu.Lock()
 	w.happened++
 	w.strikes.hit = append(w.strikes.hit, s)
-	if heal != nil {
-		w.strikes.lasting++
-	}
 	w.mu.Unlock()
 	if heal != nil {
 		time.AfterFunc(w.plan.Timeout*time.Duration(s.Tenths)/10, func() {
 			heal()
-			w.mu.Lock()
-			w.strikes.lasting--
-			w.mu.Unlock()
 			w.ledger.log("over: %v", s)
 		})
 	}
@@ -351,9 +362,6 @@ func (w *world) expire(client int, operator bool) (done bool) {
 }
 
 func (w *world) jump(by time.Duration) {
-	w.mu.Lock()
-	w.strikes.jumped = true
-	w.mu.Unlock()
 	w.ledger.jump()
 	clock.Jump(by)
 }
