@@ -478,7 +478,7 @@ func (w *world) deny(what What) (heal func(), done bool) {
 func (w *world) runStrikes(over <-chan struct{}) {
 	instant := true
 	for _, s := range w.plan.Strikes {
-		instant = instant && s.What.instant()
+		instant = instant && s.instant()
 	}
 	if instant && len(w.plan.Strikes) > 0 {
 		// Nothing lasts, so nothing may be late.
@@ -497,9 +497,11 @@ func (w *world) runStrikes(over <-chan struct{}) {
 }
 
 // instant reports whether a strike leaves nothing behind that takes time.
-func (f What) instant() bool {
-	switch f {
-	case Drop, Refuse, Cancel, RemoveZnode, RemoveDir, RepeatConnect, DelayRequests, DelayAnswers:
+func (s Strike) instant() bool {
+	switch s.What {
+	case Refuse: // a removal that is refused is tried again after some seconds
+		return s.At.Op != "delete"
+	case Drop, Cancel, RemoveZnode, RemoveDir, RepeatConnect, DelayRequests, DelayAnswers:
 		return true
 	}
 	return false
