@@ -16,6 +16,7 @@ import (
 
 var (
 	mutants = flag.String("faults.mutants", "", "which of the simulator's mutants to look for, a regular expression; empty: a few")
+	ways    = flag.Int("faults.ways", 4, "how many ways to look for a mutant are tried, the cheapest first")
 	drawn   = flag.Int("faults.drawn", 4, "how many second faults are drawn for each first one, where single faults find nothing")
 )
 
@@ -67,7 +68,7 @@ func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
-	for _, way := range []struct {
+	all := []struct {
 		name string
 		args []string
 	}{
@@ -75,7 +76,8 @@ func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 		{"single faults", []string{"-test.run=^TestSingles$", "-faults.every=1"}},
 		{"single faults in the larger scenarios", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=rest"}},
 		{"pairs", []string{"-test.run=^TestPairs$", "-faults.pairs", fmt.Sprint("-faults.seconds=", *drawn)}},
-	} {
+	}
+	for _, way := range all[:min(*ways, len(all))] {
 		out, err := exec.Command(binary, append(way.args, "-test.timeout=0", "-test.failfast", "-faults.failures=1", "-faults.keep=false")...).CombinedOutput()
 		switch {
 		case err == nil:
