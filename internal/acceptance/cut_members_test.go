@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -15,23 +17,79 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// eventually waits for a condition. If it waits in vain it fails the test,
-// unless the members have different trees. Members of older releases (3.8.0)
-// that leave their leader, without any crash, can go on with transactions that
-// the others do not have, or lack some (ZOOKEEPER-4712, -4541; mended in 3.9.3).
-// Their clients wait for znodes that no client can remove. No library helps
-// against that, and nothing that a client does causes it: the test is skipped.
+// Members of older releases (3.8.0) that leave their leader, without any crash,
+// can go on with transactions that the others do not have, or lack some
+// (ZOOKEEPER-4541, ZOOKEEPER-4712, mended in 3.9.3). Then clients wait for znodes
+// that no client can remove, or two contenders get one number. No library helps
+// against that, and nothing that a client does causes it. So a test that fails
+// is skipped if the members themselves are of the opinion that their trees
+// differ, or show different ones.
+
+// fail fails the test, or skips it if the members do not agree.
+func (c *cutting) fail(format string, args ...any) {
+	c.t.Helper()
+	what := fmt.Sprintf(format, args...)
+	if member := c.mismatches(); len(member) > 0 {
+		c.t.Skipf("%s, but the members %v of the ensemble have found their trees different from the leader's", what, member)
+	}
+	if different := c.differences(); len(different) > 0 {
+		c.t.Skipf("%s, but the members of the ensemble do not agree: %s", what, strings.Join(different, "; "))
+	}
+	c.t.Fatal(what)
+}
+
+// eventually waits for a condition.
 func (c *cutting) eventually(what string, condition func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(patience); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().Before(deadline) {
+		if time.Now().After(deadline) {
+			c.fail("not in %v: %s", patience, what)
+		}
+	}
+}
+
+// alive fails the test if a process has printed anything, or ended, though
+// nothing is expected of it.
+func (c *cutting) alive(p *process) {
+	c.t.Helper()
+	select {
+	case line, ok := <-p.lines:
+		c.fail("process %d printed %q, or has ended: %v", p.Pid, line, !ok)
+	default:
+	}
+}
+
+// ask sends a four-letter word to a member, and returns the answer.
+func ask(address, word string) (string, error) {
+	conn, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, err = io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+// mismatches returns the members that have found their own tree different from
+// the leader's. Since 3.6 they compare digests with each transaction.
+func (c *cutting) mismatches() (members []int) {
+	for member, address := range strings.Split(c.ens.Servers(), ",") {
+		answer, err := ask(address, "mntr")
+		if err != nil {
+			c.t.Logf("member %d: %v", member, err)
 			continue
 		}
-		if different := c.differences(); len(different) > 0 {
-			c.t.Skipf("not in %v: %s, but the members of the ensemble do not agree: %s", patience, what, strings.Join(different, "; "))
+		for line := range strings.Lines(answer) {
+			if count, ok := strings.CutPrefix(line, "zk_digest_mismatches_count"); ok && strings.TrimSpace(count) != "0" {
+				members = append(members, member)
+			}
 		}
-		c.t.Fatalf("not in %v: %s", patience, what)
 	}
+	return members
 }
 
 // children lists a directory below the load's path, after a sync.

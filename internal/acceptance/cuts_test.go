@@ -6,9 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,10 +145,10 @@ func newCutting(t *testing.T, network cutnet.Network, proof string) *cutting {
 		t: t, net: network, session: cutTime(t, "ZKR_CUTS_SESSION", loadSession), rnd: rand.New(rand.NewPCG(cutSeed(t), 0)),
 		dir: t.TempDir(), path: "/suite/cut", began: time.Now(),
 		// A tick of 100 ms: after 2.5 s of silence a member leaves its leader.
-		// The defaults of the others make members wait up to a minute before
-		// they try to reach each other again.
+		// By default, members that look for a leader wait for up to a minute
+		// before they ask each other again.
 		ens: apache.Start(t, cutMembers, apache.WithNetwork(network), apache.WithTick(100*time.Millisecond),
-			apache.WithProperty("zookeeper.cnxTimeout", "1000"), apache.WithProperty("zookeeper.fastleader.maxNotificationInterval", "2000")),
+			apache.WithProperty("zookeeper.fastleader.maxNotificationInterval", "2000")),
 	}
 	c.log("all members serve")
 	c.watching = client(t, c.ens)
@@ -195,6 +193,7 @@ func (c *cutting) run(strike func(*cutting, time.Duration)) {
 	c.log("%d guarded writes, %d refused, %d of unknown outcome, %d of all these after a loss", total.Writes, total.Refused, total.Unknown, total.Late)
 	c.log("after a cut all members serve within %v, all are granted again within %v; longest stall of a process %v",
 		round(c.serving), round(c.recovery), round(total.Stall))
+	c.log("members that have found their trees different from the leader's: %v", c.mismatches())
 	c.log("%d operations in %d histories judged by porcupine", ops, parts)
 }
 
@@ -258,17 +257,8 @@ func (c *cutting) quiet() {
 func (c *cutting) noWatches(text string) {
 	for _, address := range strings.Split(c.ens.Servers(), ",") {
 		eventually(c.t, fmt.Sprintf("%s has no watches on %s", address, text), func() bool {
-			conn, err := net.DialTimeout("tcp", address, patience)
-			if err != nil {
-				return false
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
-			if _, err = io.WriteString(conn, "wchp"); err != nil {
-				return false
-			}
-			watches, err := io.ReadAll(conn)
-			return err == nil && !strings.Contains(string(watches), text)
+			watches, err := ask(address, "wchp")
+			return err == nil && !strings.Contains(watches, text)
 		})
 	}
 }
@@ -296,7 +286,7 @@ func (c *cutting) servedSince(before map[string]int) {
 			for _, worker := range lock.workers {
 				who := fmt.Sprintf("%d.%s", p.Pid, worker)
 				c.eventually(who+" is granted "+lock.name+" again", func() bool {
-					p.alive(c.t)
+					c.alive(p)
 					text, err := c.ledger(lock.name).read()
 					return err == nil && sectionBegins(string(text[before[lock.name]:]), who)
 				})

@@ -220,17 +220,6 @@ func startWith(t *testing.T, change func(*exec.Cmd) error, what string, args ...
 	return p
 }
 
-// alive fails the test if the process has printed anything, or ended, though
-// nothing is expected of it.
-func (p *process) alive(t *testing.T) {
-	t.Helper()
-	select {
-	case line, ok := <-p.lines:
-		t.Fatalf("process %d printed %q, or has ended: %v", p.Pid, line, !ok)
-	default:
-	}
-}
-
 // expect waits for a line with a prefix, and returns the rest of it.
 func (p *process) expect(t *testing.T, what string) string {
 	t.Helper()
