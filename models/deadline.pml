@@ -23,25 +23,25 @@ the session live longer. So nothing else is sent, and the session may expire at
 any tick but for that contact.
 
 Code
-    in the model            | in the code
-    client: sends           | framework/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
-    client: has the answer  | framework/proof.go: (*proof).answer, framework/link.go: (*link).onHead
-    client: is connected    | framework/proof.go: (*proof).connect, framework/session_core.go: (*session).onConnectAnswer
-    F                       | framework/proof.go: newProof
-    a round trip            | framework/proof.go: (*proof).makesRoundTrip, framework/heartbeat.go: (*session).sendHeartbeat
-    age                     | framework/proof.go: elapsed
-    believes                | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).checkClock
-    the stop margin         | framework/options.go: (*config).margin
-    member: answers         | testutil/touches.go: (*member).reportLocked
-    member: reports         | testutil/touches.go: (*member).reportLocked, testutil/touches.go: (*Embedded).touchLocked
-    two hops                | testutil/touches.go: (*Embedded).reportTouchesLocked
-    leader: asks            | testutil/election.go: (*Embedded).tickLocked
-    leader: is told         | testutil/leader.go: (*leadership).touchLocked
-    expiry                  | testutil/leader.go: (*trackedSession).touch
-    leader: expires         | testutil/leader.go: (*leadership).expireLocked
-    leader: confirms        | testutil/leader.go: (*leadership).revalidateLocked
-    leader: answers         | testutil/leader.go: (*leadership).drainLocked, testutil/leader.go: (*leadership).syncLocked
-    another member leads    | testutil/leader.go: (*member).leadLocked
+    in the model           | in the code
+    client: sends          | framework/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
+    client: has the answer | framework/proof.go: (*proof).answer, framework/link.go: (*link).onHead
+    client: is connected   | framework/proof.go: (*proof).connect, framework/session_core.go: (*session).onConnectAnswer
+    F                      | framework/proof.go: newProof
+    a round trip           | framework/proof.go: (*proof).makesRoundTrip, framework/heartbeat.go: (*session).sendHeartbeat
+    age                    | framework/proof.go: elapsed
+    believes               | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).checkClock
+    the stop margin        | framework/options.go: (*config).margin
+    member: answers        | testutil/touches.go: (*member).reportLocked
+    member: reports        | testutil/touches.go: (*member).reportLocked, testutil/touches.go: (*Embedded).touchLocked
+    two hops               | testutil/touches.go: (*Embedded).reportTouchesLocked
+    leader: asks           | testutil/election.go: (*Embedded).tickLocked
+    leader: is told        | testutil/leader.go: (*leadership).touchLocked
+    expiry                 | testutil/leader.go: (*trackedSession).touch
+    leader: expires        | testutil/leader.go: (*leadership).expireLocked
+    leader: confirms       | testutil/leader.go: (*leadership).revalidateLocked
+    leader: answers        | testutil/leader.go: (*leadership).drainLocked, testutil/leader.go: (*leadership).syncLocked
+    another member leads   | testutil/leader.go: (*member).leadLocked
 
 Bounds
     The unit of time is a twelfth of a tick. T is TICKS ticks, F is T/3, a member
@@ -76,12 +76,12 @@ Leaves out
     - A member that leads: its table is the leader's.
 
 Runs
-    run         | checks     | small                             | large
-    follower    | assertions | LATE=1 MOVES=1 ALIGNED            | LATE=1 MOVES=1 TICKS=3
-    write       | assertions | OLD_LEADER=1 WRITE=1 ALIGNED      | OLD_LEADER=1 WRITE=1 TICKS=3
-    rates       | assertions | RATE=12 LATE=0 BELIEF=LOST ALIGNED | RATE=12 LATE=0 BELIEF=LOST
-    observer    | assertions | TICK=6 HOPS=2 TICKS=3 F=9 ALIGNED | HOPS=2 TICKS=3 F=15 ALIGNED
-    two_rounds  | assertions | ROUNDS=2 LATE=ANY ALIGNED         | ROUNDS=2 LATE=ANY TICKS=3
+    run        | checks     | small                              | large
+    follower   | assertions | LATE=1 MOVES=1 ALIGNED             | LATE=1 MOVES=1 TICKS=3
+    write      | assertions | OLD_LEADER=1 WRITE=1 ALIGNED       | OLD_LEADER=1 WRITE=1 TICKS=3
+    rates      | assertions | RATE=12 LATE=0 BELIEF=LOST ALIGNED | RATE=12 LATE=0 BELIEF=LOST
+    observer   | assertions | TICK=6 HOPS=2 TICKS=3 F=9 ALIGNED  | HOPS=2 TICKS=3 F=15 ALIGNED
+    two_rounds | assertions | ROUNDS=2 LATE=ANY ALIGNED          | ROUNDS=2 LATE=ANY TICKS=3
 
 Broken
     variant                  | run      | what is wrong
@@ -98,25 +98,25 @@ Broken
     BROKEN_THIRD             | observer | F is a third of T behind an observer master.
 
 Unreached
-    where            | statement | why
-    proctype Client  | -end-     | it may do anything at any time
-    proctype Member  | -end-     | it serves forever
-    proctype Leader  | -end-     | it serves forever
-    proctype Leader  | down[0]!answer | an old leader, whose answer only BROKEN_OLD_LEADER and BROKEN_SYNC_IS_PROOF take
-    proctype Time    | -end-     | it never ends
+    where           | statement      | why
+    proctype Client | -end-          | it may do anything at any time
+    proctype Member | -end-          | it serves forever
+    proctype Leader | -end-          | it serves forever
+    proctype Leader | down[0]!answer | an old leader, whose answer only BROKEN_OLD_LEADER and BROKEN_SYNC_IS_PROOF take
+    proctype Time   | -end-          | it never ends
 
 Measured
-    run         | bounds | states  | depth | seconds
-    follower    | small  | 73,092  | 623   | 0.3
-    write       | small  | 141,069 | 833   | 0.5
-    rates       | small  | 632,502 | 724   | 1.3
-    observer    | small  | 346,810 | 665   | 0.9
-    two_rounds  | small  | 148,794 | 761   | 0.6
-    follower    | large  | 816,920 | 767   | 3
-    write       | large  | 1,684,897 | 1,105 | 6
-    rates       | large  | 3,251,040 | 731   | 12
-    observer    | large  | 1,907,673 | 1,043 | 6
-    two_rounds  | large  | 1,762,669 | 941   | 6
+    run        | bounds | states    | depth | seconds
+    follower   | small  | 73,092    | 623   | 0.3
+    write      | small  | 141,069   | 833   | 0.5
+    rates      | small  | 632,502   | 724   | 1.3
+    observer   | small  | 346,810   | 665   | 0.9
+    two_rounds | small  | 148,794   | 761   | 0.6
+    follower   | large  | 816,920   | 767   | -
+    write      | large  | 1,684,897 | 1,105 | -
+    rates      | large  | 3,251,040 | 731   | -
+    observer   | large  | 1,907,673 | 1,043 | -
+    two_rounds | large  | 1,762,669 | 941   | -
 */
 
 #ifndef TICK

@@ -15,23 +15,23 @@ Proves
       may be late.
 
 Code
-    in the model                  | in the code
-    joins                         | recipes/internal/line/acquisition.go: (*acquisition).join
-    looks                         | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
-    excludes                      | recipes/internal/line/rule.go: (*Rule).lastConflict, recipes/rwlock/rwlock.go: conflicts
-    sets its watch, sees          | recipes/internal/line/contender.go: (*contender).wait
-    is granted                    | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
-    share                         | recipes/internal/line/localqueue.go: (*localQueue).chooseAllLocked
-    readers: share at once        | recipes/internal/line/handoff.go: (*localQueue).shareAtOnce
-    readers: look whether         | recipes/internal/line/handoff.go: (*localQueue).shareCurrentLocked, recipes/internal/line/contention.go: (*grant).foundContention
-    readers: hear of a writer     | recipes/internal/line/contention.go: (*grant).watchContention
-    reader: leaves                | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
-    reader, writer: gives up      | recipes/internal/line/localqueue.go: (*localQueue).leave
-    writer: downgrades            | recipes/internal/line/downgrade.go: (*Share).downgrade
-    writer: has both              | recipes/internal/line/downgrade.go: (*Share).claimBeside
-    BROKEN_UPGRADE                | recipes/rwlock/rwlock.go: writing.acquire
-    client: has lost              | framework/session_core.go: (*session).end, recipes/internal/line/grant.go: (*grant).lose
-    ensemble: removes             | testutil/leader.go: (*leadership).prepareLocked
+    in the model              | in the code
+    joins                     | recipes/internal/line/acquisition.go: (*acquisition).join
+    looks                     | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
+    excludes                  | recipes/internal/line/rule.go: (*Rule).lastConflict, recipes/rwlock/rwlock.go: conflicts
+    sets its watch, sees      | recipes/internal/line/contender.go: (*contender).wait
+    is granted                | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
+    share                     | recipes/internal/line/localqueue.go: (*localQueue).chooseAllLocked
+    readers: share at once    | recipes/internal/line/handoff.go: (*localQueue).shareAtOnce
+    readers: look whether     | recipes/internal/line/handoff.go: (*localQueue).shareCurrentLocked, recipes/internal/line/contention.go: (*grant).foundContention
+    readers: hear of a writer | recipes/internal/line/contention.go: (*grant).watchContention
+    reader: leaves            | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
+    reader, writer: gives up  | recipes/internal/line/localqueue.go: (*localQueue).leave
+    writer: downgrades        | recipes/internal/line/downgrade.go: (*Share).downgrade
+    writer: has both          | recipes/internal/line/downgrade.go: (*Share).claimBeside
+    BROKEN_UPGRADE            | recipes/rwlock/rwlock.go: writing.acquire
+    client: has lost          | framework/session_core.go: (*session).end, recipes/internal/line/grant.go: (*grant).lose
+    ensemble: removes         | testutil/leader.go: (*leadership).prepareLocked
 
 Bounds
     CLIENTS processes, each with one goroutine that writes, again and again, and
@@ -50,37 +50,40 @@ Leaves out
       remove znodes of ours.
 
 Runs
-    run    | checks     | small                                              | large
-    alone  | assertions | CLIENTS=2 READERS=1                                | CLIENTS=2 READERS=1 LOSSES=1
-    lost   | assertions | CLIENTS=2 READERS=1 LOSSES=1 DOWNGRADE=0 GIVE_UP=0 | CLIENTS=2 READERS=2 LOSSES=1 DOWNGRADE=0 GIVE_UP=0
-    three  | assertions | CLIENTS=3 ONE_READS=1 DOWNGRADE=0 GIVE_UP=0        | CLIENTS=3 READERS=1 DOWNGRADE=0 GIVE_UP=0
-    told   | ltl told   | READERS=2 ONE_READS=1 DOWNGRADE=0 GIVE_UP=0        | READERS=1 GIVE_UP=0
+    run   | checks     | small                                              | large
+    alone | assertions | CLIENTS=2 READERS=1                                | CLIENTS=2 READERS=1 LOSSES=1
+    lost  | assertions | CLIENTS=2 READERS=1 LOSSES=1 DOWNGRADE=0 GIVE_UP=0 | CLIENTS=2 READERS=1 LOSSES=1 GIVE_UP=0
+    three | assertions | CLIENTS=3 ONE_READS=1 DOWNGRADE=0 GIVE_UP=0        | CLIENTS=3 READERS=2 ONE_READS=1 DOWNGRADE=0 GIVE_UP=0
+    told  | ltl told   | READERS=2 ONE_READS=1 DOWNGRADE=0 GIVE_UP=0        | READERS=1 GIVE_UP=0
 
 Broken
-    variant                    | run   | what is wrong
+    variant                     | run   | what is wrong
     BROKEN_READERS_DO_NOT_COUNT | alone | A writer waits for the last writer ahead only.
-    BROKEN_NO_SECOND_LOOK      | alone | A writer goes on when its predecessor has left, without a list.
-    BROKEN_NEW_PLACE           | alone | A downgrade joins the line at its end.
-    BROKEN_GAP                 | alone | A downgrade removes the write's znode before it makes the read's.
-    BROKEN_STALE_GRANT         | lost  | A grant survives the loss of its session.
-    BROKEN_WATCH_WHAT_HAS_LEFT | told  | What has left before the watch was set is waited for.
-    BROKEN_UPGRADE             | told  | Who reads may wait to write, and reads on meanwhile.
-    BROKEN_SHARE_ALWAYS        | told  | Readers share although a writer waits.
+    BROKEN_NO_SECOND_LOOK       | alone | A writer goes on when its predecessor has left, without a list.
+    BROKEN_NEW_PLACE            | alone | A downgrade joins the line at its end.
+    BROKEN_GAP                  | alone | A downgrade removes the write's znode before it makes the read's.
+    BROKEN_STALE_GRANT          | lost  | A grant survives the loss of its session.
+    BROKEN_WATCH_WHAT_HAS_LEFT  | told  | What has left before the watch was set is waited for.
+    BROKEN_UPGRADE              | told  | Who reads may wait to write, and reads on meanwhile.
+    BROKEN_SHARE_ALWAYS         | told  | Readers share although a writer waits.
 
 Unreached
-    where            | statement | why
-    proctype Writer  | -end-     | it wants to write again and again
-    proctype Reader  | -end-     | it wants to read again and again
-    proctype Line    | -end-     | it waits for readers
-    proctype Event   | -end-     | it waits for writers
+    where           | statement | why
+    proctype Writer | -end-     | it wants to write again and again
+    proctype Reader | -end-     | it wants to read again and again
+    proctype Line   | -end-     | it waits for readers
+    proctype Event  | -end-     | it waits for writers
 
 Measured
-    run    | bounds | states     | depth   | seconds
-    alone  | small  | 182,209    | 44,781  | 1.5
-    lost   | small  | 171,389    | 2,651   | 0.8
-    three  | small  | 7,553      | 2,062   | 0.2
-    told   | small  | 50,567     | 9,062   | 1.1
-    told   | large  | 64,717     | 6,512   | 1.3
+    run   | bounds | states    | depth  | seconds
+    alone | small  | 182,209   | 44,781 | 1.5
+    lost  | small  | 171,389   | 2,651  | 0.8
+    three | small  | 7,553     | 2,062  | 0.2
+    told  | small  | 50,567    | 9,062  | 1.1
+    alone | large  | 2,887,033 | 48,348 | -
+    lost  | large  | 269,345   | 3,275  | -
+    three | large  | 262,129   | 53,478 | -
+    told  | large  | 64,717    | 6,512  | -
 */
 
 #ifndef CLIENTS

@@ -14,23 +14,23 @@ Proves
       not know that it has it, is removed at last: none is lost forever.
 
 Code
-    in the model              | in the code
-    joins                     | recipes/internal/line/acquisition.go: (*acquisition).join
-    waits for another         | recipes/internal/line/contender.go: (*contender).wait
-    counts, reads the limit   | recipes/semaphore/semaphore.go: permits.lookOnce, recipes/semaphore/limit.go: count, recipes/semaphore/limit.go: (*Semaphore).limit
-    room                      | recipes/semaphore/semaphore.go: fits
-    sets its watches          | recipes/semaphore/semaphore.go: permits.look, recipes/semaphore/limit.go: (*Semaphore).watch
-    waits for room            | recipes/internal/line/permits.go: (*acquisition).awaitRoom
-    is refused                | recipes/internal/line/permits.go: (*acquisition).takePermits, recipes/internal/line/acquisition.go: (*acquisition).refuse
-    sends a multi             | recipes/internal/line/permits.go: (*contender).take, framework/batch.go: (*batchCreate).create
-    looks for its permits     | framework/batch.go: (*batchCreate).findAgain, framework/batch.go: (*batchCreate).find
-    condemn                   | framework/batch.go: (*batchCreate).expectStrays
-    session: removes          | framework/strays.go: (*session).discardStrays, recipes/internal/line/permits.go: discardAll
-    is granted                | recipes/internal/line/acquisition.go: (*acquisition).admit
-    releases                  | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
-    gives up                  | recipes/internal/line/localqueue.go: (*localQueue).leave
-    operator: sets            | recipes/semaphore/limit.go: (*Semaphore).setMax, recipes/semaphore/limit.go: (*Semaphore).record
-    ensemble: executes        | testutil/leader.go: (*leadership).prepareLocked
+    in the model            | in the code
+    joins                   | recipes/internal/line/acquisition.go: (*acquisition).join
+    waits for another       | recipes/internal/line/contender.go: (*contender).wait
+    counts, reads the limit | recipes/semaphore/semaphore.go: permits.lookOnce, recipes/semaphore/limit.go: count, recipes/semaphore/limit.go: (*Semaphore).limit
+    room                    | recipes/semaphore/semaphore.go: fits
+    sets its watches        | recipes/semaphore/semaphore.go: permits.look, recipes/semaphore/limit.go: (*Semaphore).watch
+    waits for room          | recipes/internal/line/permits.go: (*acquisition).awaitRoom
+    is refused              | recipes/internal/line/permits.go: (*acquisition).takePermits, recipes/internal/line/acquisition.go: (*acquisition).refuse
+    sends a multi           | recipes/internal/line/permits.go: (*contender).take, framework/batch.go: (*batchCreate).create
+    looks for its permits   | framework/batch.go: (*batchCreate).findAgain, framework/batch.go: (*batchCreate).find
+    condemn                 | framework/batch.go: (*batchCreate).expectStrays
+    session: removes        | framework/strays.go: (*session).discardStrays, recipes/internal/line/permits.go: discardAll
+    is granted              | recipes/internal/line/acquisition.go: (*acquisition).admit
+    releases                | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
+    gives up                | recipes/internal/line/localqueue.go: (*localQueue).leave
+    operator: sets          | recipes/semaphore/limit.go: (*Semaphore).setMax, recipes/semaphore/limit.go: (*Semaphore).record
+    ensemble: executes      | testutil/leader.go: (*leadership).prepareLocked
 
 Bounds
     CLIENTS processes of one goroutine each; number 1 wants two permits at once,
@@ -50,22 +50,23 @@ Leaves out
       deadline.pml.
 
 Runs
-    run    | checks     | small                                | large
-    taken  | assertions | CLIENTS=2 CUTS=1 CHANGES=1 GIVE_UP=1 | CLIENTS=2 CUTS=2 CHANGES=2 GIVE_UP=1
-    lost   | assertions | CLIENTS=2 CUTS=1 CHANGES=1 LOSSES=1  | CLIENTS=2 CUTS=1 CHANGES=2 LOSSES=1
-    three  | assertions | CLIENTS=3 CUTS=0 CHANGES=1           | CLIENTS=3 CUTS=1 CHANGES=1
-    told   | ltl told   | CLIENTS=2 CUTS=1 CHANGES=1           | CLIENTS=2 CUTS=2 CHANGES=2
+    run   | checks     | small                                | large
+    taken | assertions | CLIENTS=2 CUTS=1 CHANGES=1 GIVE_UP=1 | CLIENTS=2 CUTS=2 CHANGES=2 GIVE_UP=1
+    lost  | assertions | CLIENTS=2 CUTS=1 CHANGES=1 LOSSES=1  | CLIENTS=2 CUTS=1 CHANGES=2 LOSSES=1
+    three | assertions | CLIENTS=3 CUTS=0 CHANGES=2           | CLIENTS=3 CUTS=1 CHANGES=1
+    told  | ltl told   | CLIENTS=2 CUTS=1 CHANGES=1           | CLIENTS=2 CUTS=2 CHANGES=2
 
 Broken
-    variant                 | run   | what is wrong
-    BROKEN_NOT_FIRST        | taken | Who is not first in line takes permits too.
-    BROKEN_LINE_NOT_CHECKED | taken | The multi does not check that its znode is still in line.
-    BROKEN_LIMIT_NOT_CHECKED | taken | The multi does not check that the limit is the one that was read.
-    BROKEN_STALE_PERMITS    | lost  | Permits survive the loss of their session.
-    BROKEN_FORGET           | told  | The ids of a multi that was given up are not remembered.
-    BROKEN_ONE_LOOK         | told  | The watches are set, and nobody looks after that.
-    BROKEN_LIMIT_NOT_WATCHED | told | Who waits for room does not watch the limit.
-    BROKEN_NOT_REFUSED      | told  | Who wants more than the limit waits.
+    variant                    | run   | what is wrong
+    BROKEN_NOT_FIRST           | taken | Who is not first in line takes permits too.
+    BROKEN_LINE_NOT_CHECKED    | taken | The multi does not check that its znode is still in line.
+    BROKEN_LIMIT_NOT_CHECKED   | taken | The multi does not check that the limit is the one that was read.
+    BROKEN_STALE_PERMITS       | lost  | Permits survive the loss of their session.
+    BROKEN_FORGET              | told  | The ids of a multi that was given up are not remembered.
+    BROKEN_ONE_LOOK            | told  | The watches are set, and nobody looks after that.
+    BROKEN_LIMIT_NOT_WATCHED   | taken | Who waits for room does not watch the limit.
+    BROKEN_PERMITS_NOT_WATCHED | taken | Who waits for room does not watch the permits.
+    BROKEN_NOT_REFUSED         | told  | Who wants more than the limit waits.
 
 Unreached
     where             | statement | why
@@ -76,11 +77,15 @@ Unreached
     proctype Operator | -end-     | it may come at any time
 
 Measured
-    run    | bounds | states  | depth | seconds
-    taken  | small  | 147,938 | 2,220 | 0.9
-    lost   | small  | 172,769 | 256   | 0.7
-    three  | small  | 47,221  | 1,056 | 0.4
-    told   | small  | 67,347  | 517   | 1.0
+    run   | bounds | states    | depth | seconds
+    taken | small  | 147,938   | 2,220 | 0.9
+    lost  | small  | 172,769   | 256   | 0.7
+    three | small  | 243,932   | 1,155 | 1.4
+    told  | small  | 67,347    | 517   | 1.0
+    taken | large  | 1,655,385 | 2,268 | -
+    lost  | large  | 906,160   | 267   | -
+    three | large  | 461,414   | 1,453 | -
+    told  | large  | 1,432,696 | 713   | -
 */
 
 #ifndef LOSSES
