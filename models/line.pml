@@ -66,7 +66,7 @@ Leaves out
 
 Runs
     run       | checks     | small | large
-    faults    | assertions | CLIENTS=2 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1 | CLIENTS=2 ZNODES=8 CALLS=1 LOST=2 CUTS=1 DOUBTS=2 EXPIRIES=1 CANCELS=1
+    faults    | assertions | CLIENTS=2 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1 | CLIENTS=2 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1 STRANGERS=1
     handoffs  | assertions | CLIENTS=2 ZNODES=7 CALLS=2 HANDOFFS=1 LINGER=1 LOST=1 DOUBTS=1 CANCELS=1 | CLIENTS=2 ZNODES=8 CALLS=2 HANDOFFS=1 LINGER=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1
     strangers | assertions | CLIENTS=2 ZNODES=7 CALLS=2 CUTS=1 STRANGERS=1 | CLIENTS=2 ZNODES=7 CALLS=2 HANDOFFS=1 LOST=1 CUTS=1 STRANGERS=2
     three     | assertions | CLIENTS=3 ZNODES=7 CALLS=1 CUTS=1 DOUBTS=1 EXPIRIES=1 | CLIENTS=3 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1
@@ -88,6 +88,7 @@ Broken
 Measured
     run       | bounds | states     | depth | seconds
     faults    | small  | 369,103    | 159   | 2.2
+    faults    | large  | 2,102,517  | 70    | 9.6
     handoffs  | small  | 789,094    | 257   | 4.0
     strangers | small  | 42,233     | 241   | 0.3
     three     | small  | 886,698    | 232   | 5.8
