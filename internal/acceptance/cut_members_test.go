@@ -19,7 +19,7 @@ import (
 
 // Members of older releases (3.8.0) that leave their leader, without any crash,
 // can go on with transactions that the others do not have, or lack some
-// (ZOOKEEPER-4541, ZOOKEEPER-4712, mended in 3.9.3). Then clients wait for znodes
+// (most likely ZOOKEEPER-4541 and ZOOKEEPER-4712, mended in 3.9.3). Then clients wait for znodes
 // that no client can remove, or two contenders get one number. No library helps
 // against that, and nothing that a client does causes it. So a test that fails
 // is skipped if the members themselves are of the opinion that their trees
