@@ -102,7 +102,7 @@ Unreached
     proctype Client | -end-          | it may do anything at any time
     proctype Member | -end-          | it serves forever
     proctype Leader | -end-          | it serves forever
-    proctype Leader | down[0]!answer | an old leader, whose answer only BROKEN_OLD_LEADER and BROKEN_SYNC_IS_PROOF take
+    435             | down[]!answer  | an old leader, whose answer only BROKEN_OLD_LEADER and BROKEN_SYNC_IS_PROOF take
     proctype Time   | -end-          | it never ends
 
 Measured
