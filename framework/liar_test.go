@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/garble"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -173,6 +174,19 @@ func TestSessionTimeoutsThatMakeNoSense(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A server that grants what was requested is used, whatever that is.
+func TestOddSessionTimeouts(t *testing.T) {
+	for _, timeout := range []time.Duration{20 * time.Millisecond, 99*time.Millisecond + 999*time.Microsecond, 2*time.Hour + time.Microsecond} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, _ := start(t, w.Embedded, framework.WithSessionTimeout(timeout))
+			must(t, c.WaitConnected(within(t, 10*time.Second)))
+			if got := session(t, c).Timeout(); got != timeout.Truncate(time.Millisecond) {
+				t.Errorf("%v was granted", got)
+			}
+		}, testutil.WithTick(10*time.Millisecond), testutil.WithSessionTimeouts(time.Millisecond, 3*time.Hour))
 	}
 }
 

@@ -156,7 +156,8 @@ const (
 
 // accepts returns an error if a server must not grant this session timeout.
 func (cfg *config) accepts(granted time.Duration) error {
-	if granted < min(cfg.sessionTimeout, shortestGranted) || granted > max(cfg.sessionTimeout, longestGranted) {
+	requested := cfg.sessionTimeout.Truncate(time.Millisecond) // as it is sent
+	if granted < min(requested, shortestGranted) || granted > max(requested, longestGranted) {
 		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", errMalformed, granted, cfg.sessionTimeout)
 	}
 	return nil

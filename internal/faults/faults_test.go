@@ -23,7 +23,7 @@ import (
 var (
 	scenarios = flag.String("faults.scenarios", "smallest", "which scenarios to try: the smallest of each recipe, the rest, all, or those that match a regular expression")
 	every     = flag.Int("faults.every", 10, "single faults: try one of so many; 1: all")
-	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes; 0: this one alone")
+	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes")
 	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
 	pairs     = flag.Bool("faults.pairs", false, "try pairs of faults")
 	seconds   = flag.Int("faults.seconds", 0, "how many second faults are tried for each first one; 0: all")
@@ -151,6 +151,9 @@ func resume(t *testing.T, s *Search) {
 // whole tries all schedules, in processes of one processor each: with more,
 // Go's scheduler decides what happens first at one instant.
 func whole(t *testing.T, mode string, scenario Scenario) {
+	if *processes < 1 {
+		t.Fatal("-faults.processes: at least 1")
+	}
 	var tally Tally
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -196,9 +199,47 @@ func (f *Failure) keep(t *testing.T) (file string) {
 	return file
 }
 
+// alone returns the value of -faults.scenarios that selects one scenario, even
+// if its name is that of several.
+func alone(s Scenario) string { return "(" + regexp.QuoteMeta(s.Name) + ")" }
+
+// TestAlone selects each scenario alone, as the processes of a search do.
+func TestAlone(t *testing.T) {
+	defer func(old string) { *scenarios = old }(*scenarios)
+	for _, s := range Scenarios {
+		*scenarios = alone(s)
+		for _, other := range Scenarios {
+			if wanted(other) != (other.Name == s.Name) {
+				t.Errorf("%s: %s is wanted: %t", *scenarios, other.Name, wanted(other))
+			}
+		}
+	}
+}
+
+// TestOrphan checks that a request whose connection is gone is executed, and
+// that what it has created is found and removed.
+func TestOrphan(t *testing.T) {
+	defer chance.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	sent := sim.Moment{Client: 0, Point: sim.Sent, Op: "create", N: 1}
+	r := Schedule{Scenario: "mutex", Strikes: []sim.Strike{{What: sim.OrphanRequest, Client: 0, At: sent}}}.Run(t, 0)
+	if len(r.Wrong) > 0 || len(r.Struck) != 1 {
+		t.Errorf("struck %v; %s\n%s", r.Struck, strings.Join(r.Wrong, "\n"), r.Trace)
+	}
+	count := map[sim.Point]int{}
+	for _, m := range r.Moments {
+		if m.Client == 0 && m.Op == "create" {
+			count[m.Point]++
+		}
+	}
+	if count[sim.Sent] != 2 || count[sim.Executed] != 2 || count[sim.Answered] != 1 {
+		t.Errorf("creates: %v\n%s", count, r.Trace)
+	}
+}
+
 func process(i int, mode string, scenario Scenario) (tally Tally, err error) {
 	name := map[string]string{"singles": "TestSingles", "pairs": "TestPairs", "triples": "TestTriples"}[mode]
-	args := []string{"-test.run=^" + name + "$", "-test.timeout=0", "-faults.scenarios=" + regexp.QuoteMeta(scenario.Name), fmt.Sprintf("-faults.shard=%d/%d", i, *processes)}
+	args := []string{"-test.run=^" + name + "$", "-test.timeout=0", "-faults.scenarios=" + alone(scenario), fmt.Sprintf("-faults.shard=%d/%d", i, *processes)}
 	flag.Visit(func(f *flag.Flag) {
 		if strings.HasPrefix(f.Name, "faults.") && f.Name != "faults.scenarios" && f.Name != "faults.shard" {
 			args = append(args, fmt.Sprintf("-%s=%s", f.Name, f.Value))
@@ -209,6 +250,9 @@ func process(i int, mode string, scenario Scenario) (tally Tally, err error) {
 	out, err := cmd.CombinedOutput()
 	_, text, ok := strings.Cut(string(out), "\ntally: ")
 	if !ok {
+		return tally, fmt.Errorf("%v: %w\n%.8000s", cmd, err, out)
+	}
+	if err != nil { // not for the failures of schedules, which the tally has
 		return tally, fmt.Errorf("%v: %w\n%.8000s", cmd, err, out)
 	}
 	text, _, _ = strings.Cut(text, "\n")

@@ -37,11 +37,19 @@ func (l *ledger) knownLocked(t *holding) bool {
 	return held
 }
 
+// isRemovedLocked reports whether somebody else has removed the holding's znode.
+func (l *ledger) isRemovedLocked(t *holding) bool {
+	_, removed := l.removed[t.path]
+	return removed
+}
+
 // voidLocked reports whether an operator has ended the holding's session, or has
-// removed its znode. No clock helps against that until the client knows.
+// removed its znode. No clock helps against that until the client knows. Of a
+// removed znode it knows by its watch, or soon after it is connected again; if
+// it is not, its deadline passes.
 func (l *ledger) voidLocked(t *holding) bool {
-	if l.removed[t.path] {
-		return true
+	if l.isRemovedLocked(t) {
+		return t.lost || time.Since(l.removed[t.path]) < l.plan.Timeout+time.Second
 	}
 	if !l.expired[t.session] {
 		return false

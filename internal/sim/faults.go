@@ -89,6 +89,10 @@ func (w *world) control(r testutil.Request) testutil.Action {
 		return testutil.Pass()
 	case known:
 		w.leaveLocked(client, r.Op, false)
+		if w.orphanLocked(client, r) {
+			time.AfterFunc(time.Millisecond, w.nets[client].Drop)
+			return testutil.Delay(w.plan.Timeout / 8)
+		}
 	}
 	for _, f := range w.rules {
 		switch {

@@ -24,10 +24,10 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	removed   map[string]bool // znodes that somebody else has removed
-	jumped    bool            // the clients' clock has: their deadlines say nothing
-	clients   map[int64]int   // by session
-	settled   time.Time       // from then on nothing may be late; zero: not yet
+	removed   map[string]time.Time // znodes that somebody else has removed, and when
+	jumped    bool                 // the clients' clock has: their deadlines say nothing
+	clients   map[int64]int        // by session
+	settled   time.Time            // from then on nothing may be late; zero: not yet
 	wrong     []string
 	trace     []string
 	limit     int // of the semaphore, as far as known
@@ -124,7 +124,7 @@ func (l *ledger) granted(c call, t *holding) {
 			l.wrongLocked("%v was granted %v after anything that it may have waited for", t.who, wait)
 		}
 	}
-	if l.expired[t.session] || l.removed[t.path] || l.closed[t.who.client] { // before the client heard of it
+	if l.expired[t.session] || l.isRemovedLocked(t) || l.closed[t.who.client] { // before the client heard of it
 		t.ends = c.seq
 	}
 	t.znode, t.fence = r.znode(t), r.written
@@ -245,7 +245,7 @@ func (l *ledger) expire(id int64) {
 func (l *ledger) remove(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removed[path] = true
+	l.removed[path] = time.Now()
 	seq := l.nextLocked()
 	l.logLocked("somebody else removes %s", path)
 	for _, r := range l.resources {

@@ -106,12 +106,13 @@ type delay struct {
 
 // strikes is the state of the strikes of a run. The world's mutex guards it.
 type strikes struct {
-	over   bool // no more strikes
-	left   []Strike
-	hit    []Strike
-	shots  map[int]shot
-	delays []*delay
-	cuts   map[int]*[2]int // by client: how many cut requests, and answers
+	over    bool // no more strikes
+	left    []Strike
+	hit     []Strike
+	shots   map[int]shot
+	orphans map[int]int32 // by client: the number of the request that its connection does not outlive
+	delays  []*delay
+	cuts    map[int]*[2]int // by client: how many cut requests, and answers
 }
 
 // happens records a moment, and does what strikes at it. It reports whether
@@ -221,8 +222,9 @@ func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
 			w.expire(c, true)
 		}
 	case OrphanRequest:
-		w.shoot(c, msg.xid, testutil.Delay(w.plan.Timeout/8))
-		time.AfterFunc(time.Millisecond, w.nets[c].Drop)
+		w.mu.Lock()
+		w.strikes.orphans[c] = msg.xid
+		w.mu.Unlock()
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:
@@ -336,6 +338,17 @@ func (w *world) shots(client int) func(testutil.Request) testutil.Action {
 	}
 }
 
+// orphanLocked reports whether a request that has arrived at a member is to be
+// executed only when its connection is gone.
+func (w *world) orphanLocked(client int, r testutil.Request) bool {
+	xid, aimed := w.strikes.orphans[client]
+	if !aimed || xid != r.Xid {
+		return false
+	}
+	delete(w.strikes.orphans, client)
+	return true
+}
+
 // repeat sends the request that opens a connection on another connection, too,
 // as a network may that has lost track of time. Nobody reads the answer.
 func (w *world) repeat(client int, frame []byte) (done bool) {
@@ -388,12 +401,15 @@ func (w *world) callable(ctx context.Context, k who) (_ context.Context, over fu
 	ctx, leave := context.WithCancel(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	around := w.calling[k] // the call in which this one is made: a candidate's
 	w.calling[k] = leave
 	return ctx, func() bool {
 		leave()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.calling, k)
+		if delete(w.calling, k); around != nil {
+			w.calling[k] = around
+		}
 		struck := w.ended[k]
 		delete(w.ended, k)
 		return struck

@@ -212,12 +212,17 @@ func (k *worker) campaign(s Step) bool {
 	}
 	c := k.ledger.call(k.who, "campaign, cancel %v", s.Cancel)
 	terms := 0
+	ctx, over := k.callable(ctx, k.who)
+	defer over()
+	k.says("campaigns")
 	err := k.election.Run(ctx, func(ctx context.Context, l *recipes.Lease) error {
+		k.says("leads")
 		terms++
 		t := k.grant(c, l, k.resources(s)[0], s, nil)
 		k.work(ctx, s, t, l)
 		defer k.behind(s, t, l)()
 		k.ledger.leaving(t, l)
+		k.says("steps down")
 		c = k.ledger.call(k.who, "the term ends")
 		if terms == 2 {
 			return leader.ErrStop
@@ -229,6 +234,7 @@ func (k *worker) campaign(s Step) bool {
 	case errors.Is(err, framework.ErrClosed):
 		k.clientClosed(err)
 		return false
+	case errors.Is(err, zk.ErrNoAuth) && k.allowed(err): // which ends it, alone of all errors that strike
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())):
 		k.ledger.fault("%v: campaign: %v", k.who, err)
 	}

@@ -120,10 +120,10 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, testutil.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]bool{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]func(int){}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
-	w.strikes = strikes{left: slices.Clone(p.Strikes), shots: map[int]shot{}, cuts: map[int]*[2]int{}}
+	w.strikes = strikes{left: slices.Clone(p.Strikes), shots: map[int]shot{}, orphans: map[int]int32{}, cuts: map[int]*[2]int{}}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
 	}
