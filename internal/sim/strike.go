@@ -553,11 +553,15 @@ func (w *world) allowed(err error) bool {
 // refused reports whether err is what a caller is told when a server answers
 // with this code.
 func refused(err error, code testutil.Code) bool {
+	switch code {
+	case testutil.CodeConnectionLoss, testutil.CodeOperationTimeout, testutil.CodeThrottled, testutil.CodeSessionMoved:
+		return false // the client tries again
+	}
 	known := map[testutil.Code]error{
 		testutil.CodeNoNode: zk.ErrNoNode, testutil.CodeNoAuth: zk.ErrNoAuth, testutil.CodeBadVersion: zk.ErrBadVersion,
 		testutil.CodeNodeExists: zk.ErrNodeExists, testutil.CodeNotEmpty: zk.ErrNotEmpty,
-		testutil.CodeSessionExpired: framework.ErrSessionLost, testutil.CodeSessionMoved: zk.ErrSessionMoved,
-		testutil.CodeAuthFailed: zk.ErrAuthFailed, -108: zk.ErrNoChildrenForEphemerals, -114: zk.ErrInvalidACL,
+		testutil.CodeSessionExpired: framework.ErrSessionLost,
+		testutil.CodeAuthFailed:     zk.ErrAuthFailed, -108: zk.ErrNoChildrenForEphemerals, -114: zk.ErrInvalidACL,
 	}
 	if e := known[code]; e != nil {
 		return errors.Is(err, e)
