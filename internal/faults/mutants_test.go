@@ -16,7 +16,7 @@ import (
 
 var (
 	mutants = flag.String("faults.mutants", "", "which of the simulator's mutants to look for, a regular expression; empty: a few")
-	ways    = flag.Int("faults.ways", 5, "how many ways to look for a mutant are tried, the cheapest first")
+	ways    = flag.Int("faults.ways", 4, "how many ways to look for a mutant are tried, the cheapest first")
 	drawn   = flag.Int("faults.drawn", 4, "how many second faults are drawn for each first one, where single faults find nothing")
 )
 
@@ -73,9 +73,8 @@ func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 		args []string
 	}{
 		{"the runs without faults", []string{"-test.run=^TestBaseIsTheSame$"}},
-		{"one of ten single faults", []string{"-test.run=^TestSingles$", "-faults.every=10"}},
-		{"single faults", []string{"-test.run=^TestSingles$", "-faults.every=1"}},
-		{"single faults in the larger scenarios", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=rest"}},
+		{"one of ten single faults", []string{"-test.run=^TestSingles$", "-faults.every=10", "-faults.scenarios=all"}},
+		{"single faults", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=all"}},
 		{"pairs", []string{"-test.run=^TestPairs$", "-faults.pairs", fmt.Sprint("-faults.seconds=", *drawn)}},
 	}
 	for _, way := range all[:min(*ways, len(all))] {
