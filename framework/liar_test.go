@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,9 +155,10 @@ func TestSessionTimeoutsThatMakeNoSense(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-				lying := true
+				var lying atomic.Bool
+				lying.Store(true)
 				c, lies := liar(t, ens, wire.OpCreateSession, 1<<30, func(f []byte) garble.Instead {
-					if lying {
+					if lying.Load() {
 						binary.BigEndian.PutUint32(f[8:], granted)
 					}
 					return garble.Instead{Frame: f}
@@ -168,7 +170,7 @@ func TestSessionTimeoutsThatMakeNoSense(t *testing.T) {
 				if n := lies.Load(); n < 5 || n > 100 {
 					t.Errorf("%d attempts to connect in ten seconds", n)
 				}
-				lying = false
+				lying.Store(false)
 				if _, _, err := c.Get(within(t, time.Minute), "/"); err != nil {
 					t.Errorf("with an honest server: %v", err)
 				}

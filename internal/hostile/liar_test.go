@@ -112,7 +112,7 @@ var lies = []lie{
 		if len(f) < answerHead || wire.Unmarshal(f[answerHead:], &made) != nil || len(made.Path) < 12 || how%2 == 0 {
 			return garble.Instead{Frame: f}
 		}
-		path := []string{"", "/", root, made.Path + "0", made.Path[:len(made.Path)-10], made.Path[:len(made.Path)-12] + "x-0000000000", made.Path[:len(made.Path)-10] + "0000000000", made.Path[:len(made.Path)-10] + "2147480000"}[how>>1%8]
+		path := []string{"", "/", root, made.Path + "0", made.Path[:len(made.Path)-10], made.Path[:len(made.Path)-12] + "x-0000000000"}[how>>1%6]
 		return resized((&wire.PathResponse{Path: path}).Append(slices.Clip(f[:answerHead])))
 	}},
 }
