@@ -70,10 +70,12 @@ func TestTriples(t *testing.T) {
 }
 
 func search(t *testing.T, mode string) {
+	some := false
 	for _, s := range Scenarios {
 		if !wanted(s) {
 			continue
 		}
+		some = true
 		t.Run(s.Name, func(t *testing.T) {
 			if *shard != "" {
 				part(t, mode, s)
@@ -81,6 +83,9 @@ func search(t *testing.T, mode string) {
 			}
 			whole(t, mode, s)
 		})
+	}
+	if !some {
+		t.Errorf("no scenario is called %q", *scenarios)
 	}
 }
 
@@ -99,7 +104,7 @@ func wanted(s Scenario) bool {
 // part tries a part of the schedules, and prints its tally.
 func part(t *testing.T, mode string, scenario Scenario) {
 	defer chance.None()()
-	s := Search{Scenario: scenario.Name, Every: *every, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[int]bool{}}
+	s := Search{Scenario: scenario.Name, Every: *every, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[string]bool{}}
 	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +134,7 @@ func resume(t *testing.T, s *Search) {
 			t.Fatalf("%s: %v", *record, err)
 		}
 		if f.Scenario == s.Scenario && f.Seed == s.Seed {
-			s.Done[f.Index] = true
+			s.Done[f.Strike] = true
 		}
 	}
 	s.Note = func(f First) {
@@ -171,6 +176,9 @@ func whole(t *testing.T, mode string, scenario Scenario) {
 	running.Wait()
 	t.Logf("%d schedules, in %d of them every fault happened; %d histories; %v",
 		tally.Schedules, tally.Struck, tally.Histories, tally.Took.Round(time.Millisecond))
+	if mode == "singles" && tally.Struck < tally.Schedules*9/10 {
+		t.Errorf("only %d of %d faults happened", tally.Struck, tally.Schedules)
+	}
 	if mode == "pairs" {
 		t.Logf("first faults tried: %d of %d; those have %d pairs, of which %d were tried", tally.Tried, tally.Firsts, tally.Pairs, tally.Tries)
 	}

@@ -1,6 +1,9 @@
 package faults
 
 import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,15 +15,15 @@ import (
 // Search tries the schedules of one scenario.
 type Search struct {
 	Scenario  string
-	Shard, Of int          // it tries one part of several
-	Seed      uint64       // of what is drawn
-	Every     int          // of single faults it tries one of so many
-	Vary      uint64       // see Schedule.Run
-	Most      int          // it ends after so many failures
-	Seconds   int          // for each first fault, how many second ones are tried, drawn at random; 0: all
-	Until     time.Time    // zero: until all are tried
-	Done      map[int]bool // the first faults of pairs that were tried before
-	Note      func(First)  // is told of each first fault whose pairs were tried
+	Shard, Of int             // it tries one part of several
+	Seed      uint64          // of what is drawn
+	Every     int             // of single faults it tries one of so many
+	Vary      uint64          // see Schedule.Run
+	Most      int             // it ends after so many failures
+	Seconds   int             // for each first fault, how many second ones are tried, drawn at random; 0: all
+	Until     time.Time       // zero: until all are tried
+	Done      map[string]bool // the first faults of pairs that were tried before
+	Note      func(First)     // is told of each first fault whose pairs were tried
 	tally     Tally
 	t         *testing.T
 	histories map[uint64]bool
@@ -43,7 +46,7 @@ type Tally struct {
 type First struct {
 	Scenario        string
 	Seed            uint64
-	Index           int // in the order of the seed
+	Strike          string
 	Pairs, Run, Bad int
 }
 
@@ -82,14 +85,27 @@ func (s *Search) begin(t *testing.T) (end func()) {
 func (s *Search) Singles(t *testing.T) Tally {
 	end := s.begin(t)
 	base := s.run()
-	for i, strike := range singles(base.Plan, base.Moments, false) {
-		if i%s.Every == 0 && i/s.Every%s.Of == s.Shard && !s.over() {
+	for _, strike := range singles(base.Plan, base.Moments, false) {
+		if n := number(0, strike); n%uint64(s.Every) == 0 && s.ours(n/uint64(s.Every)) && !s.over() {
 			s.run(strike)
 		}
 	}
 	end()
 	return s.tally
 }
+
+// number returns a number of a strike that looks random. It does not depend on
+// what else is tried: what happens first at one instant may differ between two
+// processes.
+func number(seed uint64, s sim.Strike) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, s)
+	return h.Sum64()
+}
+
+// ours reports whether the search tries the fault with a number, and no other
+// part does.
+func (s *Search) ours(number uint64) bool { return int(number%uint64(s.Of)) == s.Shard }
 
 // Pairs tries, for every fault at every moment, every fault at every moment
 // after it in the run that has the first one. The first faults are tried in the
@@ -99,25 +115,22 @@ func (s *Search) Pairs(t *testing.T) Tally {
 	base := s.run()
 	firsts := singles(base.Plan, base.Moments, true)
 	s.tally.Firsts = len(firsts)
-	for n, i := range rand.New(rand.NewPCG(s.Seed, 0)).Perm(len(firsts)) {
-		if n%s.Of != s.Shard || s.Done[i] {
-			continue
+	slices.SortFunc(firsts, func(a, b sim.Strike) int { return cmp.Compare(number(s.Seed, a), number(s.Seed, b)) })
+	for _, first := range firsts {
+		if s.ours(number(s.Seed, first)) && !s.Done[first.String()] && !s.over() {
+			s.pairsOf(first)
 		}
-		if s.over() {
-			break
-		}
-		s.pairsOf(i, firsts[i])
 	}
 	end()
 	return s.tally
 }
 
-func (s *Search) pairsOf(index int, first sim.Strike) {
+func (s *Search) pairsOf(first sim.Strike) {
 	bad := len(s.tally.Failures)
 	seconds := s.after(s.run(first), first)
 	all := len(seconds)
 	if s.Seconds > 0 && s.Seconds < all {
-		rnd := rand.New(rand.NewPCG(s.Seed, uint64(index)+1))
+		rnd := rand.New(rand.NewPCG(s.Seed, number(s.Seed, first)))
 		rnd.Shuffle(all, func(i, j int) { seconds[i], seconds[j] = seconds[j], seconds[i] })
 		seconds = seconds[:s.Seconds]
 	}
@@ -132,7 +145,7 @@ func (s *Search) pairsOf(index int, first sim.Strike) {
 	s.tally.Pairs += all
 	s.tally.Tries += len(seconds)
 	if s.Note != nil && !s.over() {
-		s.Note(First{s.Scenario, s.Seed, index, all, len(seconds), len(s.tally.Failures) - bad})
+		s.Note(First{s.Scenario, s.Seed, first.String(), all, len(seconds), len(s.tally.Failures) - bad})
 	}
 }
 
@@ -177,7 +190,7 @@ func (s *Search) run(strikes ...sim.Strike) *sim.Result {
 	schedule := Schedule{s.Scenario, strikes}
 	r := schedule.Run(s.t, s.Vary)
 	s.tally.Schedules++
-	if len(r.Struck) >= len(strikes) {
+	if len(r.Struck) >= len(r.Plan.Strikes) {
 		s.tally.Struck++
 	}
 	s.histories[history(r)] = true
