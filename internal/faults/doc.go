@@ -15,13 +15,13 @@
 // first fault has changed.
 //
 // Package sim runs a schedule and judges it, as it judges those that it draws.
-// A schedule that fails is printed as a file, with no more faults than it
-// needs; testdata/schedules has those that have failed once. Each is run again
-// with all tests.
+// A schedule that fails is written to a file in testdata/failures, with no more
+// faults than it needs. testdata/schedules has some that have failed, in the
+// library or in a mutant of it. All tests run them again.
 //
 // What still differs between two runs of one schedule: which of several ready
 // channels a select takes, the order of a map, the pauses before a client tries
 // all servers again, and what Go's scheduler does when it interrupts a
-// goroutine or collects garbage. -faults.repeat runs each schedule several
-// times.
+// goroutine or collects garbage. -faults.vary makes goroutines let others go
+// first, in another way for each number.
 package faults

@@ -290,6 +290,9 @@ func TestSchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := s.Run(t, *vary)
+			if len(r.Struck) < len(r.Plan.Strikes) {
+				t.Errorf("only %v has happened", r.Struck)
+			}
 			if len(r.Wrong) > 0 {
 				t.Errorf("%s\n%s", strings.Join(r.Wrong, "\n"), r.Trace)
 			} else if *schedule != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,7 @@ type delay struct {
 // strikes is the state of the strikes of a run. The world's mutex guards it.
 type strikes struct {
 	over    bool // no more strikes
+	lasting int  // strikes that have not ended
 	left    []Strike
 	hit     []Strike
 	shots   map[int]shot
@@ -188,14 +190,35 @@ func (w *world) strike(s Strike, msg message) (broken bool) {
 	w.mu.Lock()
 	w.happened++
 	w.strikes.hit = append(w.strikes.hit, s)
+	w.strikes.lasting++
 	w.mu.Unlock()
-	if heal != nil {
+	if heal == nil {
+		w.strikeEnds(s)
+	} else {
 		time.AfterFunc(w.plan.Timeout*time.Duration(s.Tenths)/10, func() {
 			heal()
-			w.ledger.log("over: %v", s)
+			w.strikeEnds(s)
 		})
 	}
 	return s.What == Drop
+}
+
+// recovery is after how many session timeouts nothing may be late any longer.
+// That is time for a session to expire, and for a removal that was refused to
+// be tried again.
+const recovery = 3
+
+// strikeEnds lets the ledger judge what is late, some time after the last
+// strike.
+func (w *world) strikeEnds(s Strike) {
+	w.ledger.log("over: %v", s)
+	w.mu.Lock()
+	w.strikes.lasting--
+	last := len(w.strikes.left) == 0 && w.strikes.lasting == 0
+	w.mu.Unlock()
+	if last && !w.plan.instant() {
+		w.ledger.settle(recovery * w.plan.Timeout)
+	}
 }
 
 // deed does what a strike says, and returns what ends it, nil if it does not
@@ -322,6 +345,13 @@ func (w *world) shoot(client int, xid int32, a testutil.Action) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.strikes.shots[client] = shot{xid, a}
+	time.AfterFunc(1, func() { // it has missed if it is still there: the connection was gone
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.strikes.shots[client].xid == xid {
+			delete(w.strikes.shots, client)
+		}
+	})
 }
 
 // shots decides what happens to a request of a client, in front of the member.
@@ -492,12 +522,7 @@ func (w *world) deny(what What) (heal func(), done bool) {
 // runStrikes ends all strikes after a while, so that what follows may not be
 // late, unless the run is over before.
 func (w *world) runStrikes(over <-chan struct{}) {
-	instant := true
-	for _, s := range w.plan.Strikes {
-		instant = instant && s.instant()
-	}
-	if instant && len(w.plan.Strikes) > 0 {
-		// Nothing lasts, so nothing may be late.
+	if w.plan.instant() { // nothing lasts, so nothing may be late
 		w.ledger.settle(time.Second)
 	}
 	select {
@@ -510,6 +535,12 @@ func (w *world) runStrikes(over <-chan struct{}) {
 	w.mu.Unlock()
 	w.heal()
 	w.ledger.settle(8*w.plan.Timeout + 10*time.Second)
+}
+
+// instant reports whether no strike of a plan leaves anything behind that takes
+// time.
+func (p *Plan) instant() bool {
+	return !slices.ContainsFunc(p.Strikes, func(s Strike) bool { return !s.instant() })
 }
 
 // instant reports whether a strike leaves nothing behind that takes time.
