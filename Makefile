@@ -74,7 +74,7 @@ soak: ## the simulator with SEEDS (20000) seeds: every recipe under random fault
 	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
 .PHONY: singles
-singles: ## every fault at every step of the smallest scenario of each recipe
+singles: ## every fault at every step of the smallest scenarios of each recipe
 	$(GO) test ./internal/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v -faults.every=1
 
 # How long the pairs of each recipe are tried, and how many second faults for each first one. The next run goes on with other first

@@ -1,5 +1,6 @@
-// Package faults tries every fault at every step of small runs of each recipe,
-// and every pair of faults, on the real code in virtual time.
+// Package faults tries every single fault at every step of small runs of each
+// recipe, and as many pairs of faults as time allows, on the real code in
+// virtual time.
 //
 // A [Scenario] is a run of two or three clients. Without faults it is the same
 // each time: no two clients do something at the same instant, the library draws
