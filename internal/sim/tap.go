@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,10 +32,9 @@ type tap struct {
 // members, whatever order the client tries them in, so that each run has the
 // same.
 func (w *world) tapped(client int, to *testutil.ClientNet, addresses []string) func(network, address string, timeout time.Duration) (net.Conn, error) {
-	next := client // only the client's own dialer uses it, one call at a time
+	var attempts atomic.Int64 // a session that is torn down dials beside the next one
 	return func(network, _ string, timeout time.Duration) (net.Conn, error) {
-		address := addresses[next%len(addresses)]
-		next++
+		address := addresses[(client+int(attempts.Add(1)-1))%len(addresses)]
 		conn, err := to.Dial(network, address, timeout)
 		if err != nil {
 			return nil, err
