@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,33 +31,18 @@ func TestMutantsAreFound(t *testing.T) {
 		t.Skip("the mutants are compiled without the race detector: once is enough")
 	}
 	const root = "../.."
-	files, err := filepath.Glob(root + "/internal/sim/testdata/mutants/*.mutant")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no mutants: %v", err)
-	}
-	wanted := regexp.MustCompile(*mutants)
-	for _, file := range files {
-		m, err := sim.ReadMutant(root, file)
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-			continue
+	sim.EachMutant(t, root, *mutants, few, func(t *testing.T, m *sim.Mutant) {
+		began := time.Now()
+		by, schedule, err := hunt(m, root, t.TempDir())
+		switch took := time.Since(began).Round(time.Second); {
+		case err != nil:
+			t.Errorf("%s\n%v", m.Why, err)
+		case by == "" && slices.Contains(few, m.Name):
+			t.Errorf("%s\nnothing finds it", m.Why)
+		default:
+			t.Logf("%s: found by %q in %v\n%s", m.Name, by, took, schedule)
 		}
-		if *mutants == "" && !slices.Contains(few, m.Name) || !wanted.MatchString(m.Name) {
-			continue
-		}
-		t.Run(m.Name, func(t *testing.T) {
-			began := time.Now()
-			by, schedule, err := hunt(m, root, t.TempDir())
-			switch took := time.Since(began).Round(time.Second); {
-			case err != nil:
-				t.Errorf("%s\n%v", m.Why, err)
-			case by == "" && slices.Contains(few, m.Name):
-				t.Errorf("%s\nnothing finds it", m.Why)
-			default:
-				t.Logf("%s: found by %q in %v\n%s", m.Name, by, took, schedule)
-			}
-		})
-	}
+	})
 }
 
 // hunt returns what finds the mutant, and with which schedule; empty if nothing

@@ -87,7 +87,7 @@
 //   - plan.go draws plans, view.go the clients' views, recreate.go what happens
 //     to directories.
 //   - moment.go names the moments of staged plans, tap.go sees them, strike.go
-//     does what strikes.
+//     says when what strikes, and deed.go does it.
 //   - mutant.go compiles the tests with one thing broken.
 //   - world.go builds a run, runs it and cleans up. faults.go has the faults,
 //     worker.go the goroutines that contend, nest.go what they do under a

@@ -7,13 +7,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"testing"
 )
 
 // Mutant is the library with one thing broken.
 type Mutant struct {
 	Name, Why string
 	sources   map[string]string // by path from the root of the module
+}
+
+// EachMutant runs a test for each mutant whose name matches a regular
+// expression, or for those of few if it is empty. root is the root of the
+// module.
+func EachMutant(t *testing.T, root, wanted string, few []string, test func(t *testing.T, m *Mutant)) {
+	files, err := filepath.Glob(root + "/internal/sim/testdata/mutants/*.mutant")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no mutants: %v", err)
+	}
+	match := regexp.MustCompile(wanted)
+	for _, file := range files {
+		m, err := ReadMutant(root, file)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if wanted == "" && !slices.Contains(few, m.Name) || !match.MatchString(m.Name) {
+			continue
+		}
+		t.Run(m.Name, func(t *testing.T) { test(t, m) })
+	}
 }
 
 // ReadMutant reads a file with lines that begin with # and say what is wrong,

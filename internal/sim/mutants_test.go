@@ -4,9 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -33,28 +31,13 @@ func TestMutantsAreFound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the mutants are compiled without the race detector: once is enough")
 	}
-	files, err := filepath.Glob("testdata/mutants/*.mutant")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no mutants: %v", err)
-	}
-	wanted := regexp.MustCompile(*mutants)
-	for _, file := range files {
-		m, err := sim.ReadMutant(root, file)
+	sim.EachMutant(t, root, *mutants, few, func(t *testing.T, m *sim.Mutant) {
+		found, err := hunt(m, t.TempDir())
 		if err != nil {
-			t.Errorf("%s: %v", file, err)
-			continue
+			t.Fatalf("%s\n%v", m.Why, err)
 		}
-		if *mutants == "" && !slices.Contains(few, m.Name) || !wanted.MatchString(m.Name) {
-			continue
-		}
-		t.Run(m.Name, func(t *testing.T) {
-			found, err := hunt(m, t.TempDir())
-			if err != nil {
-				t.Fatalf("%s\n%v", m.Why, err)
-			}
-			t.Logf("%s\n%s", m.Why, found)
-		})
-	}
+		t.Logf("%s\n%s", m.Why, found)
+	})
 }
 
 const root = "../.."

@@ -38,7 +38,7 @@ func (loopback) Enter(int, *exec.Cmd) error                    { return nil }
 func votersSeenBy(n Network, member int, ports []int) (string, error) {
 	var lines strings.Builder
 	for other := range len(ports) / 3 {
-		host := n.Host(other)
+		var host string
 		var seen [2]string // the ports for followers and for elections
 		for i := range seen {
 			address := net.JoinHostPort(n.Host(other), fmt.Sprint(ports[3*other+1+i]))
