@@ -65,7 +65,7 @@ func processMain() {
 // holder acquires one lock and holds it. It keeps writing its token to the
 // resource, guarded, and reports as soon as that fails. Then it sends once more
 // what it had prepared while it held, without checking the lease. A line of
-// input makes it release.
+// input makes it release, once the resource has its token.
 func holder(servers, session, name, path string, file ledger) error {
 	timeout, err := time.ParseDuration(session)
 	if err != nil {
@@ -108,9 +108,10 @@ func holder(servers, session, name, path string, file ledger) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		close(leave)
 	}()
+	var mayLeave <-chan struct{} // leave, after the first write
 	for {
 		select {
-		case <-leave:
+		case <-mayLeave:
 			if err := file.append("out %s", who); err != nil {
 				return err
 			}
@@ -121,6 +122,9 @@ func holder(servers, session, name, path string, file ledger) error {
 		_, err := l.Multi(ctx, write)
 		if err != nil && !errors.Is(err, recipes.ErrNotHeld) && !framework.MaybeApplied(err) {
 			return fmt.Errorf("a guarded write of a holder: %w", err)
+		}
+		if err == nil {
+			mayLeave = leave
 		}
 		if !errors.Is(err, recipes.ErrNotHeld) {
 			time.Sleep(5 * time.Millisecond) // others work, too
