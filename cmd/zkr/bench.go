@@ -34,24 +34,38 @@ func newBench(to *ensemble) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "bench [flags]",
 		Short:                 "Measure the speed of a recipe on this ensemble",
-		Long: `Acquires and releases locks as fast as possible in goroutines of this process. It
-shows the grants per second, the median and the 99th percentile of one cycle (from
-the call that acquires to the return of the call that releases), and the requests
-sent per grant, heartbeats included. Each goroutine takes its share of the locks in
-turn.
+		Long: `Acquires and releases locks as fast as possible in goroutines. It shows:
 
-Goroutines of one process hand a lock off in-process. To see the cost of several
-processes, run several zkr bench at once, or turn handoffs off with --handover 0.
+  - the grants per second
+  - the median and the 99th percentile of one cycle, from the call that acquires
+    to the return of the call that releases
+  - the longest wait of a call that acquires
+  - the requests sent per grant, heartbeats included
+  - the transactions of the ensemble per grant, those of other clients included;
+    0 if the ensemble elected a new leader
+
+Each goroutine takes its share of the locks in turn.
+
+Goroutines of one process hand a lock off in-process. --handover 0 turns that off.
+With --processes, several processes contend for the same locks, each with as many
+goroutines as --goroutines says. The figures are over all of them.
 
 It works below a new directory, /zkr-bench-..., which it deletes at the end, also
 when it is interrupted. On an ensemble that is in use it adds load. It checks what
-it measures, and fails if there are more holders than allowed.`,
+it measures, and fails if a process sees more holders than allowed.`,
 		Example: `  zkr bench
   zkr bench --goroutines 16 --handover 0
+  zkr bench --goroutines 256 --locks 256
+  zkr bench --processes 4 --goroutines 4
   zkr bench --recipe read --goroutines 64 --locks 8 --duration 10s --json`,
 		Args: b.parse,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return catchSignals().endWhile(func(ctx context.Context) error { return b.run(ctx, cmd.OutOrStdout()) })
+			return catchSignals().endWhile(func(ctx context.Context) error {
+				if b.root != "" {
+					return b.follow(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
+				}
+				return b.run(ctx, cmd.OutOrStdout())
+			})
 		},
 	}
 	b.addFlags(cmd)
@@ -62,6 +76,7 @@ it measures, and fails if there are more holders than allowed.`,
 type bench struct {
 	to         *ensemble
 	recipe     enumFlag[benchRecipe]
+	processes  int
 	goroutines int
 	locks      int
 	duration   time.Duration
@@ -69,6 +84,7 @@ type bench struct {
 	linger     time.Duration
 	most       int
 	json       bool
+	root       string // set in the processes that another one has started
 }
 
 // benchRecipe is a recipe that can be measured.
@@ -81,14 +97,20 @@ type benchRecipe struct {
 func (b *bench) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&b.recipe, "recipe", "recipe to measure")
-	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines")
+	flags.IntVar(&b.processes, "processes", 1, "number of processes that contend for the locks")
+	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines in each process")
 	flags.IntVar(&b.locks, "locks", 1, "number of locks")
 	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
 	flags.IntVar(&b.handoffs, "handover", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")
 	flags.DurationVar(&b.linger, "linger", 0, "how long an unused lock is kept")
 	flags.IntVar(&b.most, "max", 1, "number of permits of a semaphore")
 	flags.BoolVar(&b.json, "json", false, "print one line of JSON")
+	flags.StringVar(&b.root, followFlag, "", "directory of the measurement that this process is a part of")
+	_ = flags.MarkHidden(followFlag) // fails only for an unknown flag
 }
+
+// followFlag makes a process a part of the measurement of another one.
+const followFlag = "root"
 
 func (b *bench) parse(cmd *cobra.Command, args []string) error {
 	set := cmd.Flags().Changed
@@ -96,6 +118,8 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
 		return usage("%q: bench takes no arguments", args[0])
+	case b.processes < 1:
+		return usage("--processes %d: must be more than 0", b.processes)
 	case b.goroutines < 1:
 		return usage("--goroutines %d: must be more than 0", b.goroutines)
 	case b.locks < 1:
@@ -157,22 +181,37 @@ func (b *bench) atOnce() int32 {
 // stay as they are.
 type figures struct {
 	Recipe           string  `json:"recipe"`
+	Processes        int     `json:"processes"`
 	Goroutines       int     `json:"goroutines"`
 	Locks            int     `json:"locks"`
 	Grants           int64   `json:"grants"`
 	PerSecond        float64 `json:"per_s"`
 	P50              float64 `json:"p50_us"`
 	P99              float64 `json:"p99_us"`
+	LongestWait      float64 `json:"longest_wait_us"`
 	RequestsPerGrant float64 `json:"requests_per_grant"`
+	TxnsPerGrant     float64 `json:"txns_per_grant"`
+}
+
+// figures computes the result from what all processes have counted.
+func (b *bench) figures(all tally, transactions int64) figures {
+	const perMicrosecond = float64(time.Microsecond)
+	grants := float64(all.Stats.Cycles)
+	return figures{
+		Recipe: b.recipe.String(), Processes: b.processes, Goroutines: b.goroutines, Locks: b.locks, Grants: all.Stats.Cycles,
+		PerSecond:        round(grants / all.Stats.Last.Seconds()),
+		P50:              round(float64(all.Stats.Times.quantile(0.50)) / perMicrosecond),
+		P99:              round(float64(all.Stats.Times.quantile(0.99)) / perMicrosecond),
+		LongestWait:      round(float64(all.Stats.Longest) / perMicrosecond),
+		RequestsPerGrant: round(float64(all.Requests) / grants),
+		TxnsPerGrant:     round(float64(transactions) / grants),
+	}
 }
 
 func (b *bench) run(ctx context.Context, out io.Writer) error {
 	root := benchRoot()
 	var requests atomic.Int64
-	client, err := b.to.connect(ctx, framework.WithObserver(framework.Observer{
-		Request: func(string, time.Duration, error) { requests.Add(1) },
-		Dropped: func(events int) { requests.Add(int64(events)) },
-	}))
+	client, err := b.connect(ctx, &requests)
 	if err != nil {
 		return err
 	}
@@ -192,6 +231,84 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	return failedIf(b.print(out, got))
 }
 
+// connect returns a client that counts its requests.
+func (b *bench) connect(ctx context.Context, requests *atomic.Int64) (*framework.Client, error) {
+	return b.to.connect(ctx, framework.WithObserver(framework.Observer{
+		Request: func(string, time.Duration, error) { requests.Add(1) },
+		Dropped: func(events int) { requests.Add(int64(events)) },
+	}))
+}
+
+// measure takes the locks below root, together with the other processes, which
+// it starts. The first cycle of each lock is not counted.
+func (b *bench) measure(ctx context.Context, c *framework.Client, root string, requests *atomic.Int64) (figures, error) {
+	l, err := b.contest(c, root)
+	if err != nil {
+		return figures{}, err
+	}
+	if err := l.warmUp(ctx); err != nil {
+		return figures{}, err
+	}
+	others, err := b.startFollowers(ctx, root)
+	defer others.end()
+	if err != nil {
+		return figures{}, err
+	}
+	before, err := lastTransaction(ctx, c, root)
+	if err != nil {
+		return figures{}, err
+	}
+	if err := others.begin(ctx); err != nil {
+		return figures{}, err
+	}
+	all, err := b.count(ctx, l, requests)
+	if err != nil {
+		return figures{}, err
+	}
+	if err := others.addTo(ctx, &all); err != nil {
+		return figures{}, err
+	}
+	after, err := lastTransaction(ctx, c, root)
+	if err != nil {
+		return figures{}, err
+	}
+	if all.Stats.Cycles == 0 {
+		return figures{}, failed(fmt.Errorf("timed out: no cycle ended within %v", b.duration))
+	}
+	return b.figures(all, transactionsBetween(before, after)), nil
+}
+
+// tally is what one process has counted.
+type tally struct {
+	Stats    cycleStats
+	Requests int64
+}
+
+func (b *bench) count(ctx context.Context, l *load, requests *atomic.Int64) (tally, error) {
+	before := requests.Load()
+	stats, err := l.run(ctx, b.goroutines, b.duration)
+	return tally{stats, requests.Load() - before}, err
+}
+
+// lastTransaction returns the number of the ensemble's last transaction, which
+// is a change of the directory that it makes itself.
+func lastTransaction(ctx context.Context, c *framework.Client, dir string) (int64, error) {
+	stat, err := c.Set(ctx, dir, nil, -1)
+	if err != nil {
+		return 0, failed(err)
+	}
+	return stat.Mzxid, nil
+}
+
+// transactionsBetween returns the number of transactions between two, or 0 if
+// they are of different leaders, whose numbers do not continue.
+func transactionsBetween(before, after int64) int64 {
+	if before>>32 != after>>32 {
+		return 0
+	}
+	return after - before - 1
+}
+
 func (b *bench) print(out io.Writer, got figures) error {
 	if b.json {
 		return json.NewEncoder(out).Encode(got)
@@ -199,13 +316,16 @@ func (b *bench) print(out io.Writer, got figures) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range []struct{ name, value string }{
 		{"recipe", got.Recipe},
+		{"processes", fmt.Sprint(got.Processes)},
 		{"goroutines", fmt.Sprint(got.Goroutines)},
 		{"locks", fmt.Sprint(got.Locks)},
 		{"grants", fmt.Sprint(got.Grants)},
 		{"per second", fmt.Sprintf("%.0f", got.PerSecond)},
 		{"cycle, p50", fmt.Sprintf("%.1f µs", got.P50)},
 		{"cycle, p99", fmt.Sprintf("%.1f µs", got.P99)},
+		{"longest wait", fmt.Sprintf("%.1f µs", got.LongestWait)},
 		{"requests per grant", fmt.Sprintf("%.2f", got.RequestsPerGrant)},
+		{"transactions per grant", fmt.Sprintf("%.2f", got.TxnsPerGrant)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", row.name, row.value)
 	}

@@ -24,7 +24,7 @@ type contested struct {
 	inside atomic.Int32
 }
 
-// load is shared by the goroutines of one measurement.
+// load is shared by the goroutines of one process.
 type load struct {
 	locks  []*contested
 	begin  time.Time
@@ -35,58 +35,69 @@ type load struct {
 	failed  error // why the load ended early; read after all goroutines have returned
 }
 
+// atOnce bounds what is done concurrently before and after a measurement, and
+// how many counts are kept apart.
+const atOnce = 64
+
 var errTimeIsUp = errors.New("measurement has ended")
 
-// measure takes the locks below root for the requested time. The first cycle of
-// each lock creates its directory and is not counted.
-func (b *bench) measure(ctx context.Context, c *framework.Client, root string, requests *atomic.Int64) (figures, error) {
-	l := load{locks: make([]*contested, b.locks)}
+// contest makes the locks below root.
+func (b *bench) contest(c *framework.Client, root string) (*load, error) {
+	l := &load{locks: make([]*contested, b.locks)}
 	for i := range l.locks {
 		a, err := b.recipe.value().make(b, c, fmt.Sprintf("%s/%d", root, i))
 		if err != nil {
-			return figures{}, usage("%w", err)
+			return nil, usage("%w", err)
 		}
 		l.locks[i] = &contested{Acquirer: a, atOnce: b.atOnce()}
-		if _, err := l.locks[i].cycle(ctx); err != nil {
-			return figures{}, notAcquired(err)
-		}
 	}
-	l.ends, l.cancel = context.WithTimeoutCause(ctx, b.duration, errTimeIsUp)
-	defer l.cancel()
+	return l, nil
+}
 
-	before := requests.Load()
-	l.begin = time.Now()
-	stats := make([]cycleStats, b.goroutines)
+// warmUp runs one cycle of each lock, which creates its directory.
+func (l *load) warmUp(ctx context.Context) error {
+	errs := make([]error, min(len(l.locks), atOnce))
 	var workers sync.WaitGroup
-	for i := range stats {
-		workers.Go(func() { l.work(i, &stats[i], len(stats)) })
+	for i := range errs {
+		workers.Go(func() {
+			for at := i; at < len(l.locks) && errs[i] == nil; at += len(errs) {
+				_, _, errs[i] = l.locks[at].cycle(ctx)
+			}
+		})
 	}
 	workers.Wait()
-	if err := cmp.Or(l.failed, context.Cause(ctx)); err != nil {
-		return figures{}, notAcquired(err)
+	if err := errors.Join(errs...); err != nil {
+		return notAcquired(err)
 	}
+	return nil
+}
+
+// run takes the locks in so many goroutines, for a duration.
+func (l *load) run(ctx context.Context, goroutines int, duration time.Duration) (cycleStats, error) {
+	l.ends, l.cancel = context.WithTimeoutCause(ctx, duration, errTimeIsUp)
+	defer l.cancel()
+	l.begin = time.Now()
+	stats := make([]sharedStats, min(goroutines, atOnce))
+	var workers sync.WaitGroup
+	for i := range goroutines {
+		workers.Go(func() { l.work(i, &stats[i%len(stats)], goroutines) })
+	}
+	workers.Wait()
 	var all cycleStats
+	if err := cmp.Or(l.failed, context.Cause(ctx)); err != nil {
+		return all, notAcquired(err)
+	}
 	for i := range stats {
-		all.add(&stats[i])
+		all.add(&stats[i].stats)
 	}
-	if all.cycles == 0 {
-		return figures{}, failed(fmt.Errorf("timed out: no cycle ended within %v", b.duration))
-	}
-	const perMicrosecond = float64(time.Microsecond)
-	return figures{
-		Recipe: b.recipe.String(), Goroutines: b.goroutines, Locks: b.locks, Grants: all.cycles,
-		PerSecond:        round(float64(all.cycles) / all.last.Seconds()),
-		P50:              round(float64(all.times.quantile(0.50)) / perMicrosecond),
-		P99:              round(float64(all.times.quantile(0.99)) / perMicrosecond),
-		RequestsPerGrant: round(float64(requests.Load()-before) / float64(all.cycles)),
-	}, nil
+	return all, nil
 }
 
 // work takes every of-th lock in turn, starting with its own, until the load
 // ends.
-func (l *load) work(me int, t *cycleStats, of int) {
+func (l *load) work(me int, t *sharedStats, of int) {
 	for at := me % len(l.locks); l.ends.Err() == nil; at = (at + of) % len(l.locks) {
-		took, err := l.locks[at].cycle(l.ends)
+		waited, took, err := l.locks[at].cycle(l.ends)
 		if errors.Is(err, errTimeIsUp) {
 			return
 		} else if err != nil {
@@ -94,27 +105,29 @@ func (l *load) work(me int, t *cycleStats, of int) {
 			l.cancel()
 			return
 		}
-		t.count(took, time.Since(l.begin))
+		t.count(waited, took, time.Since(l.begin))
 	}
 }
 
-// cycle acquires the lock and releases it. When cycle returns the lock is
-// released, even if ctx has ended.
-func (c *contested) cycle(ctx context.Context) (time.Duration, error) {
+// cycle acquires the lock and releases it, and returns how long it waited and
+// how long the cycle took. When cycle returns the lock is released, even if ctx
+// has ended.
+func (c *contested) cycle(ctx context.Context) (waited, took time.Duration, err error) {
 	began := time.Now()
 	lease, err := c.Acquire(ctx)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	waited = time.Since(began)
 	inside := c.inside.Add(1)
 	c.inside.Add(-1)
 	if err := release(lease); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if inside > c.atOnce {
-		return 0, fmt.Errorf("%s: %d holders at once, but only %d are allowed", c.Path(), inside, c.atOnce)
+		return 0, 0, fmt.Errorf("%s: %d holders at once, but only %d are allowed", c.Path(), inside, c.atOnce)
 	}
-	return time.Since(began), nil
+	return waited, time.Since(began), nil
 }
 
 func benchRoot() string { return "/zkr-bench-" + strings.ToLower(rand.Text()) }
@@ -129,7 +142,7 @@ func (b *bench) tidy(root string) error {
 		return err
 	}
 	defer c.Close()
-	slots := make(chan struct{}, 64)
+	slots := make(chan struct{}, atOnce)
 	return remove(ctx, c, root, slots)
 }
 

@@ -33,19 +33,22 @@ func benchLeftovers(t *testing.T, e target) (left []string) {
 func TestBench(t *testing.T) {
 	onEach(t, func(t *testing.T, e target) {
 		for _, test := range []struct {
-			args              []string
-			recipe            string
-			goroutines, locks int
-			least, most       float64 // requests per grant
+			args                         []string
+			recipe                       string
+			processes, goroutines, locks int
+			least, most                  float64 // requests per grant
+			fewest                       float64 // transactions per grant
 		}{
-			{nil, "mutex", 1, 1, 3, 3.5},
-			{[]string{"--goroutines", "8"}, "mutex", 8, 1, 0, 0.5},
-			{[]string{"--goroutines", "8", "--handover", "0"}, "mutex", 8, 1, 2, 6},
-			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 3, 5, 0, 3.5},
-			{[]string{"--linger", "1m"}, "mutex", 1, 1, 0, 0.5},
-			{[]string{"--recipe", "write"}, "write", 1, 1, 3, 3.5},
-			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 4, 1, 0, 3.5},
-			{[]string{"--recipe", "semaphore", "--max", "2", "--goroutines", "3"}, "semaphore", 3, 1, 3, 20},
+			{nil, "mutex", 1, 1, 1, 3, 3.5, 2},
+			{[]string{"--goroutines", "8"}, "mutex", 1, 8, 1, 0, 0.5, 0},
+			{[]string{"--goroutines", "8", "--handover", "0"}, "mutex", 1, 8, 1, 2, 6, 1},
+			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 1, 3, 5, 0, 3.5, 0},
+			{[]string{"--linger", "1m"}, "mutex", 1, 1, 1, 0, 0.5, 0},
+			{[]string{"--recipe", "write"}, "write", 1, 1, 1, 3, 3.5, 2},
+			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 1, 4, 1, 0, 3.5, 0},
+			{[]string{"--recipe", "semaphore", "--max", "2", "--goroutines", "3"}, "semaphore", 1, 3, 1, 3, 20, 1},
+			{[]string{"--processes", "3"}, "mutex", 3, 1, 1, 3, 10, 2},
+			{[]string{"--processes", "2", "--goroutines", "4"}, "mutex", 2, 4, 1, 0, 10, 0},
 		} {
 			t.Run(fmt.Sprint(test.args), func(t *testing.T) {
 				p := start(t, e.args("bench", append(test.args, "--duration", "700ms", "--json")...)...)
@@ -61,10 +64,10 @@ func TestBench(t *testing.T) {
 				if strings.Count(p.text(), "\n") != 1 {
 					t.Error("more than a line")
 				}
-				if got.Recipe != test.recipe || got.Goroutines != test.goroutines || got.Locks != test.locks {
+				if got.Recipe != test.recipe || got.Processes != test.processes || got.Goroutines != test.goroutines || got.Locks != test.locks {
 					t.Errorf("it measured %+v", got)
 				}
-				if got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 || got.P99 < got.P50 {
+				if got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 || got.P99 < got.P50 || got.LongestWait <= 0 {
 					t.Errorf("that does not add up: %+v", got)
 				}
 				// On a slow machine there are few grants, so
@@ -72,6 +75,9 @@ func TestBench(t *testing.T) {
 				slack := 20 / float64(got.Grants)
 				if r := got.RequestsPerGrant; r < test.least-slack || r > test.most+slack {
 					t.Errorf("%v requests for a grant, want %v to %v", r, test.least, test.most)
+				}
+				if n := got.TxnsPerGrant; n < test.fewest-slack || n > got.RequestsPerGrant+slack {
+					t.Errorf("%v transactions for a grant, of %v requests, want at least %v", n, got.RequestsPerGrant, test.fewest)
 				}
 			})
 		}
@@ -89,7 +95,7 @@ func TestBenchTable(t *testing.T) {
 	if code := p.wait(t); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	for _, row := range []string{"recipe ", "grants ", "per second ", "cycle, p50 ", "cycle, p99 ", "requests per grant "} {
+	for _, row := range []string{"recipe ", "grants ", "per second ", "cycle, p50 ", "cycle, p99 ", "longest wait ", "requests per grant ", "transactions per grant "} {
 		if !strings.Contains(p.text(), row) {
 			t.Errorf("it does not tell %q", row)
 		}
@@ -116,6 +122,54 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
+// TestBenchOfManyLocks: thousands of locks are measured and deleted.
+func TestBenchOfManyLocks(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	p := start(t, e.args("bench", "--goroutines", "4096", "--locks", "4096", "--duration", "5s", "--json")...)
+	if code := p.wait(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	if left := benchLeftovers(t, e); left != nil {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestBenchOfProcessesInterrupted: after a signal to the first process all of
+// them end, and they leave nothing.
+func TestBenchOfProcessesInterrupted(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	p := start(t, e.args("bench", "--duration", "1h", "--processes", "3", "--handover", "0")...)
+	c := e.client(t)
+	eventually(t, "all of them wait or hold", func() bool {
+		roots := benchLeftovers(t, e)
+		return len(roots) == 1 && len(line(t, c, "/"+roots[0]+"/0")) == 3
+	})
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != exitSignal+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d", code)
+	}
+	if left := benchLeftovers(t, e); left != nil {
+		t.Errorf("left: %q", left)
+	}
+	if strings.Count(p.text(), "zkr:") != 1 {
+		t.Error("not one process alone says why it ended")
+	}
+}
+
+// TestTransactionsBetween: the numbers of one leader count, and those of two
+// leaders say nothing.
+func TestTransactionsBetween(t *testing.T) {
+	for _, test := range []struct{ before, after, want int64 }{
+		{5, 6, 0}, {5, 9, 3}, {2<<32 + 7, 2<<32 + 17, 9}, {1<<32 + 100, 2<<32 + 3, 0},
+	} {
+		if got := transactionsBetween(test.before, test.after); got != test.want {
+			t.Errorf("between %#x and %#x: %d, want %d", test.before, test.after, got, test.want)
+		}
+	}
+}
+
 // TestBenchFails: what cannot be measured is reported, with an exit code for
 // each kind of error.
 func TestBenchFails(t *testing.T) {
@@ -128,6 +182,7 @@ func TestBenchFails(t *testing.T) {
 	}{
 		{[]string{"--servers", "127.0.0.1:1", "--connect-timeout", "200ms"}, exitNoEnsemble, "no ensemble"},
 		{[]string{"path"}, exitUsage, "no arguments"},
+		{[]string{"--processes", "0"}, exitUsage, "--processes"},
 		{[]string{"--goroutines", "0"}, exitUsage, "--goroutines"},
 		{[]string{"--locks", "0"}, exitUsage, "--locks"},
 		{[]string{"--duration", "0s"}, exitUsage, "--duration"},

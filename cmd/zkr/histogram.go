@@ -3,27 +3,44 @@ package main
 import (
 	"math"
 	"math/bits"
+	"sync"
 	"time"
 )
 
-// cycleStats is what one goroutine has measured.
+// cycleStats is what some goroutines have measured.
 type cycleStats struct {
-	cycles int64
-	last   time.Duration // when the last cycle ended, since the start of the measurement
-	times  histogram
+	Cycles  int64
+	Last    time.Duration // when the last cycle ended, since the start of the measurement
+	Longest time.Duration // the longest wait of a call that acquires
+	Times   histogram
 }
 
-func (t *cycleStats) count(took, at time.Duration) {
-	t.cycles++
-	t.last = at
-	t.times.add(took)
+func (t *cycleStats) count(waited, took, at time.Duration) {
+	t.Cycles++
+	t.Last = max(t.Last, at)
+	t.Longest = max(t.Longest, waited)
+	t.Times.add(took)
+}
+
+// sharedStats is counted by several goroutines: one for each of thousands would
+// be too large.
+type sharedStats struct {
+	mu    sync.Mutex // guards stats
+	stats cycleStats
+}
+
+func (s *sharedStats) count(waited, took, at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.count(waited, took, at)
 }
 
 func (t *cycleStats) add(u *cycleStats) {
-	t.cycles += u.cycles
-	t.last = max(t.last, u.last)
-	for i, n := range u.times {
-		t.times[i] += n
+	t.Cycles += u.Cycles
+	t.Last = max(t.Last, u.Last)
+	t.Longest = max(t.Longest, u.Longest)
+	for i, n := range u.Times {
+		t.Times[i] += n
 	}
 }
 

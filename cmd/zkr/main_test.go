@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,6 +28,9 @@ func TestMain(m *testing.M) {
 		os.Setenv(role, "command") // for the process that zkr runs
 		main()
 	case "command":
+		if slices.Contains(os.Args, "--"+followFlag) { // zkr bench starts itself
+			main()
+		}
 		command()
 	}
 	os.Unsetenv("ZKR_SERVERS")
