@@ -12,11 +12,7 @@ import (
 // and the last, which has just joined. A server returns children in no order.
 func BenchmarkLine(b *testing.B) {
 	for _, n := range []int{1, 10, 1000} {
-		children := make([]string, n)
-		for i := range children {
-			seq := int32(i * 7919 % n)
-			children[i] = layout.Protect("01234567-89ab-cdef-0123-456789abcdef", layout.CuratorLockName) + layout.FormatSequence(seq)
-		}
+		children := longLine(n)
 		for _, self := range []struct {
 			name string
 			seq  int
@@ -24,12 +20,24 @@ func BenchmarkLine(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", self.name, n), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					front, conflict := layout.Front(layout.Node{Seq: int32(self.seq)}, children, layout.Set{Family: layout.CuratorLock})
-					if len(front) != self.seq+1 || conflict != "" {
-						b.Fatal(len(front), conflict)
+					front := layout.NewFront(layout.Node{Seq: int32(self.seq)}, children, layout.Set{Family: layout.CuratorLock})
+					last, err := front.Last(func(layout.Node) (bool, error) { return true, nil })
+					if (last == "") != (self.seq == 0) || err != nil || front.Conflict != "" {
+						b.Fatal(last, err, front.Conflict)
 					}
 				}
 			})
 		}
 	}
+}
+
+// longLine returns the names of n contenders with the numbers 0 to n-1, in no
+// order.
+func longLine(n int) []string {
+	children := make([]string, n)
+	for i := range children {
+		seq := int32(i * 7919 % n)
+		children[i] = layout.Protect("01234567-89ab-cdef-0123-456789abcdef", layout.CuratorLockName) + layout.FormatSequence(seq)
+	}
+	return children
 }

@@ -105,7 +105,6 @@ var forms = [...]struct {
 	family Family
 	mode   Mode
 	dashed bool // before the end is nothing or a '-': "clock-" is not a lock
-	kazoo  bool // the protection may be 32 hex digits without _c_ and '-'
 }{
 	{end: CuratorLockName, family: CuratorLock, mode: Exclusive, dashed: true},
 	{end: CuratorReadName, family: CuratorRW, mode: Shared},
@@ -114,8 +113,8 @@ var forms = [...]struct {
 	{end: plainWrite, family: PlainRW, mode: Exclusive, dashed: true},
 	{end: LatchName, family: Latch, mode: Exclusive, dashed: true},
 	{end: LeaseName, family: Lease, mode: Shared, dashed: true},
-	{end: KazooLockName, family: KazooLock, mode: Exclusive, kazoo: true},
-	{end: KazooRLockName, family: KazooRLock, mode: Shared, kazoo: true},
+	{end: KazooLockName, family: KazooLock, mode: Exclusive},
+	{end: KazooRLockName, family: KazooRLock, mode: Shared},
 }
 
 // Node is a parsed contender name. [Node.Format] joins ID, Base and Digits to
@@ -143,43 +142,69 @@ func Parse(name string) (Node, bool) {
 // parse is Parse into an existing Node, since a Node is large and a list has
 // many names. It sets all fields of n or none.
 func (n *Node) parse(name string) bool {
+	if !n.classify(name) {
+		return false
+	}
+	rest := name[:len(name)-len(n.Digits)]
+	id, base, _ := CutProtection(rest)
+	if n.Family == KazooLock || n.Family == KazooRLock {
+		id, base = cutKazoo(rest, id, base)
+	}
+	n.ID, n.Base = id, base
+	return true
+}
+
+// classify sets all fields of n except ID and Base, which most names are not
+// asked for. It returns false, and sets none, if name has none of the known
+// forms.
+func (n *Node) classify(name string) bool {
 	// A minus sign can make the sequence one character longer. At most one of
 	// the two lengths matches: no base with a '-' appended is a base too.
 	for _, size := range [...]int{width, width + 1} {
 		rest, seq, ok := cutSequence(name, size)
-		if ok && n.parseBase(rest) {
+		if ok && n.classifyBase(rest) {
 			n.Name, n.Seq, n.Digits = name, seq, name[len(rest):]
+			n.ID, n.Base = "", ""
 			return true
 		}
 	}
 	return false
 }
 
-// parseBase parses the part of a name before the sequence.
-func (n *Node) parseBase(rest string) bool {
-	id, base, _ := CutProtection(rest)
+// classifyBase classifies the part of a name before the sequence. It need not
+// cut the protection off to find one of the forms: no end of a form can begin
+// within a protection.
+func (n *Node) classifyBase(rest string) bool {
 	for i := range forms {
 		form := &forms[i]
-		before, found := strings.CutSuffix(base, form.end)
+		before, found := strings.CutSuffix(rest, form.end)
 		if !found || form.dashed && before != "" && !strings.HasSuffix(before, "-") {
 			continue
 		}
-		if form.kazoo && len(id) != uuidLen { // the protection may be 32 hex digits alone
-			id, base = "", rest
-			if hex := strings.TrimSuffix(rest, form.end); isHex(hex) {
-				id, base = hex, form.end
-			}
-		}
-		n.Family, n.Mode, n.ID, n.Base = form.family, form.mode, id, base
-		n.Kind, n.RuleName = "", form.mode.String()
+		n.Family, n.Mode, n.Kind, n.RuleName = form.family, form.mode, "", form.mode.String()
 		return true
 	}
-	if kind, name, ok := cutKind(base); ok {
-		n.Family, n.Mode, n.ID, n.Base = KindLine, Exclusive, id, base
-		n.Kind, n.RuleName = kind, name
-		return true
+	if !strings.HasSuffix(rest, kindMark) { // nearly always
+		return false
 	}
-	return false
+	_, base, _ := CutProtection(rest)
+	kind, name, ok := cutKind(base)
+	if ok {
+		n.Family, n.Mode, n.Kind, n.RuleName = KindLine, Exclusive, kind, name
+	}
+	return ok
+}
+
+// cutKazoo cuts the protection off a name of Kazoo's, which may be 32 hex digits
+// alone. The id and the base are what CutProtection has returned.
+func cutKazoo(rest, id, base string) (string, string) {
+	if len(id) == uuidLen {
+		return id, base
+	}
+	if len(rest) > hexLen && isHex(rest[:hexLen]) && (rest[hexLen:] == KazooLockName || rest[hexLen:] == KazooRLockName) {
+		return rest[:hexLen], rest[hexLen:]
+	}
+	return "", rest
 }
 
 // Custom reports whether the name's protection is a UUID of version 8,
@@ -229,32 +254,16 @@ func (s Set) Has(n Node) bool { return s.has(&n) }
 // conflict is the first child that belongs to another set, or empty. Foreign
 // children are ignored.
 func Line(children []string, set Set) (line []Node, conflict string) {
-	line, conflict = pick(children, set, func(int32) bool { return true })
-	Sort(line)
-	return line, conflict
-}
-
-// Front is Line without the contenders behind self. It does not sort them: the
-// first contender of a long line has nothing to sort.
-func Front(self Node, children []string, set Set) (front []Node, conflict string) {
-	front, conflict = pick(children, set, func(seq int32) bool { return Compare(seq, self.Seq) <= 0 })
-	Sort(front)
-	return front, conflict
-}
-
-// pick returns the contenders of a set that are wanted, unsorted.
-func pick(children []string, set Set, wanted func(seq int32) bool) (picked []Node, conflict string) {
 	var node Node
 	for _, name := range children {
 		switch {
 		case !node.parse(name):
 		case set.has(&node):
-			if wanted(node.Seq) {
-				picked = append(picked, node)
-			}
+			line = append(line, node)
 		case conflict == "":
 			conflict = name
 		}
 	}
-	return picked, conflict
+	Sort(line)
+	return line, conflict
 }

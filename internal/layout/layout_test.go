@@ -201,17 +201,19 @@ func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 	if layout.Twins(line) {
 		t.Error("Twins returned true for a write and its read")
 	}
-	// The front has all contenders with the same number, and none behind.
+	// Both of them belong to the front of either, and nothing behind them does.
 	for _, self := range line {
-		front, _ := layout.Front(self, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.Set{Family: layout.CuratorRW})
-		if got := names(front); !slices.Equal(got, []string{write, read}) {
-			t.Errorf("Front(%q) = %q", self.Name, got)
+		front := layout.NewFront(self, []string{read, "_c_" + uuid + "-__READ__0000000006", write}, layout.Set{Family: layout.CuratorRW})
+		if last, err := front.Last(waits); last != "" || err != nil || !front.Joined || front.Twins {
+			t.Errorf("the front of %q: %+v; the last is %q, %v", self.Name, front, last, err)
 		}
 	}
-	if _, conflict := layout.Front(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); conflict != "latch-0000000009" {
-		t.Errorf("conflict behind = %q", conflict)
+	if front := layout.NewFront(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); front.Conflict != "latch-0000000009" {
+		t.Errorf("conflict behind = %q", front.Conflict)
 	}
 }
+
+func waits(layout.Node) (bool, error) { return true, nil }
 
 func TestTwins(t *testing.T) {
 	for _, test := range []struct {
@@ -384,7 +386,7 @@ func FuzzFormat(f *testing.F) {
 
 // FuzzSort: Line sorts any shuffled list of numbers within 2^31 of each other
 // in the order in which the server assigned them, wherever the counter began.
-// Front returns the list up to each contender.
+// The front of each contender has those before it.
 func FuzzSort(f *testing.F) {
 	f.Add(int32(0), uint32(1), uint64(1))
 	f.Add(int32(math.MaxInt32-3), uint32(1), uint64(2))
@@ -405,9 +407,9 @@ func FuzzSort(f *testing.F) {
 			t.Errorf("line = %q\nwant %q", got, want)
 		}
 		for i, self := range line {
-			front, _ := layout.Front(self, children, layout.Set{Family: layout.CuratorLock})
-			if got := names(front); !slices.Equal(got, want[:i+1]) {
-				t.Errorf("Front(%q) = %q\nwant %q", self.Name, got, want[:i+1])
+			front := layout.NewFront(self, children, layout.Set{Family: layout.CuratorLock})
+			if got := ahead(t, &front); !front.Joined || !slices.Equal(got, want[:i]) {
+				t.Errorf("ahead of %q: %q\nwant %q", self.Name, got, want[:i])
 			}
 		}
 	})
@@ -415,8 +417,7 @@ func FuzzSort(f *testing.F) {
 
 // FuzzLine: whatever names the children have, each is in line, or the conflict,
 // or ignored, as Parse alone says. Those at most 2^31 ahead of a contender are
-// in front of it, in the order of their numbers, and the contender is the last
-// of its number and mode.
+// in front of it, in the order of their numbers.
 func FuzzLine(f *testing.F) {
 	f.Add("lock-0000000002\nlock-0000000001\nconfig\nhost-R-0000000001", int32(2))
 	f.Add("lock--2147483648\nlock-0000000000\nlock-2147483647\nlock--000000001", int32(-1))
@@ -443,24 +444,41 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q: line %q, conflict %q", children, got, conflict)
 		}
 		own, _ := layout.Parse(self)
-		front, _ := layout.Front(own, children, set)
+		front := layout.NewFront(own, children, set)
+		if !front.Joined || front.Conflict != conflict {
+			t.Errorf("front %+v of %q", front, self)
+		}
 		want := slices.DeleteFunc(inLine, func(name string) bool {
 			node, _ := layout.Parse(name)
-			return seq-node.Seq < 0 && !(seq-node.Seq == math.MinInt32 && node.Seq < seq)
+			return seq-node.Seq <= 0 && !(seq-node.Seq == math.MinInt32 && node.Seq < seq)
 		})
-		for i := 1; i < len(front); i++ {
-			if layout.Compare(front[i-1].Seq, front[i].Seq) > 0 {
-				t.Errorf("%q stands before %q", front[i-1].Name, front[i].Name)
+		got = ahead(t, &front)
+		for i := 1; i < len(got); i++ {
+			before, _ := layout.Parse(got[i-1])
+			after, _ := layout.Parse(got[i])
+			if layout.Compare(before.Seq, after.Seq) > 0 {
+				t.Errorf("%q stands before %q", got[i-1], got[i])
 			}
-		}
-		if got = names(front); len(got) == 0 || front[len(front)-1].Seq != seq {
-			t.Errorf("front %q of %q", got, self)
 		}
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("front %q, want %q", got, want)
+			t.Errorf("ahead %q, want %q", got, want)
 		}
 	})
+}
+
+// ahead returns all names ahead of the contender that a front ends with, in the
+// order of their line.
+func ahead(t *testing.T, f *layout.Front) (all []string) {
+	last, err := f.Last(func(n layout.Node) (bool, error) {
+		all = append(all, n.Name)
+		return false, nil
+	})
+	if last != "" || err != nil {
+		t.Errorf("nothing conflicts, and yet: %q, %v", last, err)
+	}
+	slices.Reverse(all)
+	return all
 }
 
 // FuzzParseSequence: a number is exactly what FormatSequence writes.

@@ -3,7 +3,6 @@ package line
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -77,15 +76,20 @@ func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
 	return r.Conflicts(a, b) || r.Conflicts(b, a), nil
 }
 
+// waits reports whether own has to wait for one that stands ahead. A downgraded
+// grant has the number of the grant beside it, and does not wait for it.
+func (r *Rule) waits(own, ahead *layout.Node) (bool, error) {
+	if ahead.Seq == own.Seq {
+		return false, nil
+	}
+	return r.conflict(own.RuleName, ahead.RuleName)
+}
+
 // lastConflict returns the index of the last contender ahead that own has to wait
-// for, or -1. A downgraded grant has the number of the grant beside it, and does
-// not wait for it.
+// for, or -1.
 func (r *Rule) lastConflict(own *layout.Node, ahead []layout.Node) (int, error) {
 	for i := len(ahead) - 1; i >= 0; i-- {
-		if ahead[i].Seq == own.Seq {
-			continue
-		}
-		if conflicts, err := r.conflict(own.RuleName, ahead[i].RuleName); conflicts || err != nil {
+		if waits, err := r.waits(own, &ahead[i]); waits || err != nil {
 			return i, err
 		}
 	}
@@ -109,29 +113,24 @@ func errConflictingLayout(name string) error {
 }
 
 // blocker returns the name of the znode that own waits for, by a list of the
-// directory; nothing if own is granted. It does not sort the contenders behind own:
-// a line may be long.
+// directory; nothing if own is granted. It does not sort the line, which may be
+// long, unless its predecessor does not conflict with it.
 //
 // Two contenders with equal numbers are the end of the line: today's servers
 // repeat the last number, so that both would be first.
 func (r *Rule) blocker(own string, children []string) (blocker string, err error) {
 	self, _ := layout.Parse(own)
-	front, conflicting := layout.Front(self, children, r.Set)
-	if err := errConflictingLayout(conflicting); err != nil {
+	front := layout.NewFront(self, children, r.Set)
+	if err := errConflictingLayout(front.Conflict); err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(front, func(n layout.Node) bool { return n.Name == own })
-	if i < 0 {
+	if !front.Joined {
 		return "", errNotInLine
 	}
-	if layout.Exhausted(self.Seq) || layout.Twins(front) {
+	if layout.Exhausted(self.Seq) || front.Twins {
 		return "", fmt.Errorf("%w: %s", ErrExhausted, own)
 	}
-	last, err := r.lastConflict(&self, front[:i])
-	if err != nil || last < 0 {
-		return "", err
-	}
-	return front[last].Name, nil
+	return front.Last(func(ahead layout.Node) (bool, error) { return r.waits(&self, &ahead) })
 }
 
 // contended reports whether the granted znode named own keeps anybody waiting. A

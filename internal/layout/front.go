@@ -1,0 +1,130 @@
+package layout
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Front is a line up to one of its contenders, as a list of the directory shows
+// it. A contender that joins a long line nearly always needs its predecessor
+// alone. So Front is made in one pass, without sorting the line or copying it.
+type Front struct {
+	Joined   bool   // the list shows the contender
+	Twins    bool   // two exclusive contenders of the front have the same number: see Twins
+	Conflict string // the first child, anywhere in the list, that belongs to another set; or empty
+
+	self     Node
+	children []string
+	set      Set
+	nearest  position // of those ahead, if there are any
+	ahead    int      // how many there are
+}
+
+// position is where a contender stands ahead of self.
+type position struct {
+	distance uint32 // by how much its number is less than self's
+	mode     Mode
+	name     string
+}
+
+// compare orders positions from self to the first in line: as Sort, backward.
+func (p position) compare(q position) int {
+	return cmp.Or(cmp.Compare(p.distance, q.distance), cmp.Compare(q.mode, p.mode), cmp.Compare(q.name, p.name))
+}
+
+// NewFront returns the front that ends with self.
+func NewFront(self Node, children []string, set Set) Front {
+	f := Front{self: self, children: children, set: set}
+	var exclusive distances
+	f.Conflict = f.each(func(p position) {
+		f.Joined = f.Joined || p.name == self.Name
+		if p.mode == Exclusive {
+			exclusive.add(p.distance)
+		}
+		if p.distance == 0 {
+			return
+		}
+		if f.ahead == 0 || p.compare(f.nearest) < 0 {
+			f.nearest = p
+		}
+		f.ahead++
+	})
+	f.Twins = exclusive.repeat()
+	return f
+}
+
+// each calls do for self and each contender that is not behind it, in the order
+// of the list. It returns the first child that belongs to another set.
+func (f *Front) each(do func(position)) (conflict string) {
+	var node Node
+	for _, name := range f.children {
+		switch {
+		case !node.classify(name):
+		case !f.set.has(&node):
+			conflict = cmp.Or(conflict, name)
+		case Compare(node.Seq, f.self.Seq) <= 0:
+			do(position{uint32(f.self.Seq) - uint32(node.Seq), node.Mode, name})
+		}
+	}
+	return conflict
+}
+
+// Last returns the name of the last contender ahead of self for which conflicts
+// returns true, or an error; "" if there is none. It asks from self to the first
+// in line, and not about those with the number of self. The line is sorted only
+// if the predecessor does not conflict.
+func (f *Front) Last(conflicts func(Node) (bool, error)) (name string, err error) {
+	if f.ahead == 0 {
+		return "", nil
+	}
+	ask := func(name string) (bool, error) {
+		node, _ := Parse(name)
+		return conflicts(node)
+	}
+	if found, err := ask(f.nearest.name); found || err != nil || f.ahead == 1 {
+		return f.nearest.nameIf(found), err
+	}
+	ahead := make([]position, 0, f.ahead)
+	f.each(func(p position) {
+		if p.distance != 0 {
+			ahead = append(ahead, p)
+		}
+	})
+	slices.SortFunc(ahead, position.compare)
+	for _, p := range ahead[1:] {
+		if found, err := ask(p.name); found || err != nil {
+			return p.nameIf(found), err
+		}
+	}
+	return "", nil
+}
+
+func (p position) nameIf(found bool) string {
+	if !found {
+		return ""
+	}
+	return p.name
+}
+
+// distances finds out whether a number repeats. Most contenders of a line have
+// numbers that are near each other.
+type distances struct {
+	near  [64]uint64 // a bit for each distance below 4,096
+	far   []uint32
+	twice bool // a near one was added twice
+}
+
+func (d *distances) add(distance uint32) {
+	word, bit := int(distance/64), uint64(1)<<(distance%64)
+	if word >= len(d.near) {
+		d.far = append(d.far, distance)
+		return
+	}
+	d.twice = d.twice || d.near[word]&bit != 0
+	d.near[word] |= bit
+}
+
+func (d *distances) repeat() bool {
+	slices.Sort(d.far)
+	return d.twice || len(slices.Compact(d.far)) < len(d.far)
+}
