@@ -50,7 +50,7 @@ func Exponential(base, max time.Duration, tries int) Policy {
 		backoff.WithRandomizationFactor(1),
 		backoff.WithMaxElapsedTime(0), // no limit in time: tries is the limit
 	)
-	return func() backoff.BackOff { return backoff.WithMaxRetries(fresh(), uint64(tries)) }
+	return atMost(tries, fresh)
 }
 
 // NTimes retries n times, each after a pause of d.
@@ -63,9 +63,7 @@ func NTimes(n int, d time.Duration) Policy {
 		return Never()
 	}
 	d = atLeast(d, shortest)
-	return func() backoff.BackOff {
-		return backoff.WithMaxRetries(backoff.NewConstantBackOff(d), uint64(n))
-	}
+	return atMost(n, func() backoff.BackOff { return backoff.NewConstantBackOff(d) })
 }
 
 // OneTime retries once, after a pause of d. It is NTimes(1, d).
@@ -98,8 +96,32 @@ func UntilElapsed(max, d time.Duration) Policy {
 	)
 }
 
+// atMost returns a policy whose schedules are those of another one, and end after
+// so many retries. Every operation needs a schedule, and few ever use it: so it
+// is made when the first pause is asked for. The pauses must not depend on when
+// that is.
+func atMost(retries int, each Policy) Policy {
+	fresh := func() backoff.BackOff { return backoff.WithMaxRetries(each(), uint64(retries)) }
+	return func() backoff.BackOff { return &unused{fresh: fresh} }
+}
+
+// unused is a schedule that is made when it is used.
+type unused struct {
+	fresh    Policy
+	schedule backoff.BackOff // nil: not made
+}
+
+func (u *unused) NextBackOff() time.Duration {
+	if u.schedule == nil {
+		u.schedule = u.fresh()
+	}
+	return u.schedule.NextBackOff()
+}
+
+func (u *unused) Reset() { u.schedule = nil }
+
 // exponential returns a policy whose schedules are copies of one that is set up
-// here: every operation needs a schedule, and few ever use it.
+// here, which is cheaper than to set each of them up.
 func exponential(opts ...backoff.ExponentialBackOffOpts) Policy {
 	set := *backoff.NewExponentialBackOff(opts...)
 	return func() backoff.BackOff {

@@ -180,6 +180,9 @@ func TestFreshState(t *testing.T) {
 			for range 10 {
 				first.NextBackOff()
 			}
+			if first.Reset(); first.NextBackOff() == stop {
+				t.Error("no pause after Reset")
+			}
 			var together sync.WaitGroup
 			for range 4 {
 				together.Go(func() {
