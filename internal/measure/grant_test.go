@@ -2,6 +2,7 @@ package measure_test
 
 import (
 	"context"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(serverRole) != "" {
+		os.Exit(serve())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // onEachServer runs a benchmark on the embedded ensemble over loopback and,
 // with ZKR_REAL=1, on a standalone Apache ZooKeeper: once with its defaults,
@@ -39,7 +45,7 @@ func onEachServer(b *testing.B, bench func(b *testing.B, servers string)) {
 // longSession outlives every measurement and needs few heartbeats.
 const longSession = 40 * time.Second
 
-func benchClient(b *testing.B, servers string, opts ...framework.Option) *framework.Client {
+func benchClient(b testing.TB, servers string, opts ...framework.Option) *framework.Client {
 	b.Helper()
 	c, err := framework.New(servers, append([]framework.Option{framework.WithSessionTimeout(longSession)}, opts...)...)
 	if err != nil {
@@ -55,7 +61,7 @@ func benchClient(b *testing.B, servers string, opts ...framework.Option) *framew
 }
 
 // bareConn connects the wire client alone.
-func bareConn(b *testing.B, servers string) *zk.Conn {
+func bareConn(b testing.TB, servers string) *zk.Conn {
 	b.Helper()
 	conn, events, err := zk.Connect([]string{servers}, longSession, zk.WithLogInfo(false))
 	if err != nil {
