@@ -16,11 +16,12 @@ import (
 //
 // The error joins those of fn and of the release. A loss of the lease is an error,
 // ErrNotHeld, even if fn returned nil. A nil error means that the lease was held all
-// along, as far as Lease.Release can know.
+// along, as far as Lease.Release can know; WithAsyncRelease changes what that is.
 //
 // The end of ctx does not keep Do from releasing. Do waits for the release for one
 // session timeout at most, and returns that much later than fn if no server answers;
-// the znode is removed in the background then, or ends with the session.
+// the znode is removed in the background then, or ends with the session. With
+// WithAsyncRelease it does not wait.
 //
 // Do(ctx, Try(a), fn) does not wait for a busy lock, and Do(ctx, Within(a, d), fn)
 // waits for d at most.

@@ -234,7 +234,8 @@ func (l *Lease) Revoked() <-chan struct{} {
 // Release returns nil if the lease was held until now, or was released before; and
 // ErrNotHeld, wrapping Err, if it was lost, even while it was being released. So a
 // checked Release proves the whole section. One case can be missed: where Release
-// makes no request, it may not know yet that somebody else deleted the znode.
+// makes no request, it may not know yet that somebody else deleted the znode. With
+// WithAsyncRelease it does not wait, and cannot know that either: see there.
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
@@ -307,8 +308,9 @@ func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() 
 
 // Guard prepends a check of the lease's znode to ops, for a Multi of yours. The ops
 // are applied only while the lease's znode exists, so never after another client was
-// granted the lock. A guard that was taken before a loss may still pass for a short
-// time; a guard that is taken after the end always fails. The znode of a lease that
+// granted the lock. A guard that was taken before a loss, or before a Release that
+// does not wait (WithAsyncRelease), may still pass for a short time; a guard that is
+// taken after the end always fails. The znode of a lease that
 // has given out a guard is not handed off in-process, nor does it linger. Of several
 // locks taken together each is checked; where they belong to different clients, or
 // namespaces of one, no Multi can do that, and every Multi refuses what Guard

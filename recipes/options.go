@@ -89,6 +89,29 @@ func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings
 // once.
 func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noReentry = true }} }
 
+// WithAsyncRelease makes Release return without waiting for the ensemble's answer.
+// Release then checks by the clock that the lease was held until now, sends the
+// request that removes the znode, and returns. The next Acquire of this client does
+// not wait for the answer either: the ensemble executes the requests of a session in
+// order. So an uncontended Acquire and its Release take one round trip together,
+// not two. Where several leases share a znode, as when a lock is re-entered, the one
+// that is released last decides.
+//
+// A nil error then means that the lease was not lost, as far as this client knew and
+// the clock can prove. What such a Release cannot know:
+//   - whether somebody else deleted the znode shortly before: that is only logged,
+//     once the removal finds out;
+//   - when the znode is gone: others are granted only then. If the removal fails, it
+//     is repeated in the background until it succeeds or the session ends. A refusal,
+//     as by an ACL, is only logged, and the next Acquire waits behind the znode.
+//
+// EndLinger waits for the removals. A process that is about to exit should close the
+// client, which removes the znode by ending the session. Default: Release returns
+// when the znode is gone.
+func WithAsyncRelease() ZnodeOption {
+	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.AsyncRelease = true }}}}
+}
+
 // settings is what the options of a line set.
 type settings struct {
 	line.Config

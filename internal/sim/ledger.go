@@ -185,9 +185,10 @@ func (l *ledger) released(t *holding, err error) {
 	t.gone = true
 	t.of.ended[t.who.client] = time.Now()
 	l.starvedLocked(t.of, true)
-	if err != nil {
+	if err != nil || l.plan.Async { // its znode may be gone later, and its guard passes until then
 		ret = never
-	} else if t.lost && !l.closed[t.who.client] {
+	}
+	if err == nil && t.lost && !l.closed[t.who.client] {
 		l.wrongLocked("%v was lost, and its release has succeeded", t)
 	}
 	t.of.ops = append(t.of.ops, op{who: t.who, in: input{kind: end, id: t.id}, call: t.ends, ret: ret})

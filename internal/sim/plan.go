@@ -34,6 +34,7 @@ type Plan struct {
 	// means the default.
 	Handoffs int
 	Linger   time.Duration
+	Async    bool          // releases do not wait for the answer
 	Workers  [][][]Step    // by client and goroutine
 	Views    []bubble.View // by client; none: all see the whole ensemble
 	Faults   []Fault       // in order
@@ -206,6 +207,7 @@ func Draw(seed uint64) *Plan {
 	d.faults()
 	d.remakes()
 	d.views()
+	d.Async = d.one(1, 3) // last, for the same reason
 	return d.Plan
 }
 
@@ -407,8 +409,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

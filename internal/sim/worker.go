@@ -47,6 +47,13 @@ func newWorker(w *world, id who) *worker {
 	if n := w.plan.Handoffs; n >= 0 {
 		ofLocks, ofRW = append(ofLocks, recipes.WithHandoffs(n)), append(ofRW, recipes.WithHandoffs(n))
 	}
+	ofSemaphore := []semaphore.Option{recipes.WithMaxHold(hold), semaphore.WithRecordedLimit()}
+	ofElection := []leader.Option{leader.WithID(id.String())}
+	if w.plan.Async {
+		async := recipes.WithAsyncRelease()
+		ofLocks, ofRW = append(ofLocks, async), append(ofRW, async)
+		ofSemaphore, ofElection = append(ofSemaphore, async), append(ofElection, async)
+	}
 	switch w.plan.Recipe {
 	case Mutex:
 		m := must(locks.NewMutex(k.client, path, ofLocks...))
@@ -63,10 +70,10 @@ func newWorker(w *world, id who) *worker {
 		reader, writer := k.line(path, reading, hold), k.line(path, "write", hold)
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{reader, writer}[s.Side] }
 	case Semaphore:
-		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, recipes.WithMaxHold(hold), semaphore.WithRecordedLimit()))
+		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, ofSemaphore...))
 		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
 	case Election, Campaign:
-		k.election = must(leader.New(k.client, path, leader.WithID(id.String())))
+		k.election = must(leader.New(k.client, path, ofElection...))
 		k.side = func(Step) recipes.Acquirer { return k.election }
 	}
 	return k
@@ -80,6 +87,9 @@ func (k *worker) line(path, name string, hold time.Duration) *recipes.Line {
 	opts := []recipes.LineOption{recipes.WithMaxHold(hold), recipes.WithLinger(k.plan.Linger)}
 	if n := k.plan.Handoffs; n >= 0 {
 		opts = append(opts, recipes.WithHandoffs(n))
+	}
+	if k.plan.Async {
+		opts = append(opts, recipes.WithAsyncRelease())
 	}
 	return must(recipes.NewLine(k.client, path, "sim.v1", name, func(mine, theirs string) bool {
 		return mine != reading || theirs != reading

@@ -14,7 +14,7 @@ import (
 )
 
 // An Option configures an Election: those of this package, and of package recipes
-// WithData and WithACL. A bad value is an error of New.
+// WithData, WithACL and WithAsyncRelease. A bad value is an error of New.
 type Option interface{ ForElection() }
 
 type option func(*config)

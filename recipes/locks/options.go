@@ -9,8 +9,8 @@ import (
 )
 
 // An Option configures a Mutex, and each lock of a Keyed: WithLayout, and of package
-// recipes WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger and
-// WithoutReentry. A bad value is an error of the constructor.
+// recipes WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease
+// and WithoutReentry. A bad value is an error of the constructor.
 type Option interface{ ForMutex() }
 
 // Layout selects whose locks stand in the same line. In a line with locks of another

@@ -10,8 +10,8 @@ import (
 )
 
 // An Option configures an RWLock: WithLayout, WithHost, and of package recipes
-// WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger and WithoutReentry. A bad
-// value is an error of New.
+// WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease and
+// WithoutReentry. A bad value is an error of New.
 type Option interface{ ForRWLock() }
 
 // Layout selects whose readers and writers stand in the same line. In a line with

@@ -7,7 +7,8 @@ import (
 )
 
 // An Option configures a Semaphore: WithRecordedLimit, and of package recipes
-// WithData, WithACL and WithMaxHold. A bad value is an error of New.
+// WithData, WithACL, WithMaxHold and WithAsyncRelease. A bad value is an error of
+// New.
 type Option interface{ ForSemaphore() }
 
 // WithRecordedLimit makes New's maxLeases count only where no limit is recorded at

@@ -21,7 +21,9 @@ type acquisition struct {
 	stop  context.CancelFunc
 	look  chan struct{} // a token: a caller that only tries has come
 
-	standing *contender // nil: none; only run and stand use it
+	// Only run and what it calls use these.
+	standing *contender     // nil: none
+	leaving  []leavingZnode // of this process, before the latest look
 
 	// Guarded by queue.mu.
 	serves  uint64 // the number of the last waiter that its present try is for
@@ -97,6 +99,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 	// that the session is still proven when the znode is first.
 	defer sess.Keep()()
 
+	a.noteLeaving()
 	if a.firstOnlyTries() {
 		if err := a.lookFirst(sess); err != nil || a.first() == nil {
 			return err
@@ -119,10 +122,16 @@ func (a *acquisition) stand(sess *framework.Session) error {
 		if blocker == "" {
 			break
 		}
+		if a.awaitLeaving(blocker) {
+			a.noteLeaving()
+			c.children = nil
+			continue
+		}
 		passed, err := a.refuseTries(c, blocker)
 		if err == nil && a.first() != nil {
 			err = c.wait(a.ctx, blocker, passed, a.look)
 		}
+		a.noteLeaving()
 		if err != nil || a.first() == nil {
 			c.withdraw()
 			return err
@@ -343,6 +352,32 @@ func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
 		}
 		ahead = ahead[:last]
 	}
+}
+
+// noteLeaving is called before each look at the line. A znode of this process that is
+// leaving may still be in the list, but have left when the answer is read.
+func (a *acquisition) noteLeaving() { a.leaving = a.queue.registry.leavingAt(a.queue.key.path) }
+
+// removalOf returns the removal of a znode that was leaving before the latest look,
+// nil if it was not.
+func (a *acquisition) removalOf(znode string) *removal {
+	for _, z := range a.leaving {
+		if z.name == znode {
+			return z.removal
+		}
+	}
+	return nil
+}
+
+// awaitLeaving waits for the removal of a znode of this process that was leaving
+// before the latest look: that must be repeated then. It reports false if the znode
+// was not leaving.
+func (a *acquisition) awaitLeaving(znode string) bool {
+	r := a.removalOf(znode)
+	if r != nil {
+		_ = r.await(a.ctx) // well or not: the next look shows it
+	}
+	return r != nil
 }
 
 // refuseTries fails the waiters who only try and have to wait for another holder.

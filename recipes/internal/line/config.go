@@ -21,6 +21,9 @@ type Config struct {
 	// Linger is for how long a znode is kept after its last release, while nobody
 	// else stands in line.
 	Linger time.Duration
+	// AsyncRelease has neither Left nor the next caller of the local queue wait until
+	// the znode is removed.
+	AsyncRelease bool
 	// StopLinger is closed when lingering must stop; nil: never.
 	StopLinger <-chan struct{}
 }

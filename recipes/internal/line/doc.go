@@ -65,6 +65,19 @@
 // first in line waits for room and takes znodes elsewhere, which are granted; its
 // own leaves the line in the same Multi: permits.go.
 //
+// # A release that is not waited for
+//
+// With Config.AsyncRelease a share has its result when Leave returns: nil if it was
+// not lost before. The request that removes the znode is on its way then, and the
+// grant is no longer among those of its local queue. So the next acquisition begins
+// at once. A session's requests are executed in order, so its contender normally
+// does not find the old znode ahead. If a request was lost and sent again, it may:
+// then it waits for that removal, and so does a try, which is not busy because of it.
+// The registry has the removals that are under way. An acquisition notes them before
+// each look at the line: the old znode may have left when the answer is read. If the
+// removal fails, the session goes on trying, and the znode is like any other ahead.
+// The old grant and the new one share nothing else.
+//
 // # After a loss
 //
 // The znode of a lost grant stays in line until its last share was left or the

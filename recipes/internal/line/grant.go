@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
@@ -29,6 +30,7 @@ type grant struct {
 	counted    bool     // among the queue's grants: it is admitted, and has neither left nor failed
 	loss       *Loss    // lost: why
 	removal    *removal // leaving: the request that is under way; nil: none
+	async      bool     // of the share that was left last: Config.AsyncRelease
 	discarded  bool     // lost: the znode is gone, or will go, without further requests
 	handoffs   uint32   // how often it was handed off
 	contention contention
@@ -212,9 +214,29 @@ func (g *grant) discard() {
 func (g *grant) removeLocked() *removal {
 	g.stopLocked()
 	again := !g.onLocked(ended)
-	g.removal = &removal{done: make(chan struct{})}
-	go g.remove(g.removal, again)
-	return g.removal
+	r := &removal{done: make(chan struct{})}
+	g.removal = r
+	if g.async {
+		g.queue.later(func() { g.removeBehind(r) })
+	} else {
+		go g.remove(r, again)
+	}
+	return r
+}
+
+// removeBehind sends the request that removes the znode, and lets the waiters stand
+// in line again. The requests of a session are executed in order, so the next
+// contender of this process does not find the znode ahead of it. If it does after
+// all, because a request was lost and sent again, it waits for the removal:
+// awaitLeaving.
+func (g *grant) removeBehind(r *removal) {
+	q := g.queue
+	q.registry.addLeaving(q.key.path, leavingZnode{g.name, r})
+	go g.remove(r, false)
+	q.update(func() {
+		q.dropGrantLocked(g)
+		q.later(g.unhold) // its loss is no news any longer
+	})
 }
 
 // remove ends when the session has the answer, or is over, or no server answered in
@@ -247,6 +269,12 @@ func (g *grant) remove(r *removal, again bool) {
 	})
 	if err != nil && !missing && !over {
 		g.sess.Discard(g.path)
+	}
+	if g.async {
+		g.queue.registry.dropLeaving(g.queue.key.path, g.name)
+		if missing && !again {
+			g.queue.client.Logger().Warn("the znode of a lease was deleted before its release", zap.String("path", g.queue.path), zap.String("znode", g.path))
+		}
 	}
 	close(r.done)
 }

@@ -46,11 +46,16 @@ func (i *idleTime) stopLocked() {
 }
 
 // EndLinger removes every lingering znode below dir, and waits for that until ctx
-// ends; the removal continues then. A znode for which a caller waits in-process is
-// removed when no caller waits any longer.
+// ends; the removal continues then. It also waits for znodes whose release was not
+// waited for. A znode for which a caller waits in-process is removed when no caller
+// waits any longer.
 func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var removals []*removal
-	for _, q := range queuesOf(c).below(c.Resolve(dir)) {
+	queues, full := queuesOf(c), c.Resolve(dir)
+	for _, z := range queues.leavingBelow(full) {
+		removals = append(removals, z.removal)
+	}
+	for _, q := range queues.below(full) {
 		q.update(func() {
 			if g := q.current; g != nil {
 				if r := g.endLingerLocked(); r != nil {
@@ -165,6 +170,9 @@ func isMarked(data []byte, stat *zk.Stat) bool {
 // joined now would have to wait for, is going to leave for it. A znode of this
 // process that lingers leaves here.
 func (a *acquisition) makesRoom(sess *framework.Session, ahead layout.Node) (bool, error) {
+	if r := a.removalOf(ahead.Name); r != nil {
+		return r.await(a.ctx) == nil, nil
+	}
 	if !ahead.Custom() {
 		return false, nil
 	}

@@ -53,16 +53,29 @@ func (a *acquisition) lookForRoom(sess *framework.Session) error {
 }
 
 func (a *acquisition) tryRoom(sess *framework.Session, w *waiter) error {
+	a.noteLeaving()
 	room, err := w.line.lookForRoom(a.ctx, sess, false)
 	switch {
 	case err != nil:
 		return err
+	case room.Refused == nil && !room.Free && a.awaitLeavingPermits():
+		return a.tryRoom(sess, w)
 	case room.Refused != nil:
 		a.refuse(w, room.Refused)
 	case !room.Free:
 		a.refuse(w, ErrBusy)
 	}
 	return nil
+}
+
+// awaitLeavingPermits waits for the removals of permits of this process that were
+// under way before the latest look: there may be room now. It reports false if there
+// were none.
+func (a *acquisition) awaitLeavingPermits() bool {
+	for _, z := range a.leaving {
+		_ = z.removal.await(a.ctx) // well or not: the next look shows it
+	}
+	return len(a.leaving) > 0
 }
 
 // lookForRoom calls Look in the line's view of the session.
@@ -122,9 +135,14 @@ func (a *acquisition) takePermits(c *contender) error {
 			c.withdraw()
 			return nil
 		}
+		a.noteLeaving()
 		room, err := w.line.lookForRoom(a.ctx, c.sess, true)
 		if err == nil && room.Refused != nil {
 			a.refuse(w, room.Refused)
+			continue
+		}
+		if err == nil && !room.Free && a.awaitLeavingPermits() {
+			room.Stop()
 			continue
 		}
 		if err == nil && !room.Free {

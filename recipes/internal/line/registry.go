@@ -10,15 +10,23 @@ import (
 
 // registry holds the local queues of one client. It lives as long as the client.
 type registry struct {
-	mu     sync.Mutex // guards queues, and users of each queue
-	queues map[key]*localQueue
+	mu      sync.Mutex // guards what follows, and users of each queue
+	queues  map[key]*localQueue
+	leaving map[string][]leavingZnode // by the full path of their line's directory
+}
+
+// leavingZnode is one that is being removed, and keeps no waiter of its local queue
+// waiting: Config.AsyncRelease.
+type leavingZnode struct {
+	name    string
+	removal *removal
 }
 
 type registryKey struct{}
 
 func queuesOf(c *framework.Client) *registry {
 	return c.Attach(registryKey{}, func() any {
-		return &registry{queues: make(map[key]*localQueue)}
+		return &registry{queues: make(map[key]*localQueue), leaving: make(map[string][]leavingZnode)}
 	}).(*registry)
 }
 
@@ -45,8 +53,12 @@ func (r *registry) use(l *Line) (*localQueue, error) {
 
 // below returns the queues of lines below the full path dir.
 func (r *registry) below(dir string) (all []*localQueue) {
-	prefix := strings.TrimSuffix(dir, "/") + "/"
-	return r.where(func(path string) bool { return strings.HasPrefix(path, prefix) })
+	return r.where(func(path string) bool { return isBelow(path, dir) })
+}
+
+// isBelow reports whether a full path is below the full path dir.
+func isBelow(path, dir string) bool {
+	return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // at returns the queues of all kinds of lines at the full path dir.
@@ -79,4 +91,46 @@ func (r *registry) unuse(q *localQueue) {
 	if q.users--; q.users == 0 {
 		delete(r.queues, q.key)
 	}
+}
+
+// addLeaving notes a znode, until dropLeaving.
+func (r *registry) addLeaving(dir string, z leavingZnode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving[dir] = append(r.leaving[dir], z)
+}
+
+func (r *registry) dropLeaving(dir, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var left []leavingZnode // a new slice: others read the old one
+	for _, z := range r.leaving[dir] {
+		if z.name != name {
+			left = append(left, z)
+		}
+	}
+	if left == nil {
+		delete(r.leaving, dir)
+		return
+	}
+	r.leaving[dir] = left
+}
+
+// leavingAt returns the znodes that are leaving the line in the full path dir.
+func (r *registry) leavingAt(dir string) []leavingZnode {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leaving[dir]
+}
+
+// leavingBelow returns the znodes that are leaving lines below the full path dir.
+func (r *registry) leavingBelow(dir string) (all []leavingZnode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for path, some := range r.leaving {
+		if isBelow(path, dir) {
+			all = append(all, some...)
+		}
+	}
+	return all
 }

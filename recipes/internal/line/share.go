@@ -225,11 +225,25 @@ func (s *Share) leaveLocked() {
 		}
 	case g.shares > 0:
 		s.settleLocked(nil)
-	case g.queue.keepLocked(g, &s.line.cfg):
-		s.settleLocked(nil)
 	default:
-		s.removal = g.removeLocked()
+		s.leaveLastLocked()
 	}
+}
+
+// leaveLastLocked leaves the last share of its grant.
+func (s *Share) leaveLastLocked() {
+	g, cfg := s.grant, &s.line.cfg
+	g.async = cfg.AsyncRelease
+	if g.queue.keepLocked(g, cfg) {
+		s.settleLocked(nil)
+		return
+	}
+	r := g.removeLocked()
+	if g.async {
+		s.settleLocked(nil) // it was held until now, by the clock
+		return
+	}
+	s.removal = r
 }
 
 // Left returns the result of Leave, which it waits for until ctx ends; the removal
@@ -237,7 +251,8 @@ func (s *Share) leaveLocked() {
 //
 // The result is nil if the share was held until Leave, which a removal itself
 // proves: the znode stood there until it. It is ErrNotHeld, and the reason, if the
-// share was lost, before or during the removal.
+// share was lost, before or during the removal. With Config.AsyncRelease it is known
+// when Leave has returned: nil if the share was not lost before.
 func (s *Share) Left(ctx context.Context) error {
 	s.grant.queue.mu.Lock()
 	r := s.removal
