@@ -112,6 +112,38 @@ func ExampleMutex_TryAcquire() {
 	// Output: busy: true
 }
 
+// WithAsyncRelease saves a round trip where a goroutine takes one lock after another.
+// What the lock protects is written by Lease.Multi, which is applied only while the
+// lock is held: the release no longer proves that.
+func Example_asyncRelease() {
+	client, stop := connect()
+	defer stop()
+	ctx := context.Background()
+
+	accounts, err := locks.NewKeyed(client, "/app/accounts", recipes.WithAsyncRelease())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, account := range []string{"7", "8", "9"} {
+		balance, err := client.Create(ctx, "/balance-"+account, []byte("0"), zk.FlagPersistent)
+		if err != nil {
+			log.Fatal(err)
+		}
+		err = recipes.Do(ctx, accounts.Key(account), func(ctx context.Context, l *recipes.Lease) error {
+			_, err := l.Multi(ctx, &zk.SetDataRequest{Path: balance, Data: []byte("100"), Version: -1})
+			return err
+		})
+		fmt.Println(account, err)
+	}
+	// Close waits until no znode is left.
+	fmt.Println(accounts.Close(ctx))
+	// Output:
+	// 7 <nil>
+	// 8 <nil>
+	// 9 <nil>
+	// <nil>
+}
+
 // Participants lists the holder and the waiters. Revoke asks a holder to
 // release.
 func ExampleMutex_Revoke() {
