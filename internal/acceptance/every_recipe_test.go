@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,20 +25,26 @@ type kind struct {
 	line   string // directory of the waiters, below the path
 	hold   string // directory of the holders
 	tokens bool   // they order the grants
+	async  bool   // a release returns before the znode is gone
 }
 
 var kinds = []kind{
-	{"mutex", func(c *framework.Client, path string) (recipes.Acquirer, error) { return locks.NewMutex(c, path) }, "", "", true},
-	{"election", func(c *framework.Client, path string) (recipes.Acquirer, error) { return leader.New(c, path) }, "", "", true},
+	{"mutex", func(c *framework.Client, path string) (recipes.Acquirer, error) { return locks.NewMutex(c, path) }, "", "", true, false},
+	{"election", func(c *framework.Client, path string) (recipes.Acquirer, error) { return leader.New(c, path) }, "", "", true, false},
 	{"write lock", func(c *framework.Client, path string) (recipes.Acquirer, error) {
 		rw, err := rwlock.New(c, path)
 		if err != nil {
 			return nil, err
 		}
 		return rw.Writer(), nil
-	}, "", "", true},
-	{"semaphore of one", func(c *framework.Client, path string) (recipes.Acquirer, error) { return semaphore.New(c, path, 1) }, "/locks", "/leases", false},
+	}, "", "", true, false},
+	{"semaphore of one", func(c *framework.Client, path string) (recipes.Acquirer, error) { return semaphore.New(c, path, 1) }, "/locks", "/leases", false, false},
 }
+
+// async is a mutex whose release does not wait.
+var async = kind{name: "mutex with async release", make: func(c *framework.Client, path string) (recipes.Acquirer, error) {
+	return locks.NewMutex(c, path, recipes.WithAsyncRelease())
+}, tokens: true, async: true}
 
 func (k kind) of(t *testing.T, c *framework.Client, path string) recipes.Acquirer {
 	t.Helper()
@@ -74,7 +81,7 @@ func (k kind) request(s *stage, op testutil.Op) testutil.Match {
 // What every recipe promises.
 func TestEveryRecipe(t *testing.T) {
 	var all []scenario
-	for _, k := range kinds {
+	for _, k := range append(slices.Clip(kinds), async) {
 		for _, sc := range []struct {
 			name string
 			play func(t *testing.T, s *stage, k kind)
@@ -166,6 +173,9 @@ func tryIsBusy(t *testing.T, s *stage, k kind) {
 	}
 	k.standing(t, s, 1, 0)
 	release(t, l)
+	if k.async {
+		k.standing(t, s, 0, 0)
+	}
 	if l, err = other.TryAcquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}

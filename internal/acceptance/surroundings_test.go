@@ -24,7 +24,7 @@ var readers = kind{"read lock", func(c *framework.Client, path string) (recipes.
 		return nil, err
 	}
 	return rw.Reader(), nil
-}, "", "", false}
+}, "", "", false, false}
 
 // Other clients have left znodes at the path, deny access, or leave no room.
 // The result is an error that says so, or none, and nothing is left.
