@@ -118,11 +118,15 @@ func (d *days) enter(ctx context.Context, a recipes.Acquirer, work ...func(l *re
 	}
 }
 
-// locks: plain, lingering, under an owner, with a key that is never used again,
-// several.
+// locks: plain, lingering, released without a wait, under an owner, with a key that
+// is never used again, several.
 func (d *days) locks() {
 	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/mutex")))
 	d.enter(d.t.Context(), made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/linger", recipes.WithLinger(time.Second), recipes.WithMaxHold(time.Hour))))
+	async := made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/async", recipes.WithAsyncRelease()))
+	for range 2 {
+		d.enter(d.t.Context(), async)
+	}
 	owned := recipes.WithOwner(d.t.Context(), d.owner)
 	m := made[*locks.Mutex](d.t)(locks.NewMutex(d.a, "/grow/owned"))
 	d.enter(owned, m, func(*recipes.Lease) { d.enter(owned, m) })
