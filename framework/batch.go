@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cenkalti/backoff/v4"
@@ -137,19 +136,13 @@ func (m *batchCreate) findAgain(ctx context.Context, lost error, budget backoff.
 func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]string, error) {
 	s := m.session
 	w := scope{core: s.core, in: s, budget: budget}
-	if err := w.sync(ctx, m.dir); err != nil {
-		return nil, err
-	}
-	names, _, err := w.children(ctx, m.dir)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	}
+	l, err := w.search(ctx, m.dir)
 	if err != nil {
 		return nil, err
 	}
 	var paths []string
 	for _, id := range m.ids {
-		for _, name := range names {
+		for _, name := range l.names {
 			if idOf(name) == id {
 				paths = append(paths, join(m.dir, name))
 			}

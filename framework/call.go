@@ -10,17 +10,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// call makes one blocking call of the wire client. It returns as soon as there
-// is a result, ctx ends, or the session is over. In the last two cases the wire
-// client's call goes on until the connection answers or is closed, and its
-// result is then passed to late, on another goroutine: whatever was created
-// must not be forgotten.
+// call makes one blocking call of the wire client, as detach does, and reports
+// it to the observer.
+func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+	return detach(ctx, s, func() (T, error) { return observed(s, op, wire) }, late)
+}
+
+// detach makes one blocking call. It returns as soon as there is a result, ctx
+// ends, or the session is over. In the last two cases the call goes on until
+// the connection answers or is closed, and its result is then passed to late,
+// on another goroutine: whatever was created must not be forgotten.
 //
 // If the session is over, the result is passed to late as well, and not
 // returned, since nothing may be concluded from it. Whether late gets the
 // result is in the error: see isDetached. Whether ctx has ended does not answer
 // that, for it may end right after the result has come.
-func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+func detach[T any](ctx context.Context, s *session, blocking func() (T, error), late func(T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -32,7 +37,7 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 	results := make(chan result)
 	abandoned := make(chan struct{}) // closed: the caller has returned
 	go func() {
-		value, err := observed(s, op, wire)
+		value, err := blocking()
 		select {
 		case results <- result{value, err}:
 		case <-abandoned:

@@ -49,7 +49,8 @@ const (
 	frameOp           = 8 // of a request
 	frameErr          = 16
 	frameAnswerHead   = 20
-	createPath        = 12 // of a create: the length of its path
+	writePath         = 12 // of a create or a delete: the length of its path
+	multiPath         = 21 // of a multi: the length of the path of its first operation
 	connectSessionID  = 20 // of a connect request
 	connectAnswerHead = 40 // of a connect answer: length, version, timeout, id, password with its length
 	passwordSize      = 16
@@ -103,14 +104,7 @@ func (l *link) beforeSend(frame []byte) bool {
 	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
 	op := wire.Op(binary.BigEndian.Uint32(frame[frameOp:]))
 	l.closeSent = op == wire.OpCloseSession
-	var path []byte
-	if op == wire.OpCreate && len(frame) >= createPath+4 {
-		n := int(binary.BigEndian.Uint32(frame[createPath:]))
-		if rest := frame[createPath+4:]; n >= 0 && n <= len(rest) {
-			path = rest[:n]
-		}
-	}
-	if !l.session.onSend(l, xid, op, path, now) {
+	if !l.session.onSend(l, xid, op, pathOfWrite(frame, op), now) {
 		return false
 	}
 	if op == wire.OpSetWatches {
@@ -118,6 +112,27 @@ func (l *link) beforeSend(frame []byte) bool {
 	}
 	l.unanswered.add(xid, op)
 	return true
+}
+
+// pathOfWrite returns the path of a create or a delete, and the first one of a
+// multi.
+func pathOfWrite(frame []byte, op wire.Op) []byte {
+	at := writePath
+	switch op {
+	case wire.OpMulti:
+		at = multiPath
+	case wire.OpCreate, wire.OpDelete:
+	default:
+		return nil
+	}
+	if len(frame) < at+4 {
+		return nil
+	}
+	n, rest := int(binary.BigEndian.Uint32(frame[at:])), frame[at+4:]
+	if n < 0 || n > len(rest) {
+		return nil
+	}
+	return rest[:n]
 }
 
 func (l *link) Read(p []byte) (int, error) {

@@ -14,7 +14,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
 	}
 	var responses []zk.MultiResponse
-	err = w.do(ctx, opNameMulti, multiPath(ops), onceOnly, func(a *attempt) error {
+	err = w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
 		var err error
 		responses, err = call(ctx, a.session, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 			return wireMulti(conn, full)
@@ -103,8 +103,8 @@ func copyOp(op any) (copied any, path *string) {
 	return nil, nil
 }
 
-// multiPath returns the first path of a multi, which names it in errors.
-func multiPath(ops []any) string {
+// firstPath returns the first path of a multi, which names it in errors.
+func firstPath(ops []any) string {
 	if len(ops) == 0 {
 		return "/"
 	}

@@ -19,8 +19,8 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observer = o }
 // they may be called on several goroutines at once. All other functions are
 // called one at a time, in the order of the events, on a goroutine of the
 // client. While one of them blocks, later events wait in memory. When thousands
-// of Request and Retried events wait, further ones are dropped, and Dropped
-// reports how many. No other event is ever dropped.
+// of Request, Batched and Retried events wait, further ones are dropped, and
+// Dropped reports how many. No other event is ever dropped.
 type Observer struct {
 	// StateChanged is called with every change of the state. Listeners may be
 	// called earlier.
@@ -29,10 +29,14 @@ type Observer struct {
 	// ("create", "list", ...), how long it took, and the error of the wire
 	// client.
 	Request func(op string, took time.Duration, err error)
+	// Batched is called for each multi in which writes of contenders have shared
+	// a request, with the number of its operations. For Request that is one
+	// "multi", and its operations do not count.
+	Batched func(operations int)
 	// Retried is called when an operation is retried after err.
 	Retried func(op string, err error)
-	// Dropped is called with the number of Request and Retried events that were
-	// dropped since the previous call.
+	// Dropped is called with the number of Request, Batched and Retried events
+	// that were dropped since the previous call.
 	Dropped func(events int)
 	// Abandoned is called when the client gives a connection up: because the
 	// server does not answer, the leader is out of reach, or the wire client
@@ -52,7 +56,7 @@ type Observer struct {
 	Overran func(path string, by time.Duration)
 }
 
-// requestEvents is how many Request and Retried events may wait.
+// requestEvents is how many Request, Batched and Retried events may wait.
 const requestEvents = 4096
 
 // guarded returns an observer whose functions may be called anywhere: none of
@@ -70,6 +74,9 @@ func (o Observer) guarded(log *zap.Logger) (Observer, *callQueue) {
 	}
 	if fn := o.Request; fn != nil {
 		g.Request = func(op string, took time.Duration, err error) { events.offer(func() { fn(op, took, err) }) }
+	}
+	if fn := o.Batched; fn != nil {
+		g.Batched = func(operations int) { events.offer(func() { fn(operations) }) }
 	}
 	if fn := o.Retried; fn != nil {
 		g.Retried = func(op string, err error) { events.offer(func() { fn(op, err) }) }

@@ -68,6 +68,7 @@ type config struct {
 	tls            *tls.Config
 	tlsSet         bool
 	observer       Observer
+	noBatching     bool
 }
 
 type auth struct {
@@ -261,6 +262,12 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverT
 
 // WithProof sets what the heartbeat proves. Default ProofSync.
 func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
+
+// WithBatching sets whether the writes by which contenders join and leave lines
+// share requests: those that are asked for while an earlier one of the same
+// session is under way leave together, as one multi. A write that nothing holds
+// back leaves at once in either case. Default true.
+func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on } }
 
 // WithErrorPolicy sets what a disconnect means for leases. Default
 // ErrorPolicySession.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -91,18 +92,19 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 type protectedCreate struct {
 	session *session
 	dir, id string
+	lists   chan listing  // one for each time the create was sent
+	done    chan struct{} // closed: no list is needed any more
+	sent    atomic.Int32  // how often the create was sent
 }
 
 func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
 	s := p.session
-	unsent := s.awaitSent(path)
-	defer s.forgetSent(path)
-	lists := make(chan listing, 1)
-	returned := make(chan struct{}) // closed: no list is needed any more
-	defer close(returned)
-	go p.listBehind(unsent, returned, lists)
-	answer, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (createAnswer, error) {
-		made, err := createAt(conn, path, data, flags, acl)
+	p.lists, p.done = make(chan listing, mostSends), make(chan struct{})
+	defer close(p.done)
+	write := newGroupedWrite(ctx, &zk.CreateRequest{Path: path, Data: data, Acl: acl, Flags: flags}, p.listBehind)
+	answer, err := detach(ctx, s, func() (createAnswer, error) {
+		s.writes.enqueue(write, false)
+		made, err := s.writes.await(write)
 		return createAnswer{made, err}, err
 	}, func(late createAnswer, _ error) { p.discardLate(late) })
 	switch {
@@ -116,36 +118,44 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 		return Created{}, err
 	}
 	made := Created{Path: answer.path}
-	select {
-	case l := <-lists:
-		s.discardStrays(p.dir, l.names)
-		if _, own := split(made.Path); slices.Contains(l.names, own) {
-			made.Children, made.Stat = l.names, l.stat
+	_, own := split(made.Path)
+	for range p.sent.Load() {
+		select {
+		case l := <-p.lists:
+			s.discardStrays(p.dir, l.names)
+			if slices.Contains(l.names, own) {
+				made.Children, made.Stat = l.names, l.stat
+				return made, nil
+			}
+		case <-ctx.Done():
+			s.discard(made.Path)
+			return Created{}, ctxerr.Of(ctx)
+		case <-s.over:
+			return Created{}, s.Err()
 		}
-		return made, nil
-	case <-ctx.Done():
-		s.discard(made.Path)
-		return Created{}, ctxerr.Of(ctx)
-	case <-s.over:
-		return Created{}, s.Err()
 	}
+	return made, nil
 }
 
-// listBehind lists the directory once the create has been sent.
-func (p *protectedCreate) listBehind(create *unsentCreate, returned <-chan struct{}, lists chan<- listing) {
-	select {
-	case <-create.sent:
-	case <-returned:
-		return
-	}
-	l, err := observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
-		l.names, l.stat, err = conn.Children(p.dir)
-		return l, err
-	})
-	if err != nil {
-		l = listing{}
-	}
-	lists <- l
+// listBehind lists the directory, now that the create was sent.
+func (p *protectedCreate) listBehind() {
+	p.sent.Add(1)
+	go func() {
+		var l listing
+		select {
+		case <-p.done:
+		default:
+			var err error
+			l, err = observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
+				l.names, l.stat, err = conn.Children(p.dir)
+				return l, err
+			})
+			if err != nil {
+				l = listing{}
+			}
+		}
+		p.lists <- l
+	}()
 }
 
 // discardLate handles the answer to a create whose caller has returned.
@@ -191,18 +201,13 @@ func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error,
 
 // find looks for the znode by its id, once the session is connected again.
 func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
-	s := p.session
-	w := scope{core: s.core, in: s, budget: budget}
-	if err := w.sync(ctx, p.dir); err != nil {
+	l, err := (&scope{core: p.session.core, in: p.session, budget: budget}).search(ctx, p.dir)
+	if err != nil {
 		return listing{}, "", err
 	}
-	names, stat, err := w.children(ctx, p.dir)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) { // in a missing directory there is no znode
-		return listing{}, "", err
-	}
-	for _, name := range names {
+	for _, name := range l.names {
 		if idOf(name) == p.id {
-			return listing{names, stat}, join(p.dir, name), nil
+			return l, join(p.dir, name), nil
 		}
 	}
 	return listing{}, "", nil
@@ -248,7 +253,7 @@ func (s *session) discard(full string) <-chan struct{} {
 func (s *session) deleteUntilGone(full string) bool {
 	w := scope{core: s.core, in: s}
 	for pause, logged := forbiddenPause, false; ; {
-		err := w.delete(context.Background(), full, -1)
+		err := w.leave(context.Background(), full, logged, false)
 		if err == nil || errors.Is(err, zk.ErrNoNode) {
 			return true
 		}
@@ -280,29 +285,6 @@ func (s *session) rest(d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// unsentCreate is a create that is not sent yet.
-type unsentCreate struct {
-	sent chan struct{} // closed: it is being sent
-}
-
-// awaitSent notes that a create of path will be sent, until forgetSent.
-func (s *session) awaitSent(path string) *unsentCreate {
-	f := &unsentCreate{sent: make(chan struct{})}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unsent == nil {
-		s.unsent = make(map[string]*unsentCreate)
-	}
-	s.unsent[path] = f
-	return f
-}
-
-func (s *session) forgetSent(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.unsent, path)
 }
 
 // idOf returns the id in the name of a protected znode, or "" if there is none.

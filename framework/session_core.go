@@ -29,6 +29,8 @@ type session struct {
 	events    *mailbox[event]
 	wakeup    chan struct{} // a token: check the clock again
 	hub       hub
+	writes    groupCommit
+	searches  searches
 
 	over    chan struct{} // closed: over
 	severed chan struct{} // closed: severed
@@ -51,7 +53,7 @@ type session struct {
 	holdsMade      uint64
 	keepers        int                      // holds, and others that need the quick heartbeat
 	nextCheck      time.Time                // when run checks the clock again
-	unsent         map[string]*unsentCreate // by path
+	unsent         map[string]*unsentWrite  // by path
 	straySearches  map[string]*straySearch  // by directory
 	discarding     map[string]chan struct{} // by path, being removed; closed: it is gone
 	closeXid       int32                    // of the request that closes the session
@@ -99,6 +101,7 @@ func openSession(c *core) (*session, error) {
 		timeout:   c.cfg.sessionTimeout,
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 	}
+	s.writes.session, s.searches.session = s, s
 	buffer := func(*zk.Conn) {}
 	if need := c.cfg.maxRequest + 2*requestHead; need > wireBuffer {
 		buffer = zk.WithMaxConnBufferSize(need)
@@ -320,8 +323,8 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 // may.
 func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.Time) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.isSevered() {
+		s.mu.Unlock()
 		return false
 	}
 	if s.link == l {
@@ -330,11 +333,11 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 	if op == wire.OpCloseSession {
 		s.closeXid = xid
 	}
-	if len(path) > 0 && len(s.unsent) > 0 {
-		if create, ok := s.unsent[string(path)]; ok {
-			delete(s.unsent, string(path))
-			close(create.sent)
-		}
+	sent := s.unsent[string(path)]
+	delete(s.unsent, string(path))
+	s.mu.Unlock()
+	if sent != nil {
+		sent.then()
 	}
 	return true
 }
@@ -447,6 +450,13 @@ func (s *session) takesRequests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err == nil && s.unseenEnds == 0
+}
+
+// takesWrites reports whether a write may be given to the wire client now.
+func (s *session) takesWrites() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil && s.up && s.unseenEnds == 0
 }
 
 // Err returns why the session is over, nil while it is not.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // straySearch looks for strays in one directory: znodes of protected creates
@@ -122,14 +120,7 @@ func (h *straySearch) search(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	w := scope{core: s.core, in: s}
-	err := w.sync(context.Background(), h.dir)
-	if err == nil {
-		_, _, err = w.children(context.Background(), h.dir)
-	}
-	if errors.Is(err, zk.ErrNoNode) { // no directory, no strays
-		err = nil
-	}
+	_, err := scope{core: s.core, in: s}.search(context.Background(), h.dir)
 	answered := err == nil || classify(errors.Unwrap(err)) == final // what is refused is not asked for without end
 
 	s.mu.Lock()

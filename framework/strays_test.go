@@ -25,7 +25,7 @@ func TestAStraySearchEndsAndIsShared(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				ens.Latency(time.Millisecond)
-				c, network := connect(t, ens)
+				c, network := connect(t, ens, framework.WithBatching(false))
 				s := session(t, c)
 				for i := range test.directories {
 					must(t, s.MakeContainerPath(t.Context(), fmt.Sprint("/lock", i)))

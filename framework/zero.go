@@ -18,6 +18,7 @@ func newClosedCore() *core {
 
 func newEndedSession(c *core) *session {
 	s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{})}
+	s.writes.session, s.searches.session = s, s
 	s.sever()
 	s.end(ErrClosed)
 	return s

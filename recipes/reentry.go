@@ -89,7 +89,7 @@ func (l *Line) shares(ctx context.Context, enter enter) ([]*line.Share, error) {
 	for {
 		share, err := l.reenter(ctx)
 		switch {
-		case errors.Is(err, errReleasedNow):
+		case errors.Is(err, errChangedNow):
 		case err != nil:
 			return nil, err
 		case share != nil:
@@ -100,9 +100,9 @@ func (l *Line) shares(ctx context.Context, enter enter) ([]*line.Share, error) {
 	}
 }
 
-// errReleasedNow says that a lease that ctx carried was released just now: it is not
-// carried any longer.
-var errReleasedNow = errors.New("released just now")
+// errChangedNow says that ctx, or its owner, does not carry any longer what it
+// carried just now, or carries more: look again.
+var errChangedNow = errors.New("changed just now")
 
 // reenter returns a share of what ctx, or its owner, holds of this line; nil if it
 // holds nothing. If that was lost the error is ErrNotHeld: the work must not go on
@@ -121,7 +121,7 @@ func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
 	}
 	share, err := outer.Again(l.line)
 	if err != nil && lease.isReleased() {
-		return nil, errReleasedNow
+		return nil, errChangedNow
 	}
 	return share, err
 }
@@ -134,6 +134,9 @@ func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
 	if err != nil || other == nil {
 		return nil, err
 	}
+	if other.Line().SameKey(l.line) {
+		return nil, errChangedNow // its owner has acquired it since reenter looked
+	}
 	var share *line.Share
 	if l.downgradeFrom != "" && other.Line().Name() == l.downgradeFrom {
 		share, err = other.Downgrade(ctx, l.line)
@@ -143,7 +146,7 @@ func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
 		err = fmt.Errorf("%w: %w", ErrNotHeld, other.Err())
 	}
 	if errors.Is(err, ErrReleased) {
-		return nil, errReleasedNow
+		return nil, errChangedNow
 	}
 	return share, err
 }

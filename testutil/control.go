@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,6 +13,23 @@ type Request struct {
 	Op      Op     // OpCreateSession for the message that opens a connection
 	Path    string // as sent, without the number of a sequential znode; of the first operation of a multi
 	Xid     int32  // number that the client has given the request
+
+	Operations []Operation // of a multi
+}
+
+// Operation is one operation of a multi.
+type Operation struct {
+	Op   Op
+	Path string // as sent
+}
+
+// Does reports whether the request is op on a path, or a multi that has such an
+// operation. A path that ends in a slash matches everything below it.
+func (r Request) Does(op Op, path string) bool {
+	all := append([]Operation{{r.Op, r.Path}}, r.Operations...)
+	return slices.ContainsFunc(all, func(o Operation) bool {
+		return o.Op == op && (o.Path == path || len(path) > 1 && strings.HasSuffix(path, "/") && strings.HasPrefix(o.Path, path))
+	})
 }
 
 // Action says what happens to a request. The functions below make one. The zero
@@ -117,7 +135,7 @@ func (e *Embedded) ask(r *request) {
 	}
 	e.mu.Lock()
 	hooks := e.hooks
-	seen := Request{Member: r.member.index, Session: r.c.session, Op: Op(r.op), Path: r.path, Xid: r.xid}
+	seen := Request{Member: r.member.index, Session: r.c.session, Op: Op(r.op), Path: r.path, Xid: r.xid, Operations: operationsOf(r.body)}
 	if r.connect != nil {
 		seen.Session = r.connect.SessionID
 	}

@@ -138,7 +138,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 		}
 		seen.Op = OpCreateSession
 	} else {
-		seen.Op, seen.Xid, seen.Path = inspectRequest(frame)
+		inspectRequest(frame, &seen)
 		r.mu.Lock()
 		seen.Session = r.session
 		r.mu.Unlock()
@@ -168,16 +168,16 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 }
 
 // inspectRequest decodes what a control function needs to know about a request.
-func inspectRequest(frame []byte) (op Op, xid int32, path string) {
+func inspectRequest(frame []byte, seen *Request) {
 	d := wire.NewDecoder(frame)
 	var head wire.RequestHeader
 	head.Decode(d)
+	seen.Op, seen.Xid = Op(head.Op), head.Xid
 	if body := newBody(head.Op); body != nil && d.Err() == nil {
 		if body.Decode(d); d.Err() == nil {
-			path = pathOf(body)
+			seen.Path, seen.Operations = pathOf(body), operationsOf(body)
 		}
 	}
-	return Op(head.Op), head.Xid, path
 }
 
 func reframe(payload []byte) []byte {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -157,7 +158,7 @@ func TestControlOfOneClientsConnects(t *testing.T) {
 			t.Errorf("refused: %+v", answer)
 		}
 		want := testutil.Request{Member: 2, Session: mine.SessionID, Op: testutil.OpCreateSession}
-		if seen != want || len(e.Sessions()) != 2 {
+		if !reflect.DeepEqual(seen, want) || len(e.Sessions()) != 2 {
 			t.Errorf("seen: %+v, want %+v", seen, want)
 		}
 	})

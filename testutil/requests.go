@@ -90,6 +90,18 @@ func newBody(op wire.Op) wire.Message {
 	return nil
 }
 
+// operationsOf returns the operations of a multi, nil if body is not one.
+func operationsOf(body wire.Message) (ops []Operation) {
+	multi, ok := body.(*wire.MultiRequest)
+	if !ok {
+		return nil
+	}
+	for _, op := range multi.Ops {
+		ops = append(ops, Operation{Op(op.Op), pathOf(op.Request)})
+	}
+	return ops
+}
+
 func pathOf(body wire.Message) string {
 	switch m := body.(type) {
 	case *wire.CreateRequest:

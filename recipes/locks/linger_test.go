@@ -409,7 +409,12 @@ func TestCloseWaitsForAllLingeringLocks(t *testing.T) {
 				bubble.Release(t, bubble.Acquire(t, t.Context(), k.Key(key)))
 			}
 			reply := make(chan struct{})
-			w.Once(testutil.OpDelete, "/app/keys/"+last, testutil.HoldReply(reply))
+			w.Control(func(r testutil.Request) testutil.Action {
+				if r.Does(testutil.OpDelete, "/app/keys/"+last+"/") {
+					return testutil.HoldReply(reply)
+				}
+				return testutil.Pass()
+			})
 			closed := make(chan error, 1)
 			go func() { closed <- k.Close(t.Context()) }()
 			synctest.Wait()

@@ -219,7 +219,7 @@ func (g *grant) removeLocked() *removal {
 	if g.async {
 		g.queue.later(func() { g.removeBehind(r) })
 	} else {
-		go g.remove(r, again)
+		go g.remove(r, g.sess.StartDelete(g.path), again)
 	}
 	return r
 }
@@ -232,7 +232,7 @@ func (g *grant) removeLocked() *removal {
 func (g *grant) removeBehind(r *removal) {
 	q := g.queue
 	q.registry.addLeaving(q.key.path, leavingZnode{g.name, r})
-	go g.remove(r, false)
+	go g.remove(r, g.sess.StartDelete(g.path), false)
 	q.update(func() {
 		q.dropGrantLocked(g)
 		q.later(g.unhold) // its loss is no news any longer
@@ -242,8 +242,8 @@ func (g *grant) removeBehind(r *removal) {
 // remove ends when the session has the answer, or is over, or no server answered in
 // all of its retry budget; then the session goes on trying by itself. If again
 // is true, an earlier removal may have removed the znode.
-func (g *grant) remove(r *removal, again bool) {
-	err := g.sess.Delete(context.Background(), g.path, -1)
+func (g *grant) remove(r *removal, finish func() error, again bool) {
+	err := finish()
 	missing := errors.Is(err, zk.ErrNoNode)
 	over := errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
 	g.queue.update(func() {

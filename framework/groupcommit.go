@@ -1,0 +1,419 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Group commit: the writes of contenders, which are protected creates and the
+// deletes of those who leave, share requests. Each write costs the leader a
+// transaction, with an entry in the log of every member, and a multi costs one
+// for all of its operations. So the writes of a session that are asked for
+// while an earlier one is under way are collected, and leave together.
+//
+// What does not change:
+//
+//   - A write that nothing holds back leaves at once, alone. A create is held
+//     back by creates under way, and a delete by deletes: a release does not
+//     wait for a create, and a create does not wait for a lone delete.
+//   - No write overtakes one that was asked for earlier. A multi has its
+//     deletes first, and at most one create in each directory. So a line has
+//     the order of the ensemble's transactions, and a lock that is released and
+//     acquired again by one client is free when the create is executed.
+//   - A token comes from the list behind the create and not from the create's
+//     transaction, which may now be shared with creates in other directories.
+//   - A multi goes through the leader as a create does, so it proves as much.
+//   - An ensemble executes a multi whole or not at all. If it refuses one, it
+//     names one operation. Only its caller gets that error. The others were not
+//     executed, and are sent again at once, each alone.
+//   - If the answer to a multi is lost, each caller gets that error, and does
+//     what it does for a request of its own: a create is looked for by its id,
+//     and a delete is tried again, alone.
+//
+// A batch has no goroutine of its own. One of the callers whose writes it has
+// sends it, and passes the answers on.
+
+// mostSends is how often a write is sent at most: in a batch, and alone after
+// that was refused.
+const mostSends = 2
+
+const (
+	// batchOps is how many operations a batch has at most: so many that more
+	// gain nothing, and so few that a batch does not keep the leader from others
+	// for long.
+	batchOps = 256
+	// batchShare is which part of the largest request a batch may fill.
+	batchShare = 4
+	// underWay is how many requests with creates may be under way at a time, and
+	// how many with deletes. With two, the ensemble has the next one when it has
+	// answered one, and deletes that are asked for at once, as of several permits,
+	// need one round trip.
+	underWay = 2
+	// mostRefused is how many directories with refused creates are remembered.
+	mostRefused = 1024
+)
+
+// groupCommit is the queue of one session.
+type groupCommit struct {
+	session *session
+
+	mu      sync.Mutex
+	queue   []*groupedWrite
+	creates int                 // requests under way that have creates
+	deletes int                 // requests under way that have deletes
+	leaving *flight             // the latest request, until it is on the wire; nil: it is
+	refused map[string]struct{} // directories in which the last create was refused
+}
+
+// groupedWrite is one write, a create or a delete. It is enqueued once, and then
+// awaited once.
+type groupedWrite struct {
+	op     any    // *zk.CreateRequest or *zk.DeleteRequest, with an absolute path
+	path   string // the one in op
+	dir    string // of a create
+	ctx    context.Context
+	onSent func()    // called each time it was sent, if not nil; must not block
+	turn   chan turn // what it has to do next; there is never more than one
+}
+
+// turn is what the caller that waits for a write does next: send a request,
+// send its own write alone, or return.
+type turn struct {
+	send  *flight
+	alone bool
+	made  string // the path, of a create
+	err   error
+}
+
+// flight is a request of several writes, or of one.
+type flight struct {
+	writes           []*groupedWrite // deletes first
+	creates, deletes bool
+}
+
+// newGroupedWrite returns a write that is not sent if ctx has ended before.
+func newGroupedWrite(ctx context.Context, op any, onSent func()) *groupedWrite {
+	w := &groupedWrite{op: op, ctx: ctx, onSent: onSent, turn: make(chan turn, 1)}
+	switch op := op.(type) {
+	case *zk.CreateRequest:
+		w.path = op.Path
+		w.dir, _ = split(op.Path)
+	case *zk.DeleteRequest:
+		w.path = op.Path
+	}
+	return w
+}
+
+func (w *groupedWrite) isCreate() bool {
+	_, ok := w.op.(*zk.CreateRequest)
+	return ok
+}
+
+// errWithdrawn is the result of a write whose caller has returned before it was
+// sent.
+var errWithdrawn = errors.New("withdrawn before it was sent")
+
+// enqueue lets w leave, at once or with others. When it returns, w stands before
+// every write that is enqueued later. If alone is true, w is not part of a
+// batch, and waits for nothing.
+func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
+	cfg := &g.session.core.cfg
+	if alone || cfg.noBatching || operationSize(w.op) > cfg.maxRequest/batchShare {
+		w.turn <- turn{alone: true}
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, refused := g.refused[w.dir]; refused && w.isCreate() {
+		w.turn <- turn{alone: true}
+		return
+	}
+	g.queue = append(g.queue, w)
+	g.dispatchLocked()
+}
+
+// await returns the result of a write that was enqueued.
+func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
+	for {
+		select {
+		case t := <-w.turn:
+			switch {
+			case t.send != nil:
+				g.send(t.send) // passes w's own result on as well
+			case t.alone:
+				return g.sendAlone(w)
+			default:
+				return t.made, t.err
+			}
+		case <-g.session.over:
+			return "", zk.ErrConnectionClosed // whether it was sent does not matter any more
+		}
+	}
+}
+
+// dispatchLocked sends what may be sent now: the caller of one of the writes
+// does it.
+func (g *groupCommit) dispatchLocked() {
+	for len(g.queue) > 0 && g.leaving == nil {
+		if !g.session.takesWrites() {
+			// A retry waits for the next connection, for as long as its budget
+			// allows.
+			for _, w := range g.queue {
+				w.turn <- turn{err: zk.ErrNoServer}
+			}
+			g.queue = nil
+			return
+		}
+		f := g.takeLocked()
+		if f == nil {
+			return
+		}
+		g.leaving = f
+		g.countLocked(f, 1)
+		f.writes[0].turn <- turn{send: f}
+	}
+}
+
+func (g *groupCommit) countLocked(f *flight, by int) {
+	if f.creates {
+		g.creates += by
+	}
+	if f.deletes {
+		g.deletes += by
+	}
+}
+
+// takeLocked removes the next request from the queue. It returns nil if all that
+// is queued has to wait.
+func (g *groupCommit) takeLocked() *flight {
+	may := false
+	g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
+		if w.ctx.Err() != nil {
+			w.turn <- turn{err: errWithdrawn}
+			return true
+		}
+		may = may || w.isCreate() && g.creates < underWay || !w.isCreate() && g.deletes < underWay
+		return false
+	})
+	if !may {
+		return nil
+	}
+	f := &flight{}
+	room := g.session.core.cfg.maxRequest / batchShare
+	dirs := make(map[string]struct{})
+	take := func(creates bool) {
+		full := false
+		g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
+			if w.isCreate() != creates || full {
+				return false
+			}
+			if _, taken := dirs[w.dir]; taken && creates {
+				return false
+			}
+			size := operationSize(w.op)
+			if full = len(f.writes) > 0 && (size > room || len(f.writes) == batchOps); full {
+				return false
+			}
+			room -= size
+			f.writes = append(f.writes, w)
+			if creates {
+				dirs[w.dir] = struct{}{}
+			}
+			return true
+		})
+	}
+	take(false)
+	f.deletes = len(f.writes) > 0
+	n := len(f.writes)
+	take(true)
+	f.creates = len(f.writes) > n
+	return f
+}
+
+// send makes a request, and gives each write its turn.
+func (g *groupCommit) send(f *flight) {
+	if len(f.writes) == 1 {
+		w := f.writes[0]
+		made, err := g.exchange(w, func() { g.sent(f) })
+		g.landed(f)
+		g.note(w, err)
+		w.turn <- turn{made: made, err: err}
+		return
+	}
+	ops := make([]any, len(f.writes))
+	for i, w := range f.writes {
+		ops[i] = w.op
+	}
+	s := g.session
+	unsent := s.awaitSent(f.writes[0].path, func() { g.sent(f) })
+	responses, err := observed(s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	s.forgetSent(unsent)
+	g.landed(f)
+	if batched := s.core.cfg.observer.Batched; batched != nil {
+		batched(len(ops))
+	}
+	named := -1
+	if err != nil && classify(err) == final {
+		named = refusedOperation(responses, len(ops))
+	}
+	for i, w := range f.writes {
+		switch {
+		case err == nil:
+			g.note(w, nil)
+			w.turn <- turn{made: responses[i].String}
+		case classify(err) != final:
+			w.turn <- turn{err: err}
+		case i == named:
+			g.note(w, err)
+			w.turn <- turn{err: responses[i].Error}
+		default:
+			w.turn <- turn{alone: true}
+		}
+	}
+}
+
+// refusedOperation returns the index of the operation for which the ensemble has
+// refused a multi, -1 if the answer does not say.
+func refusedOperation(responses []zk.MultiResponse, ops int) int {
+	if len(responses) != ops {
+		return -1
+	}
+	for i, r := range responses {
+		if r.Error == nil {
+			continue
+		}
+		if code, _ := codeOf(r.Error); code == wire.RuntimeInconsistency { // not executed because of another one
+			return -1
+		}
+		return i
+	}
+	return -1
+}
+
+// sendAlone makes a request of one write, which holds nothing back.
+func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
+	made, err = g.exchange(w, func() {
+		if w.onSent != nil {
+			w.onSent()
+		}
+	})
+	g.note(w, err)
+	return made, err
+}
+
+// exchange makes a request of one write.
+func (g *groupCommit) exchange(w *groupedWrite, onSent func()) (made string, err error) {
+	s := g.session
+	unsent := s.awaitSent(w.path, onSent)
+	defer s.forgetSent(unsent)
+	if op, ok := w.op.(*zk.DeleteRequest); ok {
+		return observed(s, opNameDelete, func(conn *zk.Conn) (string, error) { return "", conn.Delete(op.Path, op.Version) })
+	}
+	op := w.op.(*zk.CreateRequest)
+	return observed(s, opNameCreate, func(conn *zk.Conn) (string, error) {
+		return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+	})
+}
+
+// unsentWrite is a request that is not on the wire yet.
+type unsentWrite struct {
+	path string
+	then func()
+}
+
+// awaitSent calls then as soon as a write of path is about to be sent, unless
+// forgetSent comes first. path is the first one of a multi.
+func (s *session) awaitSent(path string, then func()) *unsentWrite {
+	u := &unsentWrite{path, then}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsent == nil {
+		s.unsent = make(map[string]*unsentWrite)
+	}
+	s.unsent[path] = u
+	return u
+}
+
+func (s *session) forgetSent(u *unsentWrite) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsent[u.path] == u {
+		delete(s.unsent, u.path)
+	}
+}
+
+// sent notes that f is on the wire.
+func (g *groupCommit) sent(f *flight) {
+	for _, w := range f.writes {
+		if w.onSent != nil {
+			w.onSent()
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving == f {
+		g.leaving = nil
+		g.dispatchLocked()
+	}
+}
+
+// landed notes that f is not under way any longer.
+func (g *groupCommit) landed(f *flight) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving == f {
+		g.leaving = nil // it was never sent
+	}
+	g.countLocked(f, -1)
+	g.dispatchLocked()
+}
+
+// note remembers whether the ensemble refuses creates in a directory. Their
+// neighbors in a batch would be sent twice each time.
+func (g *groupCommit) note(w *groupedWrite, err error) {
+	if !w.isCreate() || err != nil && classify(err) != final {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		delete(g.refused, w.dir)
+		return
+	}
+	if g.refused == nil || len(g.refused) == mostRefused {
+		g.refused = make(map[string]struct{})
+	}
+	g.refused[w.dir] = struct{}{}
+}
+
+// leave deletes the znode of a contender, whatever its version, in a batch where
+// that pays. A retry is a request of its own, and so is the first try if alone
+// is true. unsure says that an earlier delete may have been executed.
+func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error {
+	path := w.root.unfix(full)
+	if err := ValidatePath(path); err != nil {
+		return &opError{op: opNameDelete, path: path, err: err}
+	}
+	return w.do(ctx, opNameDelete, path, repeatable, func(a *attempt) error {
+		a.unsure = a.unsure || unsure
+		write := newDelete(ctx, full)
+		_, err := detach(ctx, a.session, func() (string, error) {
+			a.session.writes.enqueue(write, alone || a.unsure)
+			return a.session.writes.await(write)
+		}, nil)
+		if a.unsure && errors.Is(err, zk.ErrNoNode) {
+			err = nil // an earlier try, whose answer was lost, has deleted it
+		}
+		return err
+	})
+}
+
+func newDelete(ctx context.Context, full string) *groupedWrite {
+	return newGroupedWrite(ctx, &zk.DeleteRequest{Path: full, Version: -1}, nil)
+}

@@ -1,0 +1,112 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A search is a sync and a list of a directory behind it: the list shows
+// whatever the ensemble has executed before. When a connection ends, the
+// outcomes of many creates are unknown at once. So searches are shared. All that
+// are asked for while others are under way begin together, with one sync, and
+// one list for each directory.
+type searches struct {
+	session *session
+
+	mu      sync.Mutex
+	waiting map[string]*searchResult // by directory: not begun
+	running bool
+}
+
+type searchResult struct {
+	done  chan struct{} // closed: what follows is set
+	found listing
+	err   error
+}
+
+// search returns what a directory has, nothing if there is no directory. It is
+// retried within the budget of w, which is in a session.
+func (w scope) search(ctx context.Context, dir string) (listing, error) {
+	var found listing
+	err := w.do(ctx, opNameList, w.root.unfix(dir), repeatable, func(a *attempt) error {
+		r := a.session.searches.begin(dir)
+		select {
+		case <-r.done:
+			found = r.found
+			return r.err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.session.over:
+			return a.session.Err()
+		}
+	})
+	return found, err
+}
+
+// begin returns a search that has not begun yet.
+func (q *searches) begin(dir string) *searchResult {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r := q.waiting[dir]; r != nil {
+		return r
+	}
+	if q.waiting == nil {
+		q.waiting = make(map[string]*searchResult)
+	}
+	r := &searchResult{done: make(chan struct{})}
+	q.waiting[dir] = r
+	if !q.running {
+		q.running = true
+		go q.run()
+	}
+	return r
+}
+
+// run makes the searches that are waiting, until there are none.
+func (q *searches) run() {
+	for {
+		q.mu.Lock()
+		batch := q.waiting
+		q.waiting = nil
+		q.running = len(batch) > 0
+		q.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		dirs := slices.Sorted(maps.Keys(batch))
+		_, err := observed(q.session, opNameSync, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
+		var lists sync.WaitGroup
+		for _, dir := range dirs {
+			r := batch[dir]
+			r.err = err
+			lists.Go(func() {
+				defer close(r.done)
+				if r.err == nil {
+					r.found, r.err = q.session.list(dir)
+				}
+			})
+		}
+		lists.Wait()
+	}
+}
+
+// list lists a directory, which may be missing, and discards the strays in it.
+func (s *session) list(dir string) (listing, error) {
+	l, err := observed(s, opNameList, func(conn *zk.Conn) (l listing, err error) {
+		l.names, l.stat, err = conn.Children(dir)
+		return l, err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return listing{}, nil
+	}
+	if err != nil {
+		return listing{}, err
+	}
+	s.discardStrays(dir, l.names)
+	return l, nil
+}
