@@ -165,7 +165,7 @@ check-bench: ## bench, a nested module that measures beside other makers' locks:
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: performance
-performance: ## measure the figures of docs/performance.md again, other libraries included: half an hour on an idle machine
+performance: ## measure the figures of docs/performance.md again, other libraries included: 40 minutes on an idle machine
 	cd bench && $(GO) run . -write ../docs
 
 .PHONY: cover

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -11,8 +12,9 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
- * Does the work with Curator's InterProcessMutex. It answers each line "THREADS LOCKS SECONDS" of standard input with the cycles
- * a second. Threads that share a lock share its object, as Curator intends.
+ * Does the work with Curator's InterProcessMutex. It answers each line "THREADS LOCKS SECONDS" of standard input with the
+ * number of cycles, how long they took, and the median and the longest of them, in seconds. Threads that share a lock share its
+ * object, as Curator intends.
  */
 public class Curator {
     public static void main(String[] args) throws Exception {
@@ -28,7 +30,7 @@ public class Curator {
         client.close();
     }
 
-    static double run(CuratorFramework client, String root, int threads, int locks, double seconds) throws Exception {
+    static String run(CuratorFramework client, String root, int threads, int locks, double seconds) throws Exception {
         List<InterProcessMutex> mutexes = new ArrayList<>();
         for (int i = 0; i < locks; i++) {
             mutexes.add(new InterProcessMutex(client, root + "/" + i));
@@ -36,25 +38,28 @@ public class Curator {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         long began = System.nanoTime();
         long until = began + (long) (seconds * 1e9);
-        List<Future<Long>> counts = new ArrayList<>();
+        List<Future<List<Long>>> all = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
             InterProcessMutex mutex = mutexes.get(i % locks);
-            counts.add(pool.submit(() -> {
-                long cycles = 0;
-                while (System.nanoTime() < until) {
+            all.add(pool.submit(() -> {
+                List<Long> times = new ArrayList<>();
+                for (long now = System.nanoTime(); now < until; ) {
                     mutex.acquire();
                     mutex.release();
-                    cycles++;
+                    long next = System.nanoTime();
+                    times.add(next - now);
+                    now = next;
                 }
-                return cycles;
+                return times;
             }));
         }
-        long sum = 0;
-        for (Future<Long> count : counts) {
-            sum += count.get();
+        List<Long> times = new ArrayList<>();
+        for (Future<List<Long>> one : all) {
+            times.addAll(one.get());
         }
         long took = System.nanoTime() - began;
         pool.shutdown();
-        return sum / (took / 1e9);
+        Collections.sort(times);
+        return times.size() + " " + took / 1e9 + " " + times.get(times.size() / 2) / 1e9 + " " + times.get(times.size() - 1) / 1e9;
     }
 }

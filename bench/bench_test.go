@@ -5,6 +5,10 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
+	"net"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +17,15 @@ import (
 )
 
 func sampleResults() results {
-	r := results{names: []string{ours, "other", "faster & furious"}}
-	for _, w := range works {
-		r.add(w, []float64{100, 10, 1000})
-		r.add(w, []float64{300, 10, 1000})
-		r.add(w, []float64{200, 50, 100})
+	r := results{works: contests["peers"].works, names: []string{ours, "other", "faster & furious"}}
+	for _, w := range r.works {
+		for _, round := range [][]float64{{100, 10, 1000}, {300, 10, 1000}, {200, 50, 100}} {
+			var all []figures
+			for _, rate := range round {
+				all = append(all, figures{rate: rate, server: 12, transactions: math.NaN(), longest: 7})
+			}
+			r.add(w, all)
+		}
 	}
 	return r
 }
@@ -26,20 +34,26 @@ func sampleResults() results {
 // medians.
 func TestRatios(t *testing.T) {
 	r := sampleResults()
+	w := r.works[0]
 	for peer, want := range map[int]float64{0: 1, 1: 10, 2: 0.3} {
-		if got := r.ratio(works[0], peer); got != want {
+		if got := r.ratio(w, peer); got != want {
 			t.Errorf("ratio to %s: %v, want %v", r.names[peer], got, want)
 		}
 	}
-	if got := r.rate(works[0], 0); got != 200 {
+	if got := r.value(w, 0, rate); got != 200 {
 		t.Errorf("rate %v", got)
 	}
 	if got := median([]float64{4, 1, 2, 3}); got != 2.5 {
 		t.Errorf("the median of four is %v", got)
 	}
 	text := r.markdown(&options{rounds: 3, each: time.Second})
-	if !strings.Contains(text, "| other | 10.0 (10.0) | 10.0 (10.0) | 10.0 (10.0) |") {
-		t.Errorf("got table\n%s", text)
+	for _, row := range []string{"| other | 10.0 (10.0) | 10.0 (10.0) | 10.0 (10.0) |", "| other | 12.0 | 12.0 | 12.0 |", "| other | - | - | - |"} {
+		if !strings.Contains(text, row) {
+			t.Errorf("no %q in\n%s", row, text)
+		}
+	}
+	if strings.Contains(text, "longest") {
+		t.Errorf("a table of processes, without processes:\n%s", text)
 	}
 }
 
@@ -58,7 +72,7 @@ func TestPlot(t *testing.T) {
 			bars++
 		}
 	}
-	if want := 2 * len(works); bars != want {
+	if want := 2 * len(r.works); bars != want {
 		t.Errorf("%d bars, want %d", bars, want)
 	}
 }
@@ -135,6 +149,85 @@ func TestLayers(t *testing.T) {
 	for _, row := range []string{"| the line | 4.00 |", "| the wire client | 0 |", "| others | 64.0 |", "| **in all** | **127** |"} {
 		if !strings.Contains(text, row) {
 			t.Errorf("no %q in\n%s", row, text)
+		}
+	}
+}
+
+// TestTogether: cycles of processes add up. The longest cycle is compared with
+// the median of its own process.
+func TestTogether(t *testing.T) {
+	got := together([]outcome{
+		{cycles: 30, took: 5, median: 1, longest: 9},
+		{cycles: 40, took: 7, median: 2, longest: 10},
+		{cycles: 10, took: 6, median: 3, longest: 4},
+	})
+	if want := (outcome{cycles: 80, took: 7, median: 2, longest: 10, evenness: 0.25}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestParseStat: the name of a program may have spaces and parentheses in it.
+func TestParseStat(t *testing.T) {
+	const stat = "42 (java) (x) 1) S 1 42 42 0 -1 4194304 1 0 0 0 250 50 7 7 20 0 1 0 100 1 1"
+	if got := parseStat(stat); got != 3e6 {
+		t.Errorf("%v microseconds, want 3,000,000", got)
+	}
+	if got := parseStat("42 (java) S"); !math.IsNaN(got) {
+		t.Errorf("%v microseconds of too few fields", got)
+	}
+}
+
+// TestFrames: frames are counted, however they are spread over writes.
+func TestFrames(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	go io.Copy(io.Discard, far) // ends with near
+	var f frames
+	f.begin()
+	c := &countedConn{Conn: near, frames: &f}
+	for _, text := range []string{"\x00\x00\x00\x02ab\x00\x00\x00\x00\x00\x00", "\x00", "\x03a", "bc\x00\x00"} {
+		if _, err := c.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, largest := f.sum(); all != 3 || largest < 1 || largest > 3 {
+		t.Errorf("%d frames, and %d in a second; want 3", all, largest)
+	}
+}
+
+// TestEntries: each part that is a contest has peers, ours first.
+func TestEntries(t *testing.T) {
+	for part, c := range contests {
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.in(part) })
+		if i < 0 || entries[i].name != ours {
+			t.Errorf("%s: zkrecipes is not the first peer", part)
+		}
+		for _, w := range c.works {
+			if max(w.threads, w.locks) > mostThreads {
+				t.Errorf("%s: %s is more than the directories of the peers", part, w.name)
+			}
+		}
+	}
+	for _, part := range strings.Split(allParts, ",") {
+		if new(options).part(part) == nil {
+			t.Errorf("no part %q", part)
+		}
+	}
+}
+
+// TestPages: each table that is measured has its place on one page.
+func TestPages(t *testing.T) {
+	for _, part := range strings.Split(allParts, ",") {
+		found := 0
+		for _, page := range pages {
+			text, err := os.ReadFile("../docs/" + page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found += strings.Count(string(text), "<!-- "+part+": begin -->")
+		}
+		if found != 1 {
+			t.Errorf("the table %q has %d places", part, found)
 		}
 	}
 }

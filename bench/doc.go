@@ -10,10 +10,21 @@
 // It starts one server of each kind on a free port, with data in a temporary
 // directory: ZooKeeper standalone and etcd with their defaults, Redis with its
 // log written to the disk at each write. So all three have their grants on the
-// disk.
+// disk. Beside the cycles a second, the tables have the processor's time of the
+// servers and the transactions of ZooKeeper, for each cycle.
 //
-//	go run . -write ../docs            # everything: about half an hour on a quiet machine
-//	go run . -parts peers -rounds 3    # the peers alone, to the terminal
+// Some parts need more than one process or member:
+//
+//   - members: three members of ZooKeeper on this machine
+//   - processes: processes of each peer contend for one lock
+//   - storm: 1,000 clients hold and wait while members are killed
+//   - clients: 1,000 clients that change nothing, and the leader's processor
+//
+// The parts storm and clients need a thousand open files and some more.
+//
+//	go run . -write ../docs                         # everything: 40 minutes on a quiet machine
+//	go run . -parts peers -rounds 7 -for 3s         # the peers alone, to the terminal
+//	go run . -parts storm,clients -clients 100      # smaller
 //
 // Absolute figures depend on the machine and its disk, so compare ratios. A
 // ratio is the median of the rounds' ratios. In a round all peers run right

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -22,7 +21,7 @@ var kazooProgram []byte
 //go:embed Curator.java
 var curatorProgram []byte
 
-// foreign is a process in another language that does the work.
+// foreign is another process that does the work.
 type foreign struct {
 	process *process
 	in      io.WriteCloser
@@ -30,16 +29,20 @@ type foreign struct {
 	errors  *bytes.Buffer // read once it has ended
 }
 
-func startKazoo(ctx context.Context, s *site) (peer, error) {
+func startKazoo(ctx context.Context, at place) (peer, error) {
 	for _, python := range []string{"python3", "/usr/bin/python3"} { // the system's own interpreter has the system's packages
 		if exec.CommandContext(ctx, python, "-c", "import kazoo").Run() == nil {
-			return s.foreign(ctx, "kazoolock.py", kazooProgram, python)
+			path, err := at.write("kazoolock.py", kazooProgram)
+			if err != nil {
+				return nil, err
+			}
+			return startForeign(ctx, exec.Command(python, path, at.address, at.root))
 		}
 	}
 	return nil, fmt.Errorf("%w: python3 with kazoo", errMissing)
 }
 
-func startCurator(ctx context.Context, s *site) (peer, error) {
+func startCurator(ctx context.Context, at place) (peer, error) {
 	const jar = "/usr/share/java/curator-recipes.jar"
 	if _, err := os.Stat(jar); err != nil {
 		return nil, fmt.Errorf("%w: %s", errMissing, jar)
@@ -47,22 +50,34 @@ func startCurator(ctx context.Context, s *site) (peer, error) {
 	if _, err := exec.LookPath("javac"); err != nil {
 		return nil, fmt.Errorf("%w: a JDK", errMissing)
 	}
-	return s.foreign(ctx, "Curator.java", curatorProgram, "java", "-cp", jar)
+	if _, err := os.Stat(filepath.Join(at.dir, "Curator.class")); err != nil { // it is compiled once
+		source, err := at.write("Curator.java", curatorProgram)
+		if err != nil {
+			return nil, err
+		}
+		if said, err := exec.CommandContext(ctx, "javac", "-cp", jar, "-d", at.dir, source).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("javac: %w: %s", err, said)
+		}
+	}
+	classes := jar + string(os.PathListSeparator) + at.dir
+	return startForeign(ctx, exec.Command("java", "-cp", classes, "Curator", at.address, at.root))
 }
 
-// foreign starts a program from its source, and waits until it is connected.
-func (s *site) foreign(ctx context.Context, file string, source []byte, command ...string) (peer, error) {
-	servers, err := s.zookeeper(ctx)
-	if err != nil {
-		return nil, err
+// write writes a file, unless an earlier process of the peer has, and returns
+// its path.
+func (at place) write(file string, text []byte) (string, error) {
+	path := filepath.Join(at.dir, file)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	path := filepath.Join(s.dir, file)
-	if err := os.WriteFile(path, source, 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(command[0], append(command[1:], path, servers, s.path())...)
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// startForeign starts a process, and waits until it is connected.
+func startForeign(ctx context.Context, cmd *exec.Cmd) (peer, error) {
 	f := &foreign{errors: &bytes.Buffer{}}
 	cmd.Stderr = f.errors
+	var err error
 	if f.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -76,7 +91,7 @@ func (s *site) foreign(ctx context.Context, file string, source []byte, command 
 	}
 	line, err := f.answer(ctx, time.Minute)
 	if err == nil && line != "ready" {
-		err = fmt.Errorf("%s printed %q, want \"ready\"", file, line)
+		err = fmt.Errorf("%s printed %q, want \"ready\"", cmd, line)
 	}
 	if err != nil {
 		f.close()
@@ -85,15 +100,23 @@ func (s *site) foreign(ctx context.Context, file string, source []byte, command 
 	return f, nil
 }
 
-func (f *foreign) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+// run asks for the work. The answer is the number of cycles, how long they took,
+// and the median and the longest of them, in seconds.
+func (f *foreign) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	if _, err := fmt.Fprintln(f.in, w.threads, w.locks, d.Seconds()); err != nil {
-		return 0, err
+		return outcome{}, err
 	}
 	line, err := f.answer(ctx, d+time.Minute)
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
-	return strconv.ParseFloat(line, 64)
+	got := outcome{evenness: 1}
+	var seconds [3]float64
+	_, err = fmt.Sscan(line, &got.cycles, &seconds[0], &seconds[1], &seconds[2])
+	for i, d := range []*time.Duration{&got.took, &got.median, &got.longest} {
+		*d = time.Duration(seconds[i] * float64(time.Second))
+	}
+	return got, err
 }
 
 // answer waits for a line of output.

@@ -1,4 +1,5 @@
-# Does the work with Kazoo's Lock. It answers each line "THREADS LOCKS SECONDS" of standard input with the cycles a second.
+# Does the work with Kazoo's Lock. It answers each line "THREADS LOCKS SECONDS" of standard input with the number of cycles, how
+# long they took, and the median and the longest of them, in seconds.
 import logging
 import sys
 import threading
@@ -14,12 +15,14 @@ print("ready", flush=True)
 
 
 def work(lock, until, cycles, me):
-    done = 0
-    while time.monotonic() < until:
+    mine = []
+    now = time.monotonic()
+    while now < until:
         with lock:
             pass
-        done += 1
-    cycles[me] = done
+        began, now = now, time.monotonic()
+        mine.append(now - began)
+    cycles[me] = mine
 
 
 for line in sys.stdin:
@@ -39,6 +42,7 @@ for line in sys.stdin:
     if None in cycles:
         print("a thread has failed", flush=True)
         sys.exit(1)
-    print(sum(cycles) / took, flush=True)
+    times = sorted(sum(cycles, []))
+    print(len(times), took, times[len(times) // 2], times[-1], flush=True)
 client.stop()
 client.close()

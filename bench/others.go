@@ -17,34 +17,29 @@ import (
 // so each thread has its own session, all of one client.
 type etcd struct {
 	client   *clientv3.Client
+	root     string
 	sessions []*concurrency.Session
 }
 
-func startEtcd(ctx context.Context, s *site) (peer, error) {
-	address, err := s.etcd(ctx)
+func startEtcd(ctx context.Context, at place) (peer, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{at.address}, DialTimeout: patience, Logger: zap.NewNop(), Context: ctx})
 	if err != nil {
 		return nil, err
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: patience, Logger: zap.NewNop(), Context: ctx})
-	if err != nil {
-		return nil, err
-	}
-	e := &etcd{client: c}
-	for range 16 {
-		s, err := concurrency.NewSession(c, concurrency.WithTTL(int(session.Seconds())))
-		if err != nil {
-			e.close()
-			return nil, err
-		}
-		e.sessions = append(e.sessions, s)
-	}
-	return e, nil
+	return &etcd{client: c, root: at.root}, nil
 }
 
-func (e *etcd) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+func (e *etcd) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	all := make([]*concurrency.Mutex, w.threads)
 	for i := range all {
-		all[i] = concurrency.NewMutex(e.sessions[i], fmt.Sprintf("/bench/%d", i%w.locks))
+		if i == len(e.sessions) {
+			s, err := concurrency.NewSession(e.client, concurrency.WithTTL(int(session.Seconds())))
+			if err != nil {
+				return outcome{}, err
+			}
+			e.sessions = append(e.sessions, s)
+		}
+		all[i] = concurrency.NewMutex(e.sessions[i], fmt.Sprintf("%s/%d", e.root, i%w.locks))
 	}
 	return drive(ctx, w, d, func(ctx context.Context, thread, _ int) error {
 		if err := all[thread].Lock(ctx); err != nil {
@@ -73,15 +68,11 @@ const again = time.Millisecond
 
 var errExpired = errors.New("lock expired while it was held")
 
-func startRedis(ctx context.Context, s *site) (peer, error) {
-	address, err := s.redis(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return redisLock{redis.NewClient(&redis.Options{Addr: address, PoolSize: 32})}, nil
+func startRedis(_ context.Context, at place) (peer, error) {
+	return redisLock{redis.NewClient(&redis.Options{Addr: at.address, PoolSize: 32})}, nil
 }
 
-func (l redisLock) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+func (l redisLock) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error {
 		key, token := fmt.Sprintf("lock:%d", lock), rand.Text()
 		for {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"math"
@@ -12,34 +13,49 @@ import (
 	"time"
 )
 
+// figures are what one peer has reached at one work.
+type figures struct {
+	rate         float64 // cycles a second
+	server       float64 // microseconds of the servers' processors, a cycle
+	transactions float64 // of the ensemble, a cycle
+	longest      float64 // cycle of a process, in milliseconds
+	stretch      float64 // of it: how many medians of that process it took
+	evenness     float64 // the fewest cycles of a process, for 100 of the most
+}
+
 // results are the figures of the peers.
 type results struct {
+	works   []work
+	members int
 	names   []string
 	missing []string
-	rates   map[string][][]float64 // by work; of each round, of each peer
+	rounds  map[string][][]figures // by work; of each round, of each peer
 }
 
-func (r *results) add(w work, rates []float64) {
-	if r.rates == nil {
-		r.rates = map[string][][]float64{}
+func (r *results) add(w work, all []figures) {
+	if r.rounds == nil {
+		r.rounds = map[string][][]figures{}
 	}
-	r.rates[w.name] = append(r.rates[w.name], rates)
+	r.rounds[w.name] = append(r.rounds[w.name], all)
 }
 
-func (r *results) rate(w work, peer int) float64 {
+// value returns the median of a figure over the rounds.
+func (r *results) value(w work, peer int, figure func(figures) float64) float64 {
 	var all []float64
-	for _, round := range r.rates[w.name] {
-		all = append(all, round[peer])
+	for _, round := range r.rounds[w.name] {
+		all = append(all, figure(round[peer]))
 	}
 	return median(all)
 }
+
+func rate(f figures) float64 { return f.rate }
 
 // ratio returns how many times as many cycles ours does as the peer: the median
 // of the rounds' ratios.
 func (r *results) ratio(w work, peer int) float64 {
 	var all []float64
-	for _, round := range r.rates[w.name] {
-		all = append(all, round[slices.Index(r.names, ours)]/round[peer])
+	for _, round := range r.rounds[w.name] {
+		all = append(all, round[slices.Index(r.names, ours)].rate/round[peer].rate)
 	}
 	return median(all)
 }
@@ -54,26 +70,31 @@ func median(all []float64) float64 {
 }
 
 // markdown returns a table of cycles a second, each with how many times as many
-// ours does.
+// ours does, and a table for each other figure.
 func (r *results) markdown(o *options) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s; %d rounds of %v each; ZooKeeper %s.\n\n", machine(), o.rounds, o.each,
-		map[bool]string{true: "waits for its disk, as by default", false: "does not wait for its disk"}[o.sync])
-	out.WriteString("| cycles a second (how many times as many `zkrecipes` does) |")
-	for _, w := range works {
-		fmt.Fprintf(&out, " %s |", w.name)
-	}
-	out.WriteString("\n|---|" + strings.Repeat("---:|", len(works)) + "\n")
-	for i, name := range r.names {
-		fmt.Fprintf(&out, "| %s |", name)
-		for _, w := range works {
-			fmt.Fprintf(&out, " %s", significant(r.rate(w, i)))
-			if name != ours {
-				fmt.Fprintf(&out, " (%s)", significant(r.ratio(w, i)))
-			}
-			out.WriteString(" |")
+	fmt.Fprintf(&out, "%s; %d rounds of %v each; %s.\n\n", machine(), o.rounds, o.each, ensembleOf(r.members, o.sync))
+	out.WriteString(r.grid("cycles a second (how many times as many `zkrecipes` does)", func(w work, peer int) string {
+		text := significant(r.value(w, peer, rate))
+		if r.names[peer] != ours {
+			text += fmt.Sprintf(" (%s)", significant(r.ratio(w, peer)))
 		}
-		out.WriteString("\n")
+		return text
+	}))
+	for _, other := range []struct {
+		what      string
+		figure    func(figures) float64
+		processes bool
+	}{
+		{"microseconds of the servers' processors, a cycle", func(f figures) float64 { return f.server }, false},
+		{"transactions, a cycle", func(f figures) float64 { return f.transactions }, false},
+		{"longest cycle, in milliseconds", func(f figures) float64 { return f.longest }, true},
+		{"longest cycle, in medians of its process", func(f figures) float64 { return f.stretch }, true},
+		{"fewest cycles of a process, for 100 of the most", func(f figures) float64 { return f.evenness }, true},
+	} {
+		if !other.processes || r.works[0].processes > 0 {
+			out.WriteString("\n" + r.grid(other.what, func(w work, peer int) string { return significant(r.value(w, peer, other.figure)) }))
+		}
 	}
 	for _, m := range r.missing {
 		fmt.Fprintf(&out, "\nNot measured: %s.\n", m)
@@ -81,9 +102,37 @@ func (r *results) markdown(o *options) string {
 	return out.String()
 }
 
+// grid returns a table with a row for each peer and a column for each work.
+func (r *results) grid(what string, cell func(w work, peer int) string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "| %s |", what)
+	for _, w := range r.works {
+		fmt.Fprintf(&out, " %s |", w.name)
+	}
+	out.WriteString("\n|---|" + strings.Repeat("---:|", len(r.works)) + "\n")
+	for i, name := range r.names {
+		fmt.Fprintf(&out, "| %s |", name)
+		for _, w := range r.works {
+			fmt.Fprintf(&out, " %s |", cell(w, i))
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// ensembleOf describes an ensemble of ZooKeeper.
+func ensembleOf(members int, sync bool) string {
+	return fmt.Sprintf("ZooKeeper: %s, %s",
+		map[bool]string{true: "one server", false: fmt.Sprintf("%d members on this machine", members)}[members == 1],
+		map[bool]string{true: "waits for its disk, as by default", false: "does not wait for its disk"}[sync])
+}
+
 // significant rounds to three digits.
 func significant(x float64) string {
-	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	if x == 0 || math.IsInf(x, 0) {
 		return fmt.Sprint(x)
 	}
 	places := 2 - int(math.Floor(math.Log10(math.Abs(x))))
@@ -118,7 +167,7 @@ func (r *results) plot() string {
 			continue
 		}
 		rows = append(rows, i)
-		for _, w := range works {
+		for _, w := range r.works {
 			least, most = min(least, r.ratio(w, i)), max(most, r.ratio(w, i))
 		}
 	}
@@ -127,7 +176,7 @@ func (r *results) plot() string {
 		high++
 	}
 	x := func(ratio float64) float64 { return label + width*(math.Log10(ratio)-low)/(high-low) }
-	height := top + len(works)*(gap+row*len(rows)) + 30
+	height := top + len(r.works)*(gap+row*len(rows)) + 30
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", label+width+80, height)
 	fmt.Fprintf(&out, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
@@ -139,7 +188,7 @@ func (r *results) plot() string {
 		fmt.Fprintf(&out, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", at, height-8, significant(math.Pow(10, decade)))
 	}
 	y := top
-	for _, w := range works {
+	for _, w := range r.works {
 		y += gap
 		fmt.Fprintf(&out, `<text x="10" y="%d" font-weight="bold">%s</text>`+"\n", y-12, html.EscapeString(w.name))
 		for _, i := range rows {
@@ -165,8 +214,11 @@ type page struct {
 // table is written between the marks of its name.
 type table struct{ name, text string }
 
-// put prints the tables, or writes them to performance.md in dir, with the plot
-// beside it.
+// pages are the files that have the tables.
+var pages = []string{"performance.md", "capacity.md"}
+
+// put prints the tables, or writes them to the pages in dir, with the plot
+// beside them.
 func (p *page) put(dir string) error {
 	if dir == "" {
 		for _, t := range p.tables {
@@ -174,22 +226,32 @@ func (p *page) put(dir string) error {
 		}
 		return nil
 	}
-	file := filepath.Join(dir, "performance.md")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
 	for _, t := range p.tables {
-		if text, err = replace(text, t); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	if p.plot != "" {
-		if err := os.WriteFile(filepath.Join(dir, "performance.svg"), []byte(p.plot), 0o644); err != nil {
+		if err := t.write(dir); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(file, text, 0o644)
+	if p.plot == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(dir, "performance.svg"), []byte(p.plot), 0o644)
+}
+
+// write writes the table to the page that has its marks.
+func (t table) write(dir string) error {
+	var errs []error
+	for _, name := range pages {
+		file := filepath.Join(dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if text, err = replace(text, t); err == nil {
+			return os.WriteFile(file, text, 0o644)
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", file, err))
+	}
+	return errors.Join(errs...)
 }
 
 func replace(text []byte, t table) ([]byte, error) {

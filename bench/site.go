@@ -26,9 +26,23 @@ const patience = 30 * time.Second
 type site struct {
 	dir     string
 	sync    bool // ZooKeeper waits for its disk
+	members int  // of ZooKeeper
 	zk      *apache.Ensemble
-	servers []*process
+	running map[string]*server // by name
+	others  []*process
 	paths   int
+}
+
+// newSite returns a site with a directory below the one of the options.
+func (o *options) newSite(members int) (*site, error) {
+	dir, err := os.MkdirTemp(o.dir, "zkr-bench-")
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	return &site{dir: dir, sync: o.sync, members: members, running: map[string]*server{}}, nil
 }
 
 // close stops the servers and removes their data.
@@ -37,84 +51,99 @@ func (s *site) close() error {
 	if s.zk != nil {
 		errs = append(errs, s.zk.Close())
 	}
-	for _, p := range s.servers {
+	for _, p := range s.others {
 		p.kill()
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// path returns a path that no other peer uses.
-func (s *site) path() string {
+// place returns where a peer may work that uses a server.
+func (s *site) place(on *server) place {
 	s.paths++
-	return fmt.Sprintf("/bench-%d", s.paths)
+	return place{on.address, fmt.Sprintf("/bench-%d", s.paths), s.dir}
 }
 
-func (s *site) zookeeper(ctx context.Context) (string, error) {
-	if s.zk == nil {
-		opts := []apache.Option{apache.WithTick(2 * time.Second), apache.WithSessionTimeouts(4*time.Second, 40*time.Second)}
-		if s.sync {
-			opts = append(opts, apache.WithForceSync())
-		}
-		var err error
-		if s.zk, err = apache.New(ctx, filepath.Join(s.dir, "zookeeper"), 1, opts...); err != nil {
-			return "", err
-		}
+// zookeeper returns the ensemble. Its address is that of one member, so that all
+// peers have the same way to the leader: of a follower, if there are several
+// members.
+func (s *site) zookeeper(ctx context.Context) (*server, error) {
+	if on := s.running["zookeeper"]; on != nil {
+		return on, nil
 	}
-	return s.zk.Servers(), nil
+	opts := []apache.Option{apache.WithTick(2 * time.Second), apache.WithSessionTimeouts(4*time.Second, 40*time.Second)}
+	if s.sync {
+		opts = append(opts, apache.WithForceSync())
+	}
+	var err error
+	if s.zk, err = apache.New(ctx, filepath.Join(s.dir, "zookeeper"), s.members, opts...); err != nil {
+		return nil, err
+	}
+	follower := (s.zk.Leader() + 1) % s.members
+	on := &server{address: strings.Split(s.zk.Servers(), ",")[follower], zxid: s.zxid}
+	for i := range s.members {
+		on.pids = append(on.pids, s.zk.PID(i))
+	}
+	s.running["zookeeper"] = on
+	return on, nil
 }
 
-func (s *site) etcd(ctx context.Context) (string, error) {
+func (s *site) etcd(ctx context.Context) (*server, error) {
 	client, err := freeAddress()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	between, err := freeAddress()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return client, s.serve(ctx, client, "etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--logger", "zap", "--log-level", "error",
+	return s.serve(ctx, client, "etcd", "--data-dir", filepath.Join(s.dir, "etcd"), "--logger", "zap", "--log-level", "error",
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
 		"--listen-peer-urls", "http://"+between, "--initial-advertise-peer-urls", "http://"+between, "--initial-cluster", "default=http://"+between)
 }
 
-func (s *site) redis(ctx context.Context) (string, error) {
+func (s *site) redis(ctx context.Context) (*server, error) {
 	address, err := freeAddress()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return address, s.serve(ctx, address, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
+	return s.serve(ctx, address, "redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", s.dir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "always")
 }
 
-// serve starts a server, and returns when it accepts connections.
-func (s *site) serve(ctx context.Context, address, program string, args ...string) error {
+// serve starts a server, unless it runs, and returns when it accepts
+// connections.
+func (s *site) serve(ctx context.Context, address, program string, args ...string) (*server, error) {
+	if on := s.running[program]; on != nil {
+		return on, nil
+	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return fmt.Errorf("%w: %s", errMissing, program)
+		return nil, fmt.Errorf("%w: %s", errMissing, program)
 	}
 	cmd := exec.Command(path, args...)
 	var said bytes.Buffer // read once it has ended
 	cmd.Stdout, cmd.Stderr = &said, &said
 	p, err := startProcess(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.servers = append(s.servers, p)
+	s.others = append(s.others, p)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
-			return conn.Close()
+			s.running[program] = &server{address: address, pids: []int{cmd.Process.Pid}}
+			return s.running[program], conn.Close()
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("%s has ended: %s", program, strings.TrimSpace(said.String()))
+			return nil, fmt.Errorf("%s has ended: %s", program, strings.TrimSpace(said.String()))
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not accept connections at %s: %w", program, address, context.Cause(ctx))
+			return nil, fmt.Errorf("%s does not accept connections at %s: %w", program, address, context.Cause(ctx))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

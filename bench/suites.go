@@ -25,6 +25,7 @@ type suite struct {
 var suites = map[string]suite{
 	"floor":    {"^BenchmarkFloor$", "", []string{"floor-µs", "mutex-µs", "ratio"}},
 	"handover": {"^BenchmarkHandOver$", "", []string{"bare-µs", "handover-µs", "ratio", "requests"}},
+	"busy":     {"^BenchmarkBusyHandOver$", "", []string{"quiet-µs", "busy-µs", "unbatched-µs"}},
 	"grants":   {"^BenchmarkGrant$", "", []string{"grants/s", "requests/grant", "allocs/op"}},
 	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", "1x", []string{
 		"B/lock", "goroutines/lock", "requests/lock", "B/waiter", "goroutines/waiter", "requests/waiter",

@@ -2,58 +2,93 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/measure"
 )
 
-// work is what all peers do: threads of one process acquire and release locks,
-// with nothing in between. Thread i uses lock i modulo locks.
+// work is what all peers do: threads acquire and release locks, with nothing in
+// between. Thread i of a process uses lock i modulo locks.
 type work struct {
 	name           string
-	threads, locks int
+	threads, locks int // of each process
+	processes      int // 0: the peer's only process
 }
 
-var works = []work{
-	{"one thread", 1, 1},
-	{"16 threads, one lock", 16, 1},
-	{"16 threads, 16 locks", 16, 16},
+// outcome is what was done in one measurement.
+type outcome struct {
+	cycles          int64
+	took            time.Duration
+	median, longest time.Duration // of the cycles of a process, if the work has processes
+	evenness        float64       // the fewest cycles of a process, as a part of the most
 }
 
-// A peer is one lock, with the clients and servers that it needs.
+// A peer is one lock, with the clients that it needs.
 type peer interface {
-	// run does the work for d and returns the cycles a second.
-	run(ctx context.Context, w work, d time.Duration) (float64, error)
+	// run does the work for d.
+	run(ctx context.Context, w work, d time.Duration) (outcome, error)
 	close()
+}
+
+// place is where a peer works.
+type place struct {
+	address string // of the server
+	root    string // the path of its locks
+	dir     string // for its files
 }
 
 // entry is a peer that has not been started.
 type entry struct {
-	name  string
-	start func(ctx context.Context, s *site) (peer, error)
+	name   string
+	server func(*site, context.Context) (*server, error)
+	start  func(ctx context.Context, at place) (peer, error)
+	parts  string // where it is measured
+	alone  bool   // it works in its own process
 }
+
+// in reports whether the entry is measured in a part.
+func (e entry) in(part string) bool { return slices.Contains(strings.Fields(e.parts), part) }
 
 // ours is the peer that all others are compared with.
 const ours = "zkrecipes"
 
 var entries = []entry{
-	{ours, startOurs()},
-	{"zkrecipes, lingering", startOurs(lingering)},
-	{"zkrecipes, one by one", startOurs(oneByOne)},
-	{"floor: create, list, delete", startFloor},
-	{"the wire client's Lock", startWireLock},
-	{"Curator InterProcessMutex", startCurator},
-	{"Kazoo Lock", startKazoo},
-	{"etcd concurrency.Mutex", startEtcd},
-	{"Redis SET NX", startRedis},
+	{ours, (*site).zookeeper, startOurs(), "peers locks members processes", false},
+	{"zkrecipes, async release", (*site).zookeeper, startOurs(async), "peers locks members", false},
+	{"zkrecipes, not batched", (*site).zookeeper, startUnbatched, "peers locks members", false},
+	{"zkrecipes, lingering", (*site).zookeeper, startOurs(lingering), "peers", false},
+	{"zkrecipes, one by one", (*site).zookeeper, startOurs(oneByOne), "peers processes", false},
+	{"floor: create, list, delete", (*site).zookeeper, startFloor, "peers locks members", false},
+	{"the wire client's Lock", (*site).zookeeper, startWireLock, "peers locks members processes", false},
+	{"Curator InterProcessMutex", (*site).zookeeper, startCurator, "peers locks members processes", true},
+	{"Kazoo Lock", (*site).zookeeper, startKazoo, "peers locks members processes", true},
+	{"etcd concurrency.Mutex", (*site).etcd, startEtcd, "peers locks processes", false},
+	{"Redis SET NX", (*site).redis, startRedis, "peers locks", false},
 }
 
-// drive does the work for a time and returns the cycles a second. It passes
-// cycle the numbers of the thread and of its lock.
-func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (float64, error) {
-	cycles, took, err := measure.Load{Goroutines: w.threads, Locks: w.locks, For: d}.Run(ctx, cycle)
-	if err != nil {
-		return 0, err
+// mostThreads is the number of threads, and of locks, of the largest work.
+const mostThreads = 1024
+
+// drive does the work for a time. It passes cycle the numbers of the thread and
+// of its lock.
+func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (outcome, error) {
+	times := make([][]time.Duration, w.threads)
+	timed := cycle
+	if w.processes > 0 {
+		timed = func(ctx context.Context, thread, lock int) error {
+			began := time.Now()
+			err := cycle(ctx, thread, lock)
+			times[thread] = append(times[thread], time.Since(began))
+			return err
+		}
 	}
-	return float64(cycles) / took.Seconds(), nil
+	cycles, took, err := measure.Load{Goroutines: w.threads, Locks: w.locks, For: d}.Run(ctx, timed)
+	got := outcome{cycles: cycles, took: took, evenness: 1}
+	if all := slices.Concat(times...); len(all) > 0 {
+		slices.Sort(all)
+		got.median, got.longest = all[len(all)/2], all[len(all)-1]
+	}
+	return got, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ const session = 30 * time.Second
 
 var (
 	lingering = recipes.WithLinger(time.Second)
+	async     = recipes.WithAsyncRelease()
 	oneByOne  = recipes.WithHandoffs(0)
 )
 
@@ -29,26 +31,28 @@ type mutexes struct {
 	opts   []locks.Option
 }
 
-func startOurs(opts ...locks.Option) func(context.Context, *site) (peer, error) {
-	return func(ctx context.Context, s *site) (peer, error) {
-		servers, err := s.zookeeper(ctx)
-		if err != nil {
-			return nil, err
-		}
-		c, err := framework.New(servers, framework.WithSessionTimeout(session))
-		if err != nil {
-			return nil, err
-		}
-		return &mutexes{c, s.path(), opts}, c.WaitConnected(ctx)
-	}
+func startOurs(opts ...locks.Option) func(context.Context, place) (peer, error) {
+	return func(ctx context.Context, at place) (peer, error) { return newMutexes(ctx, at, opts) }
 }
 
-func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+func startUnbatched(ctx context.Context, at place) (peer, error) {
+	return newMutexes(ctx, at, nil, framework.WithBatching(false))
+}
+
+func newMutexes(ctx context.Context, at place, opts []locks.Option, more ...framework.Option) (peer, error) {
+	c, err := framework.New(at.address, append(more, framework.WithSessionTimeout(session))...)
+	if err != nil {
+		return nil, err
+	}
+	return &mutexes{c, at.root, opts}, c.WaitConnected(ctx)
+}
+
+func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	all := make([]*locks.Mutex, w.locks)
 	for i := range all {
 		var err error
 		if all[i], err = locks.NewMutex(m.client, fmt.Sprintf("%s/%d", m.root, i), m.opts...); err != nil {
-			return 0, err
+			return outcome{}, err
 		}
 	}
 	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error { return measure.Cycle(ctx, all[lock]) })
@@ -63,25 +67,23 @@ type wire struct {
 	events <-chan zk.Event
 }
 
-func newWire(ctx context.Context, s *site) (*wire, error) {
-	servers, err := s.zookeeper(ctx)
+// newWire connects to the server, and makes the directories of all locks.
+func newWire(at place) (*wire, error) {
+	conn, events, err := zk.Connect([]string{at.address}, session, zk.WithLogInfo(false))
 	if err != nil {
 		return nil, err
 	}
-	conn, events, err := zk.Connect([]string{servers}, session, zk.WithLogInfo(false))
-	if err != nil {
+	w := &wire{conn, at.root, events}
+	var make []any
+	for i := range mostThreads {
+		make = append(make, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d", w.root, i), Acl: zk.WorldACL(zk.PermAll)})
+	}
+	if _, err = conn.Create(w.root, nil, 0, zk.WorldACL(zk.PermAll)); err == nil {
+		_, err = conn.Multi(make...)
+	}
+	if err != nil && !errors.Is(err, zk.ErrNodeExists) { // another process has made them
+		w.close()
 		return nil, err
-	}
-	w := &wire{conn, s.path(), events}
-	dirs := []string{w.root}
-	for i := range 16 {
-		dirs = append(dirs, fmt.Sprintf("%s/%d", w.root, i))
-	}
-	for _, dir := range dirs {
-		if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			w.close()
-			return nil, err
-		}
 	}
 	return w, nil
 }
@@ -96,15 +98,15 @@ func (w *wire) close() {
 // the one before. Threads that share a lock take turns in-process.
 type floor struct{ *wire }
 
-func startFloor(ctx context.Context, s *site) (peer, error) {
-	w, err := newWire(ctx, s)
+func startFloor(_ context.Context, at place) (peer, error) {
+	w, err := newWire(at)
 	if err != nil {
 		return nil, err
 	}
 	return floor{w}, nil
 }
 
-func (f floor) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+func (f floor) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	turns := make([]sync.Mutex, w.locks)
 	return drive(ctx, w, d, func(_ context.Context, _, lock int) error {
 		turns[lock].Lock()
@@ -117,15 +119,15 @@ func (f floor) run(ctx context.Context, w work, d time.Duration) (float64, error
 // connection.
 type wireLock struct{ *wire }
 
-func startWireLock(ctx context.Context, s *site) (peer, error) {
-	w, err := newWire(ctx, s)
+func startWireLock(_ context.Context, at place) (peer, error) {
+	w, err := newWire(at)
 	if err != nil {
 		return nil, err
 	}
 	return wireLock{w}, nil
 }
 
-func (l wireLock) run(ctx context.Context, w work, d time.Duration) (float64, error) {
+func (l wireLock) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	all := make([]*zk.Lock, w.threads)
 	for i := range all {
 		all[i] = zk.NewLock(l.conn, fmt.Sprintf("%s/%d", l.root, i%w.locks), zk.WorldACL(zk.PermAll))

@@ -89,16 +89,14 @@ func (s *Session) Prove(ctx context.Context) error {
 		if s.Proven() {
 			return nil
 		}
-		for range 2 { // the first one may be the last that is missing
-			if err := s.session().makeRoundTrip(ctx); err != nil {
-				return err
-			}
-			if s.Proven() {
-				return nil
-			}
+		if err := s.Sync(ctx, "/"); err != nil {
+			return err
 		}
-		// The round trips have shown that the leader is there. Now earlier
-		// contact must grow old enough to be proven by the next ones.
+		if s.Proven() {
+			return nil
+		}
+		// The round trip has shown that the leader is there. Now earlier
+		// contact must grow old enough to be proven by the next round trip.
 		timer := time.NewTimer(s.Timeout() / 6)
 		select {
 		case <-timer.C:

@@ -56,6 +56,7 @@ it measures, and fails if a process sees more holders than allowed.`,
 		Example: `  zkr bench
   zkr bench --goroutines 16 --handover 0
   zkr bench --goroutines 256 --locks 256
+  zkr bench --async-release
   zkr bench --processes 4 --goroutines 4
   zkr bench --recipe read --goroutines 64 --locks 8 --duration 10s --json`,
 		Args: b.parse,
@@ -82,6 +83,7 @@ type bench struct {
 	duration   time.Duration
 	handoffs   int
 	linger     time.Duration
+	async      bool
 	most       int
 	json       bool
 	root       string // set in the processes that another one has started
@@ -103,6 +105,7 @@ func (b *bench) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
 	flags.IntVar(&b.handoffs, "handover", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")
 	flags.DurationVar(&b.linger, "linger", 0, "how long an unused lock is kept")
+	flags.BoolVar(&b.async, "async-release", false, "do not wait for the answer to a release")
 	flags.IntVar(&b.most, "max", 1, "number of permits of a semaphore")
 	flags.BoolVar(&b.json, "json", false, "print one line of JSON")
 	flags.StringVar(&b.root, followFlag, "", "directory of the measurement that this process is a part of")
@@ -143,11 +146,11 @@ func (b *bench) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (b *bench) mutex(c *framework.Client, path string) (recipes.Acquirer, error) {
-	return locks.NewMutex(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger))
+	return locks.NewMutex(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger), b.release())
 }
 
 func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, error) {
-	rw, err := rwlock.New(c, path, recipes.WithLinger(b.linger))
+	rw, err := rwlock.New(c, path, recipes.WithLinger(b.linger), b.release())
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +158,7 @@ func (b *bench) reader(c *framework.Client, path string) (recipes.Acquirer, erro
 }
 
 func (b *bench) writer(c *framework.Client, path string) (recipes.Acquirer, error) {
-	rw, err := rwlock.New(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger))
+	rw, err := rwlock.New(c, path, recipes.WithHandoffs(b.handoffs), recipes.WithLinger(b.linger), b.release())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +166,15 @@ func (b *bench) writer(c *framework.Client, path string) (recipes.Acquirer, erro
 }
 
 func (b *bench) semaphore(c *framework.Client, path string) (recipes.Acquirer, error) {
-	return semaphore.New(c, path, b.most)
+	return semaphore.New(c, path, b.most, b.release())
+}
+
+// release returns the option that says what a release waits for.
+func (b *bench) release() recipes.ZnodeOption {
+	if b.async {
+		return recipes.WithAsyncRelease()
+	}
+	return recipes.ZnodeOption{} // changes nothing
 }
 
 // atOnce returns how many goroutines may hold one of the locks at once.

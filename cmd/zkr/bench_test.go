@@ -44,6 +44,8 @@ func TestBench(t *testing.T) {
 			{[]string{"--goroutines", "8", "--handover", "0"}, "mutex", 1, 8, 1, 2, 6, 1},
 			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 1, 3, 5, 0, 3.5, 0},
 			{[]string{"--linger", "1m"}, "mutex", 1, 1, 1, 0, 0.5, 0},
+			{[]string{"--async-release"}, "mutex", 1, 1, 1, 3, 3.5, 2},
+			{[]string{"--async-release", "--recipe", "semaphore"}, "semaphore", 1, 1, 1, 3, 20, 2},
 			{[]string{"--recipe", "write"}, "write", 1, 1, 1, 3, 3.5, 2},
 			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 1, 4, 1, 0, 3.5, 0},
 			{[]string{"--recipe", "semaphore", "--max", "2", "--goroutines", "3"}, "semaphore", 1, 3, 1, 3, 20, 1},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -33,39 +34,16 @@ func BenchmarkHandOver(b *testing.B) {
 
 func handOver(b *testing.B, servers string, waiters int) {
 	q := newQueue(b)
-	for range waiters + 1 {
-		m := &contender{}
-		var err error
-		if m.Mutex, err = locks.NewMutex(benchClient(b, servers, m.requests.option()), "/locks/ours"); err != nil {
-			b.Fatal(err)
-		}
-		q.members = append(q.members, m)
-		q.join(m)
-	}
+	held := q.form(servers, "/locks/ours", waiters+1)
 	defer q.leave()
-	held := <-q.granted
-	for _, m := range q.members {
-		await(b, func() bool { return m == held.member || m.requests.watches.Load() > 0 })
-	}
 	bare := newBareLine(b, servers, waiters)
 
 	var ours, theirs sample
 	var spent int64
 	for b.Loop() {
 		before := q.requests()
-		released := make(chan error, 1)
-		began := time.Now()
-		go func() { released <- held.lease.Release(context.Background()) }()
-		next := <-q.granted
-		ours = append(ours, next.at.Sub(began))
-		if err := <-released; err != nil {
-			b.Fatal(err)
-		}
-		watches := held.member.requests.watches.Load()
-		q.join(held.member)
-		await(b, func() bool { return held.member.requests.watches.Load() > watches })
-		spent += q.requests() - before
-		held = next
+		next, took := q.turn(held)
+		held, ours, spent = next, append(ours, took), spent+q.requests()-before
 
 		theirs = append(theirs, bare.turn(b))
 	}
@@ -79,9 +57,88 @@ func handOver(b *testing.B, servers string, waiters int) {
 	b.ReportMetric(float64(spent)/float64(len(ours)), "requests")
 }
 
+// BenchmarkBusyHandOver measures the same time between two sessions, while each
+// of them also acquires and releases 64 other locks in 64 goroutines. It does so
+// with and without batching, in alternation, and without the other locks.
+func BenchmarkBusyHandOver(b *testing.B) {
+	onEachServer(b, func(b *testing.B, servers string) {
+		pairs := []*pair{
+			{name: "quiet"},
+			{name: "busy", others: 64},
+			{name: "unbatched", others: 64, opts: []framework.Option{framework.WithBatching(false)}},
+		}
+		for i, p := range pairs {
+			p.queue = newQueue(b)
+			p.held = p.form(servers, fmt.Sprintf("/locks/pair-%d", i), 2, p.opts...)
+			defer p.leave()
+		}
+		for b.Loop() {
+			for _, p := range pairs {
+				p.turns(20)
+			}
+		}
+		b.ReportMetric(0, "ns/op")
+		for _, p := range pairs {
+			b.ReportMetric(p.took.median(), p.name+"-µs")
+			if err := p.held.lease.Release(context.Background()); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+// pair is two sessions that hand a lock over, with other locks beside it.
+type pair struct {
+	*queue
+	name   string
+	others int
+	opts   []framework.Option
+	held   grant
+	took   sample
+}
+
+// turns hands the lock over a number of times, while the other locks are busy.
+func (p *pair) turns(n int) {
+	ctx, quiet := context.WithCancel(p.ctx)
+	var busy sync.WaitGroup
+	for i, m := range p.members {
+		if p.others == 0 {
+			break
+		}
+		busy.Go(func() {
+			err := p.load(ctx, m.client, i)
+			if err != nil && ctx.Err() == nil {
+				p.b.Error(err)
+			}
+		})
+	}
+	for range n {
+		next, took := p.turn(p.held)
+		p.held, p.took = next, append(p.took, took)
+	}
+	quiet()
+	busy.Wait()
+}
+
+// load acquires and releases the other locks of a session until ctx ends.
+func (p *pair) load(ctx context.Context, c *framework.Client, session int) error {
+	all := make([]*locks.Mutex, p.others)
+	for i := range all {
+		var err error
+		if all[i], err = locks.NewMutex(c, fmt.Sprintf("/locks/others/%s-%d-%d", p.name, session, i)); err != nil {
+			return err
+		}
+	}
+	_, _, err := measure.Load{Goroutines: p.others, Locks: p.others}.Run(ctx, func(ctx context.Context, _, lock int) error {
+		return measure.Cycle(ctx, all[lock])
+	})
+	return err
+}
+
 // contender is one waiter in its own session.
 type contender struct {
 	*locks.Mutex
+	client   *framework.Client
 	requests counter
 }
 
@@ -105,6 +162,42 @@ func newQueue(b *testing.B) *queue {
 	q := &queue{b: b, granted: make(chan grant, 1)}
 	q.ctx, q.cancel = context.WithCancel(b.Context())
 	return q
+}
+
+// form connects members, each in its own session, which all acquire the lock at
+// path. It returns the grant of the first when all others wait.
+func (q *queue) form(servers, path string, members int, opts ...framework.Option) grant {
+	for range members {
+		m := &contender{}
+		m.client = benchClient(q.b, servers, append(opts, m.requests.option())...)
+		var err error
+		if m.Mutex, err = locks.NewMutex(m.client, path); err != nil {
+			q.b.Fatal(err)
+		}
+		q.members = append(q.members, m)
+		q.join(m)
+	}
+	held := <-q.granted
+	for _, m := range q.members {
+		await(q.b, func() bool { return m == held.member || m.requests.watches.Load() > 0 })
+	}
+	return held
+}
+
+// turn has the holder release, and returns the next grant and the time until it
+// came. Then the one that released waits again.
+func (q *queue) turn(held grant) (next grant, took time.Duration) {
+	released := make(chan error, 1)
+	began := time.Now()
+	go func() { released <- held.lease.Release(context.Background()) }()
+	next = <-q.granted
+	if err := <-released; err != nil {
+		q.b.Fatal(err)
+	}
+	watches := held.member.requests.watches.Load()
+	q.join(held.member)
+	await(q.b, func() bool { return held.member.requests.watches.Load() > watches })
+	return next, next.at.Sub(began)
 }
 
 func (q *queue) requests() (n int64) {

@@ -251,6 +251,10 @@ func (e *Ensemble) Members() int { return len(e.members) }
 // there is no such member.
 func (e *Ensemble) DataDir(member int) string { return e.members[member].dataDir() }
 
+// PID returns the id of a member's process, or 0 if it is not running. It
+// panics if there is no such member.
+func (e *Ensemble) PID(member int) int { return e.members[member].pid() }
+
 // Stop kills a member (SIGKILL). Its data stays.
 func (e *Ensemble) Stop(member int) error {
 	return e.do("stop", member, (*process).stop)

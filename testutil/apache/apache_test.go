@@ -16,19 +16,26 @@ func TestStandalone(t *testing.T) {
 	if e.Members() != 1 || e.Leader() != 0 {
 		t.Errorf("members = %d, leader = %d", e.Members(), e.Leader())
 	}
+	first := e.PID(0)
+	if first == 0 {
+		t.Error("it has no process")
+	}
 	conn := connect(t, e)
 	if _, err := conn.Create("/kept", []byte("data"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	must(t, e.Stop(0))
-	if e.Leader() != -1 {
-		t.Error("a server that was killed leads")
+	if e.Leader() != -1 || e.PID(0) != 0 {
+		t.Error("a server that was killed leads, or has a process")
 	}
 	if err := e.Stop(0); err == nil {
 		t.Error("stopped twice")
 	}
 	must(t, e.Restart(0))
 	serving(t, e)
+	if again := e.PID(0); again == 0 || again == first {
+		t.Errorf("process %d after process %d", again, first)
+	}
 	if err := e.Restart(0); err == nil {
 		t.Error("restarted while it runs")
 	}

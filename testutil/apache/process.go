@@ -162,6 +162,15 @@ func (p *process) freeze(frozen bool) error {
 	return nil
 }
 
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return 0
+	}
+	return p.run.process.Pid
+}
+
 // answering returns the current run, or nil if the member is stopped or paused.
 func (p *process) answering() *run {
 	p.mu.Lock()
