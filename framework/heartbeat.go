@@ -2,6 +2,8 @@ package framework
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -120,14 +122,14 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 //   - closes a connection whose heartbeat is not answered,
 //   - sends the next heartbeat.
 //
-// While there are keepers a heartbeat is sent T/6 after the answer to the
-// previous one. Two of them are then F = T/3 apart, and the second proves the
-// first, so that a lease always has T/2 ahead of it in quiet times. Without
-// keepers one heartbeat every T/3 does, with T/3 ahead. In both cases a
-// connection is closed T/2 after its last answered heartbeat, while there is
-// time for another connection. Where F is longer than T/3 (WithServerTick),
-// heartbeats are sent every T/6 at all times, and a connection is closed after
-// T/3.
+// A heartbeat is two round trips, one after the other: an R0 and an R1, as
+// proof.go has them. While there are keepers one is sent T/6 after the previous
+// one. Each is then F = T/3 after the last but one, and proves it, so that a
+// lease always has T/2 ahead of it in quiet times. Without keepers one heartbeat
+// every T/3 does, with T/3 ahead. In both cases a connection is closed T/2 after
+// its last answered heartbeat, while there is time for another connection. Where
+// F is longer than T/3 (WithServerTick), heartbeats are sent every T/6 at all
+// times, and a connection is closed after T/3.
 //
 // While there are keepers it runs at least every T/6. A timer stands still
 // while the machine is suspended, so the time that has passed must be noticed
@@ -167,7 +169,7 @@ func (s *session) checkClock(now time.Time) time.Duration {
 		due := s.heartbeat.last.Add(interval).Sub(now)
 		if due <= 0 {
 			s.heartbeat.sent, s.heartbeat.link = now, s.link
-			go s.sendHeartbeat(s.link)
+			go s.sendHeartbeat(s.link, s.heartbeat.first)
 			due = patience
 		}
 		next = min(next, due)
@@ -207,20 +209,41 @@ func (s *session) retryHeartbeatLocked(now time.Time, patience time.Duration) ti
 		return due
 	}
 	s.heartbeat.throttled, s.heartbeat.retryAt = false, time.Time{}
-	go s.sendHeartbeat(s.heartbeat.link)
+	go s.sendHeartbeat(s.heartbeat.link, s.heartbeat.first)
 	return patience
 }
 
-// sendHeartbeat makes one round trip to the leader. The proof counts the answer
-// as it arrives on the link; here it only matters that there is one.
-func (s *session) sendHeartbeat(on *link) {
+// sendHeartbeat makes two round trips to the leader, one after the other. The
+// proof counts the answers as they arrive on the link; here it only matters that
+// there are some. first is when the first one was answered, if it was.
+func (s *session) sendHeartbeat(on *link, first time.Time) {
 	var err error
-	if s.core.cfg.proof == ProofWrite {
-		_, err = s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
-	} else {
-		_, err = s.conn.Sync("/")
+	if first.IsZero() {
+		if _, err = s.conn.Sync("/"); err == nil {
+			first = clock.Now()
+		}
 	}
-	s.events.put(event{kind: heartbeatDone, err: err, link: on})
+	if err == nil {
+		if s.core.cfg.proof == ProofWrite {
+			_, err = s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+		} else {
+			_, err = s.conn.Sync("/")
+		}
+	}
+	s.events.put(event{kind: heartbeatDone, err: err, link: on, at: first})
+}
+
+// makeRoundTrip makes a round trip that can be R0 or R1 of a proof.
+func (s *session) makeRoundTrip(ctx context.Context) error {
+	w := scope{core: s.core, in: s}
+	if s.core.cfg.proof != ProofWrite {
+		return w.sync(ctx, "/")
+	}
+	_, err := w.multi(ctx, []any{&zk.CheckVersionRequest{Path: "/", Version: -1}})
+	if s.Err() == nil && ctx.Err() == nil && (errors.Is(err, zk.ErrNoAuth) || MaybeApplied(err)) {
+		return nil // a refusal has made the round trip, too; after a lost answer another one is made
+	}
+	return err
 }
 
 // onHeartbeat runs when a heartbeat was answered or has failed.
@@ -228,8 +251,10 @@ func (s *session) onHeartbeat(e event) {
 	if isThrottled(e.err) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.heartbeat.throttled = s.heartbeat.link == e.link
-		return // checkClock sends it again
+		if s.heartbeat.link == e.link {
+			s.heartbeat.throttled, s.heartbeat.first = true, e.at
+		}
+		return // checkClock sends it again, or the second half of it
 	}
 	if e.err != nil && classify(e.err) != final {
 		return // the connection has ended, or is about to be closed
@@ -238,6 +263,9 @@ func (s *session) onHeartbeat(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heartbeat.link == e.link {
-		s.heartbeat = heartbeat{last: clock.Now()}
+		if e.at.IsZero() {
+			e.at = clock.Now()
+		}
+		s.heartbeat = heartbeat{last: e.at}
 	}
 }

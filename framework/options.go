@@ -252,10 +252,9 @@ func WithStopMargin(d time.Duration) Option {
 //   - The members have different tickTimes. The leader's determines the delay,
 //     while another member's may have determined the shortest session timeout.
 //
-// The servers' network may add to that delay. The wait must exceed half a tick,
-// or a whole tick over two hops, by more than a message between members takes at
-// worst. If it takes long, pass a longer time than the tick: over two hops, the
-// tick and twice what such a message takes.
+// Over two hops the servers' network adds to that delay. The wait must exceed a
+// whole tick by more than a question of the observer master and the observer's
+// answer take at worst. If they take long, pass a longer time than the tick.
 //
 // At most half of the session timeout. Default 0: not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }

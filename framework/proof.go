@@ -20,39 +20,50 @@ import (
 //
 // What is true of the servers: the leader expires a session no sooner than its
 // timeout T after the last touch that reached the leader. A follower collects
-// touches and passes them to the leader each half tick. The leader validates
-// each connect. A sync or a write makes the round trip to the leader, on the
-// same first-in-first-out channel that carries the touches. So a contact C
-// proves its own send time if
+// touches. Each half tick the leader asks for them: it sends a question (a
+// ping), and the follower answers with a report. A question travels from the
+// leader to the follower in the same first-in-first-out channel as the answers
+// to syncs and writes, and a report travels back in the same channel as the
+// requests that the follower forwards. The leader validates each connect. A
+// sync or a write makes the round trip to the leader. So a contact C proves its
+// own send time if
 //
 //   - C is a connect that was answered with a session, unless the quorum must
 //     be proven as well and the session is not new (see ProofWrite), or
-//   - C was answered, and a request R that makes the round trip was sent at
-//     least F after C's *answer*, on the same connection, and answered without
-//     error. By then the follower has passed C's touch to the leader.
+//   - C was answered, and two requests that make the round trip were answered
+//     without error, on the same connection: R0 was sent at least F after C's
+//     *answer*, and R1 after R0's answer.
+//
+// For between C and R0 the leader has sent a question. R0's answer comes behind
+// it, so by then the follower has sent a report with C's touch. R1 goes to the
+// leader behind that report. So if R1 is answered, then the leader has had the
+// touch.
+//
+// One round trip is not enough. If the question is late, R0 overtakes the
+// report. It is answered all the same, and the connection between the two
+// members may end before the report arrives.
 //
 // A leader that has lost its quorum, and has not noticed, accepts sessions and
-// answers syncs. With ProofWrite neither proves anything by itself. Only a
-// write is an R, and a connect is a C that the first write proves: its touch
-// went straight to the leader.
+// answers syncs. With ProofWrite neither proves anything by itself. R1 must be
+// a write then, and a connect is a C that the first write proves: its touch
+// went straight to the leader. R0 may be a sync, since it only has to bring the
+// question with it.
 //
-// F must be longer than a touch waits at a member until the leader asks for it,
-// which it does each half of its tick, and longer by more than that question may
-// be late: the round trip may overtake it. F is T/3. That is long enough if T is
-// at least two ticks, which servers demand by default: it leaves T/12 for a late
-// question then, and T/3 minus half a tick in general. Four cases need more, by
+// F must be longer than the time from C to the next question, which the leader
+// sends each half of its tick. F is T/3. That is long enough if T is at least
+// two ticks, which servers demand by default: it leaves T/12 for a leader that
+// sends its question late, and T/3 minus half a tick in general. It does not
+// matter how long the question is on its way. Three cases need more, by
 // WithServerTick:
 //
 //   - minSessionTimeout was set to less than two ticks.
 //   - The member is an observer that follows an observer master (since 3.6).
-//     The touch is then sampled twice, by the observer and by its master, each
-//     half a tick: F must be a whole tick, and longer by more than both
-//     questions may be late. A sync passes through both, behind what they have
-//     sampled.
+//     The touch is then asked for twice, by the master and by the leader, each
+//     half a tick: F must be a whole tick, and longer by more than the master's
+//     question and the observer's report take together. How long the leader's
+//     question is on its way does not matter.
 //   - The members have different ticks. The leader's determines how long a
 //     touch waits, while another member's may have determined the shortest T.
-//   - The leader's questions take longer to a member than F leaves them, while
-//     the connection between the two may end before the answer arrives.
 //
 // models/deadline.pml has this argument in a form that a machine has checked.
 //
@@ -61,36 +72,52 @@ import (
 // contact is a request that was answered.
 type contact struct {
 	sent, answered time.Time
+	reported       uint64 // the number of R0's answer, 0 if there is none yet
 }
 
 // sentRequest is a request that is not answered yet.
 type sentRequest struct {
 	at        time.Time
-	roundTrip bool // is executed or confirmed by the leader
+	answers   uint64 // how many answers had arrived before it was sent
+	roundTrip trip
 }
+
+// trip says what a request is good for in a proof, if it is answered without
+// error.
+type trip int
+
+const (
+	noTrip    trip = iota
+	firstOnly      // it can be R0
+	anyTrip        // it can be R0 or R1
+)
 
 // proof follows one connection. It reads no clock: its methods take the time.
 type proof struct {
+	timeout  time.Duration // T
 	wait     time.Duration // F
 	grain    time.Duration // of contacts closer together than this only the first is kept
 	kind     Proof
 	pending  map[int32]sentRequest
+	answers  uint64    // that have arrived, the connect's included
 	contacts []contact // answered, oldest first; those that are no longer needed are dropped
 }
 
 func newProof(timeout, tick time.Duration, kind Proof) *proof {
 	return &proof{
+		timeout: timeout,
 		wait:    max(timeout/3, tick),
 		grain:   timeout / 64,
 		kind:    kind,
 		pending: make(map[int32]sentRequest),
+		answers: 1,
 	}
 }
 
 // connect notes a connect that was sent at sent and was answered. The leader
-// has had its touch, so it can be proven without waiting for F.
+// has had its touch, so it can be proven without an R0.
 func (p *proof) connect(sent time.Time) {
-	p.contacts = append(p.contacts, contact{sent: sent, answered: sent.Add(-p.wait)})
+	p.contacts = append(p.contacts, contact{sent: sent, answered: sent, reported: p.answers})
 }
 
 // send notes that a request is sent. All pings have the same number and are
@@ -98,7 +125,7 @@ func (p *proof) connect(sent time.Time) {
 // not count.
 func (p *proof) send(xid int32, op wire.Op, at time.Time) {
 	if _, underWay := p.pending[xid]; !underWay {
-		p.pending[xid] = sentRequest{at: at, roundTrip: p.makesRoundTrip(op)}
+		p.pending[xid] = sentRequest{at: at, answers: p.answers, roundTrip: p.tripOf(op)}
 	}
 }
 
@@ -110,15 +137,12 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 		return time.Time{}, false
 	}
 	delete(p.pending, xid)
-	if r.roundTrip && !failed {
-		n := 0
-		for n < len(p.contacts) && r.at.Sub(p.contacts[n].answered) >= p.wait {
-			n++
-		}
-		if n > 0 {
-			proven, ok = p.contacts[n-1].sent, true
-			p.contacts = append(p.contacts[:0], p.contacts[n-1:]...)
-		}
+	p.answers++
+	if r.roundTrip != noTrip && !failed {
+		proven, ok = p.count(r)
+	}
+	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // proves nothing any longer
+		p.contacts = p.contacts[1:]
 	}
 	if n := len(p.contacts); n == 0 || r.at.Sub(p.contacts[n-1].sent) >= p.grain {
 		p.contacts = append(p.contacts, contact{sent: r.at, answered: at})
@@ -126,14 +150,39 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	return proven, ok
 }
 
-func (p *proof) makesRoundTrip(op wire.Op) bool {
+// count takes an answered round trip for R1 of all contacts that it can prove,
+// and for R0 of all others that are old enough.
+func (p *proof) count(r sentRequest) (proven time.Time, ok bool) {
+	n := 0
+	for i := range p.contacts {
+		switch c := &p.contacts[i]; {
+		case c.reported != 0:
+			if r.roundTrip == anyTrip && r.answers >= c.reported {
+				n = i + 1
+			}
+		case r.at.Sub(c.answered) >= p.wait:
+			c.reported = p.answers
+		}
+	}
+	if n == 0 {
+		return time.Time{}, false
+	}
+	proven = p.contacts[n-1].sent
+	p.contacts = append(p.contacts[:0], p.contacts[n:]...)
+	return proven, true
+}
+
+func (p *proof) tripOf(op wire.Op) trip {
 	switch op {
 	case wire.OpCreate, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpCreateContainer, wire.OpCreateTTL:
-		return true
+		return anyTrip
 	case wire.OpSync:
-		return p.kind == ProofSync
+		if p.kind == ProofWrite {
+			return firstOnly
+		}
+		return anyTrip
 	}
-	return false
+	return noTrip
 }
 
 // elapsed returns the time from one reading of the clock to another: by the

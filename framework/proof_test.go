@@ -27,18 +27,35 @@ func TestProofOfContact(t *testing.T) {
 		{"nothing was exchanged", nil, -1},
 		{"reads alone prove nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: read, sent: 3, answer: 3.1}, {op: read, sent: 6, answer: 6.1}}, -1},
 		{"one round trip does not prove itself", []exchange{{op: roundTrip, sent: 0, answer: 0.1}}, -1},
-		{"a round trip F after an answered read proves the read", []exchange{{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}}, 0},
-		{"counted from the answer, not from the send", []exchange{{op: read, sent: 0, answer: 0.6}, {op: roundTrip, sent: 2.5, answer: 2.6}}, -1},
-		{"two round trips prove each other", []exchange{{op: roundTrip, sent: 1, answer: 1}, {op: roundTrip, sent: 3, answer: 3.2}}, 1},
+		{"one round trip F after an answered read proves nothing", []exchange{{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}}, -1},
+		{"a second one after its answer proves the read", []exchange{
+			{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: roundTrip, sent: 2.6, answer: 2.7},
+		}, 0},
+		{"F is counted from the answer, not from the send", []exchange{
+			{op: read, sent: 0, answer: 0.6}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: roundTrip, sent: 2.6, answer: 2.7},
+		}, -1},
+		{"a read is no second round trip", []exchange{
+			{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: read, sent: 2.6, answer: 2.7},
+		}, -1},
 		{"the latest contact old enough counts", []exchange{
 			{op: roundTrip, sent: 0, answer: 0.1},
 			{op: roundTrip, sent: 1, answer: 1.1},
 			{op: roundTrip, sent: 2, answer: 2.1},
 			{op: roundTrip, sent: 3.1, answer: 3.2},
+			{op: roundTrip, sent: 3.9, answer: 4.0},
 		}, 1},
-		{"a failed round trip proves nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1, failed: true}}, -1},
-		{"an unanswered round trip proves nothing", []exchange{{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: -1}}, -1},
-		{"a failed contact is contact all the same", []exchange{{op: read, sent: 0, answer: 0.1, failed: true}, {op: roundTrip, sent: 3, answer: 3.1}}, 0},
+		{"a failed round trip is no first one", []exchange{
+			{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1, failed: true}, {op: roundTrip, sent: 3.2, answer: 3.3},
+		}, -1},
+		{"nor a second one", []exchange{
+			{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1}, {op: roundTrip, sent: 3.2, answer: 3.3, failed: true},
+		}, -1},
+		{"nor is one without an answer", []exchange{
+			{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1}, {op: roundTrip, sent: 3.2, answer: -1},
+		}, -1},
+		{"a failed contact is contact all the same", []exchange{
+			{op: read, sent: 0, answer: 0.1, failed: true}, {op: roundTrip, sent: 3, answer: 3.1}, {op: roundTrip, sent: 3.2, answer: 3.3},
+		}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Now()
@@ -73,7 +90,9 @@ func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
 	p.send(ping, opPing, at(2))
 	p.answer(ping, false, at(2.1)) // to the first
 	p.send(1, wire.OpSync, at(4.2))
-	if proven, ok := p.answer(1, false, at(4.3)); !ok || !proven.Equal(at(0)) {
+	p.answer(1, false, at(4.3))
+	p.send(2, wire.OpSync, at(4.3))
+	if proven, ok := p.answer(2, false, at(4.4)); !ok || !proven.Equal(at(0)) {
 		t.Errorf("proven at %v (%v), want the time of the first ping", proven.Sub(start), ok)
 	}
 }
@@ -91,8 +110,64 @@ func TestProofStaysSmall(t *testing.T) {
 	if n := len(p.contacts); n > 32 {
 		t.Errorf("%d contacts are kept, want at most 32", n)
 	}
+	for i := range int32(100_000) { // a follower that answers nothing but reads
+		p.send(i, wire.OpExists, at)
+		p.answer(i, false, at.Add(100*time.Microsecond))
+		at = at.Add(time.Millisecond)
+	}
+	if n := len(p.contacts); n > 65 {
+		t.Errorf("%d contacts are kept without round trips, want at most 65", n)
+	}
 	if len(p.pending) != 0 {
 		t.Errorf("%d answered requests are kept", len(p.pending))
+	}
+}
+
+// The second round trip must be sent after the first one's answer. Two that are
+// under way at the same time are as good as one: both may overtake a report.
+func TestRoundTripsAtTheSameTimeProveNothing(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.send(1, wire.OpSync, at(0))
+	p.answer(1, false, at(0))
+	p.send(2, wire.OpSync, at(3))
+	p.send(3, wire.OpSync, at(3))
+	p.answer(2, false, at(3))
+	if proven, ok := p.answer(3, false, at(3)); ok {
+		t.Errorf("proven at %v by two round trips at the same time", proven.Sub(start))
+	}
+	p.send(4, wire.OpSync, at(3)) // in the same instant, but after the answers
+	if proven, ok := p.answer(4, false, at(3)); !ok || !proven.Equal(start) {
+		t.Errorf("proven at %v (%v), want the first contact", proven.Sub(start), ok)
+	}
+}
+
+// Beside a leader that has lost its quorum only a write can be the second round
+// trip. It proves a connect by itself.
+func TestProofByWritesEndsWithAWrite(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	p := newProof(6*time.Second, 0, ProofWrite)
+	p.connect(at(0))
+	for i, step := range []struct {
+		op     wire.Op
+		sent   float64
+		proven float64 // nothing: negative
+	}{
+		{wire.OpSync, 1, -1},  // cannot prove the connect
+		{wire.OpMulti, 2, 0},  // proves it
+		{wire.OpSync, 5, -1},  // is R0 for the first two
+		{wire.OpSync, 5, -1},  // cannot be R1
+		{wire.OpMulti, 5, 2},  // can
+		{wire.OpMulti, 8, -1}, // is R0 for what was sent 5 s after the start
+		{wire.OpMulti, 8, 5},
+	} {
+		p.send(int32(i), step.op, at(step.sent))
+		proven, ok := p.answer(int32(i), false, at(step.sent))
+		if got := proven.Sub(start).Seconds(); ok != (step.proven >= 0) || ok && got != step.proven {
+			t.Errorf("step %d: proven at %v s (%v), want %v", i, got, ok, step.proven)
+		}
 	}
 }
 

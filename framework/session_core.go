@@ -68,7 +68,8 @@ type session struct {
 type event struct {
 	kind eventKind
 	err  error
-	link *link // the connection it is about; nil for connectionEnded: there is one at a time
+	link *link     // the connection it is about; nil for connectionEnded: there is one at a time
+	at   time.Time // heartbeatDone: when the first of its two round trips was answered; zero: it was not
 }
 
 type eventKind int
@@ -82,9 +83,10 @@ const (
 
 // heartbeat is the state of the heartbeat.
 type heartbeat struct {
-	last time.Time // when the last one was answered, or the connect
-	sent time.Time // zero: none is under way
-	link *link     // the connection that it was sent on
+	last  time.Time // when the first half of the last one was answered, or the connect
+	sent  time.Time // zero: none is under way
+	first time.Time // when the first half of the present one was answered; zero: it was not, as far as is known
+	link  *link     // the connection that it was sent on
 
 	throttled bool      // the server has refused it for now
 	retryAt   time.Time // when it is sent again; zero: not decided
@@ -213,7 +215,9 @@ func (s *session) onConnected() {
 	s.up = true
 	s.heartbeat = heartbeat{last: clock.Now()}
 	if s.core.cfg.proof == ProofWrite {
-		s.heartbeat.last = time.Time{} // at once: the connect is not proven before it
+		// At once, since the connect is not proven before it. It needs no first
+		// half.
+		s.heartbeat = heartbeat{first: clock.Now()}
 	}
 	s.mu.Unlock()
 	// All watchers must look again: a watch may have been lost between two

@@ -11,13 +11,15 @@ Proves
       WithProof(ProofWrite) (run write), and with the longest time that
       WithServerTick allows (run tick).
 
-What is proven is that of deadline.pml: an answered heartbeat that was sent at
-least F after the answer to an earlier one proves that one. Here it is the whole
-of the client's clock: the heartbeats that it sends, and when it leaves a member.
+What is proven is that of deadline.pml. A heartbeat is two round trips, one after
+the other. The first one reports each contact that was answered at least F before
+it, and the second one proves these. Here it is the whole of the client's clock:
+the heartbeats that it sends, and when it leaves a member.
 
 Code
     in the model               | in the code
     client: sends              | framework/heartbeat.go: (*session).checkClock, framework/heartbeat.go: (*session).sendHeartbeat
+    client: has the first half | framework/proof.go: (*proof).count
     client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, framework/proof.go: (*proof).answer
     INTERVAL, PATIENCE         | framework/heartbeat.go: (*session).checkClock
     F                          | framework/proof.go: newProof
@@ -37,7 +39,8 @@ Bounds
     connect proves nothing.
 
 Leaves out
-    - Other requests, which prove more: writes and syncs are round trips too.
+    - Other requests, which prove more: writes and syncs are round trips too. Nor
+      is the second half of a heartbeat counted as a contact.
     - Two members that fail at once, and a member that fails while the client
       connects to it.
     - Throttled heartbeats, which are sent again.
@@ -55,7 +58,8 @@ Broken
     BROKEN_PATIENCE   | held | The client leaves a member T/2 after it has sent a heartbeat.
     BROKEN_INTERVAL   | held | While a lease is held a heartbeat is sent each T/3 only.
     BROKEN_NEXT_ONLY  | held | A heartbeat proves the one before it only, however short before.
-    BROKEN_SLOW       | held | A round trip takes two units.
+    BROKEN_ONE_HALF   | held | A heartbeat is one round trip, which proves what the one before it has reported.
+    BROKEN_SLOW       | held | A round trip takes three units.
     BROKEN_TICK       | tick | F is T/2, and a member is left after T/3 as if F were T/3.
 
 Unreached
@@ -64,14 +68,14 @@ Unreached
 
 Measured
     run    | bounds | states | depth | seconds
-    held   | small  | 1,311  | 1,730 | 0.1
-    idle   | small  | 755    | 1,396 | 0.1
-    write  | small  | 2,083  | 2,530 | 0.1
-    tick   | small  | 2,071  | 2,730 | 0.1
-    held   | large  | 1,311  | 1,730 | 0.1
-    idle   | large  | 755    | 1,396 | 0.1
-    write  | large  | 2,083  | 2,530 | 0.1
-    tick   | large  | 2,071  | 2,730 | 0.1
+    held   | small  | 2,926  | 1,890 | 0.1
+    idle   | small  | 1,070  | 1,601 | 0.1
+    write  | small  | 2,464  | 1,974 | 0.1
+    tick   | small  | 4,126  | 2,948 | 0.1
+    held   | large  | 2,926  | 1,890 | 0.1
+    idle   | large  | 1,070  | 1,601 | 0.1
+    write  | large  | 2,464  | 1,974 | 0.1
+    tick   | large  | 4,126  | 2,948 | 0.1
 */
 
 #define T 120
@@ -81,7 +85,7 @@ Measured
 #define LOST (T - T / 10)
 
 #ifdef BROKEN_SLOW
-#define TRIP 2
+#define TRIP 3
 #else
 #define TRIP 1
 #endif
@@ -108,35 +112,42 @@ Measured
 byte n;
 byte sentAgo[CONTACTS];
 byte answeredAgo[CONTACTS];
+bool reported[CONTACTS];
 
 byte proven;              /* how long ago the latest proven contact was sent */
 
-mtype = { resting, beating, dialing };
+mtype = { resting, beating, proving, dialing };
 mtype client = resting;
-byte since;               /* since the last answer, or since what it does began */
+byte since;               /* since the first half was answered, or since what it does began */
+byte took;                /* the first half */
 bool cut;                 /* its member makes no round trips */
 bool first;               /* ProofWrite: the first heartbeat after a connect */
 
-/* Heartbeat sent since units ago is answered. */
-inline count_proof() {
+/* The first half, sent since units ago, is answered. */
+inline report() {
 	i = 0;
 	do
 #ifdef BROKEN_NEXT_ONLY
-	:: i < n && i == n - 1 && answeredAgo[i] >= since + F -> i++
-	:: i < n && i < n - 1 -> i++
-	:: i < n && i == n - 1 && answeredAgo[i] < since + F -> i = 0; break
+	:: i < n -> reported[i] = (i == n - 1 && answeredAgo[i] >= since + F); i++
 #else
-	:: i < n && answeredAgo[i] >= since + F -> i++
-	:: i < n && answeredAgo[i] < since + F -> break
+	:: i < n -> reported[i] = (reported[i] || answeredAgo[i] >= since + F); i++
 #endif
 	:: i == n -> break
 	od;
-	if
-	:: i > 0 ->
+	i = 0
+}
+
+/* The second half is answered, or with BROKEN_ONE_HALF the only one. */
+inline prove() {
+	i = n;
+	do
+	:: i > 0 && !reported[i - 1] -> i--
+	:: i == 0 -> break
+	:: i > 0 && reported[i - 1] ->
 		proven = (sentAgo[i - 1] < proven -> sentAgo[i - 1] : proven);
-		forget(i)
-	:: else
-	fi;
+		forget(i);
+		break
+	od;
 	i = 0
 }
 
@@ -147,11 +158,12 @@ inline forget(i) {
 	:: j + i < n ->
 		sentAgo[j] = sentAgo[j + i];
 		answeredAgo[j] = answeredAgo[j + i];
+		reported[j] = reported[j + i];
 		j++
 	:: else -> break
 	od;
 	do
-	:: j < n -> sentAgo[j] = 0; answeredAgo[j] = 0; j++
+	:: j < n -> sentAgo[j] = 0; answeredAgo[j] = 0; reported[j] = false; j++
 	:: else -> break
 	od;
 	n = n - i;
@@ -160,7 +172,7 @@ inline forget(i) {
 
 inline forget_all() {
 	do
-	:: n > 0 -> n--; sentAgo[n] = 0; answeredAgo[n] = 0
+	:: n > 0 -> n--; sentAgo[n] = 0; answeredAgo[n] = 0; reported[n] = false
 	:: else -> break
 	od
 }
@@ -172,7 +184,8 @@ inline note(sent, answered) {
 	n++
 }
 
-#define due (since >= INTERVAL || first)
+#define due (since >= INTERVAL)
+#define impatient ((client == beating || client == proving) && took + since >= PATIENCE)
 #ifdef BROKEN_STAY
 #define leaves false
 #else
@@ -187,28 +200,43 @@ end:	do
 		since = 0;
 		printf("client: sends a heartbeat; the latest proof is %d units old\n", proven) }
 	:: atomic { client == beating && !cut ->
-		count_proof();
-		note(since, 0);
+#ifdef BROKEN_ONE_HALF
+		prove();
 		client = resting;
 		first = false;
-		printf("client: is answered after %d units; the latest proof is %d units old\n", since, proven);
+#else
+		client = proving;
+#endif
+		report();
+		note(since, 0);
+		took = since;
+		printf("client: has the first half after %d units\n", since);
 		since = 0 }
+	:: atomic { client == proving && !cut ->
+		prove();
+		client = resting;
+		took = 0;
+		first = false;
+		printf("client: is answered after %d units; the latest proof is %d units old\n", since, proven) }
 #ifndef BROKEN_STAY
-	:: atomic { client == beating && since >= PATIENCE ->
+	:: atomic { impatient ->
 		client = dialing;
+		took = 0;
 		since = 0;
 		forget_all();
 		printf("client: leaves the member; the latest proof is %d units old\n", proven) }
 #endif
 	:: atomic { client == dialing ->
 		cut = false;
-		client = resting;
 		i = (since < TRIP -> since : TRIP); /* the connect takes so much of DIAL */
-		note(i, F);
+		note(i, 0);
 #ifdef WRITE
+		reported[n - 1] = true;
 		first = true;
+		client = proving; /* at once, and needs no first half */
 #else
 		proven = i;
+		client = resting;
 #endif
 		i = 0;
 		printf("client: is connected to another member %d units later\n", since);
@@ -220,8 +248,8 @@ end:	do
 
 	/* Time passes while nothing is due. */
 	:: atomic { !(client == resting && due) &&
-			!(client == beating && !cut && since == TRIP) &&
-			!(client == beating && since >= PATIENCE && leaves) &&
+			!((client == beating || client == proving) && !cut && since == TRIP) &&
+			!(impatient && leaves) &&
 			!(client == dialing && since == DIAL) ->
 		proven++;
 		since++;

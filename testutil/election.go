@@ -57,7 +57,7 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 		return
 	}
 	e.deliverLocked()
-	e.reportTouchesLocked()
+	e.askAllLocked()
 	for _, m := range e.members {
 		if m.lead == nil || m.paused {
 			continue
@@ -146,6 +146,7 @@ func (e *Embedded) deliverLocked() {
 			if f.leader == l && e.reachableLocked(f, l) {
 				f.acknowledged = l.acknowledged
 				f.advanceLocked()
+				f.hearLocked()
 				f.sendOutboxLocked()
 			}
 		}

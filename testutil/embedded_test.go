@@ -22,6 +22,7 @@ func TestWrongUse(t *testing.T) {
 		"no interval":     {testutil.WithContainerInterval(0)},
 		"no digest":       {testutil.WithSuperDigest("super:secret")},
 		"no delays":       {testutil.WithTouchDelays(nil)},
+		"no report delay": {testutil.WithReportDelays(nil)},
 		"nil option":      {testutil.InMemory(), nil},
 		"32 bits":         {testutil.WithSessionTimeouts(600*time.Hour, 700*time.Hour)},
 		"hop by itself":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 1)},

@@ -171,8 +171,15 @@ func (l *leadership) syncLocked(r *request) {
 			return
 		}
 	}
-	r.member.syncs = append(r.member.syncs, syncWait{l.m.acknowledged, r})
-	r.member.advanceLocked()
+	answer := syncWait{position: l.m.acknowledged, request: r}
+	t := r.member.betweenLocked()
+	if t == nil {
+		r.member.syncedLocked(answer)
+		return
+	}
+	answer.question = t.asked
+	t.passing = append(t.passing, answer)
+	t.advanceLocked()
 }
 
 // checkLocked checks that the session is alive and that its client is connected

@@ -36,6 +36,10 @@ type member struct {
 	through *member         // if not nil, the only member it can talk to
 	syncs   []syncWait      // answered once it has applied enough of the log
 
+	questions []question // for touched, on their way to it
+	asked     uint64     // questions that were sent to it, ever
+	passing   []syncWait // answers to syncs on their way through it, to a member behind it
+
 	conns        map[*conn]struct{}
 	bySession    map[int64]*conn
 	dataWatches  *watchTable
@@ -46,7 +50,8 @@ type member struct {
 }
 
 type syncWait struct {
-	position int
+	position int    // in the log: what must be applied before
+	question uint64 // the number of the question that must have arrived before
 	request  *request
 }
 
@@ -118,7 +123,7 @@ func (m *member) lookLocked(why string) {
 	if m.serving() {
 		m.e.cfg.logf("testutil: member %d stops serving: %s", m.index, why)
 	}
-	m.lead, m.leader, m.outbox, m.syncs = nil, nil, nil, nil
+	m.lead, m.leader, m.outbox, m.syncs, m.passing, m.questions = nil, nil, nil, nil, nil, nil
 	for c := range m.conns {
 		c.dead = true
 		c.closeLocked()
@@ -152,11 +157,20 @@ func (m *member) newSessionLocked() int64 {
 
 // advanceLocked applies the committed entries that the member has received.
 func (m *member) advanceLocked() {
-	if m.paused || m.lagging && m.lead == nil {
+	if m.paused {
+		return
+	}
+	arrived := m.asked - uint64(len(m.questions))
+	for len(m.passing) > 0 && m.passing[0].question <= arrived {
+		s := m.passing[0]
+		m.passing = m.passing[1:]
+		s.request.member.syncedLocked(s)
+	}
+	if m.lagging && m.lead == nil {
 		return
 	}
 	m.catchUpLocked()
-	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied {
+	for len(m.syncs) > 0 && m.syncs[0].position <= m.applied && m.syncs[0].question <= arrived {
 		r := m.syncs[0].request
 		m.syncs = m.syncs[1:]
 		if r.malformed {
@@ -168,8 +182,16 @@ func (m *member) advanceLocked() {
 	}
 }
 
+// syncedLocked sends the answer to a sync on the last part of its way, to the
+// member that has forwarded the sync.
+func (m *member) syncedLocked(s syncWait) {
+	s.question = m.asked
+	m.syncs = append(m.syncs, s)
+	m.advanceLocked()
+}
+
 func (m *member) catchUpLocked() {
-	for m.applied < m.acknowledged {
+	for received := m.receivedLocked(); m.applied < received; {
 		t := m.e.log[m.applied-m.e.dropped]
 		m.applied++
 		m.applyLocked(t)

@@ -22,6 +22,7 @@ type config struct {
 	existsUnchecked bool // exists needs no permission
 	super           string
 	touchDelay      func(member int) time.Duration
+	reportDelay     func(member int) time.Duration
 	secondHops      map[int]int // members that reach the others only through another member
 	clockRate       func(session int64) float64
 	memory          bool
@@ -83,12 +84,23 @@ func WithSuperDigest(digest string) Option { return func(c *config) { c.super = 
 func Digest(credentials string) string { return digest([]byte(credentials)) }
 
 // WithTouchDelays makes followers report late to the leader which sessions they
-// have heard from, as busy servers do. delay is called for each follower at
-// each half tick and returns how much later the report is sent. It is called
-// with the ensemble's lock held, so it must not call the ensemble. By default
-// there is no delay.
+// have heard from, as over a slow network. delay is called for each follower at
+// each half tick, when the leader asks for that report, and returns how much
+// later the question arrives. Whatever the leader sends after the question
+// arrives after it: answers to writes and syncs wait. delay is called with the
+// ensemble's lock held, so it must not call the ensemble. By default there is
+// no delay.
 func WithTouchDelays(delay func(member int) time.Duration) Option {
 	return func(c *config) { c.touchDelay = delay }
+}
+
+// WithReportDelays makes those reports arrive late. delay is called when a
+// follower sends one, and returns how long it is on its way. The requests that
+// the follower forwards after it arrive after it. delay is called with the
+// ensemble's lock held, so it must not call the ensemble. By default there is
+// no delay.
+func WithReportDelays(delay func(member int) time.Duration) Option {
+	return func(c *config) { c.reportDelay = delay }
 }
 
 // WithSecondHop connects a member to the others only through one of them, as an
@@ -139,8 +151,8 @@ func newConfig(opts []Option) (config, error) {
 	c := config{
 		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute,
 		clockRate:  func(int64) float64 { return 1 },
-		touchDelay: func(int) time.Duration { return 0 },
-		logf:       func(string, ...any) {},
+		touchDelay: func(int) time.Duration { return 0 }, reportDelay: func(int) time.Duration { return 0 },
+		logf: func(string, ...any) {},
 	}
 	for i, o := range opts {
 		if o == nil {
@@ -179,6 +191,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, errors.New("testutil: WithClockRates: function is nil")
 	case c.touchDelay == nil:
 		return c, errors.New("testutil: WithTouchDelays: function is nil")
+	case c.reportDelay == nil:
+		return c, errors.New("testutil: WithReportDelays: function is nil")
 	case c.logf == nil:
 		return c, errors.New("testutil: WithLogger: function is nil")
 	}

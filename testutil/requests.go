@@ -24,7 +24,8 @@ type request struct {
 	attach  bool      // it asks the leader whether an existing session may go on
 	arrived time.Time // when it arrived at the member
 	action  Action
-	held    bool // its action still keeps it from being executed
+	held    bool    // its action still keeps it from being executed
+	report  *report // if not nil, this is a report to the leader and nothing else
 
 	malformed bool // the body cannot be read
 }
@@ -223,8 +224,19 @@ func (m *member) forwardLocked(r *request) {
 func (m *member) sendOutboxLocked() {
 	for len(m.outbox) > 0 && m.leader != nil && m.leader.lead != nil && m.e.reachableLocked(m, m.leader) {
 		r := m.outbox[0]
+		if r.report != nil && time.Now().Before(r.report.due) {
+			return
+		}
 		m.outbox = m.outbox[1:]
-		m.leader.lead.submitLocked(r)
+		switch t := m.betweenLocked(); {
+		case r.report != nil:
+			r.report.deliverLocked(m)
+		case t != nil: // behind what t has sent
+			t.outbox = append(t.outbox, r)
+			t.sendOutboxLocked()
+		default:
+			m.leader.lead.submitLocked(r)
+		}
 	}
 }
 

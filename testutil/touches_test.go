@@ -23,6 +23,10 @@ func TestWhenTheLeaderHears(t *testing.T) {
 		{name: "late", opts: []testutil.Option{testutil.WithTouchDelays(func(member int) time.Duration {
 			return time.Duration(member+1) * 250 * time.Millisecond
 		})}, want: 3250 * time.Millisecond},
+		{name: "late and slow", opts: []testutil.Option{
+			testutil.WithTouchDelays(func(int) time.Duration { return 250 * time.Millisecond }),
+			testutil.WithReportDelays(func(int) time.Duration { return 100 * time.Millisecond }),
+		}, want: 3350 * time.Millisecond},
 		{name: "second hop", opts: []testutil.Option{testutil.WithSecondHop(0, 1)}, want: 4 * time.Second},
 		{name: "the member between", member: 1, opts: []testutil.Option{testutil.WithSecondHop(0, 1)}, want: 3 * time.Second},
 		{name: "second hop by the leader", opts: []testutil.Option{testutil.WithSecondHop(0, 2)}, want: 3 * time.Second},
@@ -49,6 +53,57 @@ func TestWhenTheLeaderHears(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Between two members everything stays in order, as on the real server's
+// connections. The answer to a sync, or to a write, does not overtake a question
+// of the leader that was sent before it. A sync does not overtake a report.
+func TestWhatMembersSendEachOtherStaysInOrder(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		member int
+		opts   []testutil.Option
+		sync   time.Duration // after the start, for a request sent at 3.1 s
+	}{
+		{name: "question", sync: 3400 * time.Millisecond, opts: []testutil.Option{
+			testutil.WithTouchDelays(func(int) time.Duration { return 400 * time.Millisecond }),
+		}},
+		{name: "report", sync: 3400 * time.Millisecond, opts: []testutil.Option{
+			testutil.WithReportDelays(func(int) time.Duration { return 400 * time.Millisecond }),
+		}},
+		{name: "question to the member between", sync: 3400 * time.Millisecond, opts: []testutil.Option{
+			testutil.WithSecondHop(0, 1),
+			testutil.WithTouchDelays(func(member int) time.Duration { return time.Duration(member) * 400 * time.Millisecond }),
+		}},
+		{name: "question to the member behind", sync: 3400 * time.Millisecond, opts: []testutil.Option{
+			testutil.WithSecondHop(0, 1),
+			testutil.WithTouchDelays(func(member int) time.Duration { return time.Duration(1-member) * 400 * time.Millisecond }),
+		}},
+	} {
+		for _, op := range []wire.Op{wire.OpSync, wire.OpCreate} {
+			t.Run(c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := testutil.Start(t, append(c.opts, testutil.InMemory(), testutil.WithMembers(3))...)
+					clock := newClock(t)
+					p := single(t, e, 0, 20*time.Second)
+					clock.at(2500 * time.Millisecond)
+					p.ok(wire.OpPing, nil)
+					clock.at(3100 * time.Millisecond)
+					if op == wire.OpSync {
+						p.send(op, &wire.PathRequest{Path: "/"})
+					} else {
+						p.send(op, &wire.CreateRequest{Path: "/a", ACL: anyone})
+					}
+					if code, answered := p.answer(10 * time.Second); !answered || code != wire.OK {
+						t.Fatalf("%v, %t", code, answered)
+					}
+					if took := time.Since(clock.start); took != c.sync {
+						t.Errorf("answered at %v, not at %v", took, c.sync)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,6 +29,73 @@ func releaseAtOnce(t testing.TB, l *recipes.Lease) {
 	bubble.Release(t, l)
 	if took := time.Since(start); took != 0 {
 		t.Errorf("Release took %v", took)
+	}
+}
+
+// A cycle makes the requests that it makes without the option.
+func TestAsyncReleaseMakesNoOtherRequests(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), async)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // creates the path
+		const cycles = 10
+		w.ResetRequests()
+		for range cycles {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+		}
+		time.Sleep(time.Minute) // no request follows later
+		want := map[testutil.Op]int{testutil.OpCreate: cycles, testutil.OpGetChildren2: cycles, testutil.OpDelete: cycles}
+		if got := w.Cost(); !maps.Equal(got, want) {
+			t.Errorf("requests of %d cycles: %v, want %v", cycles, got, want)
+		}
+		w.NothingLeft(lockPath)
+	})
+}
+
+// A cycle takes one round trip, not two, with and without Do, and also for
+// goroutines that take turns without a handoff.
+func TestAsyncCycleTakesOneRoundTrip(t *testing.T) {
+	const cycles, roundTrip = 10, 100 * time.Millisecond
+	run := map[string]func(t *testing.T, w *bubble.World, c *framework.Client){
+		"one goroutine": func(t *testing.T, w *bubble.World, c *framework.Client) {
+			m := mutexOf(t, c, async)
+			for range cycles {
+				releaseAtOnce(t, bubble.Acquire(t, t.Context(), m))
+			}
+		},
+		"Do": func(t *testing.T, w *bubble.World, c *framework.Client) {
+			m := mutexOf(t, c, async)
+			for range cycles {
+				if err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"two goroutines": func(t *testing.T, w *bubble.World, c *framework.Client) {
+			m := mutexOf(t, c, async, recipes.WithHandoffs(0))
+			l := bubble.Acquire(t, t.Context(), m)
+			for range cycles - 1 {
+				next := bubble.Acquiring(t.Context(), m)
+				bubble.Pending(t, next)
+				releaseAtOnce(t, l)
+				l = bubble.Granted(t, next).Lease
+			}
+			releaseAtOnce(t, l)
+		},
+	}
+	for name, run := range run {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("a")
+				bubble.Release(t, bubble.Acquire(t, t.Context(), mutexOf(t, c))) // creates the path
+				w.Latency(roundTrip / 2)
+				start := time.Now()
+				run(t, w, c)
+				if took := time.Since(start); took != cycles*roundTrip {
+					t.Errorf("%d cycles took %v, want %v", cycles, took, cycles*roundTrip)
+				}
+				w.NothingLeft(lockPath)
+			})
+		})
 	}
 }
 
@@ -102,6 +171,7 @@ var deleteFaults = []struct {
 	action testutil.Action
 	gone   bool
 }{
+	{"answered", testutil.Pass(), true},
 	{"lost", testutil.DropBefore(), true},
 	{"reply lost", testutil.DropAfter(), true},
 	{"throttled", testutil.Fail(testutil.CodeThrottled), true},
@@ -113,13 +183,15 @@ var deleteFaults = []struct {
 
 // Whatever happens to the delete, the next Acquire of the client and those of
 // others are granted, and nothing stays. A try of the client that has released is
-// not refused because of its own old znode, unless that cannot be removed.
+// not refused because of its own old znode, unless that cannot be removed. Without
+// batching the create may overtake the delete.
 func TestAsyncReleaseWhoseDeleteFails(t *testing.T) {
-	for _, fault := range deleteFaults {
+	for i, fault := range slices.Concat(deleteFaults, deleteFaults) {
+		batching := i < len(deleteFaults)
 		for _, try := range []bool{false, true} {
-			t.Run(fmt.Sprint(fault.name, ", try ", try), func(t *testing.T) {
+			t.Run(fmt.Sprint(fault.name, ", try ", try, ", batching ", batching), func(t *testing.T) {
 				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-					c := w.Connect("a")
+					c := w.Connect("a", framework.WithBatching(batching))
 					m := mutexOf(t, c, async)
 					bubble.Release(t, bubble.Acquire(t, t.Context(), m))
 					hits := w.Once(testutil.OpDelete, lockPath, fault.action)
