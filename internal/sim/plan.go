@@ -207,7 +207,7 @@ func Draw(seed uint64) *Plan {
 	d.faults()
 	d.remakes()
 	d.views()
-	d.Async = d.one(1, 3) // last, for the same reason
+	d.async()
 	return d.Plan
 }
 
@@ -312,6 +312,31 @@ func (d *draw) step() Step {
 		s.Late, s.Early = d.upTo(2*d.Timeout), d.one(2, 3)
 	}
 	return s
+}
+
+// async draws whether releases wait. If they do not, more workers come back at once,
+// and more deletes fail. It draws last, for the reason that views has.
+func (d *draw) async() {
+	if d.Async = d.one(1, 3); !d.Async || d.Scenario == Rush {
+		return
+	}
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				if s := &steps[i]; s.Warm == 0 && d.one(1, 3) {
+					s.Warm = 1 + d.IntN(3)
+				}
+			}
+		}
+	}
+	for i := range d.Faults {
+		switch f := &d.Faults[i]; f.What {
+		case Before, After, Refuse, Delay, DelayAns, LeaderStops, LeaderStopsLate:
+			if d.one(1, 2) {
+				f.Op = testutil.OpDelete
+			}
+		}
+	}
 }
 
 func (s *Step) nest(d *draw) {
