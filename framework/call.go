@@ -25,14 +25,20 @@ func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn)
 // returned, since nothing may be concluded from it. Whether late gets the
 // result is in the error: see isDetached. Whether ctx has ended does not answer
 // that, for it may end right after the result has come.
-func detach[T any](ctx context.Context, s *session, blocking func() (T, error), late func(T, error)) (T, error) {
+//
+// A context that cannot end needs no other goroutine: the end of the session
+// closes the wire client, which ends its calls at once.
+func detach[T any](ctx context.Context, s *session, blocking func() (T, error), late func(T, error)) (none T, err error) {
+	if ctx.Err() != nil {
+		return none, ctxerr.Of(ctx)
+	}
+	if ctx.Done() == nil {
+		value, err := blocking()
+		return inTime(s, value, err, late)
+	}
 	type result struct {
 		value T
 		err   error
-	}
-	var none T
-	if err := ctx.Err(); err != nil {
-		return none, ctxerr.Of(ctx)
 	}
 	results := make(chan result)
 	abandoned := make(chan struct{}) // closed: the caller has returned
@@ -48,13 +54,7 @@ func detach[T any](ctx context.Context, s *session, blocking func() (T, error), 
 	}()
 	select {
 	case r := <-results:
-		if err := s.Err(); err != nil {
-			if late != nil {
-				late(r.value, r.err)
-			}
-			return none, detachedError{err}
-		}
-		return r.value, r.err
+		return inTime(s, r.value, r.err, late)
 	case <-ctx.Done():
 		close(abandoned)
 		return none, detachedError{ctxerr.Of(ctx)}
@@ -62,6 +62,18 @@ func detach[T any](ctx context.Context, s *session, blocking func() (T, error), 
 		close(abandoned)
 		return none, detachedError{s.Err()}
 	}
+}
+
+// inTime returns the result of a call, unless the session is over by now.
+func inTime[T any](s *session, value T, err error, late func(T, error)) (none T, _ error) {
+	over := s.Err()
+	if over == nil {
+		return value, err
+	}
+	if late != nil {
+		late(value, err)
+	}
+	return none, detachedError{over}
 }
 
 // detachedError is the error of a call whose result is passed to late.

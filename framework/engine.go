@@ -36,7 +36,18 @@ func (c *Client) Attach(key any, newValue func() any) any {
 // It is for the engine of this module's recipes, which marks znodes by it: a
 // list of the directory shows the version.
 func (s *Session) CustomIDs() *Session {
-	return &Session{live: s.live, root: s.root, customIDs: true}
+	return &Session{live: s.live, root: s.root, customIDs: true, unhurried: s.unhurried}
+}
+
+// Unhurried returns a view of the session in which a CreateProtected that was
+// sent does not return before its answer, or the end of the session, although
+// its context ends. That saves a goroutine, and suits a caller that nobody waits
+// for.
+//
+// It is for the engine of this module's recipes, whose acquisitions are such
+// callers.
+func (s *Session) Unhurried() *Session {
+	return &Session{live: s.live, root: s.root, customIDs: s.customIDs, unhurried: true}
 }
 
 // StartDelete begins to delete the znode at path, whatever its version, and

@@ -78,8 +78,8 @@ type groupedWrite struct {
 	path   string // the one in op
 	dir    string // of a create
 	ctx    context.Context
-	onSent func()    // called each time it was sent, if not nil; must not block
-	turn   chan turn // what it has to do next; there is never more than one
+	onSent func(*link) // called each time it is sent, if not nil; must not block
+	turn   chan turn   // what it has to do next; there is never more than one
 }
 
 // turn is what the caller that waits for a write does next: send a request,
@@ -98,7 +98,7 @@ type flight struct {
 }
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
-func newGroupedWrite(ctx context.Context, op any, onSent func()) *groupedWrite {
+func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWrite {
 	w := &groupedWrite{op: op, ctx: ctx, onSent: onSent, turn: make(chan turn, 1)}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
@@ -240,7 +240,7 @@ func (g *groupCommit) takeLocked() *flight {
 func (g *groupCommit) send(f *flight) {
 	if len(f.writes) == 1 {
 		w := f.writes[0]
-		made, err := g.exchange(w, func() { g.sent(f) })
+		made, err := g.exchange(w, func(on *link) { g.sent(f, on) })
 		g.landed(f)
 		g.note(w, err)
 		w.turn <- turn{made: made, err: err}
@@ -251,7 +251,7 @@ func (g *groupCommit) send(f *flight) {
 		ops[i] = w.op
 	}
 	s := g.session
-	unsent := s.awaitSent(f.writes[0].path, func() { g.sent(f) })
+	unsent := s.awaitSent(f.writes[0].path, func(on *link) { g.sent(f, on) })
 	responses, err := observed(s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
 	s.forgetSent(unsent)
 	g.landed(f)
@@ -298,9 +298,9 @@ func refusedOperation(responses []zk.MultiResponse, ops int) int {
 
 // sendAlone makes a request of one write, which holds nothing back.
 func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
-	made, err = g.exchange(w, func() {
+	made, err = g.exchange(w, func(on *link) {
 		if w.onSent != nil {
-			w.onSent()
+			w.onSent(on)
 		}
 	})
 	g.note(w, err)
@@ -308,7 +308,7 @@ func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
 }
 
 // exchange makes a request of one write.
-func (g *groupCommit) exchange(w *groupedWrite, onSent func()) (made string, err error) {
+func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string, err error) {
 	s := g.session
 	unsent := s.awaitSent(w.path, onSent)
 	defer s.forgetSent(unsent)
@@ -324,12 +324,12 @@ func (g *groupCommit) exchange(w *groupedWrite, onSent func()) (made string, err
 // unsentWrite is a request that is not on the wire yet.
 type unsentWrite struct {
 	path string
-	then func()
+	then func(*link)
 }
 
 // awaitSent calls then as soon as a write of path is about to be sent, unless
 // forgetSent comes first. path is the first one of a multi.
-func (s *session) awaitSent(path string, then func()) *unsentWrite {
+func (s *session) awaitSent(path string, then func(*link)) *unsentWrite {
 	u := &unsentWrite{path, then}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,10 +349,10 @@ func (s *session) forgetSent(u *unsentWrite) {
 }
 
 // sent notes that f is on the wire.
-func (g *groupCommit) sent(f *flight) {
+func (g *groupCommit) sent(f *flight, on *link) {
 	for _, w := range f.writes {
 		if w.onSent != nil {
-			w.onSent()
+			w.onSent(on)
 		}
 	}
 	g.mu.Lock()

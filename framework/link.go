@@ -29,10 +29,11 @@ import (
 //     the wire client's reading side notices.
 //
 // The wire client writes one frame per Write, from one goroutine at a time, and
-// reads from one goroutine.
+// reads from one goroutine. A frame may leave with one of the next: see outbound.
 type link struct {
 	net.Conn
 	session      *session
+	out          outbound
 	read         *bufio.Reader
 	connectTimer *time.Timer // closes the connection unless the connect is answered in time
 	connectSent  bool
@@ -57,7 +58,7 @@ const (
 )
 
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
-	l := &link{Conn: conn, session: s, read: bufio.NewReaderSize(conn, 4096)}
+	l := &link{Conn: conn, session: s, out: outbound{conn: conn}, read: bufio.NewReaderSize(conn, 4096)}
 	l.connectTimer = time.AfterFunc(limit, func() {
 		s.core.onAbandoned(s, "no answer to the connect request")
 		_ = conn.Close()
@@ -80,10 +81,17 @@ func (l *link) Write(p []byte) (int, error) {
 		_ = l.Close()
 		return len(p), nil
 	}
-	if _, err := l.Conn.Write(p); err != nil {
+	if err := l.out.send(p, opOf(p)); err != nil {
 		_ = l.Close()
 	}
 	return len(p), nil
+}
+
+// withdraw says that a list that was announced may not be sent: see outbound.
+func (l *link) withdraw() {
+	if l.session.isSevered() || l.out.withdraw() != nil {
+		_ = l.Close()
+	}
 }
 
 // beforeSend looks at a frame that is about to be sent, and reports whether it
@@ -102,7 +110,7 @@ func (l *link) beforeSend(frame []byte) bool {
 		return !l.session.isSevered()
 	}
 	xid := int32(binary.BigEndian.Uint32(frame[frameXid:]))
-	op := wire.Op(binary.BigEndian.Uint32(frame[frameOp:]))
+	op := opOf(frame)
 	l.closeSent = op == wire.OpCloseSession
 	if !l.session.onSend(l, xid, op, pathOfWrite(frame, op), now) {
 		return false
@@ -112,6 +120,14 @@ func (l *link) beforeSend(frame []byte) bool {
 	}
 	l.unanswered.add(xid, op)
 	return true
+}
+
+// opOf returns what a frame asks for, 0 if that is not known.
+func opOf(frame []byte) wire.Op {
+	if len(frame) < frameOp+4 {
+		return 0
+	}
+	return wire.Op(binary.BigEndian.Uint32(frame[frameOp:]))
 }
 
 // pathOfWrite returns the path of a create or a delete, and the first one of a

@@ -75,7 +75,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs)}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs), unhurried: s.unhurried}
 		path := join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -90,11 +90,12 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 
 // protectedCreate is one try of a protected create.
 type protectedCreate struct {
-	session *session
-	dir, id string
-	lists   chan listing  // one for each time the create was sent
-	done    chan struct{} // closed: no list is needed any more
-	sent    atomic.Int32  // how often the create was sent
+	session   *session
+	dir, id   string
+	unhurried bool          // see Session.Unhurried
+	lists     chan listing  // one for each time the create was sent
+	done      chan struct{} // closed: no list is needed any more
+	sent      atomic.Int32  // how often the create was sent
 }
 
 func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, data []byte, flags int32, acl []zk.ACL) (Created, error) {
@@ -102,7 +103,11 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 	p.lists, p.done = make(chan listing, mostSends), make(chan struct{})
 	defer close(p.done)
 	write := newGroupedWrite(ctx, &zk.CreateRequest{Path: path, Data: data, Acl: acl, Flags: flags}, p.listBehind)
-	answer, err := detach(ctx, s, func() (createAnswer, error) {
+	patience := ctx
+	if p.unhurried {
+		patience = context.Background()
+	}
+	answer, err := detach(patience, s, func() (createAnswer, error) {
 		s.writes.enqueue(write, false)
 		made, err := s.writes.await(write)
 		return createAnswer{made, err}, err
@@ -137,13 +142,15 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 	return made, nil
 }
 
-// listBehind lists the directory, now that the create was sent.
-func (p *protectedCreate) listBehind() {
+// listBehind lists the directory, now that the create is sent on a connection.
+func (p *protectedCreate) listBehind(on *link) {
 	p.sent.Add(1)
+	on.out.announce()
 	go func() {
 		var l listing
 		select {
 		case <-p.done:
+			on.withdraw()
 		default:
 			var err error
 			l, err = observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
@@ -151,6 +158,7 @@ func (p *protectedCreate) listBehind() {
 				return l, err
 			})
 			if err != nil {
+				on.withdraw() // it may not have been sent
 				l = listing{}
 			}
 		}

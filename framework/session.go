@@ -19,6 +19,7 @@ type Session struct {
 	live      *session // nil in a zero Session: see session
 	root      prefix
 	customIDs bool // protected creates use UUIDs of version 8
+	unhurried bool // protected creates wait for their answers, or the end of the session
 }
 
 // session returns the session that s is a view of.

@@ -341,7 +341,7 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 	delete(s.unsent, string(path))
 	s.mu.Unlock()
 	if sent != nil {
-		sent.then()
+		sent.then(l)
 	}
 	return true
 }

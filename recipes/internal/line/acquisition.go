@@ -105,7 +105,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 			return err
 		}
 	}
-	c, err := a.join(a.queue.naming(sess))
+	c, err := a.join(a.queue.naming(sess).Unhurried())
 	if err != nil {
 		return err
 	}
