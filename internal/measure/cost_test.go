@@ -148,8 +148,8 @@ func BenchmarkCost(b *testing.B) {
 // noticed.
 func TestCost(t *testing.T) {
 	const (
-		mostAllocations = 70 // more than the bare wire client's, which are about 40
-		mostWrites      = 3
+		mostAllocations = 80 // more than the bare wire client's, which are about 40
+		mostWrites      = 2
 		cycles          = 500
 	)
 	c := startCosts(t)
