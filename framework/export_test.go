@@ -6,6 +6,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
+// UnderWay is how many requests with creates may be under way in a session.
+const UnderWay = underWay
+
 // Wire returns the wire client of a session, for tests that bypass the
 // framework.
 func Wire(s *Session) *zk.Conn { return s.live.conn }

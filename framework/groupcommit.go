@@ -20,8 +20,9 @@ import (
 // What does not change:
 //
 //   - A write that nothing holds back leaves at once, alone. A create is held
-//     back by creates under way, and a delete by deletes: a release does not
-//     wait for a create, and a create does not wait for a lone delete.
+//     back by several requests with creates, and a delete by several with
+//     deletes: a release does not wait for a create, and a create does not wait
+//     for a release.
 //   - No write overtakes one that was asked for earlier. A multi has its
 //     deletes first, and at most one create in each directory. So a line has
 //     the order of the ensemble's transactions, and a lock that is released and
@@ -50,11 +51,16 @@ const (
 	batchOps = 256
 	// batchShare is which part of the largest request a batch may fill.
 	batchShare = 4
-	// underWay is how many requests with creates may be under way at a time, and
-	// how many with deletes. With two, the ensemble has the next one when it has
-	// answered one, and deletes that are asked for at once, as of several permits,
-	// need one round trip.
-	underWay = 2
+	// underWay is how many requests with creates may be under way, and how many
+	// with deletes, for another one to leave that has only one write. With few,
+	// batches are large. With one, a write would wait for half a round trip on
+	// average, and on a network with long round trips that costs more than
+	// batches save.
+	underWay = 4
+	// enough is how many writes leave although more requests are under way, up to
+	// mostUnderWay.
+	enough       = 32
+	mostUnderWay = 16
 	// mostRefused is how many directories with refused creates are remembered.
 	mostRefused = 1024
 )
@@ -201,7 +207,7 @@ func (g *groupCommit) takeLocked() *flight {
 		may = may || w.isCreate() && g.creates < underWay || !w.isCreate() && g.deletes < underWay
 		return false
 	})
-	if !may {
+	if !may && (len(g.queue) < enough || g.creates+g.deletes >= mostUnderWay) {
 		return nil
 	}
 	f := &flight{}

@@ -263,9 +263,9 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverT
 func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 
 // WithBatching sets whether the writes by which contenders join and leave lines
-// share requests: those that are asked for while an earlier one of the same
-// session is under way leave together, as one multi. A write that nothing holds
-// back leaves at once in either case. Default true.
+// share requests: those that are asked for while several of the same session
+// are under way leave together, as one multi. A write that nothing holds back
+// leaves at once in either case. Default true.
 func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on } }
 
 // WithErrorPolicy sets what a disconnect means for leases. Default
