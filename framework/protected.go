@@ -63,15 +63,16 @@ type createAnswer struct {
 // is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	w := s.scope()
-	if err := ValidatePath(join(dir, name)); err != nil {
-		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
+	unprotected := join(dir, name)
+	if err := ValidatePath(unprotected); err != nil {
+		return Created{}, &opError{op: opNameCreate, path: unprotected, err: err}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	longest := w.root.fix(join(dir, layout.Protect(newID(false), name)))
-	if err := w.core.cfg.fits(textSize(longest) + createSize(data, acl)); err != nil {
-		return Created{}, &opError{op: opNameCreate, path: join(dir, name), err: err}
+	size := textSize(w.root.fix(unprotected)) + layout.ProtectionSize + createSize(data, acl)
+	if err := w.core.cfg.fits(size); err != nil {
+		return Created{}, &opError{op: opNameCreate, path: unprotected, err: err}
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {

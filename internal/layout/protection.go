@@ -10,6 +10,9 @@ const (
 	hexLen          = 32 // without: go-zookeeper (after the same prefix) and Kazoo (no prefix)
 )
 
+// ProtectionSize is how many bytes longer a base is with a UUID.
+const ProtectionSize = len(protectedPrefix) + uuidLen + len("-")
+
 // Protect returns base with a protection: _c_<id>-<base>.
 func Protect(id, base string) string {
 	return protectedPrefix + id + "-" + base
