@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -20,11 +21,12 @@ type calm struct {
 	enter func(ctx context.Context, f *fleet, n int) (end func(), err error)
 }
 
-const bareIdle = "the bare wire client, idle"
+// calmSession is the session timeout of calm clients, the client's default.
+const calmSession = framework.DefaultSessionTimeout
 
 var calms = []calm{
 	{"no clients", 0, func(context.Context, *fleet, int) (func(), error) { return func() {}, nil }},
-	{bareIdle, 1, func(ctx context.Context, f *fleet, n int) (func(), error) { return f.connectBare(ctx, n) }},
+	{"the bare wire client, idle", 1, func(ctx context.Context, f *fleet, n int) (func(), error) { return f.connectBare(ctx, n) }},
 	{"idle", 1, func(ctx context.Context, f *fleet, n int) (func(), error) { return f.close, f.connect(ctx, n) }},
 	{"waiting in one line", 1, waiting},
 	{"holding one lock", 1, func(ctx context.Context, f *fleet, n int) (func(), error) { return holding(ctx, f, n, 1) }},
@@ -33,7 +35,7 @@ var calms = []calm{
 
 // waiting has all clients wait for one lock, behind one more that holds it.
 func waiting(ctx context.Context, f *fleet, n int) (func(), error) {
-	holder := &fleet{site: f.site}
+	holder := &fleet{site: f.site, timeout: f.timeout}
 	ctx, leave := context.WithCancel(ctx)
 	end := func() {
 		leave()
@@ -113,7 +115,7 @@ func (o *options) clients(ctx context.Context, out *page) (err error) {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %d rounds; %s; the session timeout is %v.\n\n", machine(), o.rounds, ensembleOf(3, o.sync), fleetSession)
+	fmt.Fprintf(&text, "%s; %d rounds; %s; the session timeout is %v.\n\n", machine(), o.rounds, ensembleOf(3, o.sync), calmSession)
 	text.WriteString("| | clients | requests of a client in a session timeout | leader's processor, ms/s | beside as many bare clients |\n|---|---:|---:|---:|---:|\n")
 	for i, c := range calms {
 		var ratios []float64
@@ -141,7 +143,7 @@ func (c calm) number(many int) int {
 // measure returns the requests of each client in a session timeout, and the
 // milliseconds of a processor that the leader uses in a second.
 func (c calm) measure(ctx context.Context, s *site, many int) (requests, leader float64, err error) {
-	f := &fleet{site: s}
+	f := &fleet{site: s, timeout: calmSession}
 	n := c.number(many)
 	end, err := c.enter(ctx, f, n)
 	defer end()
@@ -157,10 +159,10 @@ func (c calm) measure(ctx context.Context, s *site, many int) (requests, leader 
 	}
 	f.frames.begin()
 	before := cpuTime(pid)
-	if err := pause(ctx, fleetSession); err != nil {
+	if err := pause(ctx, calmSession); err != nil {
 		return 0, 0, err
 	}
 	used := cpuTime(pid) - before
 	sent, _ := f.frames.sum()
-	return float64(sent) / float64(max(n, 1)), used / 1000 / fleetSession.Seconds(), nil
+	return float64(sent) / float64(max(n, 1)), used / 1000 / calmSession.Seconds(), nil
 }

@@ -15,20 +15,19 @@ import (
 )
 
 // fleet is many clients of one ensemble, all in this process, each with its own
-// connection and session. Their session timeout is the client's default.
+// connection and session.
 type fleet struct {
 	site    *site
+	timeout time.Duration // of the sessions
 	frames  frames
 	clients []*framework.Client
 }
-
-const fleetSession = framework.DefaultSessionTimeout
 
 // connect connects n clients.
 func (f *fleet) connect(ctx context.Context, n int) error {
 	f.clients = make([]*framework.Client, n)
 	return each(n, func(i int) (err error) {
-		if f.clients[i], err = framework.New(f.site.zk.Servers(), framework.WithDialer(f.frames.dial)); err != nil {
+		if f.clients[i], err = framework.New(f.site.zk.Servers(), framework.WithSessionTimeout(f.timeout), framework.WithDialer(f.frames.dial)); err != nil {
 			return err
 		}
 		return f.clients[i].WaitConnected(ctx)
@@ -58,7 +57,7 @@ func (f *fleet) connectBare(ctx context.Context, n int) (closeAll func(), err er
 		})
 	}
 	return closeAll, each(n, func(i int) error {
-		conn, events, err := zk.Connect(strings.Split(f.site.zk.Servers(), ","), fleetSession, zk.WithDialer(f.frames.dial), zk.WithLogInfo(false))
+		conn, events, err := zk.Connect(strings.Split(f.site.zk.Servers(), ","), f.timeout, zk.WithDialer(f.frames.dial), zk.WithLogInfo(false))
 		if err != nil {
 			return err
 		}

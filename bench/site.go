@@ -70,7 +70,12 @@ func (s *site) zookeeper(ctx context.Context) (*server, error) {
 	if on := s.running["zookeeper"]; on != nil {
 		return on, nil
 	}
-	opts := []apache.Option{apache.WithTick(2 * time.Second), apache.WithSessionTimeouts(4*time.Second, 40*time.Second)}
+	opts := []apache.Option{
+		apache.WithTick(2 * time.Second), apache.WithSessionTimeouts(4*time.Second, 40*time.Second),
+		// Directories that are empty stay, or their deletion would count as
+		// a cost of the peer that runs then.
+		apache.WithProperty("znode.container.checkIntervalMs", "3600000"),
+	}
 	if s.sync {
 		opts = append(opts, apache.WithForceSync())
 	}
