@@ -102,16 +102,21 @@ func nobody(t *testing.T, served <-chan int, members []*member) {
 }
 
 // contend makes members of both processes acquire and release as fast as they
-// can. No two may hold at once, and each must finish its rounds.
+// can. No two may hold at once, and each must finish its rounds. Of ours, one waits
+// for its releases and one does not.
 func contend(t *testing.T, watcher *framework.Client, kind string, one, other *neighbor) {
 	const rounds = 10
 	path := "/contended/" + kind
 	var mu sync.Mutex // guards holder
 	var holder string
 	var wg sync.WaitGroup
-	for range 2 {
+	for i := range 2 {
 		for _, n := range []*neighbor{one, other} {
-			m := n.join(t, kind, path)
+			of := kind
+			if n.who == "ours" && i == 1 {
+				of = notWaiting + kind
+			}
+			m := n.join(t, of, path)
 			wg.Go(func() {
 				for range rounds {
 					m.acquire(t)

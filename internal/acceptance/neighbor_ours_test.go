@@ -60,16 +60,25 @@ type side struct {
 
 func (s side) Path() string { return s.RWLock.Path() }
 
+// notWaiting is what the protocol puts before the kind of a recipe whose release
+// does not wait.
+const notWaiting = "async-"
+
 // newRecipe returns the recipe that the protocol calls kind.
 func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
+	opts := []recipes.ZnodeOption{recipes.WithData([]byte(id))}
+	kind, isAsync := strings.CutPrefix(kind, notWaiting)
+	if isAsync {
+		opts = append(opts, recipes.WithAsyncRelease())
+	}
 	mutex := func(l locks.Layout) (lined, error) {
-		return locks.NewMutex(c, path, locks.WithLayout(l), recipes.WithData([]byte(id)))
+		return locks.NewMutex(c, path, with(opts, locks.WithLayout(l))...)
 	}
 	election := func(l leader.Layout) (lined, error) {
-		return leader.New(c, path, leader.WithID(id), leader.WithLayout(l))
+		return leader.New(c, path, with(opts, leader.WithLayout(l))...)
 	}
 	rw := func(l rwlock.Layout, of func(*rwlock.RWLock) recipes.Acquirer) (lined, error) {
-		lock, err := rwlock.New(c, path, rwlock.WithLayout(l), recipes.WithData([]byte(id)))
+		lock, err := rwlock.New(c, path, with(opts, rwlock.WithLayout(l))...)
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +111,15 @@ func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
 		return nil, fmt.Errorf("no recipe %q", kind)
 	}
 	return semaphore.New(c, path, limit)
+}
+
+// with returns opt and the options that every recipe has, as options of one.
+func with[O any](opts []recipes.ZnodeOption, opt O) []O {
+	all := []O{opt}
+	for _, o := range opts {
+		all = append(all, any(o).(O))
+	}
+	return all
 }
 
 // serve speaks the protocol until its input ends.
