@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -458,9 +459,40 @@ func TestRemovalsCanBeWaitedFor(t *testing.T) {
 		if left := w.Children(lockPath); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		if err := recipes.EndLinger(t.Context(), c, "/other"); err != nil {
+		releaseAtOnce(t, bubble.Acquire(t, t.Context(), m))
+		start = time.Now()
+		if err := recipes.EndLinger(t.Context(), c, "/other"); err != nil || !time.Now().Equal(start) {
+			t.Errorf("EndLinger elsewhere: %v, after %v", err, time.Since(start))
+		}
+
+		k, err := locks.NewKeyed(c, "/keyed", async)
+		if err != nil {
+			t.Fatal(err)
+		}
+		released, held := bubble.Acquire(t, t.Context(), k.Key("1")), bubble.Acquire(t, t.Context(), k.Key("2"))
+		releaseAtOnce(t, released)
+		if err := k.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+		for _, l := range []*recipes.Lease{released, held} {
+			if w.Exists(l.Path()) {
+				t.Errorf("%s is there after Close", l.Path())
+			}
+		}
+		w.NothingLeft(lockPath, "/keyed/1", "/keyed/2")
+	})
+}
+
+// EndLinger says so if a removal is refused.
+func TestRemovalThatIsWaitedForIsRefused(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, c, async))
+		w.Latency(50 * time.Millisecond)
+		w.Once(testutil.OpDelete, lockPath, testutil.Fail(testutil.CodeNoAuth))
+		releaseAtOnce(t, l)
+		bubble.WantErr(t, recipes.EndLinger(t.Context(), c, "/"), zk.ErrNoAuth)
+		w.NothingLeft(lockPath) // the session has tried again
 	})
 }
 
