@@ -57,8 +57,9 @@ type Loss struct {
 // removal is one try to remove the znode, on a goroutine of its own: it goes on when
 // nobody waits for it any longer.
 type removal struct {
-	done chan struct{} // closed: the shares that waited for it have their result, or err is set
-	err  error         // nobody knows whether the znode is gone
+	async bool          // it keeps nobody waiting: Config.AsyncRelease
+	done  chan struct{} // closed: the shares that waited for it have their result, or err is set
+	err   error         // nobody knows whether the znode is gone
 }
 
 // await returns when the removal has ended, with nil if the znode is gone.
@@ -214,9 +215,9 @@ func (g *grant) discard() {
 func (g *grant) removeLocked() *removal {
 	g.stopLocked()
 	again := !g.onLocked(ended)
-	r := &removal{done: make(chan struct{})}
+	r := &removal{async: g.async, done: make(chan struct{})}
 	g.removal = r
-	if g.async {
+	if r.async {
 		g.queue.later(func() { g.removeBehind(r) })
 	} else {
 		go g.remove(r, g.sess.StartDelete(g.path), again)
@@ -270,7 +271,7 @@ func (g *grant) remove(r *removal, finish func() error, again bool) {
 	if err != nil && !missing && !over {
 		g.sess.Discard(g.path)
 	}
-	if g.async {
+	if r.async {
 		g.queue.registry.dropLeaving(g.queue.key.path, g.name)
 		if missing && !again {
 			g.queue.client.Logger().Warn("the znode of a lease was deleted before its release", zap.String("path", g.queue.path), zap.String("znode", g.path))
