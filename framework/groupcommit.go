@@ -101,6 +101,7 @@ type turn struct {
 type flight struct {
 	writes           []*groupedWrite // deletes first
 	creates, deletes bool
+	lone             [1]*groupedWrite // memory for writes: most requests have one
 }
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
@@ -211,6 +212,7 @@ func (g *groupCommit) takeLocked() *flight {
 		return nil
 	}
 	f := &flight{}
+	f.writes = f.lone[:0]
 	room := g.session.core.cfg.maxRequest / batchShare
 	dirs := make(map[string]struct{})
 	take := func(creates bool) {

@@ -185,7 +185,9 @@ func (g *grant) claim(ctx context.Context) error {
 		}
 		unhold, err := g.sess.Hold(g.lose)
 		if err == nil {
-			g.queue.update(func() { g.unhold = unhold }) // g may be lost already: admit looks
+			g.queue.mu.Lock()
+			defer g.queue.mu.Unlock()
+			g.unhold = unhold // g may be lost already: admit looks
 			return nil
 		}
 		if over := g.sess.Err(); over != nil {

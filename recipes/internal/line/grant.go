@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -286,7 +285,7 @@ func (g *grant) settleLocked() {
 	if g.loss != nil {
 		result = notHeld(g.loss.Err)
 	}
-	for _, s := range slices.Clone(g.open) {
-		s.settleLocked(result)
+	for len(g.open) > 0 {
+		g.open[0].settleLocked(result) // takes it out of open
 	}
 }
