@@ -41,7 +41,7 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 // than allowed while another client waits.
 func (l *ledger) passedLocked(t *holding) {
 	p := l.plan
-	if p.Recipe != Mutex && p.Recipe != Keyed || p.Handoffs < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
+	if p.Recipe != Mutex && p.Recipe != Keyed && p.Recipe != Many || p.Handoffs < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
 		return
 	}
 	for k, w := range t.of.waiting {

@@ -62,7 +62,7 @@ func (w *world) asked(client int, op string, err error) {
 		}
 	}
 	w.leaveLocked(client, map[string]testutil.Op{
-		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": testutil.OpMulti,
+		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": w.plan.multi(),
 	}[op], true)
 }
 
@@ -88,7 +88,9 @@ func (w *world) control(r testutil.Request) testutil.Action {
 	case client == operator:
 		return testutil.Pass()
 	case known:
-		w.leaveLocked(client, r.Op, false)
+		for _, op := range w.operations(r) {
+			w.leaveLocked(client, op, false)
+		}
 		if w.orphanLocked(client, r) {
 			time.AfterFunc(time.Millisecond, w.nets[client].Drop)
 			return testutil.Delay(w.plan.Timeout / 8)
@@ -98,7 +100,7 @@ func (w *world) control(r testutil.Request) testutil.Action {
 		switch {
 		case f.What == Late && known && client == f.Client:
 			return testutil.DelayReply(f.By)
-		case f.What == Late || f.left == 0 || f.Op != r.Op, f.What == RecreateUnder && (!known || client != f.Client):
+		case f.What == Late || f.left == 0 || !w.has(r, f.Op), f.What == RecreateUnder && (!known || client != f.Client):
 			continue
 		}
 		f.left--

@@ -35,6 +35,7 @@ type Plan struct {
 	Handoffs int
 	Linger   time.Duration
 	Async    bool          // releases do not wait for the answer
+	Alone    bool          // each write is a request of its own: framework.WithBatching
 	Workers  [][][]Step    // by client and goroutine
 	Views    []bubble.View // by client; none: all see the whole ensemble
 	Faults   []Fault       // in order
@@ -51,6 +52,7 @@ type Recipe string
 const (
 	Mutex     Recipe = "mutex"
 	Keyed     Recipe = "keyed"
+	Many      Recipe = "many" // many keys, which the goroutines of a client take and leave at the same instants
 	All       Recipe = "all"
 	RWLock    Recipe = "rwlock"
 	Semaphore Recipe = "semaphore"
@@ -208,6 +210,7 @@ func Draw(seed uint64) *Plan {
 	d.remakes()
 	d.views()
 	d.async()
+	d.together()
 	return d.Plan
 }
 
@@ -434,8 +437,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

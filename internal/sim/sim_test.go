@@ -64,14 +64,15 @@ func replay(t *testing.T) {
 // searched is the outcome of a number of seeds.
 type searched struct {
 	seeds, grants, losses, faults atomic.Int64
+	batches                       atomic.Int64
 	took                          time.Duration
 	longest                       time.Duration
 	found                         *sim.Result
 }
 
 func (s *searched) String() string {
-	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, longest wait for nothing %v",
-		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.longest)
+	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, %d batches, longest wait for nothing %v",
+		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.batches.Load(), s.longest)
 }
 
 // search runs seeds until something is wrong, on all processors. It stops after
@@ -110,6 +111,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 		s.grants.Add(int64(r.Grants))
 		s.losses.Add(int64(r.Losses))
 		s.faults.Add(int64(r.Faults))
+		s.batches.Add(int64(r.Batches))
 		s.longest = max(s.longest, r.Longest)
 	}
 	s.took = time.Since(began)

@@ -63,6 +63,9 @@ func newWorker(w *world, id who) *worker {
 		a, b := keyed.Key("a"), keyed.Key("b")
 		both := must(locks.All(b, a))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
+	case Many:
+		keyed := must(locks.NewKeyed(k.client, view.Path(w.plan.base()+"/locks"), ofLocks...))
+		k.side = func(s Step) recipes.Acquirer { return keyed.Key(manyKeys[s.Side]) }
 	case RWLock:
 		k.rw = must(rwlock.New(k.client, path, ofRW...))
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
@@ -194,6 +197,9 @@ func (k *worker) resources(s Step) []*resource {
 	paths := k.paths
 	if k.plan.Recipe == Keyed || k.plan.Recipe == All {
 		paths = [][]string{{paths[0]}, {paths[1]}, paths}[s.Side]
+	}
+	if k.plan.Recipe == Many {
+		paths = paths[s.Side : s.Side+1]
 	}
 	var all []*resource
 	for _, path := range paths {

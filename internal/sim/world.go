@@ -30,6 +30,7 @@ type Result struct {
 	Grants  int
 	Losses  int
 	Faults  int           // that have happened
+	Batches int           // multis in which writes of contenders have left
 	Longest time.Duration // the longest wait of a caller that could have been granted
 	Moments []Seen        // of a staged plan, in order
 	Struck  []Strike      // what has struck, in order
@@ -60,7 +61,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Faults: w.happened, Longest: l.longest, Moments: w.moments.seen, Struck: w.strikes.hit,
+		Faults: w.happened, Batches: w.batches, Longest: l.longest, Moments: w.moments.seen, Struck: w.strikes.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -94,6 +95,7 @@ type world struct {
 	nets     []*testutil.ClientNet
 	operator *framework.Client // nil if it has nothing to do
 	happened int
+	batches  int // guarded by mu
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
@@ -159,10 +161,11 @@ func (w *world) build() error {
 		}
 		opts := []framework.Option{
 			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
-			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy),
+			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy), framework.WithBatching(!p.Alone),
 			framework.WithObserver(framework.Observer{
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
 				Request:      func(op string, _ time.Duration, err error) { w.asked(i, op, err) },
+				Batched:      func(int) { w.batched() },
 			}),
 		}
 		switch {
@@ -217,6 +220,12 @@ func (p *Plan) paths() []string {
 	switch p.Recipe {
 	case Keyed, All:
 		return []string{p.base() + "/locks/a", p.base() + "/locks/b"}
+	case Many:
+		var paths []string
+		for _, key := range manyKeys {
+			paths = append(paths, p.base()+"/locks/"+key)
+		}
+		return paths
 	}
 	return []string{p.base() + "/lock"}
 }
