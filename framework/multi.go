@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -29,12 +30,16 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	return responses, w.nameMissingRoot(ctx, err)
 }
 
-// wireMulti is the wire client's Multi. A success must have as many results as
-// there are operations; otherwise the outcome is unknown.
+// wireMulti is the wire client's Multi. An answer that has results must have as
+// many as there are operations, all of them executed or none; otherwise the
+// outcome is unknown.
 func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := conn.Multi(ops...)
-	if err == nil && len(responses) != len(ops) {
+	if (err == nil || len(responses) > 0) && len(responses) != len(ops) {
 		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errMalformed, len(responses), len(ops))
+	}
+	if err != nil && slices.ContainsFunc(responses, wasExecuted) {
+		return nil, fmt.Errorf("%w: %w: a multi that was refused has executed an operation", zk.ErrConnectionClosed, errMalformed)
 	}
 	for i := 0; err == nil && i < len(ops); i++ {
 		if create, ok := ops[i].(*zk.CreateRequest); ok {
@@ -51,6 +56,10 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	}
 	return responses, err
 }
+
+// wasExecuted reports whether a result is one of an operation that was executed.
+// A multi that is refused has no such result.
+func wasExecuted(r zk.MultiResponse) bool { return r.String != "" || r.Stat != nil }
 
 // fixOps returns a copy of the operations, with absolute paths. The caller's
 // stay as they are, so that they can be used again.
