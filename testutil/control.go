@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // Request describes a request to a control function.
@@ -39,6 +41,7 @@ type Action struct {
 	code    Code
 	delay   time.Duration
 	release <-chan struct{}
+	nth     int // the operation of a multi that fails, counted from 1; 0: none
 }
 
 type actionKind uint8
@@ -74,6 +77,31 @@ func Fail(code Code) Action {
 		code = CodeSystemError
 	}
 	return Action{kind: fail, code: code}
+}
+
+// FailOperation answers a multi as a server does that refuses its operation with
+// the index n, and so executes none. It is Fail for any other request.
+func FailOperation(n int, code Code) Action {
+	a := Fail(code)
+	a.nth = n + 1
+	return a
+}
+
+// failure returns the answer to a request that Fail or FailOperation refuses, which
+// has so many operations.
+func (a Action) failure(operations int) (wire.Code, wire.Appender) {
+	if a.nth == 0 || a.nth > operations {
+		return wire.Code(a.code), nil
+	}
+	results := make([]wire.MultiResult, operations)
+	for i := range results {
+		results[i].Op = wire.OpError
+		if i >= a.nth {
+			results[i].Err = wire.RuntimeInconsistency
+		}
+	}
+	results[a.nth-1].Err = wire.Code(a.code)
+	return wire.OK, &wire.MultiResponse{Results: results}
 }
 
 // Delay executes the request later, and with it everything that its connection

@@ -44,6 +44,8 @@ type pendingRequest struct {
 	connect  bool // it opens the connection, and has no xid
 	readOnly bool // the connect request has the read-only byte, so the reply must have it
 	action   Action
+
+	operations int // of a multi
 }
 
 // maxAnswer is the size of the maxAnswer answer that is relayed. Servers limit
@@ -142,7 +144,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 		r.mu.Lock()
 		seen.Session = r.session
 		r.mu.Unlock()
-		x.xid = seen.Xid
+		x.xid, x.operations = seen.Xid, len(seen.Operations)
 	}
 	a := r.n.ask(seen)
 	x.action = a
@@ -195,7 +197,12 @@ func (r *relay) answerFailedLocked() {
 			r.toClient.put(outbound{last: true})
 			return
 		}
-		r.toClient.put(outbound{data: wire.AppendFrame(nil, &wire.ReplyHeader{Xid: x.xid, Zxid: r.zxid, Err: wire.Code(x.action.code)})})
+		code, body := x.action.failure(x.operations)
+		answer := []wire.Appender{&wire.ReplyHeader{Xid: x.xid, Zxid: r.zxid, Err: code}}
+		if body != nil {
+			answer = append(answer, body)
+		}
+		r.toClient.put(outbound{data: wire.AppendFrame(nil, answer...)})
 	}
 }
 

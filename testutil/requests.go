@@ -142,7 +142,8 @@ func (c *conn) executeLocked(r *request) {
 			c.refuseLocked(r)
 			return
 		}
-		c.replyLocked(r, wire.Code(r.action.code), nil)
+		code, body := r.action.failure(len(operationsOf(r.body)))
+		c.replyLocked(r, code, body)
 		return
 	}
 	if r.connect != nil {

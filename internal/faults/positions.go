@@ -92,6 +92,15 @@ func requests(m sim.Seen, pairs bool) (all []sim.Strike) {
 	for _, code := range tried {
 		one(sim.Refuse, code)
 	}
+	for i, op := range m.Batch {
+		of := codes[op]
+		if pairs {
+			of = of[:1]
+		}
+		for _, code := range of {
+			all = append(all, sim.Strike{What: sim.Refuse, Client: m.Client, Code: code, Nth: i + 1, At: m.Moment})
+		}
+	}
 	return all
 }
 

@@ -61,6 +61,27 @@ func at(pause, work time.Duration) sim.Step {
 	}
 }
 
+// bare is at without writes.
+func bare(pause, work time.Duration) sim.Step {
+	return sim.Step{Pause: pause * time.Millisecond, Work: work * time.Millisecond}
+}
+
+// many is a client with a goroutine for each of n keys. They begin one after the
+// other, but before the first has an answer.
+func many(n int, steps ...sim.Step) (c client) {
+	for key := range n {
+		var worker []sim.Step
+		for i, s := range steps {
+			if i == 0 {
+				s.Pause += time.Duration(key+1) * time.Microsecond
+			}
+			worker = append(worker, side(key, s))
+		}
+		c = append(c, worker)
+	}
+	return c
+}
+
 // side is a step with a side: see sim.Step.
 func side(n int, s sim.Step) sim.Step {
 	s.Side = n
@@ -158,6 +179,17 @@ var Scenarios = []Scenario{
 	}},
 	{"keyed", true, func() *sim.Plan { // one key is contended, the other is not
 		return plan(sim.Keyed, client{{side(0, at(0, 30))}, {side(1, at(6, 13))}}, one(side(0, at(11, 20))))
+	}},
+	{"batches", true, func() *sim.Plan { // four keys are taken and left at once, and another client waits for one
+		return plan(sim.Many, many(4, bare(0, 12)), one(side(2, bare(8, 4))))
+	}},
+	{"batches-again", false, func() *sim.Plan { // releases and creates share multis; none of them is waited for
+		p := plan(sim.Many, many(4, bare(0, 6), bare(0, 6)), one(side(2, bare(8, 4)), side(3, bare(1, 4))))
+		return with(p, func(p *sim.Plan) { p.Async = true })
+	}},
+	{"async", true, func() *sim.Plan { // the next caller of the process comes before the delete is answered
+		p := plan(sim.Mutex, client{{bare(0, 10)}, {at(2, 10)}}, one(at(5, 10)))
+		return with(p, func(p *sim.Plan) { p.Async, p.Handoffs = true, 0 })
 	}},
 	{"line", true, func() *sim.Plan {
 		return plan(sim.Line, one(side(1, at(0, 30))), one(side(0, at(10, 20))))

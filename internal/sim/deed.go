@@ -30,7 +30,11 @@ func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
 	case Drop:
 		w.nets[c].Drop()
 	case Refuse:
-		w.shoot(c, msg.xid, testutil.Fail(s.Code))
+		answer := testutil.Fail(s.Code)
+		if s.Nth > 0 {
+			answer = testutil.FailOperation(s.Nth-1, s.Code)
+		}
+		w.shoot(c, msg.xid, answer)
 		if s.Code == testutil.CodeSessionExpired { // which is true
 			w.expire(c, true)
 		}

@@ -54,6 +54,7 @@ type Seen struct {
 	At      time.Duration // since the beginning
 	Session bool          // the message opens a connection of a session that exists already
 	Strikes int           // how many had happened before it
+	Batch   []string      // the operations of a multi that has only creates and deletes, when it is sent
 }
 
 // moments records the moments of a run.

@@ -23,6 +23,7 @@ type Strike struct {
 	Tenths int           // for how many tenths of the session timeout, of what lasts
 	Steps  int           // for how many steps of others, of what delays; at most for a quarter of the timeout
 	Code   testutil.Code // what the request is refused with
+	Nth    int           // which operation of a multi is refused, counted from 1; 0: the whole
 	At     Moment
 }
 
@@ -50,7 +51,7 @@ func (s Strike) String() string {
 	for _, n := range []struct {
 		name string
 		n    int
-	}{{"tenths", s.Tenths}, {"steps", s.Steps}, {"code", int(s.Code)}} {
+	}{{"tenths", s.Tenths}, {"steps", s.Steps}, {"code", int(s.Code)}, {"operation", s.Nth}} {
 		if n.n != 0 {
 			text += fmt.Sprintf("; %s %d", n.name, n.n)
 		}
@@ -74,6 +75,8 @@ func ParseStrike(text string) (s Strike, err error) {
 			s.Steps = n
 		case "code":
 			s.Code = testutil.Code(n)
+		case "operation":
+			s.Nth = n
 		case "at":
 			s.At, err = ParseMoment(value)
 		}
@@ -89,6 +92,7 @@ type message struct {
 	frame []byte
 	xid   int32
 	again bool // it opens a connection of a session that exists already
+	batch []string
 }
 
 // shot is what happens to one request of a client, in front of the member.
@@ -124,7 +128,7 @@ func (w *world) happens(client int, point Point, op string, msg message) (broken
 		return false
 	}
 	m := w.moments.next(client, point, op)
-	w.moments.seen = append(w.moments.seen, Seen{Moment: m, At: time.Since(w.ledger.begin), Session: msg.again, Strikes: len(w.strikes.hit)})
+	w.moments.seen = append(w.moments.seen, Seen{Moment: m, At: time.Since(w.ledger.begin), Session: msg.again, Strikes: len(w.strikes.hit), Batch: msg.batch})
 	now, after := w.dueLocked(m)
 	w.stepLocked(client)
 	yields := 0

@@ -11,6 +11,7 @@ func TestStrikesAreReadAgain(t *testing.T) {
 	for _, s := range []sim.Strike{
 		{What: sim.Cut, Client: 1, Tenths: 15, At: sim.Moment{Client: 0, Point: sim.Executed, Op: "create", N: 2, After: true}},
 		{What: sim.Refuse, Code: -112, At: sim.Moment{Client: 2, Point: sim.Sent, Op: "getChildren2", N: 1}},
+		{What: sim.Refuse, Client: 1, Code: -102, Nth: 3, At: sim.Moment{Client: 1, Point: sim.Sent, Op: "multi", N: 1}},
 		{What: sim.DelayAnswers, Client: 1, Steps: 4, At: sim.Moment{Client: 1, Point: sim.Caller, Op: "acquires", N: 3}},
 	} {
 		if got, err := sim.ParseStrike(s.String()); err != nil || got != s {

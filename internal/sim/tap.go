@@ -73,7 +73,27 @@ func (t *tap) sends(frame []byte) {
 	t.mu.Lock()
 	t.asked[head.Xid] = op
 	t.mu.Unlock()
-	t.world.happens(t.client, Sent, op, message{frame: frame, xid: head.Xid})
+	t.world.happens(t.client, Sent, op, message{frame: frame, xid: head.Xid, batch: batchIn(frame)})
+}
+
+// batchIn returns the operations of a multi that has only creates and deletes, nil
+// if the frame is none.
+func batchIn(frame []byte) (ops []string) {
+	d := wire.NewDecoder(frame[4:])
+	var head wire.RequestHeader
+	head.Decode(d)
+	if head.Op != wire.OpMulti {
+		return nil
+	}
+	var multi wire.MultiRequest
+	multi.Decode(d)
+	for _, op := range multi.Ops {
+		if op.Op != wire.OpCreate && op.Op != wire.OpDelete || d.Err() != nil {
+			return nil
+		}
+		ops = append(ops, testutil.Op(op.Op).String())
+	}
+	return ops
 }
 
 // connecting is the operation that opens a connection.
