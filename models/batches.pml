@@ -41,7 +41,7 @@ Bounds
     a directory. At most CUTS lost connections, REFUSALS of an operation, EXPIRIES
     of a session, CANCELS of a wait, STRANGERS that remove a znode of client 0.
     UNDER_WAY requests with creates, and as many with deletes, are under way at
-    once: 1 if not mentioned, 2 in the code. ASYNC=1: the next caller comes before
+    once: 1 if not mentioned, more in the code. ASYNC=1: the next caller comes before
     the delete is answered.
 
 Leaves out

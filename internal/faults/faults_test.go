@@ -224,6 +224,25 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// TestBatchesHappen checks that the scenarios that are there for batches have some,
+// and that one of the operations in a batch can be refused.
+func TestBatchesHappen(t *testing.T) {
+	defer chance.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, name := range []string{"batches", "batches-again"} {
+		r := Schedule{Scenario: name}.Run(t, 0)
+		refused := 0
+		for _, s := range singles(r.Plan, r.Moments, false) {
+			if s.Nth > 0 {
+				refused++
+			}
+		}
+		if len(r.Wrong) > 0 || r.Batches == 0 || refused == 0 {
+			t.Errorf("%s: %d batches, %d operations of them to refuse; %s\n%s", name, r.Batches, refused, strings.Join(r.Wrong, "\n"), r.Trace)
+		}
+	}
+}
+
 // TestOrphan checks that a request whose connection is gone is executed, and
 // that what it has created is found and removed.
 func TestOrphan(t *testing.T) {

@@ -180,11 +180,11 @@ var Scenarios = []Scenario{
 	{"keyed", true, func() *sim.Plan { // one key is contended, the other is not
 		return plan(sim.Keyed, client{{side(0, at(0, 30))}, {side(1, at(6, 13))}}, one(side(0, at(11, 20))))
 	}},
-	{"batches", true, func() *sim.Plan { // four keys are taken and left at once, and another client waits for one
-		return plan(sim.Many, many(4, bare(0, 12)), one(side(2, bare(8, 4))))
+	{"batches", true, func() *sim.Plan { // six keys are taken and left at once, and another client waits for one
+		return plan(sim.Many, many(6, bare(0, 12)), one(side(4, bare(8, 4))))
 	}},
 	{"batches-again", false, func() *sim.Plan { // releases and creates share multis; none of them is waited for
-		p := plan(sim.Many, many(4, bare(0, 6), bare(0, 6)), one(side(2, bare(8, 4)), side(3, bare(1, 4))))
+		p := plan(sim.Many, many(6, bare(0, 6), bare(0, 6)), one(side(4, bare(8, 4)), side(5, bare(1, 4))))
 		return with(p, func(p *sim.Plan) { p.Async = true })
 	}},
 	{"async", true, func() *sim.Plan { // the next caller of the process comes before the delete is answered

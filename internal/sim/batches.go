@@ -8,7 +8,7 @@ import (
 )
 
 // manyKeys are the keys of the recipe Many.
-var manyKeys = []string{"a", "b", "c", "d", "e", "f"}
+var manyKeys = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 
 // together draws which plans have batches. Some plans with one lock, or with two
 // keys, become such with many keys. It draws last, so that the rest of a plan
@@ -37,7 +37,7 @@ func (d *draw) crowd() (client [][]Step) {
 	for range 1 + d.IntN(2) {
 		pauses, works = append(pauses, d.instant()), append(works, d.instant())
 	}
-	for g := range 4 + d.IntN(4) {
+	for g := range 7 + d.IntN(4) {
 		var worker []Step
 		for i := range pauses {
 			s := d.step()

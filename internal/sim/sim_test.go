@@ -44,6 +44,21 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// Plans with many keys have batches.
+func TestPlansHaveBatches(t *testing.T) {
+	for seed, plans := uint64(1), 0; plans < 5; seed++ {
+		p := sim.Draw(seed)
+		if p.Recipe != sim.Many || p.Alone || p.Scenario != sim.Calm {
+			continue
+		}
+		plans++
+		if r := sim.Run(t, p); r.Batches > 0 {
+			return
+		}
+	}
+	t.Error("none of several plans has had a batch")
+}
+
 func report(t *testing.T, r *sim.Result) {
 	t.Helper()
 	t.Errorf("%s\n%v\n%s\nagain: go test ./internal/sim -run 'TestSeeds$' -sim.seed=%d", strings.Join(r.Wrong, "\n"), r.Plan, r.Trace, r.Plan.Seed)
