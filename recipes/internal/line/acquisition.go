@@ -328,7 +328,7 @@ func (a *acquisition) lookFirst(sess *framework.Session) error {
 // isFree reports whether a contender that joined now would be granted at once, or
 // as soon as the znodes that linger ahead of it have left.
 func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
-	rule := &a.queue.rule
+	rule := a.queue.rule
 	children, _, err := sess.Children(a.ctx, a.queue.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil

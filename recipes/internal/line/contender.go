@@ -45,7 +45,7 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 			return "", err
 		}
 	}
-	rule := &c.queue.rule
+	rule := c.queue.rule
 	blocker, err = rule.blocker(c.name, c.children)
 	if err == nil && blocker == "" && rule.OtherLayout != nil {
 		var other string

@@ -22,10 +22,10 @@ type localQueue struct {
 	registry *registry
 	key      key
 	client   *framework.Client
-	path     string // for messages
-	dir      string // whose children stand in line
-	rule     Rule
-	cfg      Config
+	path     string                     // for messages
+	dir      string                     // whose children stand in line
+	rule     *Rule                      // of the first Line that used the queue
+	cfg      *Config                    // the same
 	lingers  atomic.Bool                // znodes created from now on may linger
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
 
@@ -62,14 +62,18 @@ type waiter struct {
 	number uint64        // in the order in which waiters came
 	try    bool          // it leaves rather than wait for another holder
 	ready  chan struct{} // closed: shares or err is set, and it has left the queue
-	gone   chan struct{} // closed: it has left the queue
+	gone   chan struct{} // closed: it has left the queue; nil where nobody waits for that
 	shares []*Share
 	err    error
 	at     *list.Element // nil: not in the queue
 }
 
 func newWaiter(l *Line, try bool) *waiter {
-	return &waiter{line: l, try: try, ready: make(chan struct{}), gone: make(chan struct{})}
+	w := &waiter{line: l, try: try, ready: make(chan struct{})}
+	if l.rule.Permits != nil {
+		w.gone = make(chan struct{})
+	}
+	return w
 }
 
 func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, error) {
@@ -225,7 +229,9 @@ func (q *localQueue) firstLocked() *waiter { return q.waiters.Front().Value.(*wa
 func (q *localQueue) removeLocked(w *waiter) {
 	q.waiters.Remove(w.at)
 	w.at = nil
-	close(w.gone)
+	if w.gone != nil {
+		close(w.gone)
+	}
 	if q.waiters.Len() == 0 && q.acquisition != nil {
 		q.acquisition.stop()
 		q.acquisition = nil

@@ -39,7 +39,7 @@ func (r *registry) use(l *Line) (*localQueue, error) {
 	defer r.mu.Unlock()
 	q := r.queues[l.key]
 	if q == nil {
-		q = &localQueue{registry: r, key: l.key, client: l.client, path: l.path, dir: l.dir, rule: l.rule, cfg: l.cfg}
+		q = &localQueue{registry: r, key: l.key, client: l.client, path: l.path, dir: l.dir, rule: &l.rule, cfg: &l.cfg}
 		r.queues[l.key] = q
 	} else if !q.cfg.sameZnode(&l.cfg) || q.rule.Base != l.rule.Base {
 		return nil, errDifferentZnode
