@@ -52,8 +52,9 @@ func (s *Session) Unhurried() *Session {
 
 // StartDelete begins to delete the znode at path, whatever its version, and
 // returns at once. No create of a contender that is asked for later in this
-// session is executed before it. finish does the rest, and has to be called,
-// soon and on another goroutine. It returns as Delete does: when the znode is
+// session is executed before it, unless the delete has to be sent again: its
+// answer is lost, or it was in a batch that was refused. finish does the rest,
+// and has to be called, soon and on another goroutine. It returns as Delete does: when the znode is
 // gone, the session is over, or the budget of the retry policy is used up.
 //
 // It is for the engine of this module's recipes: the delete may share a request

@@ -23,10 +23,12 @@ import (
 //     back by several requests with creates, and a delete by several with
 //     deletes: a release does not wait for a create, and a create does not wait
 //     for a release.
-//   - No write overtakes one that was asked for earlier. A multi has its
+//   - No write overtakes one that was asked for earlier, except one that is
+//     sent again: its batch was refused, or its answer is lost. A multi has its
 //     deletes first, and at most one create in each directory. So a line has
 //     the order of the ensemble's transactions, and a lock that is released and
-//     acquired again by one client is free when the create is executed.
+//     acquired again by one client is normally free when the create is
+//     executed. Where it is not, the new contender waits for the old znode.
 //   - A token comes from the list behind the create and not from the create's
 //     transaction, which may now be shared with creates in other directories.
 //   - A multi goes through the leader as a create does, so it proves as much.

@@ -131,6 +131,9 @@ var Scenarios = []Scenario{
 	{"mutex-heartbeats", false, func() *sim.Plan { // long enough for heartbeats, and for looks in case an event is lost
 		return plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
 	}},
+	{"mutex-long-wait", false, func() *sim.Plan { // for longer than a session timeout: who waits looks again, without an event
+		return plan(sim.Mutex, one(at(0, 6000)), one(at(10, 10)))
+	}},
 	{"mutex-reconnect", false, func() *sim.Plan { // who waits loses its connection
 		p := plan(sim.Mutex, one(at(0, 200)), one(at(10, 10)))
 		return with(p, func(p *sim.Plan) {
