@@ -25,6 +25,9 @@ func (d *draw) together() {
 	for len(d.Views) > 2 {
 		d.Views = d.Views[:2]
 	}
+	// A create that is delayed in front of the ensemble keeps its caller out of line
+	// while those of another client are granted, again and again.
+	d.Faults = slices.DeleteFunc(d.Faults, func(f Fault) bool { return f.What == RecreateUnder })
 	for i := range d.Faults {
 		d.Faults[i].Client %= 2
 	}
