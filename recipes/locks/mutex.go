@@ -24,7 +24,7 @@ import (
 // recipes.WithLinger.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release a
-// delete. A contended Acquire costs a watch and a list more for each time that its
+// delete, which recipes.WithAsyncRelease does not wait for. A contended Acquire costs a watch and a list more for each time that its
 // predecessor leaves, and a sync and a read for each session timeout that it waits;
 // or nothing where the znode is handed off in-process, after one list when the first
 // goroutine comes to wait. A znode that is held for longer is
