@@ -71,8 +71,8 @@
 // not lost before. The request that removes the znode is on its way then, and the
 // grant is no longer among those of its local queue. So the next acquisition begins
 // at once. A session's requests are executed in order, so its contender normally
-// does not find the old znode ahead. If a request was lost and sent again, it may:
-// then it waits for that removal, and so does a try, which is not busy because of it.
+// does not find the old znode ahead. If the delete had to be sent again, it may: then
+// it waits for that removal, and so does a try, which is not busy because of it.
 // The registry has the removals that are under way. An acquisition notes them before
 // each look at the line: the old znode may have left when the answer is read. If the
 // removal fails, the session goes on trying, and the znode is like any other ahead.

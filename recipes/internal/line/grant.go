@@ -227,7 +227,7 @@ func (g *grant) removeLocked() *removal {
 // removeBehind sends the request that removes the znode, and lets the waiters stand
 // in line again. The requests of a session are executed in order, so the next
 // contender of this process does not find the znode ahead of it. If it does after
-// all, because a request was lost and sent again, it waits for the removal:
+// all, because the delete had to be sent again, it waits for the removal:
 // awaitLeaving.
 func (g *grant) removeBehind(r *removal) {
 	q := g.queue
