@@ -88,6 +88,8 @@ func (l *link) Write(p []byte) (int, error) {
 }
 
 // withdraw says that a list that was announced may not be sent: see outbound.
+// Its write has no deadline of its own. If the server takes nothing, the next
+// heartbeat is not answered, and checkClock closes the connection.
 func (l *link) withdraw() {
 	if l.session.isSevered() || l.out.withdraw() != nil {
 		_ = l.Close()
