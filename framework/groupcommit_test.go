@@ -408,8 +408,11 @@ func TestColdDirectories(t *testing.T) {
 				t.Errorf("%s: %v", dirs[i], r.err)
 			}
 		}
-		if got := l.requests(); got[testutil.OpMulti] == 0 || got[testutil.OpMulti] > 3 || got[testutil.OpCreate] > n {
-			t.Errorf("requests %v, want a few batches, and each create alone", got)
+		// The first create leaves alone, and UnderWay-1 requests with it. Then there
+		// may be enough creates for one more. The rest leaves behind the first answer.
+		most := framework.UnderWay + 1
+		if got := l.requests(); got[testutil.OpMulti] == 0 || got[testutil.OpMulti] > most || got[testutil.OpCreate] > n {
+			t.Errorf("requests %v, want %d batches at most, and each create alone", got, most)
 		}
 		for _, dir := range dirs {
 			must(t, l.sess.MakePersistentPath(t.Context(), dir))
@@ -423,7 +426,8 @@ func TestColdDirectories(t *testing.T) {
 			}
 			l.leave(paths(results)...)
 		}
-		if got := l.requests()[testutil.OpCreate]; got < n || got > n+framework.UnderWay {
+		// The rest may be a single create, too.
+		if got := l.requests()[testutil.OpCreate]; got < n || got > n+framework.UnderWay+1 {
 			t.Errorf("%d creates were sent alone, want each once, and the first few again", got)
 		}
 	})
