@@ -29,7 +29,14 @@ func (d *draw) together() {
 	// while those of another client are granted, again and again.
 	d.Faults = slices.DeleteFunc(d.Faults, func(f Fault) bool { return f.What == RecreateUnder })
 	for i := range d.Faults {
-		d.Faults[i].Client %= 2
+		f := &d.Faults[i]
+		f.Client %= 2
+		switch f.What {
+		case Before, After, Orphan, DelayAns, LeaderStopsLate:
+			if d.one(2, 3) {
+				f.Op = testutil.OpMulti
+			}
+		}
 	}
 }
 
