@@ -55,7 +55,7 @@ Leaves out
 
 Runs
     run     | checks      | small | large
-    alone   | assertions  | CLIENTS=1 PLACES=3 CALLS=1 ZNODES=7 CUTS=1 REFUSALS=1 CANCELS=1 | CLIENTS=1 PLACES=3 CALLS=2 ZNODES=8 CUTS=1 REFUSALS=1 CANCELS=1 ASYNC=1
+    alone   | assertions  | CLIENTS=1 PLACES=3 CALLS=1 ZNODES=7 CUTS=1 REFUSALS=1 CANCELS=1 | CLIENTS=1 PLACES=3 CALLS=1 ZNODES=7 CUTS=1 REFUSALS=2 CANCELS=1 UNDER_WAY=2
     async   | assertions  | CLIENTS=1 PLACES=2 CALLS=2 ZNODES=8 REFUSALS=1 CANCELS=1 ASYNC=1 UNDER_WAY=2 | CLIENTS=1 PLACES=3 CALLS=2 ZNODES=8 REFUSALS=2 CANCELS=1 ASYNC=1 UNDER_WAY=2
     ends    | assertions  | CLIENTS=1 PLACES=2 CALLS=1 ZNODES=7 CUTS=1 REFUSALS=1 EXPIRIES=1 CANCELS=1 STRANGERS=1 | CLIENTS=1 PLACES=2 CALLS=2 ZNODES=8 CUTS=1 REFUSALS=1 EXPIRIES=1 CANCELS=1 STRANGERS=1
     two     | assertions  | CLIENTS=2 PLACES=2 CALLS=1 ZNODES=7 CUTS=1 | CLIENTS=2 PLACES=2 CALLS=1 ZNODES=7 CUTS=1 REFUSALS=1
@@ -76,7 +76,9 @@ Broken
 Measured
     run     | bounds | states     | depth | seconds
     alone   | small  | 630,837    | 857   | 4.9
+    alone   | large  | 1,912,732  | 67    | 83.7
     async   | small  | 2,596      | 669   | 0.2
+    async   | large  | 363,624    | 72    | 9.4
     ends    | small  | 257,150    | 726   | 1.6
     two     | small  | 509,934    | 776   | 4.4
     granted | small  | 203,861    | 907   | 5.6
