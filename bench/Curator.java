@@ -43,7 +43,7 @@ public class Curator {
             InterProcessMutex mutex = mutexes.get(i % locks);
             all.add(pool.submit(() -> {
                 List<Long> times = new ArrayList<>();
-                for (long now = System.nanoTime(); now < until; ) {
+                for (long now = System.nanoTime(); times.isEmpty() || now < until; ) {
                     mutex.acquire();
                     mutex.release();
                     long next = System.nanoTime();

@@ -17,7 +17,7 @@ print("ready", flush=True)
 def work(lock, until, cycles, me):
     mine = []
     now = time.monotonic()
-    while now < until:
+    while not mine or now < until:
         with lock:
             pass
         began, now = now, time.monotonic()
