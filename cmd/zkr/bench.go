@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -221,12 +220,12 @@ func (b *bench) figures(all tally, transactions int64) figures {
 
 func (b *bench) run(ctx context.Context, out io.Writer) error {
 	root := benchRoot()
-	var requests atomic.Int64
-	client, err := b.connect(ctx, &requests)
+	requests := newRequestCount()
+	client, err := b.to.connect(ctx, framework.WithObserver(requests.observer()))
 	if err != nil {
 		return err
 	}
-	got, err := b.measure(ctx, client, root, &requests)
+	got, err := b.measure(ctx, client, root, requests)
 	if closing := client.Close(); err == nil && closing != nil {
 		err = failed(closing)
 	}
@@ -242,17 +241,9 @@ func (b *bench) run(ctx context.Context, out io.Writer) error {
 	return failedIf(b.print(out, got))
 }
 
-// connect returns a client that counts its requests.
-func (b *bench) connect(ctx context.Context, requests *atomic.Int64) (*framework.Client, error) {
-	return b.to.connect(ctx, framework.WithObserver(framework.Observer{
-		Request: func(string, time.Duration, error) { requests.Add(1) },
-		Dropped: func(events int) { requests.Add(int64(events)) },
-	}))
-}
-
 // measure takes the locks below root, together with the other processes, which
 // it starts. The first cycle of each lock is not counted.
-func (b *bench) measure(ctx context.Context, c *framework.Client, root string, requests *atomic.Int64) (figures, error) {
+func (b *bench) measure(ctx context.Context, c *framework.Client, root string, requests *requestCount) (figures, error) {
 	l, err := b.contest(c, root)
 	if err != nil {
 		return figures{}, err
@@ -272,7 +263,7 @@ func (b *bench) measure(ctx context.Context, c *framework.Client, root string, r
 	if err := others.begin(ctx); err != nil {
 		return figures{}, err
 	}
-	all, err := b.count(ctx, l, requests)
+	all, err := b.count(ctx, c, root, l, requests)
 	if err != nil {
 		return figures{}, err
 	}
@@ -295,10 +286,17 @@ type tally struct {
 	Requests int64
 }
 
-func (b *bench) count(ctx context.Context, l *load, requests *atomic.Int64) (tally, error) {
-	before := requests.Load()
+func (b *bench) count(ctx context.Context, c *framework.Client, root string, l *load, requests *requestCount) (tally, error) {
+	before, err := requests.answered(ctx, c, root)
+	if err != nil {
+		return tally{}, err
+	}
 	stats, err := l.run(ctx, b.goroutines, b.duration)
-	return tally{stats, requests.Load() - before}, err
+	if err != nil {
+		return tally{}, err
+	}
+	after, err := requests.answered(ctx, c, root)
+	return tally{stats, after - before}, err
 }
 
 // lastTransaction returns the number of the ensemble's last transaction, which

@@ -9,8 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync/atomic"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // A follower is another process of the same measurement. It connects and prints
@@ -109,8 +110,8 @@ func (all followers) end() {
 // follow is the work of a follower. Its session ends after the measurement of
 // all, so that its end does not count.
 func (b *bench) follow(ctx context.Context, in io.Reader, out io.Writer) error {
-	var requests atomic.Int64
-	client, err := b.connect(ctx, &requests)
+	requests := newRequestCount()
+	client, err := b.to.connect(ctx, framework.WithObserver(requests.observer()))
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (b *bench) follow(ctx context.Context, in io.Reader, out io.Writer) error {
 		_, _ = lines.ReadByte() // nothing comes but the end
 		cancel(orphaned)
 	}()
-	t, err := b.count(ctx, l, &requests)
+	t, err := b.count(ctx, client, b.root, l, requests)
 	if err != nil {
 		return err
 	}

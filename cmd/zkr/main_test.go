@@ -134,10 +134,16 @@ func (p *process) text() string {
 // wait returns the exit code.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
+	return p.waitFor(t, patience)
+}
+
+// waitFor is wait for a process that has more to do than others.
+func (p *process) waitFor(t *testing.T, limit time.Duration) int {
+	t.Helper()
 	select {
 	case <-p.ended:
 		return p.code
-	case <-time.After(patience):
+	case <-time.After(limit):
 		t.Fatalf("zkr %s did not end", strings.Join(p.cmd.Args[1:], " "))
 		return 0
 	}
