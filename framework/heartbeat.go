@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/chance"
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
 // hold is an interest in the fate of the session: see Session.Hold.
@@ -28,7 +29,8 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	h := &hold{lost: lost}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.whyUnprovenLocked(clock.Now()); err != nil {
+	now := clock.Now()
+	if err := s.whyUnprovenLocked(now); err != nil {
 		return nil, err
 	}
 	if s.holds == nil {
@@ -36,26 +38,25 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	}
 	s.holdsMade++
 	h.number = s.holdsMade
-	s.holds[h] = struct{}{}
-	s.keepLocked()
-	if s.proven.Add(s.timeout - s.margin).Before(s.nextCheck) {
-		s.wake() // the next check was planned for a session without holds
+	if !s.isHeldLocked() {
+		s.beginHoldingLocked(now)
 	}
+	s.holds[h] = struct{}{}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if _, ok := s.holds[h]; ok {
-			delete(s.holds, h)
-			s.keepers--
-		}
+		delete(s.holds, h)
 	}, nil
 }
 
-// keep makes the heartbeat quick until release is called.
+// keep has the heartbeats sent until release is called.
 func (s *session) keep() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keepLocked()
+	if !s.isHeldLocked() && s.proof != nil {
+		s.beginHoldingLocked(clock.Now())
+	}
+	s.keepers++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -68,13 +69,6 @@ func (s *session) whyUnproven() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.whyUnprovenLocked(clock.Now())
-}
-
-// keepLocked wakes run when the first keeper comes.
-func (s *session) keepLocked() {
-	if s.keepers++; s.keepers == 1 {
-		s.wake()
-	}
 }
 
 func (s *session) wake() {
@@ -91,7 +85,6 @@ func (s *session) loseHolds(why error) {
 	s.mu.Lock()
 	holds := slices.SortedFunc(maps.Keys(s.holds), func(a, b *hold) int { return cmp.Compare(a.number, b.number) })
 	s.holds = nil
-	s.keepers -= len(holds)
 	s.mu.Unlock()
 	for _, h := range holds {
 		h.lost(why)
@@ -115,25 +108,29 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 }
 
 // checkClock does what is due at now, and returns for how long nothing else is
-// due. It
+// due. While something is held it
 //
-//   - tells the holds at the stop margin,
-//   - ends the session at its deadline,
-//   - closes a connection whose heartbeat is not answered,
+//   - tells the holds at the stop margin, and ends the session at its deadline,
 //   - sends the next heartbeat.
 //
-// A heartbeat is two round trips, one after the other: an R0 and an R1, as
-// proof.go has them. While there are keepers one is sent T/6 after the previous
-// one. Each is then F = T/3 after the last but one, and proves it, so that a
-// lease always has T/2 ahead of it in quiet times. Without keepers one heartbeat
-// every T/3 does, with T/3 ahead. In both cases a connection is closed T/2 after
-// its last answered heartbeat, while there is time for another connection. Where
-// F is longer than T/3 (WithServerTick), heartbeats are sent every T/6 at all
-// times, and a connection is closed after T/3.
+// A session that holds nothing has no deadline and sends no heartbeat: the wire
+// client's pings keep it alive, one each T/3, which any member answers. It ends
+// when the ensemble says so, or when no server has answered anything for T. So
+// its callers learn that no server can be reached. At all times a connection is
+// closed that leaves a request, a ping included, unanswered for T/3.
 //
-// While there are keepers it runs at least every T/6. A timer stands still
-// while the machine is suspended, so the time that has passed must be noticed
-// soon afterwards.
+// A heartbeat is two round trips, one after the other: an R0 and an R1, as
+// proof.go has them. One is sent T/6 after the previous one. Each is then F =
+// T/3 after the last but one, and proves it, so that a lease always has T/2
+// ahead of it in quiet times. If it has less, as after an idle time, one is sent
+// as soon as it can prove more. A connection whose heartbeat is not answered for
+// T/3 is closed, or earlier if only T/6 is left: while there is time for another
+// connection. Where F is longer than T/3 (WithServerTick), it is closed after
+// T/6.
+//
+// A timer stands still while the machine is suspended, so the time that has
+// passed must be noticed soon afterwards: it runs at least every T/6 while
+// something is held, and otherwise every T/3.
 func (s *session) checkClock(now time.Time) time.Duration {
 	const idle = time.Hour
 	s.mu.Lock()
@@ -141,59 +138,123 @@ func (s *session) checkClock(now time.Time) time.Duration {
 		s.mu.Unlock()
 		return idle
 	}
+	third, sixth := s.timeout/3, s.sixth()
+	next := third
 	left := s.timeout - elapsed(s.proven, now)
-	if left <= 0 {
+	unproven := left <= s.margin && len(s.holds) > 0
+	s.doubted = unproven || s.doubted && left <= s.margin
+	over := left <= 0 && s.doubted
+	beating := s.isHeldLocked() || !s.heartbeat.sent.IsZero()
+	if s.isHeldLocked() {
+		next = sixth
+	}
+	switch {
+	case s.doubted:
+		next = min(next, left)
+	case len(s.holds) > 0:
+		next = min(next, left-s.margin)
+	default:
+		silent := s.timeout - elapsed(s.answered, now)
+		over, next = silent <= 0, min(next, silent)
+	}
+	if over {
 		s.mu.Unlock()
 		s.sever()
 		s.end(ErrUnproven)
 		return idle
 	}
-	next := left
-	unproven := left <= s.margin && len(s.holds) > 0
-	if left > s.margin {
-		next = left - s.margin
-	}
-	third, sixth := s.timeout/3, (s.timeout/3+1)/2 // rounded up: two make F
-	interval, patience := third, sixth
-	if s.keepers > 0 {
-		interval, patience = sixth, third
-		next = min(next, sixth)
-	}
-	if s.proof.wait > third {
-		interval, patience = sixth, sixth
-	}
 	stalled := false
-	switch {
-	case !s.up:
-	case s.heartbeat.sent.IsZero():
-		due := s.heartbeat.last.Add(interval).Sub(now)
-		if due <= 0 {
-			s.heartbeat.sent, s.heartbeat.link = now, s.link
-			go s.sendHeartbeat(s.link, s.heartbeat.first)
-			due = patience
+	on := s.link
+	if s.up {
+		if !s.useful && s.proof.answers > 1 { // the connect's is the first
+			s.useful = true
+			s.core.pace.reset()
 		}
-		next = min(next, due)
-	default:
-		due := s.heartbeat.sent.Add(patience).Sub(now)
-		if stalled = due <= 0; stalled {
-			due = patience
-		} else if s.heartbeat.throttled {
-			due = min(due, s.retryHeartbeatLocked(now, patience))
+		var due time.Duration
+		if due, stalled = s.awaitAnswersLocked(now); !stalled && beating {
+			if !s.heartbeat.sent.IsZero() {
+				on = s.heartbeat.link // not s.link: that may be the next one already
+			}
+			var beat time.Duration
+			beat, stalled = s.beatLocked(now, left)
+			due = min(due, beat)
 		}
 		next = min(next, due)
 	}
 	s.nextCheck = now.Add(next)
-	sentOn := s.heartbeat.link // not s.link: that may be the next one already
 	s.mu.Unlock()
 	if unproven {
 		s.loseHolds(ErrUnproven)
 	}
 	if stalled {
-		s.core.tasks.Go(func() { _ = sentOn.Close() })
+		s.core.tasks.Go(func() { _ = on.Close() })
 		s.core.onAbandoned(s, "no proof of the leader in time")
 		s.suspend() // onDisconnected follows, when the wire client has noticed
 	}
 	return next
+}
+
+// isHeldLocked reports whether anybody needs the heartbeat.
+func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0 }
+
+// sixth is T/6, rounded up: two of them make F.
+func (s *session) sixth() time.Duration { return (s.timeout/3 + 1) / 2 }
+
+// awaitAnswersLocked returns for how long the oldest request may still be
+// unanswered, and whether that is over.
+func (s *session) awaitAnswersLocked(now time.Time) (due time.Duration, stalled bool) {
+	patience := s.timeout / 3
+	oldest, ok := s.proof.oldest()
+	if !ok {
+		return patience, false
+	}
+	if due = patience - now.Sub(oldest); due <= 0 {
+		return patience, true
+	}
+	return due, false
+}
+
+// beatLocked sends a heartbeat if one is due, and returns for how long nothing
+// else is due, and whether the member has left one unanswered for too long.
+func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Duration, stalled bool) {
+	patience := s.timeout / 3
+	if s.proof.wait > patience {
+		patience = s.sixth()
+	}
+	if s.heartbeat.sent.IsZero() {
+		due = s.heartbeat.last.Add(s.sixth()).Sub(now)
+		if provable, ok := s.proof.provable(now); ok {
+			due = min(due, max(provable, left-s.timeout/2))
+		}
+		if due > 0 {
+			return due, false
+		}
+		s.heartbeat.sent, s.heartbeat.link = now, s.link
+		go s.sendHeartbeat(s.link, s.heartbeat.first)
+	}
+	// Not so long that no time is left for another connection, but long enough
+	// for an answer.
+	patience = min(patience, max(now.Sub(s.heartbeat.sent)+left-s.timeout/6, s.timeout/12))
+	if due = s.heartbeat.sent.Add(patience).Sub(now); due <= 0 {
+		return patience, true
+	}
+	if s.heartbeat.throttled {
+		due = min(due, s.retryHeartbeatLocked(now, patience))
+	}
+	return due, false
+}
+
+// beginHoldingLocked plans the first heartbeat for what is held from now on: T/6
+// from now, or earlier if checkClock finds a reason. So who holds something for
+// a moment, again and again, needs none: its other requests prove the session.
+func (s *session) beginHoldingLocked(now time.Time) {
+	if s.heartbeat.sent.IsZero() {
+		s.heartbeat.last = now
+	}
+	left := s.timeout - elapsed(s.proven, now)
+	if due := min(s.sixth(), left-s.timeout/2); now.Add(due).Before(s.nextCheck) {
+		s.wake() // the next check was planned for a session without holds
+	}
 }
 
 // retryHeartbeatLocked sends a throttled heartbeat again when its pause is
@@ -246,6 +307,62 @@ func (s *session) makeRoundTrip(ctx context.Context) error {
 	return err
 }
 
+// shareRoundTrip makes such a round trip, or waits for one that another
+// goroutine makes. It fails if its own fails.
+func (s *session) shareRoundTrip(ctx context.Context) error {
+	s.mu.Lock()
+	others := s.proving
+	if others == nil {
+		s.proving = make(chan struct{})
+	}
+	mine := s.proving
+	s.mu.Unlock()
+	if others == nil {
+		err := s.makeRoundTrip(ctx)
+		s.mu.Lock()
+		s.proving = nil
+		s.mu.Unlock()
+		close(mine)
+		return err
+	}
+	select {
+	case <-others:
+		return nil
+	case <-s.over:
+		return s.Err()
+	case <-ctx.Done():
+		return ctxerr.Of(ctx)
+	}
+}
+
+// ahead returns the time until the deadline.
+func (s *session) ahead() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout - elapsed(s.proven, clock.Now())
+}
+
+func (s *session) granted() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+// untilProvable returns how long to wait before the next pair of round trips
+// that are to prove the session.
+func (s *session) untilProvable() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proof == nil {
+		return s.sixth()
+	}
+	after, ok := s.proof.provable(clock.Now())
+	if !ok || after <= 0 {
+		return s.sixth()
+	}
+	return min(after, s.sixth())
+}
+
 // onHeartbeat runs when a heartbeat was answered or has failed.
 func (s *session) onHeartbeat(e event) {
 	if isThrottled(e.err) {
@@ -259,7 +376,6 @@ func (s *session) onHeartbeat(e event) {
 	if e.err != nil && classify(e.err) != final {
 		return // the connection has ended, or is about to be closed
 	} // a refusal has made the round trip, too
-	s.core.pace.reset()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heartbeat.link == e.link {

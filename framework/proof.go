@@ -172,6 +172,28 @@ func (p *proof) count(r sentRequest) (proven time.Time, ok bool) {
 	return proven, true
 }
 
+// oldest returns when the oldest request was sent that is not answered yet.
+func (p *proof) oldest() (sent time.Time, ok bool) {
+	for _, r := range p.pending {
+		if !ok || r.at.Before(sent) {
+			sent, ok = r.at, true
+		}
+	}
+	return sent, ok
+}
+
+// provable returns how long after now a pair of round trips can prove more than
+// is proven already, if there is anything to prove.
+func (p *proof) provable(now time.Time) (after time.Duration, ok bool) {
+	switch {
+	case len(p.contacts) == 0:
+		return 0, false
+	case p.contacts[0].reported != 0:
+		return 0, true
+	}
+	return max(0, p.wait-now.Sub(p.contacts[0].answered)), true
+}
+
 func (p *proof) tripOf(op wire.Op) trip {
 	switch op {
 	case wire.OpCreate, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpCreateContainer, wire.OpCreateTTL:

@@ -39,10 +39,7 @@ func (s *Session) ID() int64 { return s.session().sessionID() }
 
 // Timeout returns the session timeout that the ensemble has granted.
 func (s *Session) Timeout() time.Duration {
-	live := s.session()
-	live.mu.Lock()
-	defer live.mu.Unlock()
-	return live.timeout
+	return s.session().granted()
 }
 
 // Done returns a channel that is closed when the session is over.
@@ -61,9 +58,10 @@ func (s *Session) Connected() bool {
 }
 
 // Deadline returns the instant before which the ensemble cannot have expired
-// the session, as far as is proven. Each answered heartbeat moves it on. Once
-// the session is over the deadline is no later than the instant at which that
-// was known.
+// the session, as far as is proven. While something is held, each answered
+// heartbeat moves it on. Otherwise it may have passed, although the session
+// lives. Once the session is over the deadline is no later than the instant at
+// which that was known.
 func (s *Session) Deadline() time.Time {
 	live := s.session()
 	live.mu.Lock()
@@ -83,24 +81,29 @@ func (s *Session) Proven() bool { return s.session().whyUnproven() == nil }
 
 // Prove waits until the session is Proven, and makes round trips to the leader
 // until it is. It fails when ctx ends or the session is over. Call it after a
-// create and before relying on what was created. It costs nothing while the
-// session is Proven, which is nearly always.
+// create, and before Hold.
+//
+// It costs nothing if the deadline is a third of the session timeout away, or
+// more. That is so while something is held, and while the session has made
+// requests to the leader within the last third of its timeout, such as creates
+// and deletes. Otherwise it costs a round trip, or two.
 func (s *Session) Prove(ctx context.Context) error {
+	live := s.session()
 	for {
+		for range 2 { // the first one may be the last that is missing
+			if live.ahead() >= live.granted()/3 && s.Proven() {
+				return nil
+			}
+			if err := live.shareRoundTrip(ctx); err != nil && !s.Proven() {
+				return err
+			}
+		}
 		if s.Proven() {
 			return nil
 		}
-		for range 2 { // the first one may be the last that is missing
-			if err := s.session().makeRoundTrip(ctx); err != nil {
-				return err
-			}
-			if s.Proven() {
-				return nil
-			}
-		}
 		// The round trips have shown that the leader is there. Now earlier
 		// contact must grow old enough to be proven by the next ones.
-		timer := time.NewTimer(s.Timeout() / 6)
+		timer := time.NewTimer(live.untilProvable())
 		select {
 		case <-timer.C:
 		case <-s.Done():
@@ -110,9 +113,10 @@ func (s *Session) Prove(ctx context.Context) error {
 	}
 }
 
-// Keep makes the client send heartbeats often enough for a lock, every sixth of
-// the session timeout instead of every third, until release is called. Use it
-// while waiting for a lock. Hold includes it.
+// Keep makes the client send heartbeats until release is called, as Hold does,
+// so that the session stays Proven. Hold includes it. Without both, an idle
+// session costs pings only, which any member answers. Who only waits for a lock
+// needs neither: see Prove.
 func (s *Session) Keep() (release func()) { return s.session().keep() }
 
 // Hold registers lost, to be called when the session's ephemeral znodes may no
@@ -122,8 +126,10 @@ func (s *Session) Keep() (release func()) { return s.session().keep() }
 //
 // lost is called at most once, on a goroutine that must not be blocked. It is
 // not called after release has returned, unless the call was already under way.
-// Until release is called the heartbeat is as quick as under Keep. If lost
-// would have to be called at once, Hold fails with the reason instead.
+// Until release is called the client sends heartbeats, two requests to the
+// leader every sixth of the session timeout, however much is held. If lost would
+// have to be called at once, Hold fails with the reason instead: with ErrUnproven
+// if the session was idle. Prove prevents that.
 func (s *Session) Hold(lost func(error)) (release func(), err error) {
 	if lost == nil {
 		lost = func(error) {}

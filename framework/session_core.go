@@ -47,11 +47,15 @@ type session struct {
 	link           *link // the latest on which a server confirmed the session
 	proof          *proof
 	proven         time.Time // the latest contact that is proven
+	answered       time.Time // when a server has answered last
+	useful         bool      // the connection has brought answers, and the pace of the dials was reset for it
+	doubted        bool      // holds were lost by the clock, and nothing was proven since
 	up             bool      // connected and authenticated
 	unseenEnds     int       // of connections, that run has not heard of yet
 	holds          map[*hold]struct{}
 	holdsMade      uint64
-	keepers        int                      // holds, and others that need the quick heartbeat
+	keepers        int                      // others that need the heartbeat
+	proving        chan struct{}            // nil: no goroutine in Prove makes a round trip; closed: it was made
 	nextCheck      time.Time                // when run checks the clock again
 	unsent         map[string]*unsentWrite  // by path
 	straySearches  map[string]*straySearch  // by directory
@@ -214,7 +218,7 @@ func (s *session) onConnected() {
 	}
 	s.up = true
 	s.heartbeat = heartbeat{last: clock.Now()}
-	if s.core.cfg.proof == ProofWrite {
+	if s.core.cfg.proof == ProofWrite && s.isHeldLocked() {
 		// At once, since the connect is not proven before it. It needs no first
 		// half.
 		s.heartbeat = heartbeat{first: clock.Now()}
@@ -312,7 +316,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	isNew := s.id == 0
 	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
 	s.margin = s.core.cfg.margin(s.timeout)
-	s.link = l
+	s.link, s.answered, s.useful = l, clock.Now(), false
 	s.proof = newProof(s.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
 	switch {
 	case s.core.cfg.proof == ProofWrite && !isNew:
@@ -353,6 +357,7 @@ func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 	if s.link != l {
 		return
 	}
+	s.answered = now
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven
 	}

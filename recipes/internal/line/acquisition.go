@@ -94,11 +94,9 @@ func (a *acquisition) pause(d time.Duration) {
 // stand goes through the line once, in one session. It returns nil when a waiter
 // was granted or nobody waits any longer, and otherwise why it is not in line any
 // longer. On any return without a grant, no znode stays.
+//
+// It asks for no heartbeat: claim proves the session.
 func (a *acquisition) stand(sess *framework.Session) error {
-	// The quick heartbeat, from the first look to the grant, which asks for it too: so
-	// that the session is still proven when the znode is first.
-	defer sess.Keep()()
-
 	a.noteLeaving()
 	if a.firstOnlyTries() {
 		if err := a.lookFirst(sess); err != nil || a.first() == nil {

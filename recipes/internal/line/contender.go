@@ -125,6 +125,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 			}
 			continue
 		case <-changed:
+			go func() { _ = c.sess.Prove(ctx) }() // beside the list: see claim
 		case <-passed:
 		case <-look:
 		case <-c.sess.Done():
@@ -164,6 +165,10 @@ func (c *contender) rank() Rank {
 // claim makes a grant of a contender that nobody stands ahead of. That stays so as
 // long as the znode stands: what is ahead never comes back. So only the session is
 // looked at, and from before the last look on the grant is told of its loss.
+//
+// Who waits sends no heartbeat, so the session has to be proven now. The create is
+// a round trip to the leader, and so are the requests of a client that takes
+// locks often. After a wait, wait has begun to prove it when the event came.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
 	contended, err := c.queue.rule.contended(c.name, c.children)
 	if err != nil {
@@ -178,10 +183,8 @@ func (c *contender) claim(ctx context.Context) (*grant, error) {
 
 func (g *grant) claim(ctx context.Context) error {
 	for {
-		if !g.sess.Proven() {
-			if err := g.sess.Prove(ctx); err != nil {
-				return err
-			}
+		if err := g.sess.Prove(ctx); err != nil {
+			return err
 		}
 		unhold, err := g.sess.Hold(g.lose)
 		if err == nil {
