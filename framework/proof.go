@@ -68,6 +68,30 @@ import (
 // models/deadline.pml has this argument in a form that a machine has checked.
 //
 // The deadline is the latest proven send time plus T.
+//
+// Only who holds something needs a deadline. A session that holds nothing makes
+// no round trips for it. Its contacts are the wire client's pings, one each T/3.
+// When it is to hold something, Prove makes an R0 and an R1 at that time. A
+// create that was just answered, or any other round trip, is an R0 already. The
+// pings that R0 can report were answered at least F before it, and one of them
+// was sent at most F + T/3 before it. So with F = T/3 a lease begins with T/3
+// ahead of it. Where the client made round trips within the last T/3 it has as
+// much without any request.
+//
+// What becomes of a session that holds nothing in the cases above:
+//
+//   - Its follower is cut off from the leader. The follower answers pings until
+//     it notices that, and then drops its clients. Meanwhile nothing is believed.
+//     A waiter looks about once each T at the znode that it waits for, behind a
+//     sync, and leaves the follower when the sync is not answered for T/3.
+//   - A member answers nothing, or pings only. Its connection is closed when any
+//     request, or a ping, is not answered for T/3.
+//   - A leader has lost its quorum. It cannot answer R1 under ProofWrite, so
+//     nothing is granted.
+//   - After a reconnect the connect is the proof, or under ProofWrite a contact
+//     that the first write proves.
+//   - The machine was suspended. The old proof is too old by the clock, and Prove
+//     makes another one.
 
 // contact is a request that was answered.
 type contact struct {
