@@ -57,4 +57,9 @@
 // from its leader. So the client's heartbeats reach the leader. When the
 // deadline passes without a new proof, the client gives the session up, even if
 // the ensemble has not expired it yet.
+//
+// Only a session that holds something has heartbeats and an enforced deadline:
+// see [Session.Hold]. Any other one costs pings, which any member answers. It is
+// Lost when the ensemble says so, or when no server has answered for a session
+// timeout.
 package framework

@@ -51,6 +51,31 @@ func TestWedgedMemberIsLeft(t *testing.T) {
 	})
 }
 
+// So it is where nothing is held, and no heartbeat finds it out: the request
+// itself does, after T/3.
+func TestWedgedMemberIsLeftByAnIdleClient(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		for i := range 10 {
+			time.Sleep(2*timeout + time.Duration(i)*timeout/20)
+			at := memberOf(t, ens, s.ID())
+			ens.Wedge(at)
+			began := time.Now()
+			if _, _, err := c.Get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > timeout/3+time.Second {
+				t.Errorf("a wedged member cost %v, want at most about %v", took, timeout/3)
+			}
+			ens.Unwedge(at)
+		}
+		if session(t, c).ID() != s.ID() {
+			t.Error("the session was lost")
+		}
+	})
+}
+
 // A follower that is cut off from its leader answers pings and reads for
 // syncLimit ticks, while the leader expires the session. A client that relies
 // on those answers would go on believing. Ours leaves for another member in
