@@ -170,7 +170,7 @@ func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
 // does it.
 func (g *groupCommit) dispatchLocked() {
 	for len(g.queue) > 0 && g.leaving == nil {
-		if !g.session.takesWrites() {
+		if !g.session.isReady() {
 			// A retry waits for the next connection, for as long as its budget
 			// allows.
 			for _, w := range g.queue {
@@ -217,7 +217,7 @@ func (g *groupCommit) takeLocked() *flight {
 	f.writes = f.lone[:0]
 	room := g.session.core.cfg.maxRequest / batchShare
 	dirs := make(map[string]struct{})
-	take := func(creates bool) {
+	take := func(creates bool) (all bool) {
 		full := false
 		g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
 			if w.isCreate() != creates || full {
@@ -237,17 +237,27 @@ func (g *groupCommit) takeLocked() *flight {
 			}
 			return true
 		})
+		return !full
 	}
-	take(false)
+	all := take(false)
 	f.deletes = len(f.writes) > 0
 	n := len(f.writes)
-	take(true)
+	if all { // a create does not overtake a delete that is left
+		take(true)
+	}
 	f.creates = len(f.writes) > n
 	return f
 }
 
 // send makes a request, and gives each write its turn.
 func (g *groupCommit) send(f *flight) {
+	if !g.session.isReady() { // the connection has ended since the request was taken from the queue
+		g.landed(f)
+		for _, w := range f.writes {
+			w.turn <- turn{err: zk.ErrNoServer}
+		}
+		return
+	}
 	if len(f.writes) == 1 {
 		w := f.writes[0]
 		made, err := g.exchange(w, func(on *link) { g.sent(f, on) })
@@ -308,6 +318,9 @@ func refusedOperation(responses []zk.MultiResponse, ops int) int {
 
 // sendAlone makes a request of one write, which holds nothing back.
 func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
+	if !g.session.isReady() {
+		return "", zk.ErrNoServer
+	}
 	made, err = g.exchange(w, func(on *link) {
 		if w.onSent != nil {
 			w.onSent(on)

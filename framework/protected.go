@@ -205,7 +205,8 @@ func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error,
 			return Created{}, err
 		}
 	}
-	return Created{Path: path, Children: l.names, Stat: l.stat}, nil
+	stat := *l.stat // others have the same list
+	return Created{Path: path, Children: slices.Clone(l.names), Stat: &stat}, nil
 }
 
 // find looks for the znode by its id, once the session is connected again.

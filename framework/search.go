@@ -79,7 +79,10 @@ func (q *searches) run() {
 			return
 		}
 		dirs := slices.Sorted(maps.Keys(batch))
-		_, err := observed(q.session, opNameSync, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
+		err := zk.ErrNoServer // each caller waits for the next connection, for as long as its budget allows
+		if q.session.isReady() {
+			_, err = observed(q.session, opNameSync, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
+		}
 		var lists sync.WaitGroup
 		for _, dir := range dirs {
 			r := batch[dir]

@@ -461,8 +461,8 @@ func (s *session) takesRequests() bool {
 	return s.err == nil && s.unseenEnds == 0
 }
 
-// takesWrites reports whether a write may be given to the wire client now.
-func (s *session) takesWrites() bool {
+// isReady reports whether a request may be given to the wire client now.
+func (s *session) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err == nil && s.up && s.unseenEnds == 0
