@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -150,7 +149,7 @@ func (c calm) measure(ctx context.Context, s *site, many int) (requests, leader 
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := pause(ctx, 2*time.Second); err != nil {
+	if err := pause(ctx, settling); err != nil {
 		return 0, 0, err
 	}
 	_, pid, err := s.leader()

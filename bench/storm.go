@@ -18,8 +18,8 @@ import (
 // a slow machine to start again, while leases last.
 const stormSession = 20 * time.Second
 
-// settling is how long clients have, when all are connected again, to send what
-// they want to send.
+// settling is how long clients have, when all are connected, to send what they
+// want to send.
 const settling = 5 * time.Second
 
 // storms are what happens to the ensemble while many clients hold and wait. The
