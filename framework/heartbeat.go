@@ -41,6 +41,9 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	if !s.isHeldLocked() {
 		s.beginHoldingLocked(now)
 	}
+	if left := s.timeout - elapsed(s.proven, now); now.Add(left - s.margin).Before(s.nextCheck) {
+		s.wake() // the next check was planned without holds, maybe behind the stop margin
+	}
 	s.holds[h] = struct{}{}
 	return func() {
 		s.mu.Lock()

@@ -1,0 +1,42 @@
+package framework_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A hold begins shortly before the stop margin, when no server answers and others
+// keep the session already. It is lost at the stop margin, and not at the next
+// look at the clock that was planned without it.
+func TestAHoldThatBeginsLateIsLostInTime(t *testing.T) {
+	for name, kept := range map[string]bool{"kept": true, "idle": false} {
+		t.Run(name, func(t *testing.T) {
+			for i := range 12 {
+				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+					c, network := connect(t, ens)
+					s := session(t, c)
+					if kept {
+						defer s.Keep()()
+						time.Sleep(timeout + time.Duration(i)*100*time.Millisecond)
+					}
+					network.Cut()
+					network.Drop()
+					synctest.Wait()
+					margin := s.Deadline().Add(-timeout / 10)
+					time.Sleep(time.Until(margin) - time.Duration(i)*50*time.Millisecond - 20*time.Millisecond)
+					told := make(chan time.Time, 1)
+					release, err := s.Hold(func(error) { told <- time.Now() })
+					must(t, err)
+					defer release()
+					if at := <-told; !near(at, margin) {
+						t.Errorf("told %v after the stop margin, %v before the deadline", at.Sub(margin), s.Deadline().Sub(at))
+					}
+					network.Heal()
+				})
+			}
+		})
+	}
+}
