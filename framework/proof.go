@@ -120,7 +120,7 @@ const (
 type proof struct {
 	timeout  time.Duration // T
 	wait     time.Duration // F
-	grain    time.Duration // of contacts closer together than this only the first is kept
+	grain    time.Duration // of contacts closer together than this only two are kept
 	kind     Proof
 	pending  map[int32]sentRequest
 	answers  uint64    // that have arrived, the connect's included
@@ -168,10 +168,22 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // proves nothing any longer
 		p.contacts = p.contacts[1:]
 	}
-	if n := len(p.contacts); n == 0 || r.at.Sub(p.contacts[n-1].sent) >= p.grain {
-		p.contacts = append(p.contacts, contact{sent: r.at, answered: at})
-	}
+	p.keep(contact{sent: r.at, answered: at})
 	return proven, ok
+}
+
+// keep adds a contact. Of those that are closer together than the grain it keeps
+// the first and the last. The last matters: it may be a ping that no other contact
+// follows for T/3.
+func (p *proof) keep(c contact) {
+	n := len(p.contacts)
+	switch {
+	case n > 0 && !c.sent.After(p.contacts[n-1].sent):
+	case n < 2 || c.sent.Sub(p.contacts[n-2].sent) >= p.grain:
+		p.contacts = append(p.contacts, c)
+	case p.contacts[n-1].reported == 0:
+		p.contacts[n-1] = c
+	}
 }
 
 // count takes an answered round trip for R1 of all contacts that it can prove,
