@@ -227,7 +227,11 @@ func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Durati
 	if s.heartbeat.sent.IsZero() {
 		due = s.heartbeat.last.Add(s.sixth()).Sub(now)
 		if provable, ok := s.proof.provable(now); ok {
-			due = min(due, max(provable, left-s.timeout/2))
+			// Not for the little that answers take their time: the next one would be
+			// too early for a proof then, and need another one.
+			if early := max(provable, left-s.timeout/2); early+min(6*s.heartbeat.took, s.timeout/24) < due {
+				due = early
+			}
 		}
 		if due > 0 {
 			return due, false
@@ -385,6 +389,6 @@ func (s *session) onHeartbeat(e event) {
 		if e.at.IsZero() {
 			e.at = clock.Now()
 		}
-		s.heartbeat = heartbeat{last: e.at}
+		s.heartbeat = heartbeat{last: e.at, took: e.at.Sub(s.heartbeat.sent)}
 	}
 }

@@ -40,3 +40,25 @@ func TestAHoldThatBeginsLateIsLostInTime(t *testing.T) {
 		})
 	}
 }
+
+// Who holds something sends a heartbeat, which is two syncs, every T/6 in quiet
+// times, also when answers take some time.
+func TestSlowAnswersCostNoMoreHeartbeats(t *testing.T) {
+	for _, latency := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		t.Run(latency.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				ens.Latency(latency)
+				s := session(t, c)
+				release, err := s.Hold(nil)
+				must(t, err)
+				defer release()
+				time.Sleep(2 * timeout)
+				const times = 10
+				if n := heartbeats(ens, times*timeout); n < 11*times || n > 12*times+2 {
+					t.Errorf("%d syncs in %d session timeouts, want 12 in each", n, times)
+				}
+			})
+		})
+	}
+}

@@ -87,10 +87,11 @@ const (
 
 // heartbeat is the state of the heartbeat.
 type heartbeat struct {
-	last  time.Time // when the first half of the last one was answered, or the connect
-	sent  time.Time // zero: none is under way
-	first time.Time // when the first half of the present one was answered; zero: it was not, as far as is known
-	link  *link     // the connection that it was sent on
+	last  time.Time     // when the first half of the last one was answered, or the connect
+	took  time.Duration // from the sending of the last one to that
+	sent  time.Time     // zero: none is under way
+	first time.Time     // when the first half of the present one was answered; zero: it was not, as far as is known
+	link  *link         // the connection that it was sent on
 
 	throttled bool      // the server has refused it for now
 	retryAt   time.Time // when it is sent again; zero: not decided
