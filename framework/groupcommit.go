@@ -82,12 +82,12 @@ type groupCommit struct {
 // groupedWrite is one write, a create or a delete. It is enqueued once, and then
 // awaited once.
 type groupedWrite struct {
-	op     any    // *zk.CreateRequest or *zk.DeleteRequest, with an absolute path
-	path   string // the one in op
-	dir    string // of a create
-	ctx    context.Context
-	onSent func(*link) // called each time it is sent, if not nil; must not block
-	turn   chan turn   // what it has to do next; there is never more than one
+	op     any             // *zk.CreateRequest or *zk.DeleteRequest, with an absolute path
+	path   string          // the one in op
+	dir    string          // of a create
+	gone   <-chan struct{} // closed: its caller has returned
+	onSent func(*link)     // called each time it is sent, if not nil; must not block
+	turn   chan turn       // what it has to do next; there is never more than one
 }
 
 // turn is what the caller that waits for a write does next: send a request,
@@ -108,7 +108,7 @@ type flight struct {
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
 func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWrite {
-	w := &groupedWrite{op: op, ctx: ctx, onSent: onSent, turn: make(chan turn, 1)}
+	w := &groupedWrite{op: op, gone: ctx.Done(), onSent: onSent, turn: make(chan turn, 1)}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		w.path = op.Path
@@ -122,6 +122,17 @@ func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWr
 func (w *groupedWrite) isCreate() bool {
 	_, ok := w.op.(*zk.CreateRequest)
 	return ok
+}
+
+// isGone reports whether the caller has returned. It calls nothing of the
+// caller's context, which may be user code, for it is called with mu held.
+func (w *groupedWrite) isGone() bool {
+	select {
+	case <-w.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // errWithdrawn is the result of a write whose caller has returned before it was
@@ -203,7 +214,7 @@ func (g *groupCommit) countLocked(f *flight, by int) {
 func (g *groupCommit) takeLocked() *flight {
 	may := false
 	g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
-		if w.ctx.Err() != nil {
+		if w.isGone() {
 			w.turn <- turn{err: errWithdrawn}
 			return true
 		}

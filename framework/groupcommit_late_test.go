@@ -1,9 +1,11 @@
 package framework_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,4 +182,39 @@ func TestASearchBeginsWithoutAConnection(t *testing.T) {
 		}
 		l.net.Heal()
 	}, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)), framework.WithBatching(false))
+}
+
+// asked is a context that counts how often it is asked for its error.
+type asked struct {
+	context.Context
+	times atomic.Int32
+}
+
+func (a *asked) Err() error {
+	a.times.Add(1)
+	return a.Context.Err()
+}
+
+// The context of a caller may be the user's own code. While its write is queued,
+// nobody else calls that, who would do so with a lock held.
+func TestNoOtherCallerAsksAContext(t *testing.T) {
+	inLines(t, 2, func(t *testing.T, l *lines) {
+		waitFirst := l.occupy()
+		ctx := &asked{Context: within(t, time.Minute)}
+		results, wait := l.join(ctx, line(1))
+		synctest.Wait() // it is queued
+		before := ctx.times.Load()
+		others, waitOthers := l.join(t.Context(), line(0), line(1))
+		synctest.Wait()
+		if n := ctx.times.Load() - before; n != 0 {
+			t.Errorf("asked %d times for another caller", n)
+		}
+		waitFirst()
+		wait()
+		waitOthers()
+		for _, r := range append(results, others...) {
+			must(t, r.err)
+			l.stands(r)
+		}
+	})
 }
