@@ -11,56 +11,59 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// Group commit: the writes of contenders, which are protected creates and the
-// deletes of those who leave, share requests. Each write costs the leader a
-// transaction, with an entry in the log of every member, and a multi costs one
-// for all of its operations. So the writes of a session that are asked for
-// while an earlier one is under way are collected, and leave together.
+// Group commit: the writes of contenders share requests. They are the protected
+// creates with which contenders join lines, and the deletes with which they
+// leave. Each write costs the leader a transaction, with an entry in the log of
+// every member, and a multi costs one for all of its operations. So the writes
+// of a session that are asked for while several requests are under way are
+// collected, and sent together.
 //
-// What does not change:
+// What callers can rely on:
 //
-//   - A write that nothing holds back leaves at once, alone. A create is held
-//     back by several requests with creates, and a delete by several with
-//     deletes: a release does not wait for a create, and a create does not wait
-//     for a release.
-//   - No write overtakes one that was asked for earlier, except one that is
-//     sent again: its batch was refused, or its answer is lost. A multi has its
-//     deletes first, and at most one create in each directory. So a line has
-//     the order of the ensemble's transactions, and a lock that is released and
+//   - While few requests are under way, a write is sent at once. Too many
+//     requests with creates hold back creates, and too many with deletes hold
+//     back deletes: a release does not wait for a create to be answered, and a
+//     create does not wait for a release.
+//   - No create overtakes a delete that was asked for earlier, and creates in
+//     one directory keep their order. The exceptions are writes that are sent
+//     alone: large ones, retries, those whose batch was refused, and creates in
+//     a directory that refused its last one. So a lock that is released and
 //     acquired again by one client is normally free when the create is
 //     executed. Where it is not, the new contender waits for the old znode.
-//   - A token comes from the list behind the create and not from the create's
-//     transaction, which may now be shared with creates in other directories.
+//   - A multi has at most one create in each directory, so two contenders of a
+//     line never share a transaction.
+//   - A token is made from the list behind the create. It does not use the
+//     create's transaction, which creates in other directories may share.
 //   - A multi goes through the leader as a create does, so it proves as much.
 //   - An ensemble executes a multi whole or not at all. If it refuses one, it
-//     names one operation. Only its caller gets that error. The others were not
-//     executed, and are sent again at once, each alone.
+//     names one operation, and only the caller of that one gets the error. The
+//     others were not executed, and are sent again at once, each alone.
 //   - If the answer to a multi is lost, each caller gets that error, and does
 //     what it does for a request of its own: a create is looked for by its id,
 //     and a delete is tried again, alone.
 //
-// A batch has no goroutine of its own. One of the callers whose writes it has
-// sends it, and passes the answers on.
+// A batch has no goroutine of its own. The caller of one of its writes sends
+// it, and passes the answers on to the others.
 
 // mostSends is how often a write is sent at most: in a batch, and alone after
 // that was refused.
 const mostSends = 2
 
 const (
-	// batchOps is how many operations a batch has at most: so many that more
-	// gain nothing, and so few that a batch does not keep the leader from others
-	// for long.
+	// batchOps is how many operations a batch has at most. More gain nothing,
+	// and would keep the leader busy for longer.
 	batchOps = 256
-	// batchShare is which part of the largest request a batch may fill.
+	// batchShare limits the size of a batch: to the largest request allowed,
+	// divided by this.
 	batchShare = 4
-	// underWay is how many requests with creates may be under way, and how many
-	// with deletes, for another one to leave that has only one write. With few,
-	// batches are large. With one, a write would wait for half a round trip on
-	// average, and on a network with long round trips that costs more than
-	// batches save.
+	// underWay is how many requests with creates may be under way before
+	// creates are held back, and how many with deletes before deletes are. If
+	// it is small, batches are large. If it were one, a write would wait for
+	// half a round trip on average, and on a network with long round trips that
+	// costs more than batches save.
 	underWay = 4
-	// enough is how many writes leave although more requests are under way, up to
-	// mostUnderWay.
+	// enough is how many queued writes are sent although underWay is reached,
+	// as long as fewer than mostUnderWay requests are under way.
 	enough       = 32
 	mostUnderWay = 16
 	// mostRefused is how many directories with refused creates are remembered.
@@ -75,7 +78,7 @@ type groupCommit struct {
 	queue   []*groupedWrite
 	creates int                 // requests under way that have creates
 	deletes int                 // requests under way that have deletes
-	leaving *flight             // the latest request, until it is on the wire; nil: it is
+	leaving *flight             // the latest request, nil once it is on the wire
 	refused map[string]struct{} // directories in which the last create was refused
 }
 
@@ -139,9 +142,8 @@ func (w *groupedWrite) isGone() bool {
 // sent.
 var errWithdrawn = errors.New("withdrawn before it was sent")
 
-// enqueue lets w leave, at once or with others. When it returns, w stands before
-// every write that is enqueued later. If alone is true, w is not part of a
-// batch, and waits for nothing.
+// enqueue puts w into the queue, and dispatches what may be sent now. If alone
+// is true, or w may not be part of a batch, await sends w alone, at once.
 func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	cfg := &g.session.core.cfg
 	if alone || cfg.noBatching || operationSize(w.op) > cfg.maxRequest/batchShare {
@@ -177,8 +179,8 @@ func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
 	}
 }
 
-// dispatchLocked sends what may be sent now: the caller of one of the writes
-// does it.
+// dispatchLocked takes from the queue what may be sent now. Of each request,
+// the caller of its first write sends it.
 func (g *groupCommit) dispatchLocked() {
 	for len(g.queue) > 0 && g.leaving == nil {
 		if !g.session.isReady() {
@@ -209,8 +211,8 @@ func (g *groupCommit) countLocked(f *flight, by int) {
 	}
 }
 
-// takeLocked removes the next request from the queue. It returns nil if all that
-// is queued has to wait.
+// takeLocked removes the writes of the next request from the queue. It returns
+// nil if all writes have to wait.
 func (g *groupCommit) takeLocked() *flight {
 	may := false
 	g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
@@ -260,7 +262,7 @@ func (g *groupCommit) takeLocked() *flight {
 	return f
 }
 
-// send makes a request, and gives each write its turn.
+// send sends f, and tells the caller of each write what to do next.
 func (g *groupCommit) send(f *flight) {
 	if !g.session.isReady() { // the connection has ended since the request was taken from the queue
 		g.landed(f)
@@ -327,7 +329,8 @@ func refusedOperation(responses []zk.MultiResponse, ops int) int {
 	return -1
 }
 
-// sendAlone makes a request of one write, which holds nothing back.
+// sendAlone sends w at once. The request does not count as under way, so it
+// holds no other write back.
 func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
 	if !g.session.isReady() {
 		return "", zk.ErrNoServer
@@ -341,7 +344,7 @@ func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
 	return made, err
 }
 
-// exchange makes a request of one write.
+// exchange sends w as a request of its own, and returns the answer.
 func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string, err error) {
 	s := g.session
 	unsent := s.awaitSent(w.path, onSent)
@@ -408,8 +411,9 @@ func (g *groupCommit) landed(f *flight) {
 	g.dispatchLocked()
 }
 
-// note remembers whether the ensemble refuses creates in a directory. Their
-// neighbors in a batch would be sent twice each time.
+// note remembers whether the ensemble refuses creates in w's directory. They
+// are then sent alone: in a batch, all other writes would have to be sent
+// twice.
 func (g *groupCommit) note(w *groupedWrite, err error) {
 	if !w.isCreate() || err != nil && classify(err) != final {
 		return
@@ -426,9 +430,9 @@ func (g *groupCommit) note(w *groupedWrite, err error) {
 	g.refused[w.dir] = struct{}{}
 }
 
-// leave deletes the znode of a contender, whatever its version, in a batch where
-// that pays. A retry is a request of its own, and so is the first try if alone
-// is true. unsure says that an earlier delete may have been executed.
+// leave deletes the znode of a contender, whatever its version. The delete may
+// be part of a batch, unless alone is true or an earlier delete of the znode
+// may have been executed. unsure says that this is so from the start.
 func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error {
 	path := w.root.unfix(full)
 	if err := ValidatePath(path); err != nil {

@@ -52,7 +52,8 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	}, nil
 }
 
-// keep has the heartbeats sent until release is called.
+// keep makes the session send heartbeats until release is called: see
+// Session.Keep.
 func (s *session) keep() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +68,8 @@ func (s *session) keep() (release func()) {
 	})
 }
 
-// whyUnproven returns why nothing may be assumed held now, nil if it may.
+// whyUnproven returns nil if the session is Proven now, and otherwise the
+// reason.
 func (s *session) whyUnproven() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +96,8 @@ func (s *session) loseHolds(why error) {
 	}
 }
 
-// whyUnprovenLocked returns why nothing may be assumed held at now, nil if it
-// may.
+// whyUnprovenLocked returns nil if the session is Proven at now, and otherwise
+// the reason.
 func (s *session) whyUnprovenLocked(now time.Time) error {
 	switch {
 	case s.err != nil:
@@ -110,30 +112,35 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 	return nil
 }
 
-// checkClock does what is due at now, and returns for how long nothing else is
-// due. While something is held it
+// checkClock does what is due at now, and returns how long to wait until it
+// must run again. While something is held it
 //
-//   - tells the holds at the stop margin, and ends the session at its deadline,
+//   - reports the loss to the holds at the stop margin, and ends the session at
+//     its deadline,
 //   - sends the next heartbeat.
 //
-// A session that holds nothing has no deadline and sends no heartbeat: the wire
-// client's pings keep it alive, one each T/3, which any member answers. It ends
-// when the ensemble says so, or when no server has answered anything for T. So
-// its callers learn that no server can be reached. At all times a connection is
-// closed that leaves a request, a ping included, unanswered for T/3.
+// A session that holds nothing sends no heartbeat, and its deadline may pass.
+// The wire client's pings keep it alive, one every T/3, which any member
+// answers. It ends when the ensemble says so, or when no server has answered
+// anything for T. So its callers learn that no server can be reached.
 //
-// A heartbeat is two round trips, one after the other: an R0 and an R1, as
-// proof.go has them. One is sent T/6 after the previous one. Each is then F =
-// T/3 after the last but one, and proves it, so that a lease always has T/2
-// ahead of it in quiet times. If it has less, as after an idle time, one is sent
-// as soon as it can prove more. A connection whose heartbeat is not answered for
-// T/3 is closed, or earlier if only T/6 is left: while there is time for another
-// connection. Where F is longer than T/3 (WithServerTick), it is closed after
-// T/6.
+// In both cases checkClock closes a connection on which a request, a ping
+// included, is not answered for T/3.
 //
-// A timer stands still while the machine is suspended, so the time that has
-// passed must be noticed soon afterwards: it runs at least every T/6 while
-// something is held, and otherwise every T/3.
+// A heartbeat is two round trips, one after the other: the R0 and the R1 of
+// proof.go. One is sent T/6 after the previous one. So it is F = T/3 after the
+// last but one, and proves that. While all are answered at once, a lease has
+// about T/2 ahead of it or more. If it has clearly less, as after an idle time,
+// a heartbeat is sent as soon as it can prove more.
+//
+// A connection on which a heartbeat is not answered for T/3 is closed. It is
+// closed earlier if only T/6 is left until the deadline, so that there is time
+// for another connection; and after T/6 if F is longer than T/3
+// (WithServerTick).
+//
+// A timer stands still while the machine is suspended, and the time that has
+// passed must be noticed soon afterwards. So checkClock runs at least every T/6
+// while something is held, and otherwise at least every T/3.
 func (s *session) checkClock(now time.Time) time.Duration {
 	const idle = time.Hour
 	s.mu.Lock()
@@ -203,8 +210,8 @@ func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0
 // sixth is T/6, rounded up: two of them make F.
 func (s *session) sixth() time.Duration { return (s.timeout/3 + 1) / 2 }
 
-// awaitAnswersLocked returns for how long the oldest request may still be
-// unanswered, and whether that is over.
+// awaitAnswersLocked returns how much longer the oldest request may stay
+// unanswered, and whether it is unanswered for too long.
 func (s *session) awaitAnswersLocked(now time.Time) (due time.Duration, stalled bool) {
 	patience := s.timeout / 3
 	oldest, ok := s.proof.oldest()
@@ -217,8 +224,8 @@ func (s *session) awaitAnswersLocked(now time.Time) (due time.Duration, stalled 
 	return due, false
 }
 
-// beatLocked sends a heartbeat if one is due, and returns for how long nothing
-// else is due, and whether the member has left one unanswered for too long.
+// beatLocked sends a heartbeat if one is due. It returns how long to wait until
+// it must run again, and whether a heartbeat is unanswered for too long.
 func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Duration, stalled bool) {
 	patience := s.timeout / 3
 	if s.proof.wait > patience {
@@ -251,9 +258,10 @@ func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Durati
 	return due, false
 }
 
-// beginHoldingLocked plans the first heartbeat for what is held from now on: T/6
-// from now, or earlier if checkClock finds a reason. So who holds something for
-// a moment, again and again, needs none: its other requests prove the session.
+// beginHoldingLocked plans the first heartbeat for what is held from now on:
+// T/6 from now, or earlier if checkClock finds a reason. A client that
+// repeatedly holds something for a moment sends none: its other requests prove
+// the session.
 func (s *session) beginHoldingLocked(now time.Time) {
 	if s.heartbeat.sent.IsZero() {
 		s.heartbeat.last = now
@@ -314,8 +322,8 @@ func (s *session) makeRoundTrip(ctx context.Context) error {
 	return err
 }
 
-// shareRoundTrip makes such a round trip, or waits for one that another
-// goroutine makes. It fails if its own fails.
+// shareRoundTrip calls makeRoundTrip, or waits until another goroutine's call
+// has ended. It fails only if its own call fails, or if the wait ends early.
 func (s *session) shareRoundTrip(ctx context.Context) error {
 	s.mu.Lock()
 	others := s.proving
@@ -355,8 +363,8 @@ func (s *session) granted() time.Duration {
 	return s.timeout
 }
 
-// untilProvable returns how long to wait before the next pair of round trips
-// that are to prove the session.
+// untilProvable returns how long Prove waits before its next pair of round
+// trips.
 func (s *session) untilProvable() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

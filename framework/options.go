@@ -262,10 +262,11 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverT
 // WithProof sets what the heartbeat proves. Default ProofSync.
 func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 
-// WithBatching sets whether the writes by which contenders join and leave lines
-// share requests: those that are asked for while several of the same session
-// are under way leave together, as one multi. A write that nothing holds back
-// leaves at once in either case. Default true.
+// WithBatching sets whether the creates and deletes with which contenders join
+// and leave lines share requests. If true, those that are asked for while
+// several requests of the same session are under way are sent together, as one
+// multi. While few are under way, each is sent at once. If false, each is a
+// request of its own, and is always sent at once. Default true.
 func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on } }
 
 // WithErrorPolicy sets what a disconnect means for leases. Default

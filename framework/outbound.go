@@ -7,15 +7,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// outbound writes the frames of a connection. Each write costs a system call,
-// and wakes the server. So it keeps a create back until the list behind it has
-// come, and writes both at once. The lists behind a batch of many creates leave
-// together, too.
+// outbound sends the frames of a connection, several of them in one system call
+// where that is possible: each call costs time, and wakes the server. It keeps
+// a create back until the list behind it has come, and sends both at once. The
+// lists behind a batch of many creates are sent together, too.
 //
-// Nothing is kept back for long. Whoever announces a list hands it to the wire
-// client at once, or withdraws it. No answer is needed for either. Every other
-// request sends what is kept back along with it. If the connection ends first,
-// nobody can know whether the frames left, as with all that was not answered.
+// Nothing is kept back for long. A goroutine that announces a list passes it to
+// the wire client at once, or withdraws it; it waits for no answer in between.
+// Any other request is sent at once, together with what is kept back. If the
+// connection ends first, it is unknown whether the frames were sent, as for
+// every request without an answer.
 type outbound struct {
 	conn net.Conn
 
@@ -26,15 +27,16 @@ type outbound struct {
 }
 
 const (
-	// mostAwaited is for how many lists a frame is kept back. The ensemble takes
-	// longer to execute a larger batch than the lists behind it take to come.
+	// mostAwaited is how many lists a frame may wait for. A batch with more
+	// creates is sent at once: its lists come before the ensemble has executed
+	// it.
 	mostAwaited = 2
 	// mostKept is how many bytes are kept back.
 	mostKept = 16 << 10
 )
 
-// announce says that a list will follow the frame that is about to be sent.
-// Then it is either sent or withdrawn.
+// announce says that a list will follow the frame that is about to be sent. The
+// caller must then send the list, or call withdraw.
 func (o *outbound) announce() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,8 +44,8 @@ func (o *outbound) announce() {
 	o.fresh++
 }
 
-// withdraw says that a list may not come. If it has come, what is kept back for
-// another one leaves early, which does no harm.
+// withdraw says that an announced list may not come. If it has come after all,
+// frames that wait for another list are sent early, which does no harm.
 func (o *outbound) withdraw() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,7 +56,7 @@ func (o *outbound) withdraw() error {
 	return o.flushLocked()
 }
 
-// send writes a frame, now or with one of the next.
+// send sends a frame, at once or together with a later one.
 func (o *outbound) send(frame []byte, op wire.Op) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// What proves that the ensemble still keeps this session alive.
+// This file computes until when the ensemble is proven to keep a session alive.
 //
 // Goal: an instant D such that no member can have expired the session before D.
 // It must follow from what was seen on the wire, and from no clock but the rate
@@ -69,22 +69,23 @@ import (
 //
 // The deadline is the latest proven send time plus T.
 //
-// Only who holds something needs a deadline. A session that holds nothing makes
-// no round trips for it. Its contacts are the wire client's pings, one each T/3.
-// When it is to hold something, Prove makes an R0 and an R1 at that time. A
-// create that was just answered, or any other round trip, is an R0 already. The
-// pings that R0 can report were answered at least F before it, and one of them
-// was sent at most F + T/3 before it. So with F = T/3 a lease begins with T/3
-// ahead of it. Where the client made round trips within the last T/3 it has as
-// much without any request.
+// Only a session that holds something needs a deadline. A session that holds
+// nothing sends no heartbeat. Its contacts are the wire client's pings, one
+// every T/3. Before it holds something, Prove makes an R0 and an R1. A create
+// that was just answered, or any other round trip, is an R0 already. The pings
+// that R0 can report were answered at least F before it, and one of them was
+// sent at most F + T/3 before it. So with F = T/3 a lease begins with about T/3
+// ahead of it. If the client made round trips within the last T/3, they have
+// usually proven as much, and Prove makes none.
 //
-// What becomes of a session that holds nothing in the cases above:
+// What happens to a session that holds nothing in the cases above:
 //
 //   - Its follower is cut off from the leader. The follower answers pings until
-//     it notices that, and then drops its clients. Meanwhile nothing is believed.
-//     A waiter looks about once each T at the znode that it waits for, behind a
-//     sync, and leaves the follower when the sync is not answered for T/3.
-//   - A member answers nothing, or pings only. Its connection is closed when any
+//     it notices that, and then drops its clients. Its answers to pings prove
+//     nothing. About once every T, a waiter makes a sync and reads the znode
+//     that it waits for, and it leaves the follower if the sync is not answered
+//     for T/3.
+//   - A member answers nothing, or pings only. Its connection is closed when a
 //     request, or a ping, is not answered for T/3.
 //   - A leader has lost its quorum. It cannot answer R1 under ProofWrite, so
 //     nothing is granted.
@@ -218,8 +219,8 @@ func (p *proof) oldest() (sent time.Time, ok bool) {
 	return sent, ok
 }
 
-// provable returns how long after now a pair of round trips can prove more than
-// is proven already, if there is anything to prove.
+// provable returns how long to wait until a pair of round trips can prove more
+// than is proven already. ok is false if there is no contact to prove.
 func (p *proof) provable(now time.Time) (after time.Duration, ok bool) {
 	switch {
 	case len(p.contacts) == 0:

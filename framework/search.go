@@ -10,27 +10,28 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A search is a sync and a list of a directory behind it: the list shows
-// whatever the ensemble has executed before. When a connection ends, the
-// outcomes of many creates are unknown at once. So searches are shared. All that
-// are asked for while others are under way begin together, with one sync, and
-// one list for each directory.
+// searches makes the searches of a session. A search is a sync and then a list
+// of a directory: the list shows everything that the ensemble executed before
+// the sync. When a connection ends, the outcomes of many creates are unknown at
+// once. So searches are shared: those that are asked for while others are under
+// way begin together, with one sync, and one list for each directory.
 type searches struct {
 	session *session
 
 	mu      sync.Mutex
-	waiting map[string]*searchResult // by directory: not begun
+	waiting map[string]*searchResult // by directory: searches that have not begun
 	running bool
 }
 
 type searchResult struct {
-	done  chan struct{} // closed: what follows is set
+	done  chan struct{} // closed when what follows is set
 	found listing
 	err   error
 }
 
-// search returns what a directory has, nothing if there is no directory. It is
-// retried within the budget of w, which is in a session.
+// search lists a directory behind a sync. The listing is empty if the directory
+// does not exist. The search is retried within the budget of w, which is in a
+// session.
 func (w scope) search(ctx context.Context, dir string) (listing, error) {
 	var found listing
 	err := w.do(ctx, opNameList, w.root.unfix(dir), repeatable, func(a *attempt) error {
@@ -48,7 +49,7 @@ func (w scope) search(ctx context.Context, dir string) (listing, error) {
 	return found, err
 }
 
-// begin returns a search that has not begun yet.
+// begin asks for a search of dir, or joins one that has not begun yet.
 func (q *searches) begin(dir string) *searchResult {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,7 +68,7 @@ func (q *searches) begin(dir string) *searchResult {
 	return r
 }
 
-// run makes the searches that are waiting, until there are none.
+// run makes the searches that are asked for, until there are none.
 func (q *searches) run() {
 	for {
 		q.mu.Lock()
@@ -98,7 +99,8 @@ func (q *searches) run() {
 	}
 }
 
-// list lists a directory, which may be missing, and discards the strays in it.
+// list lists a directory, and discards the strays in it. The listing is empty
+// if the directory does not exist.
 func (s *session) list(dir string) (listing, error) {
 	l, err := observed(s, opNameList, func(conn *zk.Conn) (l listing, err error) {
 		l.names, l.stat, err = conn.Children(dir)

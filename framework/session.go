@@ -79,14 +79,15 @@ func (s *Session) Deadline() time.Time {
 // request.
 func (s *Session) Proven() bool { return s.session().whyUnproven() == nil }
 
-// Prove waits until the session is Proven, and makes round trips to the leader
-// until it is. It fails when ctx ends or the session is over. Call it after a
-// create, and before Hold.
+// Prove makes round trips to the leader until the session is Proven. It fails
+// when ctx ends or the session is over. Call it after a create, and before
+// Hold.
 //
 // It costs nothing if the deadline is a third of the session timeout away, or
-// more. That is so while something is held, and while the session has made
-// requests to the leader within the last third of its timeout, such as creates
-// and deletes. Otherwise it costs a round trip, or two.
+// more. That is normally so while something is held, and if the session has
+// made requests to the leader within the last third of its timeout, such as
+// creates and deletes. Otherwise it costs a round trip or two. If those prove
+// too little, as shortly after an outage, Prove waits and makes more.
 func (s *Session) Prove(ctx context.Context) error {
 	live := s.session()
 	for {
@@ -113,10 +114,10 @@ func (s *Session) Prove(ctx context.Context) error {
 	}
 }
 
-// Keep makes the client send heartbeats until release is called, as Hold does,
-// so that the session stays Proven. Hold includes it. Without both, an idle
-// session costs pings only, which any member answers. Who only waits for a lock
-// needs neither: see Prove.
+// Keep makes the client send heartbeats until release is called, so that the
+// session stays Proven. Hold does the same. Without Keep and Hold, an idle
+// session sends only pings, which any member answers. A contender that waits in
+// line needs neither: it calls Prove when it is first in line.
 func (s *Session) Keep() (release func()) { return s.session().keep() }
 
 // Hold registers lost, to be called when the session's ephemeral znodes may no
@@ -127,9 +128,10 @@ func (s *Session) Keep() (release func()) { return s.session().keep() }
 // lost is called at most once, on a goroutine that must not be blocked. It is
 // not called after release has returned, unless the call was already under way.
 // Until release is called the client sends heartbeats, two requests to the
-// leader every sixth of the session timeout, however much is held. If lost would
-// have to be called at once, Hold fails with the reason instead: with ErrUnproven
-// if the session was idle. Prove prevents that.
+// leader every sixth of the session timeout, however much is held.
+//
+// If lost would have to be called at once, Hold fails with the reason instead.
+// After an idle time that is ErrUnproven: call Prove first.
 func (s *Session) Hold(lost func(error)) (release func(), err error) {
 	if lost == nil {
 		lost = func(error) {}

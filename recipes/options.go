@@ -94,20 +94,21 @@ func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noRee
 // request that removes the znode, and returns. The next Acquire of this client does
 // not wait for the answer either: the ensemble executes the requests of a session in
 // order. So an uncontended Acquire and its Release take one round trip together,
-// not two. Where several leases share a znode, as when a lock is re-entered, the one
-// that is released last decides.
+// not two. If several leases share a znode, as when a lock is re-entered, the option
+// of the lease that is released last counts.
 //
 // A nil error then means that the lease was not lost, as far as this client knew and
 // the clock can prove. What such a Release cannot know:
-//   - whether somebody else deleted the znode shortly before: that is only logged,
-//     once the removal finds out;
-//   - when the znode is gone: others are granted only then. If the removal fails, it
-//     is repeated in the background until it succeeds or the session ends. A refusal,
-//     as by an ACL, is only logged, and the next Acquire waits behind the znode.
+//   - whether somebody else deleted the znode shortly before: the client logs it
+//     when the answer to the delete arrives;
+//   - when the znode is gone, which is when others are granted. If the delete fails,
+//     it is repeated in the background until it succeeds or the session ends. A
+//     refusal, for instance by an ACL, is only logged, and the next Acquire waits
+//     behind the znode.
 //
-// EndLinger waits for the removals. A process that is about to exit should close the
-// client, which removes the znode by ending the session. Default: Release returns
-// when the znode is gone.
+// EndLinger waits until these znodes are gone. A process that is about to exit should
+// close the client, which removes the znode by ending the session. Default: Release
+// returns when the znode is gone.
 func WithAsyncRelease() ZnodeOption {
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.AsyncRelease = true }}}}
 }

@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// Front is a line up to one of its contenders, as a list of the directory shows
-// it. A contender that joins a long line nearly always needs its predecessor
-// alone. So Front is made in one pass, without sorting the line or copying it.
+// Front is the part of a line that ends with one contender, self, as a list of
+// the directory shows it. A contender of a long line nearly always needs only
+// its predecessor. So NewFront makes one pass, and neither sorts nor copies the
+// line.
 type Front struct {
-	Joined   bool   // the list shows the contender
-	Twins    bool   // two exclusive contenders of the front have the same number: see Twins
+	Joined   bool   // the list shows self
+	Twins    bool   // two exclusive contenders have the same number: see the function Twins
 	Conflict string // the first child, anywhere in the list, that belongs to another set; or empty
 
 	self     Node
 	children []string
 	set      Set
-	nearest  position // of those ahead, if there are any
-	ahead    int      // how many there are
+	nearest  position // the predecessor, if there is one
+	ahead    int      // how many are ahead of self, without those that have its number
 }
 
 // position is where a contender stands ahead of self.
@@ -27,7 +28,8 @@ type position struct {
 	name     string
 }
 
-// compare orders positions from self to the first in line: as Sort, backward.
+// compare orders positions from the predecessor to the first in line: the
+// reverse of Sort.
 func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(p.distance, q.distance), cmp.Compare(q.mode, p.mode), cmp.Compare(q.name, p.name))
 }
@@ -69,10 +71,11 @@ func (f *Front) each(do func(position)) (conflict string) {
 	return conflict
 }
 
-// Last returns the name of the last contender ahead of self for which conflicts
-// returns true, or an error; "" if there is none. It asks from self to the first
-// in line, and not about those with the number of self. The line is sorted only
-// if the predecessor does not conflict.
+// Last returns the name of the contender nearest ahead of self for which
+// conflicts returns true, or "" if there is none. It begins at the predecessor,
+// and ends at the first error. It does not ask about contenders that have the
+// same number as self. It sorts the line only if the predecessor does not
+// conflict.
 func (f *Front) Last(conflicts func(Node) (bool, error)) (name string, err error) {
 	if f.ahead == 0 {
 		return "", nil
@@ -106,8 +109,8 @@ func (p position) nameIf(found bool) string {
 	return p.name
 }
 
-// distances finds out whether a number repeats. Most contenders of a line have
-// numbers that are near each other.
+// distances finds out whether two contenders have the same number. Most of a
+// line have numbers that are near each other.
 type distances struct {
 	near  [64]uint64 // a bit for each distance below 4,096
 	far   []uint32
