@@ -234,9 +234,12 @@ func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Durati
 	if s.heartbeat.sent.IsZero() {
 		due = s.heartbeat.last.Add(s.sixth()).Sub(now)
 		if provable, ok := s.proof.provable(now); ok {
-			// Not for the little that answers take their time: the next one would be
-			// too early for a proof then, and need another one.
-			if early := max(provable, left-s.timeout/2); early+min(6*s.heartbeat.took, s.timeout/24) < due {
+			// A little less than usual is normal, since answers take time. A heartbeat
+			// for that alone would be too early to prove anything, and another one
+			// would be needed.
+			usual := s.timeout - s.proof.wait - s.sixth() // T/2, unless F is longer than T/3
+			early := max(provable, left-usual)
+			if early+min(6*s.heartbeat.took, s.timeout/24) < due {
 				due = early
 			}
 		}
