@@ -237,7 +237,8 @@ func (l *Line) Revoke(ctx context.Context, p Participant) error {
 }
 
 // EndLinger removes every znode that the client keeps (WithLinger) in lines below
-// path, and waits until they are gone. If ctx ends first, the removal continues.
+// path. It waits until they are gone, and those that WithAsyncRelease has left
+// behind. If ctx ends first, the removal continues.
 func EndLinger(ctx context.Context, c *framework.Client, path string) error {
 	if err := framework.ValidatePath(path); err != nil {
 		return fmt.Errorf("recipes: end linger: %w", err)

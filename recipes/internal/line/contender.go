@@ -164,11 +164,11 @@ func (c *contender) rank() Rank {
 
 // claim makes a grant of a contender that nobody stands ahead of. That stays so as
 // long as the znode stands: what is ahead never comes back. So only the session is
-// looked at, and from before the last look on the grant is told of its loss.
+// looked at. The grant hears of a loss from before the last look on.
 //
-// Who waits sends no heartbeat, so the session has to be proven now. The create is
-// a round trip to the leader, and so are the requests of a client that takes
-// locks often. After a wait, wait has begun to prove it when the event came.
+// A waiter sends no heartbeat, so claim proves the session. The create is a round
+// trip to the leader, and so are the requests of a client that takes locks often.
+// After a wait, the proof has begun when the event came: see wait.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
 	contended, err := c.queue.rule.contended(c.name, c.children)
 	if err != nil {
