@@ -45,8 +45,12 @@ func TestProofOfContact(t *testing.T) {
 			{op: roundTrip, sent: 3.9, answer: 4.0},
 		}, 1},
 		{"of contacts close together the last counts, too", []exchange{
-			{op: read, sent: 0, answer: 0.01}, {op: read, sent: 1.95, answer: 1.96}, {op: read, sent: 1.98, answer: 1.99}, {op: read, sent: 2, answer: 2.01},
-			{op: roundTrip, sent: 5.9, answer: 5.91}, {op: roundTrip, sent: 5.91, answer: 5.92},
+			{op: read, sent: 0, answer: 0.01},
+			{op: read, sent: 1.95, answer: 1.96},
+			{op: read, sent: 1.98, answer: 1.99},
+			{op: read, sent: 2, answer: 2.01},
+			{op: roundTrip, sent: 5.9, answer: 5.91},
+			{op: roundTrip, sent: 5.91, answer: 5.92},
 		}, 2},
 		{"a failed round trip is no first one", []exchange{
 			{op: read, sent: 0, answer: 0.1}, {op: roundTrip, sent: 3, answer: 3.1, failed: true}, {op: roundTrip, sent: 3.2, answer: 3.3},
