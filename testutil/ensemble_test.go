@@ -316,3 +316,30 @@ func TestLongAbsence(t *testing.T) {
 		q.ok(wire.OpExists, look("/n-0000004999", false))
 	})
 }
+
+// A member that has missed more than the log holds is elected, since it alone
+// reaches a quorum. It gets a copy of the data, too.
+func TestElectionAfterALongAbsence(t *testing.T) {
+	bubble(t, 5, func(t *testing.T, e *testutil.Embedded) {
+		for _, absent := range []int{0, 1} {
+			must(t, e.Stop(absent))
+		}
+		must(t, e.WaitServing(t.Context()))
+		p := single(t, e, 2, 40*time.Second)
+		for range 5000 {
+			p.ok(wire.OpCreate, create("/n-", "", 2))
+		}
+		must(t, e.Stop(3))
+		must(t, e.Stop(4))
+		e.Partition(2, 1) // neither of them reaches a quorum
+		for _, absent := range []int{1, 0} {
+			must(t, e.Restart(absent))
+		}
+		time.Sleep(10 * time.Second)
+		if l := e.Leader(); l != 0 {
+			t.Fatalf("the leader is %d: the test shows nothing", l)
+		}
+		q := single(t, e, 0, 4*time.Second)
+		q.ok(wire.OpExists, look("/n-0000004999", false))
+	})
+}

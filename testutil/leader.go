@@ -1,6 +1,8 @@
 package testutil
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -30,6 +32,7 @@ type trackedSession struct {
 // leadLocked makes the member the leader of voters, which include it.
 func (m *member) leadLocked(voters []*member) {
 	e := m.e
+	m.copyMissedLocked(e.mostAppliedLocked())
 	m.leader = nil
 	m.lead = &leadership{
 		m: m, epoch: e.epoch, sessions: map[int64]*trackedSession{}, followers: map[*member]time.Time{},
@@ -57,15 +60,28 @@ func (m *member) leadLocked(voters []*member) {
 // followLocked makes the member follow a leader it can talk to. It receives
 // everything that was committed.
 func (m *member) followLocked(l *member) {
-	if m.applied < m.e.dropped {
-		m.tree = l.tree.clone()
-		m.applied = l.applied
-	}
+	m.copyMissedLocked(l)
 	m.leader, m.heard = l, time.Now()
 	m.acknowledged = l.acknowledged
 	l.lead.followers[m] = m.heard
 	m.advanceLocked()
 	l.lead.drainLocked()
+}
+
+// copyMissedLocked gives the member the data of another one, if it has not applied
+// entries that the log does not have any longer.
+func (m *member) copyMissedLocked(from *member) {
+	if m.applied < m.e.dropped {
+		m.tree = from.tree.clone()
+		m.applied = from.applied
+	}
+}
+
+// mostAppliedLocked returns a member that has applied all that was dropped from
+// the log. A member can be elected that was down then, and that had acknowledged
+// those entries and not applied them.
+func (e *Embedded) mostAppliedLocked() *member {
+	return slices.MaxFunc(e.members, func(a, b *member) int { return cmp.Compare(a.applied, b.applied) })
 }
 
 // appendLocked appends an entry to the log and sends it to every follower that
