@@ -91,6 +91,60 @@ func TestHoldingBeginsAfterIdling(t *testing.T) {
 	})
 }
 
+// Who holds something sends a heartbeat, which is two syncs, every T/6 in quiet
+// times, also when answers take some time.
+func TestSlowAnswersCostNoMoreHeartbeats(t *testing.T) {
+	for _, latency := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		t.Run(latency.String(), func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				ens.Latency(latency)
+				s := session(t, c)
+				release, err := s.Hold(nil)
+				must(t, err)
+				defer release()
+				time.Sleep(2 * timeout)
+				const times = 10
+				if n := heartbeats(ens, times*timeout); n < 11*times || n > 12*times+2 {
+					t.Errorf("%d syncs in %d session timeouts, want 12 in each", n, times)
+				}
+			})
+		})
+	}
+}
+
+// After a busy time, whose contacts are many, the heartbeats find their pace
+// again: none feeds the next.
+func TestABusyTimeCostsNoMoreHeartbeats(t *testing.T) {
+	for name, opts := range map[string][]framework.Option{
+		"default":       nil,
+		"half a second": {framework.WithServerTick(timeout / 12)},
+		"longest tick":  {framework.WithServerTick(timeout / 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens, opts...)
+				ens.Latency(5 * time.Millisecond)
+				s := session(t, c)
+				release, err := s.Hold(nil)
+				must(t, err)
+				defer release()
+				for began := time.Now(); time.Since(began) < 2*timeout; time.Sleep(40 * time.Millisecond) {
+					_, _, err := s.Exists(t.Context(), "/")
+					must(t, err)
+				}
+				time.Sleep(2 * timeout)
+				const times = 10
+				n := heartbeats(ens, times*timeout)
+				t.Logf("%d syncs in %d session timeouts", n, times)
+				if n > 16*times {
+					t.Errorf("%d syncs in %d session timeouts, want 12 in each, or a few more", n, times)
+				}
+			})
+		})
+	}
+}
+
 // The pauses between attempts to connect grow while no server proves to be in
 // touch with its leader. They must start over when one has. A client whose
 // connection was dropped now and then, for days, came to pause before each
