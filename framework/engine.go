@@ -1,7 +1,5 @@
 package framework
 
-import "context"
-
 // What follows is for the engine of this module's recipes. To write another
 // recipe, use the package recipes, or the rest of this package.
 
@@ -48,33 +46,4 @@ func (s *Session) CustomIDs() *Session {
 // callers.
 func (s *Session) Unhurried() *Session {
 	return &Session{live: s.live, root: s.root, customIDs: s.customIDs, unhurried: true}
-}
-
-// StartDelete begins to delete the znode at path, whatever its version, and
-// returns at once. No create of a contender that is asked for later in this
-// session is executed before it, unless the delete has to be sent again: its
-// answer is lost, or it was in a batch that was refused. finish does the rest,
-// and has to be called, soon and on another goroutine. It returns as Delete does: when the znode is
-// gone, the session is over, or the budget of the retry policy is used up.
-//
-// It is for the engine of this module's recipes: the delete may share a request
-// with other deletes and creates of contenders.
-func (s *Session) StartDelete(path string) (finish func() error) {
-	live, w := s.session(), s.scope()
-	if err := ValidatePath(path); err != nil {
-		return func() error { return &opError{op: opNameDelete, path: path, err: err} }
-	}
-	full := w.root.fix(path)
-	write := newDelete(context.Background(), full)
-	live.writes.enqueue(write, false)
-	return func() error {
-		_, err := detach(context.Background(), live, func() (string, error) { return live.writes.await(write) }, nil)
-		switch {
-		case err == nil:
-			return nil
-		case !isDetached(err) && classify(err) == final:
-			return &opError{op: opNameDelete, path: path, err: withMeaning(err)}
-		}
-		return w.leave(context.Background(), full, true, classify(err) == ambiguous)
-	}
 }

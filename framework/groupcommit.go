@@ -127,6 +127,13 @@ func (w *groupedWrite) isCreate() bool {
 	return ok
 }
 
+// sent tells that w is about to be sent.
+func (w *groupedWrite) sent(on *link) {
+	if w.onSent != nil {
+		w.onSent(on)
+	}
+}
+
 // isGone reports whether the caller has returned. It calls nothing of the
 // caller's context, which may be user code, for it is called with mu held.
 func (w *groupedWrite) isGone() bool {
@@ -335,11 +342,7 @@ func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
 	if !g.session.isReady() {
 		return "", zk.ErrNoServer
 	}
-	made, err = g.exchange(w, func(on *link) {
-		if w.onSent != nil {
-			w.onSent(on)
-		}
-	})
+	made, err = g.exchange(w, w.sent)
 	g.note(w, err)
 	return made, err
 }
@@ -358,39 +361,10 @@ func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string
 	})
 }
 
-// unsentWrite is a request that is not on the wire yet.
-type unsentWrite struct {
-	path string
-	then func(*link)
-}
-
-// awaitSent calls then as soon as a write of path is about to be sent, unless
-// forgetSent comes first. path is the first one of a multi.
-func (s *session) awaitSent(path string, then func(*link)) *unsentWrite {
-	u := &unsentWrite{path, then}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unsent == nil {
-		s.unsent = make(map[string]*unsentWrite)
-	}
-	s.unsent[path] = u
-	return u
-}
-
-func (s *session) forgetSent(u *unsentWrite) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.unsent[u.path] == u {
-		delete(s.unsent, u.path)
-	}
-}
-
 // sent notes that f is on the wire.
 func (g *groupCommit) sent(f *flight, on *link) {
 	for _, w := range f.writes {
-		if w.onSent != nil {
-			w.onSent(on)
-		}
+		w.sent(on)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -428,30 +402,4 @@ func (g *groupCommit) note(w *groupedWrite, err error) {
 		g.refused = make(map[string]struct{})
 	}
 	g.refused[w.dir] = struct{}{}
-}
-
-// leave deletes the znode of a contender, whatever its version. The delete may
-// be part of a batch, unless alone is true or an earlier delete of the znode
-// may have been executed. unsure says that this is so from the start.
-func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error {
-	path := w.root.unfix(full)
-	if err := ValidatePath(path); err != nil {
-		return &opError{op: opNameDelete, path: path, err: err}
-	}
-	return w.do(ctx, opNameDelete, path, repeatable, func(a *attempt) error {
-		a.unsure = a.unsure || unsure
-		write := newDelete(ctx, full)
-		_, err := detach(ctx, a.session, func() (string, error) {
-			a.session.writes.enqueue(write, alone || a.unsure)
-			return a.session.writes.await(write)
-		}, nil)
-		if a.unsure && errors.Is(err, zk.ErrNoNode) {
-			err = nil // an earlier try, whose answer was lost, has deleted it
-		}
-		return err
-	})
-}
-
-func newDelete(ctx context.Context, full string) *groupedWrite {
-	return newGroupedWrite(ctx, &zk.DeleteRequest{Path: full, Version: -1}, nil)
 }

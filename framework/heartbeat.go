@@ -210,6 +210,12 @@ func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0
 // sixth is T/6, rounded up: two of them make F.
 func (s *session) sixth() time.Duration { return (s.timeout/3 + 1) / 2 }
 
+// usuallyLeftLocked is how far ahead the deadline is right before a heartbeat
+// moves it on: T/2, unless F is longer than T/3.
+func (s *session) usuallyLeftLocked() time.Duration {
+	return s.timeout - s.proof.wait - s.sixth()
+}
+
 // awaitAnswersLocked returns how much longer the oldest request may stay
 // unanswered, and whether it is unanswered for too long.
 func (s *session) awaitAnswersLocked(now time.Time) (due time.Duration, stalled bool) {
@@ -237,8 +243,7 @@ func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Durati
 			// A little less than usual is normal, since answers take time. A heartbeat
 			// for that alone would be too early to prove anything, and another one
 			// would be needed.
-			usual := s.timeout - s.proof.wait - s.sixth() // T/2, unless F is longer than T/3
-			early := max(provable, left-usual)
+			early := max(provable, left-s.usuallyLeftLocked())
 			if early+min(6*s.heartbeat.took, s.timeout/24) < due {
 				due = early
 			}
@@ -270,7 +275,7 @@ func (s *session) beginHoldingLocked(now time.Time) {
 		s.heartbeat.last = now
 	}
 	left := s.timeout - elapsed(s.proven, now)
-	if due := min(s.sixth(), left-s.timeout/2); now.Add(due).Before(s.nextCheck) {
+	if due := min(s.sixth(), left-s.usuallyLeftLocked()); now.Add(due).Before(s.nextCheck) {
 		s.wake() // the next check was planned for a session without holds
 	}
 }

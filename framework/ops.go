@@ -146,10 +146,7 @@ func (w scope) delete(ctx context.Context, path string, version int32) error {
 	_, err := request(ctx, w, opNameDelete, path, int32Size, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, func(a *attempt, v struct{}, err error) (struct{}, error) {
-		if a.unsure && errors.Is(err, zk.ErrNoNode) {
-			err = nil // an earlier try, whose answer was lost, has deleted it
-		}
-		return v, err
+		return v, a.deleted(err)
 	})
 	return err
 }

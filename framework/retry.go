@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.B
 			return nil, in.Err()
 		case ctx.Err() != nil:
 			return nil, withLast(ctxerr.Of(ctx), last)
-		case state == Connected && (in == nil || in == s) && s.takesRequests():
+		case state == Connected && (in == nil || in == s) && s.isReady():
 			return s, nil
 		case refused != nil:
 			return nil, refused
@@ -72,6 +73,16 @@ type attempt struct {
 	session *session
 	unsure  bool
 	budget  backoff.BackOff // what is left for this try and all further ones
+}
+
+// deleted returns the result of a delete whose last try has failed with err, or
+// succeeded: that there is no znode is a success after an earlier try whose
+// outcome is unknown.
+func (a *attempt) deleted(err error) error {
+	if a.unsure && errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
 }
 
 // idempotence says what may be done after a try whose outcome is unknown.

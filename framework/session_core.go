@@ -450,19 +450,12 @@ func (s *session) sessionID() int64 {
 	return s.id
 }
 
-// takesRequests reports whether a request may be given to the wire client while
-// the state is Connected. The connection may have ended although the state does
-// not say so yet: the wire client reports that before it fails what was under
-// way, and run handles the report later. A retry in between must not enter the
-// wire client's queue, which the next connection sends: if none comes, the
-// retry would wait for the end of the session, whatever its budget.
-func (s *session) takesRequests() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err == nil && s.unseenEnds == 0
-}
-
-// isReady reports whether a request may be given to the wire client now.
+// isReady reports whether a request may be given to the wire client now. The
+// connection may have ended although the state does not say so yet: the wire
+// client reports that before it fails what was under way, and run handles the
+// report later. A retry in between must not enter the wire client's queue, which
+// the next connection sends: if none comes, the retry would wait for the end of
+// the session, whatever its budget.
 func (s *session) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

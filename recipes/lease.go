@@ -310,11 +310,10 @@ func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() 
 // are applied only while the lease's znode exists, so never after another client was
 // granted the lock. A guard that was taken before a loss, or before a Release that
 // does not wait (WithAsyncRelease), may still pass for a short time; a guard that is
-// taken after the end always fails. The znode of a lease that
-// has given out a guard is not handed off in-process, nor does it linger. Of several
-// locks taken together each is checked; where they belong to different clients, or
-// namespaces of one, no Multi can do that, and every Multi refuses what Guard
-// returns.
+// taken after the end always fails. The znode of a lease that has given out a guard is
+// not handed off in-process, nor does it linger. Of several locks taken together each
+// is checked; where they belong to different clients, or namespaces of one, no Multi
+// can do that, and every Multi refuses what Guard returns.
 func (l *Lease) Guard(ops ...any) []any {
 	guarded := make([]any, 0, len(l.shares)+len(ops)+1)
 	if !l.oneView() {

@@ -30,9 +30,10 @@ import (
 // share it where the name does not conflict with itself, and carries fencing tokens.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and Release a
-// delete, which WithAsyncRelease does not wait for. A contended Acquire costs a watch and a list more for each time that the
-// contender it waits for leaves, and a sync and a read for each session timeout that
-// it waits; or nothing where the znode is handed off in-process.
+// delete, which WithAsyncRelease does not wait for. A contended Acquire costs a watch
+// and a list more for each time that the contender it waits for leaves, and a sync
+// and a read for each session timeout that it waits; or nothing where the znode is
+// handed off in-process.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
