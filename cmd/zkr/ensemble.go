@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,12 +15,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// ensemble says which ensemble to use and how: the flags of every subcommand.
+// ensemble says which ensemble to use and how: the global flags.
 type ensemble struct {
 	servers        string
 	sessionTimeout time.Duration
 	connectTimeout time.Duration
 	auth           []string
+	authFile       string
 	verbose        bool
 	tls            struct {
 		on                      bool
@@ -30,16 +30,18 @@ type ensemble struct {
 }
 
 func (e *ensemble) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&e.servers, "servers", "", "addresses of the ensemble, host:port,host:port/chroot (default $ZKR_SERVERS, or 127.0.0.1:2181)")
+	flags.StringVar(&e.servers, "servers", "127.0.0.1:2181", "addresses of the ensemble, host:port,host:port/chroot")
 	flags.DurationVar(&e.sessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session timeout to request")
 	flags.DurationVar(&e.connectTimeout, "connect-timeout", 10*time.Second, "how long to wait for the first connection")
-	flags.StringArrayVar(&e.auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password; may be repeated (default $ZKR_AUTH)")
+	flags.StringVar(&e.authFile, "auth-file", "", "file with credentials, one scheme:credentials a line, that only its owner and group can read")
+	flags.StringArrayVar(&e.auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password, which other users can see in the list of processes; may be repeated")
 	flags.BoolVar(&e.tls.on, "tls", false, "use TLS; implied by the other --tls flags")
 	flags.StringVar(&e.tls.ca, "tls-ca", "", "file with the certificates to trust instead of the system's")
 	flags.StringVar(&e.tls.cert, "tls-cert", "", "file with the client's certificate")
 	flags.StringVar(&e.tls.key, "tls-key", "", "file with the client's key")
 	flags.StringVar(&e.tls.hostname, "tls-server-name", "", "name in the servers' certificates, if it differs from --servers")
-	flags.BoolVar(&e.verbose, "verbose", false, "log what the client does to stderr")
+	flags.BoolVar(&e.verbose, "verbose", false, "print what the client does, and the details of an error, to stderr")
+	nameVariables(flags)
 }
 
 // connect returns a connected client. Wrong flags are a usage error.
@@ -51,8 +53,7 @@ func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*fram
 	if e.connectTimeout <= 0 {
 		return nil, usage("--connect-timeout %v: must be more than 0", e.connectTimeout)
 	}
-	servers := e.serverList()
-	client, err := framework.New(servers, append(opts, more...)...)
+	client, err := framework.New(e.servers, append(opts, more...)...)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
@@ -63,32 +64,19 @@ func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*fram
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &exit{exitNoEnsemble, fmt.Errorf("no ensemble at %s: timed out after %v: %w", servers, e.connectTimeout, err)}
+		return nil, e.unreachable(err)
 	}
 	return client, nil
 }
 
-func (e *ensemble) serverList() string {
-	for _, servers := range []string{e.servers, os.Getenv("ZKR_SERVERS")} {
-		if servers != "" {
-			return servers
-		}
-	}
-	return "127.0.0.1:2181"
-}
-
 func (e *ensemble) options() ([]framework.Option, error) {
 	opts := []framework.Option{framework.WithSessionTimeout(e.sessionTimeout)}
-	auth := e.auth
-	if fromEnv := os.Getenv("ZKR_AUTH"); len(auth) == 0 && fromEnv != "" {
-		auth = []string{fromEnv}
+	credentials, err := e.credentials()
+	if err != nil {
+		return nil, usage("%w", err)
 	}
-	for _, a := range auth {
-		scheme, credentials, ok := strings.Cut(a, ":")
-		if !ok || scheme == "" {
-			return nil, usage("--auth: want scheme:credentials") // without printing a password
-		}
-		opts = append(opts, framework.WithAuth(scheme, []byte(credentials)))
+	for _, c := range credentials {
+		opts = append(opts, framework.WithAuth(c.scheme, []byte(c.secret)))
 	}
 	if e.verbose {
 		log, err := zap.NewDevelopment()

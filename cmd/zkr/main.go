@@ -1,7 +1,7 @@
 // Command zkr uses the recipes of this module from the command line. It runs a
-// command while it holds a lock or leads, shows who holds and who waits,
-// measures a recipe, and runs an embedded ensemble for development. `zkr help`
-// lists the subcommands.
+// command while it holds a lock or leads, shows who holds and who waits, reads
+// and writes znodes, measures a recipe, and runs an embedded ensemble for
+// development. `zkr help` lists the subcommands.
 package main
 
 import (
@@ -26,6 +26,19 @@ const (
 	exitNotFound    = 127
 	exitSignal      = 128 // plus the signal's number
 )
+
+// exitCodes is what the help and the manual say about them, in order.
+var exitCodes = []struct{ code, meaning string }{
+	{"0", "success"},
+	{"1", "any error that is not listed here"},
+	{"2", "wrong usage"},
+	{"111", "the lock was not acquired in time"},
+	{"112", "the lock was lost while the command ran"},
+	{"113", "no ensemble was reached"},
+	{"126", "the command cannot be run"},
+	{"127", "the command was not found"},
+	{"128+n", "signal n ended the command, or zkr"},
+}
 
 // exit is the error of a subcommand that determines the exit code. Any other
 // error is a usage error: those come from cobra.
@@ -52,7 +65,8 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	var to ensemble
+	root := newRoot(&to)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -65,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		end = &exit{exitUsage, err}
 	}
 	if end.err != nil {
-		fmt.Fprintf(stderr, "zkr: %s\n", complaint(end.err))
+		fmt.Fprintf(stderr, "zkr: %s\n", to.explain(end.err))
 	}
 	if end.code == exitUsage {
 		fmt.Fprintf(stderr, "usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())
@@ -83,22 +97,22 @@ func complaint(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-func newRoot() *cobra.Command {
-	var to ensemble
+// newRoot returns the command line. Its global flags are stored in to.
+func newRoot(to *ensemble) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "zkr",
-		Short: "Locks over ZooKeeper for the command line",
+		Short: "Locks and znodes of ZooKeeper for the command line",
 		Long: `zkr runs commands under locks that many machines share through a ZooKeeper
-ensemble.
+ensemble. It also shows and changes znodes.
 
-Exit codes of zkr: 111 the lock was not acquired in time, 112 the lock was lost
-while the command ran, 113 no ensemble was reached, 2 wrong usage, 1 any other
-error. Otherwise zkr exits with the command's exit code. As in a shell, 126 means
-that the command cannot be run, 127 that it was not found, and 128+n that signal n
-ended it.`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+` + exitHelp() + `
+Where zkr runs a command, it otherwise exits with that command's exit code.`,
+		Example: `  zkr lock /app/backup -- ./backup.sh     # run a command while holding a lock
+  zkr inspect /app/backup                 # who holds it, and who waits
+  zkr tree /app                           # the znodes below a path
+  zkr server                              # an ensemble in memory, to try it out`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage("unknown command %q", args[0])
@@ -107,6 +121,39 @@ ended it.`,
 		},
 	}
 	to.addFlags(root.PersistentFlags())
-	root.AddCommand(newLock(&to), newRead(&to), newWrite(&to), newSemaphore(&to), newElect(&to), newInspect(&to), newServer(), newBench(&to), newDemo(), newVersion())
+	const locks, znodes, ensembles, other = "locks", "znodes", "ensembles", "other"
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{locks, "Locks and elections:", []*cobra.Command{
+			newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newInspect(to),
+		}},
+		{ensembles, "Ensembles:", []*cobra.Command{
+			newBench(to), withoutEnsemble(newServer()), withoutEnsemble(newDemo()),
+		}},
+		{other, "Other:", []*cobra.Command{
+			withoutEnsemble(newVersion()),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.id
+			to.prepare(cmd)
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID(other)
+	root.SetCompletionCommandGroupID(other)
 	return root
+}
+
+// exitHelp lists the exit codes.
+func exitHelp() string {
+	var out strings.Builder
+	out.WriteString("Exit codes:\n")
+	for _, each := range exitCodes {
+		fmt.Fprintf(&out, "  %-5s  %s\n", each.code, each.meaning)
+	}
+	return out.String()
 }

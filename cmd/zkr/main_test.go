@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // TestMain makes the test binary act as zkr, so that tests can start it as a
@@ -33,8 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		command()
 	}
-	os.Unsetenv("ZKR_SERVERS")
-	os.Unsetenv("ZKR_AUTH")
+	newRoot(&ensemble{}).PersistentFlags().VisitAll(func(f *pflag.Flag) { os.Unsetenv(variableOf(f.Name)) })
 	// Under nohup SIGHUP is ignored, and all child processes would inherit
 	// that. A caught signal is reset to the default for them.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)

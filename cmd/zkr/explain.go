@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// unreachable returns the error of a client that was not connected in time.
+func (e *ensemble) unreachable(err error) error {
+	if errors.Is(err, zk.ErrAuthFailed) {
+		return failed(fmt.Errorf("the ensemble at %s rejects the credentials: %w", e.servers, err))
+	}
+	why := err
+	var several interface{ Unwrap() []error } // the deadline, and why there is no connection
+	if errors.As(err, &several) {
+		if all := several.Unwrap(); len(all) > 1 {
+			why = all[len(all)-1]
+		}
+	}
+	return &exit{exitNoEnsemble, &advice{
+		text: fmt.Sprintf("no ensemble at %s: timed out after %v: %v", e.servers, e.connectTimeout, why),
+		todo: "check --servers, and that the servers run",
+		err:  err,
+	}}
+}
+
+// advice is an error that says what to do.
+type advice struct {
+	text, todo string
+	err        error
+}
+
+func (a *advice) Error() string { return a.text + "; " + a.todo }
+func (a *advice) Unwrap() error { return a.err }
+
+// explain returns what is printed for an error: what failed, where, and what to
+// do. With --verbose the errors that it wraps follow, one a line.
+func (e *ensemble) explain(err error) string {
+	text := strings.ReplaceAll(complaint(err), "zk: ", "")
+	if todo := e.todo(err); todo != "" {
+		text += "; " + todo
+	}
+	if e.verbose {
+		var chain strings.Builder
+		describe(&chain, err, 1)
+		text += strings.TrimRight(chain.String(), "\n")
+	}
+	return text
+}
+
+// todo says what to do about the ensemble's errors.
+func (e *ensemble) todo(err error) string {
+	var advised *advice
+	chroot := ""
+	if i := strings.IndexByte(e.servers, '/'); i >= 0 {
+		chroot = e.servers[i:]
+	}
+	switch {
+	case errors.As(err, &advised):
+		return ""
+	case framework.MaybeApplied(err):
+		return "no answer came to a request, so it may have been executed: look before you repeat it"
+	case errors.Is(err, zk.ErrNoAuth):
+		return fmt.Sprintf("the ACL at %s does not allow it: give credentials with --auth-file", e.servers)
+	case errors.Is(err, zk.ErrNoNode) && chroot != "" && strings.Contains(err.Error(), "chroot "+chroot+" does not exist"):
+		return fmt.Sprintf("check --servers %s, or create the chroot with --servers %s", e.servers, strings.TrimSuffix(e.servers, chroot))
+	case errors.Is(err, zk.ErrNoNode):
+		return fmt.Sprintf("looked at %s: check the path and --servers", e.servers)
+	case errors.Is(err, zk.ErrBadVersion):
+		return "the znode was changed: zkr stat shows its version"
+	case errors.Is(err, framework.ErrTooLarge):
+		return "the servers' jute.maxbuffer limits a request to 1 MB"
+	default:
+		return ""
+	}
+}
+
+// describe writes the type and the text of an error and of all that it wraps.
+func describe(out *strings.Builder, err error, depth int) {
+	fmt.Fprintf(out, "\n%s%T: %s", strings.Repeat("  ", depth), err, strings.ReplaceAll(complaint(err), "\n", "; "))
+	switch wraps := err.(type) { //nolint:errorlint // each error of the chain is shown as it is
+	case interface{ Unwrap() error }:
+		if inner := wraps.Unwrap(); inner != nil {
+			describe(out, inner, depth+1)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range wraps.Unwrap() {
+			describe(out, inner, depth+1)
+		}
+	}
+}

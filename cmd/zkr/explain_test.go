@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// zkr runs a subcommand against an ensemble, inside the test. It returns the
+// exit code, and what was printed.
+func zkr(e *testutil.Embedded, verb string, args ...string) (int, string) {
+	var out bytes.Buffer
+	code := run(append([]string{verb, "--servers", e.Servers()}, args...), &out, &out)
+	return code, out.String()
+}
+
+// TestExplain: an error is one line that says what failed, where, and what to
+// do. --verbose adds the errors that it wraps.
+func TestExplain(t *testing.T) {
+	e := ensemble{servers: "zk1:2181,zk2:2181/app"}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("plain"), "plain"},
+		{
+			fmt.Errorf("get /x: %w", zk.ErrNoNode),
+			"get /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers",
+		},
+		{
+			fmt.Errorf("get /x: chroot /app does not exist: %w", zk.ErrNoNode),
+			"get /x: chroot /app does not exist: node does not exist; " +
+				"check --servers zk1:2181,zk2:2181/app, or create the chroot with --servers zk1:2181,zk2:2181",
+		},
+		{
+			fmt.Errorf("get /x: %w", zk.ErrNoAuth),
+			"get /x: not authenticated; the ACL at zk1:2181,zk2:2181/app does not allow it: give credentials with --auth-file",
+		},
+		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
+		{errors.New("name \x1b[2J"), `name \x1b[2J`},
+	} {
+		if got := e.explain(test.err); got != test.want {
+			t.Errorf("explained as %q, want %q", got, test.want)
+		}
+	}
+	e.verbose = true
+	want := "get /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers\n" +
+		"  *fmt.wrapError: get /x: zk: node does not exist\n" +
+		"    *errors.errorString: zk: node does not exist"
+	if got := e.explain(fmt.Errorf("get /x: %w", zk.ErrNoNode)); got != want {
+		t.Errorf("explained as %q, want %q", got, want)
+	}
+}
+
+// TestUnreachable: the error says which servers did not answer, why, and what
+// to check. A rejected credential is another matter.
+func TestUnreachable(t *testing.T) {
+	var out bytes.Buffer
+	code := run([]string{"inspect", "--servers", "127.0.0.1:1/app", "--connect-timeout", "300ms", "/x"}, &out, &out)
+	for _, want := range []string{"127.0.0.1:1/app", "300ms", "refused", "check --servers"} {
+		if code != exitNoEnsemble || !strings.Contains(out.String(), want) {
+			t.Errorf("exit code %d: %q, want %q in it", code, out.String(), want)
+		}
+	}
+	if strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("more than one line: %q", out.String())
+	}
+	var end *exit
+	if err := (&ensemble{}).unreachable(fmt.Errorf("x: %w", zk.ErrAuthFailed)); !errors.As(err, &end) || end.code != exitFailed {
+		t.Errorf("%v", err)
+	}
+}
