@@ -15,8 +15,9 @@ TIMEOUT   ?= 30m
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
 # Packages with tests in virtual time (those of ./internal/acceptance mostly run processes, in real time), and packages with
-# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten.
-tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' '"$(1)"' .)))
+# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the modules below
+# observe are check-observe's.
+tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe '"$(1)"' .)))
 VIRTUAL  = $(filter-out ./internal/acceptance/,$(call tests_with,testing/synctest))
 REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
 
@@ -163,6 +164,14 @@ bench: ## every benchmark, without tests
 .PHONY: check-bench
 check-bench: ## bench, a nested module that measures beside other makers' locks: it builds, and its tables add up
 	cd bench && $(GO) vet ./... && $(GO) test ./...
+
+.PHONY: check-observe
+check-observe: tools ## the modules below observe, for metrics and traces: vet, tests, lint
+	@set -e; for module in $(wildcard observe/*/go.mod); do \
+		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
+		$(GO) vet ./...; $(GO) test -count=1 -timeout $(TIMEOUT) ./...; \
+		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
+	done
 
 .PHONY: performance
 performance: ## measure the figures of docs/performance.md again, other libraries included: 40 minutes on an idle machine
