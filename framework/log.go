@@ -3,40 +3,83 @@ package framework
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// logLines is how many lines may wait for the user's logger.
-const logLines = 1024
+const (
+	// logLines is how many lines may wait for the user's logger.
+	logLines = 1024
+	// levelTimeout is how long New waits for the user's logger to say whether
+	// debug lines are written.
+	levelTimeout = 100 * time.Millisecond
+)
 
 // queuedLogger returns a logger that passes each line to log on another
-// goroutine. If a sink, a clock or a hook of log blocks, that delays only the
-// lines behind it. Lines are dropped when too many wait, and their number is
-// logged later.
+// goroutine, and calls nothing of log on the caller's. If a sink, a clock, a
+// level or a hook of log blocks, that delays only the lines behind it. Lines are
+// dropped when too many wait, and their number is logged later.
 func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
-	log = log.WithOptions(zap.WithCaller(false))  // the caller would always be the call queue
-	lines := newCallQueue(logLines, zap.NewNop()) // a panic of the logger cannot be logged
+	log = log.WithOptions(zap.WithCaller(false), zap.AddStacktrace(noLevel{})) // they would always be the call queue's
+	lines := newCallQueue(logLines, zap.NewNop())                              // a panic of the logger cannot be logged
 	lines.report = func(n int) { log.Warn("log lines were dropped: the logger was slow", zap.Int("lines", n)) }
-	return zap.New(queuedCore{log, lines}), lines
+	debug := &debugLevel{log: log, lines: lines}
+	debug.ask()
+	lines.flush(time.After(levelTimeout))
+	return zap.New(queuedCore{log: log, lines: lines, debug: debug}), lines
+}
+
+// noLevel enables no level.
+type noLevel struct{}
+
+func (noLevel) Enabled(zapcore.Level) bool { return false }
+
+// debugLevel remembers whether the user's logger writes debug lines, since
+// asking it may block.
+type debugLevel struct {
+	log     *zap.Logger
+	lines   *callQueue
+	enabled atomic.Bool
+	asking  atomic.Bool
+}
+
+// ask asks the user's logger, unless it is being asked. It does not wait for the
+// answer.
+func (d *debugLevel) ask() {
+	if d.asking.Swap(true) {
+		return
+	}
+	d.lines.post(func() {
+		defer d.asking.Store(false)
+		d.enabled.Store(d.log.Core().Enabled(zapcore.DebugLevel))
+	})
 }
 
 // queuedCore is the user's logger behind a callQueue.
 type queuedCore struct {
-	log   *zap.Logger
-	lines *callQueue
+	log    *zap.Logger
+	lines  *callQueue
+	debug  *debugLevel
+	fields []zapcore.Field // of With
 }
 
-// Enabled asks the user's logger about debug lines only, which are not written
-// where a deadline or a lock waits. For all other lines the logger is asked
-// when the line is written.
+// Enabled reports for debug lines what the user's logger has answered last, and
+// asks it again. For all other lines the logger is asked when the line is
+// written.
 func (c queuedCore) Enabled(level zapcore.Level) bool {
-	return level > zapcore.DebugLevel || c.log.Core().Enabled(level)
+	if level > zapcore.DebugLevel {
+		return true
+	}
+	c.debug.ask()
+	return c.debug.enabled.Load()
 }
 
 func (c queuedCore) With(fields []zapcore.Field) zapcore.Core {
-	return queuedCore{c.log.With(fields...), c.lines}
+	c.fields = slices.Concat(c.fields, fields)
+	return c
 }
 
 func (c queuedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -47,15 +90,17 @@ func (c queuedCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *z
 }
 
 func (c queuedCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	fields = slices.Clone(fields)
+	fields = slices.Concat(c.fields, fields)
 	for i, field := range fields {
 		if err, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
 			fields[i].Interface = lineError{err}
 		}
 	}
 	write := func() {
-		if checked := c.log.Check(entry.Level, entry.Message); checked != nil {
+		log := c.log.Named(entry.LoggerName)
+		if checked := log.Check(entry.Level, entry.Message); checked != nil {
 			checked.Time = entry.Time // when it happened
+			checked.Caller, checked.Stack = entry.Caller, entry.Stack
 			checked.Write(fields...)
 		}
 	}

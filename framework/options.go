@@ -188,7 +188,7 @@ func WithSessionTimeout(d time.Duration) Option {
 func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 
 // WithLogger sets the logger. It may block: the client passes lines to it on
-// another goroutine. Default: none.
+// another goroutine. Of this and WithSlog, the last one counts. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
 
 // WithACL sets the ACL of all znodes that are created without one, parents

@@ -1,0 +1,129 @@
+package framework
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// WithSlog sets the logger to one of log/slog. Its handler may block: the client
+// passes lines to it on another goroutine. Lines have no source. Of this and
+// WithLogger, the last one counts. Default: none.
+func WithSlog(log *slog.Logger) Option {
+	return func(c *config) {
+		c.log = nil // New refuses a logger that is nil
+		if log != nil {
+			c.log = zap.New(slogCore{log.Handler()})
+		}
+	}
+}
+
+// slogCore writes to a handler of log/slog.
+type slogCore struct{ handler slog.Handler }
+
+func (c slogCore) Enabled(level zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), slogLevel(level))
+}
+
+func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
+	handler := c.handler
+	for len(fields) > 0 {
+		end := namespaceIn(fields)
+		if end > 0 {
+			handler = handler.WithAttrs(slogAttrs(fields[:end]))
+		}
+		if end < len(fields) {
+			handler = handler.WithGroup(fields[end].Key)
+			end++
+		}
+		fields = fields[end:]
+	}
+	return slogCore{handler}
+}
+
+func (c slogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !c.Enabled(entry.Level) {
+		return checked
+	}
+	return checked.AddCore(entry, c)
+}
+
+func (c slogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	var source uintptr
+	if entry.Caller.Defined {
+		source = entry.Caller.PC
+	}
+	record := slog.NewRecord(entry.Time, slogLevel(entry.Level), entry.Message, source)
+	if entry.LoggerName != "" {
+		record.AddAttrs(slog.String("logger", entry.LoggerName))
+	}
+	record.AddAttrs(slogAttrs(fields)...)
+	if entry.Stack != "" {
+		record.AddAttrs(slog.String("stacktrace", entry.Stack))
+	}
+	return c.handler.Handle(context.Background(), record)
+}
+
+func (c slogCore) Sync() error { return nil }
+
+// slogLevel returns the level of the same name. Above error they are those that
+// zap panics or exits after.
+func slogLevel(level zapcore.Level) slog.Level { return slog.Level(4 * int(level)) }
+
+// slogAttrs returns fields as attributes. A namespace is a group of all that
+// follow it.
+func slogAttrs(fields []zapcore.Field) []slog.Attr {
+	end := namespaceIn(fields)
+	attrs := make([]slog.Attr, 0, end+1)
+	for _, field := range fields[:end] {
+		attrs = appendAttr(attrs, field)
+	}
+	if end < len(fields) {
+		inner := slogAttrs(fields[end+1:])
+		attrs = append(attrs, slog.Attr{Key: fields[end].Key, Value: slog.GroupValue(inner...)})
+	}
+	return attrs
+}
+
+// namespaceIn returns the index of the first namespace, or how many fields
+// there are.
+func namespaceIn(fields []zapcore.Field) int {
+	i := slices.IndexFunc(fields, func(f zapcore.Field) bool { return f.Type == zapcore.NamespaceType })
+	if i < 0 {
+		return len(fields)
+	}
+	return i
+}
+
+// appendAttr appends field. An error stays an error, for handlers that know
+// more than its text.
+func appendAttr(attrs []slog.Attr, field zapcore.Field) []slog.Attr {
+	switch field.Type {
+	case zapcore.ErrorType, zapcore.ReflectType:
+		return append(attrs, slog.Any(field.Key, field.Interface))
+	case zapcore.StringType:
+		return append(attrs, slog.String(field.Key, field.String))
+	}
+	values := zapcore.NewMapObjectEncoder()
+	field.AddTo(values)
+	object := field.Type == zapcore.ObjectMarshalerType || field.Type == zapcore.InlineMarshalerType
+	return appendValues(attrs, values.Fields, object)
+}
+
+// appendValues appends values in the order of their keys. The values of an
+// object become a group.
+func appendValues(attrs []slog.Attr, values map[string]any, object bool) []slog.Attr {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if inner, ok := values[key].(map[string]any); ok && object {
+			group := appendValues(nil, inner, object)
+			attrs = append(attrs, slog.Attr{Key: key, Value: slog.GroupValue(group...)})
+			continue
+		}
+		attrs = append(attrs, slog.Any(key, values[key]))
+	}
+	return attrs
+}
