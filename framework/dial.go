@@ -175,6 +175,6 @@ type wireLog struct{ log *zap.Logger }
 
 func (w wireLog) Printf(format string, args ...any) {
 	if w.log.Core().Enabled(zap.DebugLevel) {
-		w.log.Debug("wire client: " + fmt.Sprintf(format, args...))
+		w.log.Debug("wire client", zap.String("text", fmt.Sprintf(format, args...)))
 	}
 }

@@ -71,8 +71,7 @@ func (l *listener) run() {
 func (l *listener) deliver(change StateChange) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.log.Error("a state listener panicked", zap.Any("panic", p), zap.Stack("stack"),
-				zap.Stringer("state", change.To))
+			l.log.Error("a state listener panicked", zap.Stringer("to", change.To), zap.Any("panic", p), zap.Stack("stack"))
 		}
 	}()
 	l.fn(change)

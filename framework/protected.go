@@ -275,7 +275,8 @@ func (s *session) deleteUntilGone(full string) bool {
 			// Most likely an ACL. It may be corrected, and then the znode must
 			// not stay for as long as this process lives.
 			if !logged {
-				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("path", full), zap.Error(err))
+				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("znode", full),
+					zap.String("session", sessionText(s.sessionID())), zap.Error(err))
 			}
 			rest, pause, logged = pause, min(2*pause, longestForbiddenPause), true
 		}

@@ -137,7 +137,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if pause == backoff.Stop {
 			return fail(err)
 		}
-		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", path), zap.Error(err))
+		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.fix(path)), zap.Error(err))
 		if c.cfg.observer.Retried != nil {
 			c.cfg.observer.Retried(op, err)
 		}

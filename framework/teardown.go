@@ -145,8 +145,8 @@ func (s *session) closeAt(ctx context.Context, to server) bool {
 	}
 	err := s.core.closeRemotely(ctx, to, id, password, s.closeStepTimeout())
 	if err != nil {
-		s.core.cfg.log.Debug("cannot close a session", zap.String("session", sessionText(id)),
-			zap.Stringer("server", to), zap.Error(err))
+		s.core.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
+			zap.String("session", sessionText(id)), zap.Error(err))
 	}
 	return err == nil
 }

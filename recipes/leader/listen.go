@@ -153,7 +153,7 @@ func (l *listener) deliver(stopped context.Context) {
 func (l *listener) call(term *recipes.Lease) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.election.client.Logger().Error("leader: a listener panicked", zap.String("path", l.election.Path()), zap.Any("panic", p), zap.Stack("stack"))
+			l.election.client.Logger().Error("an election listener panicked", zap.String("path", l.election.FullPath()), zap.Any("panic", p), zap.Stack("stack"))
 		}
 	}()
 	l.fn(term)

@@ -35,7 +35,7 @@ func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 				if errors.Is(err, framework.ErrClosed) || ctx.Err() != nil {
 					return
 				}
-				e.client.Logger().Warn("leader: cannot observe", zap.String("path", e.Path()), zap.Error(err))
+				e.client.Logger().Warn("cannot observe the leader", zap.String("path", e.FullPath()), zap.Error(err))
 				if e.rest(ctx, observePause) != nil {
 					return
 				}

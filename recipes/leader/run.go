@@ -79,7 +79,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		case hopeless(err):
 			return err
 		}
-		e.client.Logger().Warn("leader: campaigning again", zap.String("path", e.Path()), zap.Error(err))
+		e.client.Logger().Warn("campaigning again", zap.String("path", e.FullPath()), zap.Error(err))
 		pause := pauses.NextBackOff()
 		if pause == backoff.Stop {
 			return err

@@ -273,7 +273,9 @@ func (g *grant) remove(r *removal, finish func() error, again bool) {
 	if r.async {
 		g.queue.registry.dropLeaving(g.queue.key.path, g.name)
 		if missing && !again {
-			g.queue.client.Logger().Warn("the znode of a lease was deleted before its release", zap.String("path", g.queue.path), zap.String("znode", g.path))
+			c := g.queue.client
+			c.Logger().Warn("the znode of a lease was deleted before its release",
+				zap.String("path", c.Resolve(g.queue.path)), zap.String("znode", c.Resolve(g.path)))
 		}
 	}
 	close(r.done)
