@@ -15,10 +15,7 @@ import (
 )
 
 func newElect(to *ensemble) *cobra.Command {
-	c := electCommand{leaseCommand: leaseCommand{to: to}, layout: enumFlag[leader.Layout]{
-		names:  []string{"latch", "selector", "kazoo"},
-		values: []leader.Layout{leader.LayoutLatch, leader.LayoutSelector, leader.LayoutKazoo},
-	}}
+	c := electCommand{leaseCommand: leaseCommand{to: to}, layout: electionLayout()}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "elect [flags] PATH -- CMD [ARG]...",
@@ -35,7 +32,8 @@ SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign. If CMD is running they are
 passed on to it, and zkr exits with CMD's exit code. Other signals are only passed
 on.
 
-` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with --once it exits with 112.`,
+` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with --once it exits with
+112, or with --lost-exit-code.`,
 		Example: `  zkr elect /app/leader -- ./scheduler --primary
   zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,
@@ -44,6 +42,14 @@ on.
 	}
 	c.addFlags(cmd)
 	return cmd
+}
+
+// electionLayout is the flag for whose elections to take part in.
+func electionLayout() enumFlag[leader.Layout] {
+	return enumFlag[leader.Layout]{
+		names:  []string{"latch", "selector", "kazoo"},
+		values: []leader.Layout{leader.LayoutLatch, leader.LayoutSelector, leader.LayoutKazoo},
+	}
 }
 
 // electCommand runs a command in every term that it leads.
@@ -90,9 +96,9 @@ func (c *electCommand) run() error {
 		return bySignal(ctx, err)
 	}
 	defer client.Close() // bounded; what it cannot release ends with the session
-	pauses := &termBackoff{path: c.path}
+	pauses := &termBackoff{path: c.path()}
 	pauses.Reset()
-	election, err := leader.New(client, c.path, leader.WithID(c.id), leader.WithLayout(c.layout.value()),
+	election, err := leader.New(client, c.paths[0], leader.WithID(c.id), leader.WithLayout(c.layout.value()),
 		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return pauses }))
 	if err != nil {
 		return usage("%w", err)
@@ -129,7 +135,7 @@ func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, 
 	failed := errors.As(outcome, &end)
 	pauses.why = ""
 	switch {
-	case failed && end.code == exitLost && end.err != nil:
+	case errors.Is(outcome, errLost):
 		fmt.Fprintf(os.Stderr, "zkr: %s; campaigning again\n", complaint(end.err))
 		return nil
 	case failed && end.err != nil: // the command cannot be started, so there is no point in leading

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,7 @@ func refusesVariable(t *testing.T, variable, bad string) {
 // zkr gives commands these variables.
 func TestNoGlobalFlagHidesAVariableForCommands(t *testing.T) {
 	newRoot(&ensemble{}).PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if v := variableOf(f.Name); v == "ZKR_PATH" || v == "ZKR_TOKEN" {
+		if v := variableOf(f.Name); slices.Contains([]string{"ZKR_PATH", "ZKR_TOKEN", "ZKR_PATHS", "ZKR_TOKENS"}, v) {
 			t.Errorf("--%s is set by %s, which zkr sets for the commands that it runs", f.Name, v)
 		}
 	})

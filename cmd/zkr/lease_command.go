@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,13 +21,16 @@ import (
 // leaseCommand runs a command while it holds a lease. All subcommands that do
 // so share it.
 type leaseCommand struct {
-	to    *ensemble
-	grace time.Duration
+	to       *ensemble
+	grace    time.Duration
+	lostCode codeFlag // the exit code when the lease is lost
+
+	overMeans string // why the command is asked to end although the lease is held; empty: zkr does not say
 
 	graceSet bool
-	path     string
-	command  []string
-	program  string // the path of the executable
+	paths    []string
+	command  []string // none: zkr lock holds the lease until it is told to end
+	program  string   // the path of the executable
 }
 
 // Parts of the subcommands' help. What a token guarantees depends on the
@@ -32,6 +38,31 @@ type leaseCommand struct {
 const (
 	commandHelp = `CMD gets stdin, and ZKR_PATH and ZKR_TOKEN in its environment.
 `
+
+	severalHelp = `Several PATHs are acquired as one: all or none, in the same order by every zkr
+whatever the order of the arguments, so that two of them never wait for each other.
+CMD then gets ZKR_PATHS and ZKR_TOKENS instead, a path and its token on each line,
+in the order of the arguments. A resource that one of the locks guards compares that
+lock's token. For a single PATH both are set, too.
+
+`
+
+	holdHelp = `
+
+Without CMD zkr prints the token as one line on stdout once it holds the lock (for
+several PATHs a line for each, in the order of the arguments), and holds it until
+SIGTERM, SIGINT, SIGQUIT or SIGHUP arrives. It then releases the lock and exits with
+0. With --until-eof the end of stdin does the same, so that the lock does not outlive
+a script that starts zkr as a coprocess. If the token cannot be printed, zkr releases
+the lock and exits with 1. It does not notice when stdout is closed later. A script
+must stop its work when zkr ends before it was told to.
+
+With --revocable, a holder that is asked to release (zkr revoke, or Curator's Revoker)
+sends SIGTERM to CMD and holds the lock until CMD has ended, however long that takes.
+Without CMD zkr prints the line "revoked" and goes on holding until it is told to end.
+
+If --try or --wait fails, the message names the holders, and how many clients wait
+behind them.`
 
 	orderedTokens = `ZKR_TOKEN is the fencing token, 32 hex digits. Each holder's token is greater than
 the one before, also as text, so a resource can refuse a token that is less than
@@ -57,7 +88,7 @@ CMD may run beside the next holder:
 
 After a loss zkr waits until CMD has ended.`
 
-	lossExit = ` Then zkr exits with 112.`
+	lossExit = ` Then zkr exits with 112, or with --lost-exit-code.`
 )
 
 // defaultGrace fits into the default session timeout. With a shorter session
@@ -66,13 +97,14 @@ const defaultGrace = 2 * time.Second
 
 func (h *leaseCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session timeout")
+	h.lostCode = codeFlag{code: exitLost, least: 1}
+	cmd.Flags().Var(&h.lostCode, "lost-exit-code", "exit code when the lease is lost, whatever CMD returned")
 }
 
 // parse checks the flags and arguments before anything is done: a command that
 // does not exist should not wait in line.
 func (h *leaseCommand) parse(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	switch {
+	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0:
 		return usage("no command: want PATH -- CMD [ARG]...")
 	case dash != 1:
@@ -80,9 +112,16 @@ func (h *leaseCommand) parse(cmd *cobra.Command, args []string) error {
 	case len(args) < 2:
 		return usage("no command after --")
 	}
-	h.path, h.command = args[0], args[1:]
-	if err := framework.ValidatePath(h.path); err != nil {
-		return usage("%w", err)
+	return h.parseParts(cmd, args[:1], args[1:])
+}
+
+// parseParts checks the paths, and the command if there is one.
+func (h *leaseCommand) parseParts(cmd *cobra.Command, paths, command []string) error {
+	h.paths, h.command = paths, command
+	for _, path := range paths {
+		if err := framework.ValidatePath(path); err != nil {
+			return usage("%w", err)
+		}
 	}
 	if h.to.sessionTimeout <= 0 {
 		return usage("--session-timeout %v: must be more than 0", h.to.sessionTimeout)
@@ -93,7 +132,10 @@ func (h *leaseCommand) parse(cmd *cobra.Command, args []string) error {
 	if h.grace < 0 || h.grace > h.to.sessionTimeout/3 {
 		return h.graceError(h.to.sessionTimeout)
 	}
-	program, err := exec.LookPath(h.command[0])
+	if len(command) == 0 {
+		return nil
+	}
+	program, err := exec.LookPath(command[0])
 	if err != nil {
 		return cannotRun(err)
 	}
@@ -133,7 +175,15 @@ func (h *leaseCommand) connect(ctx context.Context) (*framework.Client, error) {
 }
 
 // name returns the command's name, for messages.
-func (h *leaseCommand) name() string { return filepath.Base(h.command[0]) }
+func (h *leaseCommand) name() string {
+	if len(h.command) == 0 {
+		return "zkr"
+	}
+	return filepath.Base(h.command[0])
+}
+
+// path returns the path, or the paths with commas, for messages.
+func (h *leaseCommand) path() string { return strings.Join(h.paths, ", ") }
 
 // identity returns the data of our znode, which others see.
 func (h *leaseCommand) identity() []byte {
@@ -149,8 +199,7 @@ func (h *leaseCommand) identity() []byte {
 // The error is an exit: of the command, of a command that could not be started,
 // or of a lost lease.
 func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals *signals) error {
-	env := append(os.Environ(), "ZKR_PATH="+h.path, "ZKR_TOKEN="+lease.Token().String())
-	job, err := startJob(h.program, h.command, env)
+	job, err := startJob(h.program, h.command, h.environment(lease))
 	if err != nil {
 		return cannotRun(err)
 	}
@@ -163,6 +212,32 @@ func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals 
 		return &exit{code: job.code}
 	}
 	return nil
+}
+
+// environment returns the environment of the command.
+func (h *leaseCommand) environment(lease *recipes.Lease) []string {
+	env := slices.DeleteFunc(os.Environ(), func(variable string) bool { // of a zkr that runs this one
+		return strings.HasPrefix(variable, "ZKR_PATH=") || strings.HasPrefix(variable, "ZKR_TOKEN=")
+	})
+	var tokens []string
+	for _, part := range h.leases(lease) {
+		tokens = append(tokens, part.Token().String())
+	}
+	if len(tokens) == 1 {
+		env = append(env, "ZKR_PATH="+h.paths[0], "ZKR_TOKEN="+tokens[0])
+	}
+	return append(env, "ZKR_PATHS="+strings.Join(h.paths, "\n"), "ZKR_TOKENS="+strings.Join(tokens, "\n"))
+}
+
+// leases returns the lease of each path, in the order of the paths.
+func (h *leaseCommand) leases(whole *recipes.Lease) []*recipes.Lease {
+	parts := whole.Parts()
+	if len(parts) == 0 {
+		return []*recipes.Lease{whole}
+	}
+	place := func(part *recipes.Lease) int { return slices.Index(h.paths, part.LockPath()) }
+	slices.SortFunc(parts, func(a, b *recipes.Lease) int { return cmp.Compare(place(a), place(b)) })
+	return parts
 }
 
 // giveUp releases the lease after the work. It returns outcome, or the loss of
@@ -196,6 +271,9 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 		case <-over:
 			over = nil
 			if lease.Err() == nil { // otherwise the term is over because the lease was lost
+				if h.overMeans != "" {
+					fmt.Fprintf(os.Stderr, "zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name())
+				}
 				job.terminate() // no deadline follows: the lease is held until the command has ended
 			}
 		case <-lost:
@@ -209,7 +287,7 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 				left = min(left, time.Until(lease.Deadline()))
 			}
 			fmt.Fprintf(os.Stderr, "zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
-				h.path, complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
+				h.path(), complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
 			job.terminate()
 			kill = time.After(left)
 		case <-kill:
@@ -218,8 +296,14 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 	}
 }
 
+// errLost is in the error of a lease that was lost, whatever its exit code.
+var errLost = errors.New("lease lost")
+
 func (h *leaseCommand) lost(why error) error {
-	return &exit{exitLost, fmt.Errorf("%s: lease lost while %s ran: %w", h.path, h.name(), why)}
+	if len(h.command) == 0 {
+		return &exit{h.lostCode.code, fmt.Errorf("%s: %w: %w", h.path(), errLost, why)}
+	}
+	return &exit{h.lostCode.code, fmt.Errorf("%s: %w while %s ran: %w", h.path(), errLost, h.name(), why)}
 }
 
 // release releases the lease. A znode that cannot be deleted in time is deleted

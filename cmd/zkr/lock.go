@@ -11,27 +11,30 @@ import (
 )
 
 func newLock(to *ensemble) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to}}
+	t := lockCommand{leaseCommand: leaseCommand{to: to}, several: true}
 	layout := enumFlag[locks.Layout]{
 		names:  []string{"curator", "kazoo"},
 		values: []locks.Layout{locks.LayoutCurator, locks.LayoutKazoo},
 	}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
-		Use:                   "lock [flags] PATH -- CMD [ARG]...",
-		Short:                 "Run a command while holding the mutex at PATH",
+		Use:                   "lock [flags] PATH... [-- CMD [ARG]...]",
+		Short:                 "Hold the mutex at PATH, with or without a command",
 		Long: `Waits for the mutex at PATH, first come first served, runs CMD, and releases the
 mutex. Java services that use Curator's InterProcessMutex on the same path wait in
 the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
 
-` + commandHelp + orderedTokens + lossHelp + lossExit,
+` + commandHelp + severalHelp + orderedTokens + holdHelp + lossHelp + lossExit,
 		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
   zkr lock --try /app/cron -- ./nightly       # 111 if another machine runs it
-  zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy`,
+  zkr lock --try -E 0 /app/cron -- ./nightly  # 0 then: another machine does it
+  zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy
+  zkr lock /app/from /app/to -- ./transfer
+  zkr lock --json /app/backup                 # holds until Control-C`,
 		Args: t.parse,
-		RunE: func(*cobra.Command, []string) error {
-			return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
-				return locks.NewMutex(c, t.path, recipes.WithData(t.identity()), locks.WithLayout(layout.value()))
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.run(cmd.OutOrStdout(), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+				return locks.NewMutex(c, path, recipes.WithData(t.identity()), locks.WithLayout(layout.value()))
 			})
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,20 +12,34 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
 // lockCommand acquires one lease, runs a command under it and releases it: what
-// the subcommands lock, read, write and semaphore share.
+// the subcommands lock, read, write and semaphore share. Without a command it
+// holds the lease until it is told to end.
 type lockCommand struct {
 	leaseCommand
-	wait time.Duration
-	try  bool
+	several bool // several paths can be given
+
+	wait      time.Duration
+	try       bool
+	busyCode  codeFlag // the exit code when the lock is not acquired in time
+	revocable bool
+	untilEOF  bool
+	json      bool
 }
 
 func (t *lockCommand) addFlags(cmd *cobra.Command) {
 	t.leaseCommand.addFlags(cmd)
-	cmd.Flags().DurationVar(&t.wait, "wait", 0, "how long to wait at most (default: no limit)")
-	cmd.Flags().BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
+	flags := cmd.Flags()
+	flags.DurationVar(&t.wait, "wait", 0, "how long to wait at most (default: no limit)")
+	flags.BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
+	t.busyCode = codeFlag{code: exitNotAcquired}
+	flags.VarP(&t.busyCode, "conflict-exit-code", "E", "exit code when --try finds the lock busy or --wait is over, as with flock")
+	flags.BoolVar(&t.revocable, "revocable", false, "end CMD with SIGTERM when another client asks for the release (zkr revoke)")
+	flags.BoolVar(&t.untilEOF, "until-eof", false, "without CMD: also release when stdin ends")
+	flags.BoolVar(&t.json, "json", false, "without CMD: print path, token, session and znode as one JSON object a line")
 }
 
 func (t *lockCommand) parse(cmd *cobra.Command, args []string) error {
@@ -33,28 +48,54 @@ func (t *lockCommand) parse(cmd *cobra.Command, args []string) error {
 	} else if waits && t.wait <= 0 {
 		return usage("--wait %v: must be more than 0; --try does not wait", t.wait)
 	}
-	return t.leaseCommand.parse(cmd, args)
+	paths, command := args, []string(nil)
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		paths, command = args[:dash], args[dash:]
+		switch {
+		case len(command) == 0:
+			return usage("no command after --")
+		case t.untilEOF:
+			return usage("--until-eof: only without a command, which gets stdin")
+		case t.json:
+			return usage("--json: only without a command, which gets stdout")
+		}
+	} else if len(args) > 1 && framework.ValidatePath(args[1]) != nil {
+		return usage("%s is no path: want PATH -- CMD [ARG]...", args[1])
+	}
+	switch {
+	case len(paths) == 0:
+		return usage("no PATH")
+	case len(paths) > 1 && !t.several:
+		return usage("want one PATH, got %d", len(paths))
+	}
+	return t.parseParts(cmd, paths, command)
 }
 
-// run acquires a lease from the acquirer that make returns, and runs the
-// command. An error of make is a usage error, unless it is an exit.
-func (t *lockCommand) run(make func(ctx context.Context, c *framework.Client) (recipes.Acquirer, error)) error {
+// acquirerOf returns the acquirer of one path. Its error is a usage error,
+// unless it is an exit.
+type acquirerOf func(ctx context.Context, c *framework.Client, path string) (recipes.Acquirer, error)
+
+// run acquires the paths, and runs the command or holds.
+func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 	signals := catchSignals()
+	var hold *holding
+	if len(t.command) == 0 {
+		hold = newHolding(t, stdout)
+	}
 	var client *framework.Client
 	var lease *recipes.Lease
 	err := signals.endWhile(func(ctx context.Context) (err error) {
+		ctx, end := hold.whileStdin(ctx)
+		defer end()
 		if client, err = t.connect(ctx); err != nil {
 			return err
 		}
-		acquirer, err := make(ctx, client)
-		var end *exit
-		if errors.As(err, &end) {
-			return end
-		} else if err != nil {
-			return usage("%w", err)
+		acquirer, err := t.acquirer(ctx, client, acquirerOf)
+		if err != nil {
+			return err
 		}
 		lease, err = t.acquire(ctx, acquirer)
-		return notAcquired(err)
+		return t.notAcquired(ctx, client, err)
 	})
 	if client != nil {
 		defer client.Close() // bounded; what it cannot release ends with the session
@@ -65,7 +106,37 @@ func (t *lockCommand) run(make func(ctx context.Context, c *framework.Client) (r
 		}
 		return err
 	}
-	return t.giveUp(lease, t.work(lease, nil, signals))
+	var revoked <-chan struct{}
+	if t.revocable {
+		revoked, t.overMeans = lease.Revoked(), "another client asks for the release"
+	}
+	if hold != nil {
+		return t.giveUp(lease, hold.until(client, lease, revoked, signals))
+	}
+	return t.giveUp(lease, t.work(lease, revoked, signals))
+}
+
+// acquirer returns one acquirer for all paths.
+func (t *lockCommand) acquirer(ctx context.Context, c *framework.Client, of acquirerOf) (recipes.Acquirer, error) {
+	var parts []recipes.Acquirer
+	for _, path := range t.paths {
+		part, err := of(ctx, c, path)
+		var end *exit
+		if errors.As(err, &end) {
+			return nil, end
+		} else if err != nil {
+			return nil, usage("%w", err)
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	all, err := locks.All(parts...)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	return all, nil
 }
 
 func (t *lockCommand) acquire(ctx context.Context, a recipes.Acquirer) (*recipes.Lease, error) {
@@ -78,6 +149,21 @@ func (t *lockCommand) acquire(ctx context.Context, a recipes.Acquirer) (*recipes
 		defer cancel()
 	}
 	return a.Acquire(ctx)
+}
+
+// notAcquired gives the error of an acquisition its exit code. If others hold
+// the lock it also says who.
+func (t *lockCommand) notAcquired(ctx context.Context, c *framework.Client, err error) error {
+	err = notAcquired(err)
+	var end *exit
+	if !errors.As(err, &end) || end.code != exitNotAcquired || ctx.Err() != nil {
+		return err
+	}
+	why := end.err
+	if holders := whoHolds(ctx, c, t.paths); holders != "" {
+		why = fmt.Errorf("%w: %s", why, holders)
+	}
+	return &exit{t.busyCode.code, why}
 }
 
 // notAcquired gives the error of an acquisition its exit code.

@@ -128,6 +128,7 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 	}{
 		{locks, "Locks and elections:", []*cobra.Command{
 			newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newInspect(to),
+			newObserve(to), newRevoke(to),
 		}},
 		{ensembles, "Ensembles:", []*cobra.Command{
 			newBench(to), withoutEnsemble(newServer()), withoutEnsemble(newDemo()),

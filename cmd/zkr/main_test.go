@@ -102,9 +102,16 @@ func start(t *testing.T, args ...string) *process {
 
 func startWith(t *testing.T, stdin string, args ...string) *process {
 	t.Helper()
+	return startChanged(t, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader(stdin) }, args...)
+}
+
+// startChanged lets change replace stdin, stdout and the environment.
+func startChanged(t *testing.T, change func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	p := &process{cmd: exec.Command(self(t), args...), ended: make(chan struct{}), written: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = strings.NewReader(stdin), p, p
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	change(p.cmd)
 	p.cmd.WaitDelay = 2 * patience // for processes that keep stdout open: longer than wait waits
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

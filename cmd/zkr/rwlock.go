@@ -20,12 +20,12 @@ must use the same layout for a path.
 
 func newRead(to *ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Reader, cobra.Command{
-		Use:   "read [flags] PATH -- CMD [ARG]...",
-		Short: "Run a command while holding the read/write lock at PATH for reading",
+		Use:   "read [flags] PATH... [-- CMD [ARG]...]",
+		Short: "Hold the read/write lock at PATH for reading, with or without a command",
 		Long: `Waits for the read/write lock at PATH, runs CMD beside other readers but no
 writer, and releases the lock.
-` + rwlockHelp + commandHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every writer before
-and less than that of every writer after. Two readers may have the same token.` + lossHelp + lossExit,
+` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every writer before
+and less than that of every writer after. Two readers may have the same token.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr read /app/config -- ./report
   zkr read --wait 30s --layout curator /app/config -- ./report`,
 	})
@@ -33,12 +33,12 @@ and less than that of every writer after. Two readers may have the same token.` 
 
 func newWrite(to *ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Writer, cobra.Command{
-		Use:   "write [flags] PATH -- CMD [ARG]...",
-		Short: "Run a command while holding the read/write lock at PATH for writing",
+		Use:   "write [flags] PATH... [-- CMD [ARG]...]",
+		Short: "Hold the read/write lock at PATH for writing, with or without a command",
 		Long: `Waits for the read/write lock at PATH, runs CMD with no reader and no other writer
 beside it, and releases the lock.
-` + rwlockHelp + commandHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the one before,
-also as text, so a resource can refuse a token that is less than one it has seen.` + lossHelp + lossExit,
+` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the one before,
+also as text, so a resource can refuse a token that is less than one it has seen.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr write /app/config -- ./migrate
   zkr write --try /app/config -- ./migrate     # 111 if the lock is read or written`,
 	})
@@ -46,16 +46,16 @@ also as text, so a resource can refuse a token that is less than one it has seen
 
 // newSide returns the subcommand for one side of the read/write lock.
 func newSide(to *ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra.Command) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to}}
+	t := lockCommand{leaseCommand: leaseCommand{to: to}, several: true}
 	layout := enumFlag[rwlock.Layout]{
 		names:  []string{"plain", "curator", "kazoo"},
 		values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo},
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = t.parse
-	cmd.RunE = func(*cobra.Command, []string) error {
-		return t.run(func(_ context.Context, c *framework.Client) (recipes.Acquirer, error) {
-			lock, err := rwlock.New(c, t.path, recipes.WithData(t.identity()), rwlock.WithLayout(layout.value()))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return t.run(cmd.OutOrStdout(), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+			lock, err := rwlock.New(c, path, recipes.WithData(t.identity()), rwlock.WithLayout(layout.value()))
 			if err != nil {
 				return nil, err
 			}

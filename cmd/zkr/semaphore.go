@@ -14,8 +14,8 @@ func newSemaphore(to *ensemble) *cobra.Command {
 	w := semaphoreCommand{lockCommand: lockCommand{leaseCommand: leaseCommand{to: to}}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
-		Use:                   "semaphore [flags] --max N PATH -- CMD [ARG]...",
-		Short:                 "Run a command while holding some of the N permits at PATH",
+		Use:                   "semaphore [flags] --max N PATH [-- CMD [ARG]...]",
+		Short:                 "Hold some of the N permits at PATH, with or without a command",
 		Long: `Waits for a permit of the semaphore at PATH, first come first served, runs CMD, and
 returns the permit. With --permits it takes several permits, all or none. On all
 machines together never more than N are taken. Java services that use Curator's
@@ -26,12 +26,12 @@ The first client records N at PATH. A later client with another number fails.
 taken are not revoked; no permit is granted until enough are returned.
 
 ` + commandHelp + `ZKR_TOKEN identifies the grant. It gives no order, since there are several holders
-at once.` + lossHelp + lossExit,
+at once.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr semaphore --max 5 /app/encoders -- ./encode film.mov
   zkr semaphore --max 5 --permits 3 /app/encoders -- ./encode --threads 3 film.mov
   zkr semaphore --max 8 --set-max /app/encoders -- true     # 8 from now on`,
 		Args: w.parse,
-		RunE: func(*cobra.Command, []string) error { return w.run(w.acquirer) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return w.run(cmd.OutOrStdout(), w.permitsAt) },
 	}
 	w.addFlags(cmd)
 	return cmd
@@ -64,8 +64,8 @@ func (w *semaphoreCommand) parse(cmd *cobra.Command, args []string) error {
 	return w.lockCommand.parse(cmd, args)
 }
 
-func (w *semaphoreCommand) acquirer(ctx context.Context, c *framework.Client) (recipes.Acquirer, error) {
-	s, err := semaphore.New(c, w.path, w.most, recipes.WithData(w.identity()))
+func (w *semaphoreCommand) permitsAt(ctx context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+	s, err := semaphore.New(c, path, w.most, recipes.WithData(w.identity()))
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,12 @@ and keep their sessions if they reconnect within the session timeout.
   POST /restart         both
   GET  /status          shows what each member is doing
 
+--ready-file names a file that appears, with the addresses in one line, when all
+members serve, and is removed when zkr ends. A script waits until it exists, and
+uses --servers "$(cat FILE)". A file that a killed server has left is removed before
+the new one begins to listen, so wait only after zkr was started, and give each
+server a file of its own. While --control stops members the file stays.
+
 --config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime,
 minSessionTimeout, maxSessionTimeout, syncLimit, extendedTypesEnabled,
 DigestAuthenticationProvider.superDigest, and znode.container.checkIntervalMs,
@@ -53,6 +59,7 @@ here (dataDir, autopurge, ...) are ignored with a note. Settings that change how
 clients connect (TLS, authentication, several servers) are refused.`,
 		Example: `  zkr server
   zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
+  zkr server --listen 127.0.0.1:0 --ready-file /run/zk  # zkr ls --servers "$(cat /run/zk)" /
   zkr server --control 127.0.0.1:2180                # curl -X POST 127.0.0.1:2180/restart
   zkr server --config /etc/zookeeper/conf/zoo.cfg`,
 		Args: cobra.NoArgs,
@@ -80,6 +87,7 @@ clients connect (TLS, authentication, several servers) are refused.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
 			}
 			configured.control, configured.verbose, configured.unchecked = settings.control, settings.verbose, settings.unchecked
+			configured.readyFile = settings.readyFile
 			return serve(cmd, configured)
 		},
 	}
@@ -88,6 +96,7 @@ clients connect (TLS, authentication, several servers) are refused.`,
 	flags.StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on: one per member, or the first member's")
 	flags.StringVar(&config, "config", "", "zoo.cfg to read the settings from")
 	flags.StringVar(&settings.control, "control", "", "address for stopping and starting members by HTTP; port 0 means any free port")
+	flags.StringVar(&settings.readyFile, "ready-file", "", "file to write the addresses to when all members serve; removed at the end")
 	flags.DurationVar(&settings.tick, "tick", 2*time.Second, "tickTime; session timeouts are from 2 to 20 ticks")
 	flags.DurationVar(&settings.containers, "container-interval", time.Minute,
 		"how often empty containers, and znodes whose time to live is over, are deleted")
@@ -112,6 +121,7 @@ type serverSettings struct {
 	superDigest            string
 	unchecked              bool // exists needs no permission to read
 	control                string
+	readyFile              string
 	verbose                bool
 }
 
@@ -155,6 +165,11 @@ func serve(cmd *cobra.Command, settings serverSettings) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 		}))
 	}
+	ready, err := newReadyFile(settings.readyFile)
+	if err != nil {
+		return failed(err)
+	}
+	defer ready.close()
 	e, err := testutil.New(opts...)
 	if err != nil {
 		return failed(err)
@@ -168,6 +183,9 @@ func serve(cmd *cobra.Command, settings serverSettings) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: control at %s\n", at)
 	}
 	if err := e.WaitServing(ctx); err == nil {
+		if err := ready.publish(e.Servers()); err != nil {
+			return failed(errors.Join(err, e.Close()))
+		}
 		what := "1 member serves"
 		if settings.members > 1 {
 			what = fmt.Sprintf("%d members serve", settings.members)
@@ -175,6 +193,7 @@ func serve(cmd *cobra.Command, settings serverSettings) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: %s at %s (in memory, for development)\n", what, e.Servers())
 		<-ctx.Done()
 	}
+	ready.close() // while it still serves
 	if err := e.Close(); err != nil {
 		return failed(err)
 	}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// holding is a lock command without a command to run: it prints the tokens and
+// holds the lease until it is told to end.
+type holding struct {
+	*lockCommand
+	stdout io.Writer
+	eof    <-chan struct{} // closed when stdin has ended; nil: nobody reads stdin
+}
+
+func newHolding(t *lockCommand, stdout io.Writer) *holding {
+	h := &holding{lockCommand: t, stdout: stdout}
+	// A write to a closed pipe then fails, and does not end the process before it
+	// has released the lease.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if t.untilEOF {
+		eof := make(chan struct{})
+		go func() { // ends with stdin or with the process
+			defer close(eof)
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+		}()
+		h.eof = eof
+	}
+	return h
+}
+
+// whileStdin returns a context for the wait, which also ends when stdin does.
+func (h *holding) whileStdin(ctx context.Context) (wait context.Context, end func()) {
+	if h == nil || h.eof == nil {
+		return ctx, func() {}
+	}
+	wait, cancel := context.WithCancelCause(ctx)
+	go func() { // ends with the wait
+		select {
+		case <-h.eof:
+			cancel(&exit{exitFailed, errors.New("stdin ended before the lock was acquired")})
+		case <-wait.Done():
+		}
+	}()
+	return wait, func() { cancel(nil) }
+}
+
+// until prints the tokens, and returns when the lease is to be released or was
+// lost. The error is an exit.
+func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked <-chan struct{}, signals *signals) error {
+	lines, failures := h.printer()
+	defer close(lines)
+	text, err := h.announcement(client, lease)
+	if err != nil {
+		return err
+	}
+	lines <- text
+	for {
+		select {
+		case sig := <-signals.arrived:
+			if asksToEnd(sig) {
+				return nil
+			}
+			if n, ok := sig.(syscall.Signal); ok && !harmless(n) {
+				return &exit{exitSignal + int(n), fmt.Errorf("%s: ended by signal: %v", h.path(), sig)}
+			}
+		case <-h.eof:
+			return nil
+		case err := <-failures:
+			return failed(fmt.Errorf("%s: cannot print, so the lock is released: %w", h.path(), err))
+		case <-lease.Lost():
+			return h.lost(lease.Err())
+		case <-revoked:
+			revoked = nil
+			lines <- h.revocation()
+		}
+	}
+}
+
+// printer prints what is sent to it. A reader that takes its time does not keep
+// zkr from noticing a signal or a loss.
+func (h *holding) printer() (lines chan<- string, failures <-chan error) {
+	in, out := make(chan string, 2), make(chan error, 2) // the announcement and the revocation
+	go func() {                                          // ends when lines is closed, or with the process
+		for text := range in {
+			if _, err := io.WriteString(h.stdout, text); err != nil {
+				out <- err
+			}
+		}
+	}()
+	return in, out
+}
+
+// grant is what --json prints for each path.
+type grant struct {
+	Path    string `json:"path"`
+	Token   string `json:"token"`
+	Session string `json:"session"`
+	Znode   string `json:"znode"`
+}
+
+// announcement returns a line for each path.
+func (h *holding) announcement(client *framework.Client, lease *recipes.Lease) (string, error) {
+	session, err := client.Session()
+	if lost := lease.Err(); lost != nil {
+		return "", h.lost(lost)
+	} else if err != nil { // the session is over: the lease is about to be lost
+		return "", h.lost(err)
+	}
+	var text strings.Builder
+	for i, part := range h.leases(lease) {
+		if !h.json {
+			fmt.Fprintln(&text, part.Token())
+			continue
+		}
+		line, err := json.Marshal(grant{h.paths[i], part.Token().String(), fmt.Sprintf("%#x", session.ID()), part.Path()})
+		if err != nil {
+			return "", failed(err)
+		}
+		fmt.Fprintln(&text, escaped(string(line)))
+	}
+	return text.String(), nil
+}
+
+func (h *holding) revocation() string {
+	if h.json {
+		return "{\"revoked\":true}\n"
+	}
+	return "revoked\n"
+}

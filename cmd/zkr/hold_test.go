@@ -1,0 +1,330 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+var oneToken = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
+
+// TestHoldWithoutCommand: zkr prints the token once it holds, and nothing else;
+// each signal that asks it to end makes it release and exit with 0.
+func TestHoldWithoutCommand(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		for i, args := range [][]string{
+			e.args("lock"), e.args("lock", "--layout", "kazoo"), e.args("read"), e.args("write"), e.args("semaphore", "--max", "1"),
+		} {
+			path := fmt.Sprintf("/hold/%d", i)
+			dir := path
+			if args[0] == "semaphore" {
+				dir += "/leases"
+			}
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+				p := start(t, append(args, path)...)
+				p.prints(t, "\n")
+				if text := p.text(); !oneToken.MatchString(text) {
+					t.Fatalf("%s prints %q, want a token", args[0], text)
+				}
+				e.inLine(t, client, dir, 1)
+				p.signal(t, sig)
+				if code := p.wait(t); code != 0 || !oneToken.MatchString(p.text()) {
+					t.Errorf("%s, %v: exit code %d; it printed %q", args[0], sig, code, p.text())
+				}
+				if left := line(t, client, dir); len(left) != 0 {
+					t.Errorf("%s, %v: left in line: %q", args[0], sig, left)
+				}
+			}
+		}
+	})
+}
+
+// TestHoldAndTheNextOne: tokens increase, a waiter prints none before it holds,
+// and one that is told to end while it waits prints none and leaves no znode.
+func TestHoldAndTheNextOne(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	first := start(t, e.args("lock", "/next")...)
+	first.prints(t, "\n")
+	second := start(t, e.args("lock", "/next")...)
+	e.inLine(t, client, "/next", 2)
+	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGUSR1: 138} {
+		waiter := start(t, e.args("lock", "/next")...)
+		e.inLine(t, client, "/next", 3)
+		waiter.signal(t, sig)
+		if got := waiter.wait(t); got != code || !strings.HasPrefix(waiter.text(), "zkr: ended by signal") {
+			t.Errorf("%v while waiting: exit code %d, want %d; it printed %q", sig, got, code, waiter.text())
+		}
+		if n := len(line(t, client, "/next")); n != 2 {
+			t.Errorf("%v while waiting: %d in line", sig, n)
+		}
+	}
+	if text := second.text(); text != "" {
+		t.Errorf("while it waits it prints %q", text)
+	}
+	first.signal(t, syscall.SIGTERM)
+	first.wait(t)
+	second.prints(t, "\n")
+	if second.text() <= first.text() {
+		t.Errorf("token %q after %q", second.text(), first.text())
+	}
+	second.signal(t, syscall.SIGUSR1) // asks for nothing that zkr knows, so it ends zkr as it would end any program
+	if code := second.wait(t); code != 138 {
+		t.Errorf("SIGUSR1: exit code %d, want 138", code)
+	}
+	if left := line(t, client, "/next"); len(left) != 0 {
+		t.Errorf("SIGUSR1: left in line: %q", left)
+	}
+}
+
+// TestHoldAsJSON: one object for each path, in the order of the arguments, which
+// says what the ensemble says.
+func TestHoldAsJSON(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	paths := []string{"/json/b", "/json/a c"}
+	p := start(t, append(e.args("lock", "--json"), paths...)...)
+	p.prints(t, "\n")
+	for i, text := range strings.Split(strings.TrimSpace(p.text()), "\n") {
+		var got grant
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.Path != paths[i] {
+			t.Fatalf("line %d: %q, %v", i, text, err)
+		}
+		_, stat, err := client.Get(t.Context(), got.Znode)
+		if err != nil || !strings.HasPrefix(got.Znode, paths[i]+"/") {
+			t.Fatalf("its znode %s: %v", got.Znode, err)
+		}
+		if session := fmt.Sprintf("%#x", uint64(stat.EphemeralOwner)); session != got.Session {
+			t.Errorf("session %s, want %s", got.Session, session)
+		}
+		tokenIsOf(t, client, got.Token, paths[i])
+	}
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestHoldLost: zkr ends with the code for a loss when the lease is lost.
+func TestHoldLost(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		for _, test := range []struct {
+			args []string
+			want int
+		}{{nil, exitLost}, {[]string{"--lost-exit-code", "42"}, 42}} {
+			p := start(t, e.args("lock", append(test.args, "/hold/lost")...)...)
+			p.prints(t, "\n")
+			if err := client.Delete(t.Context(), "/hold/lost/"+line(t, client, "/hold/lost")[0], -1); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.wait(t); code != test.want || !strings.Contains(p.text(), "/hold/lost: lease lost: ") {
+				t.Errorf("exit code %d, want %d; it printed %q", code, test.want, p.text())
+			}
+		}
+	})
+}
+
+// TestHoldThatCannotPrint: a token that nobody can read is not held.
+func TestHoldThatCannotPrint(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	closed := func(t *testing.T) *os.File {
+		r, w := pipe(t)
+		r.Close()
+		return w
+	}
+	full := func(t *testing.T) *os.File {
+		f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	for name, stdout := range map[string]func(*testing.T) *os.File{"a closed pipe": closed, "a full disk": full} {
+		t.Run(name, func(t *testing.T) {
+			out := stdout(t)
+			p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = out }, e.args("lock", "/unread")...)
+			if code := p.wait(t); code != exitFailed || !strings.Contains(p.text(), "/unread: cannot print, so the lock is released: ") {
+				t.Errorf("exit code %d, want %d; it printed %q", code, exitFailed, p.text())
+			}
+			if left := line(t, client, "/unread"); len(left) != 0 {
+				t.Errorf("left in line: %q", left)
+			}
+		})
+	}
+}
+
+// TestHoldWithABlockedReader: a reader that does not read keeps zkr neither from
+// ending nor from noticing a loss. The pipe has room for the token alone, so the
+// line that tells of a revocation blocks.
+func TestHoldWithABlockedReader(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("sets the size of a pipe as Linux does")
+	}
+	e := startServer(t)
+	client := e.client(t)
+	const room = len("0123456789abcdef0123456789abcdef\n")
+	hold := func(path string) *process {
+		r, w := pipe(t)
+		size := setPipeSize(t, w, os.Getpagesize())
+		if _, err := w.Write(make([]byte, size-room)); err != nil {
+			t.Fatal(err)
+		}
+		p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = w }, e.args("lock", "--revocable", path)...)
+		eventually(t, "the token is printed", func() bool { return buffered(t, r) == size })
+		if _, err := client.Set(t.Context(), path+"/"+line(t, client, path)[0], []byte(revocation), -1); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	told := hold("/blocked/told")
+	told.signal(t, syscall.SIGTERM)
+	if code := told.wait(t); code != 0 {
+		t.Errorf("told to end: exit code %d", code)
+	}
+	if left := line(t, client, "/blocked/told"); len(left) != 0 {
+		t.Errorf("left in line: %q", left)
+	}
+	lost := hold("/blocked/lost")
+	if err := client.Delete(t.Context(), "/blocked/lost/"+line(t, client, "/blocked/lost")[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	if code := lost.wait(t); code != exitLost {
+		t.Errorf("lost: exit code %d, want %d", code, exitLost)
+	}
+}
+
+// setPipeSize returns the size that the pipe has got.
+func setPipeSize(t *testing.T, w *os.File, want int) int {
+	t.Helper()
+	const setSize = 1031 // F_SETPIPE_SZ
+	size, _, errno := syscall.Syscall(syscall.SYS_FCNTL, w.Fd(), setSize, uintptr(want))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	return int(size)
+}
+
+// buffered returns how many bytes are in the pipe.
+func buffered(t *testing.T, r *os.File) int {
+	t.Helper()
+	const count = 0x541b // FIONREAD
+	var n int32
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, r.Fd(), count, uintptr(unsafe.Pointer(&n))); errno != 0 {
+		t.Fatal(errno)
+	}
+	return int(n)
+}
+
+// TestUntilEOF: with --until-eof the end of stdin releases the lock, and ends a
+// wait. Without it the lock is held whatever stdin is.
+func TestUntilEOF(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	withStdin := func(args ...string) (*process, io.Closer) {
+		r, w := pipe(t)
+		return startChanged(t, func(cmd *exec.Cmd) { cmd.Stdin = r }, args...), w
+	}
+	ignores := start(t, e.args("lock", "/eof")...) // its stdin is empty
+	ignores.prints(t, "\n")
+	holder, script := withStdin(e.args("lock", "--until-eof", "/eof")...)
+	e.inLine(t, client, "/eof", 2)
+	waiter, waitingScript := withStdin(e.args("lock", "--until-eof", "/eof")...)
+	e.inLine(t, client, "/eof", 3)
+
+	waitingScript.Close()
+	if code := waiter.wait(t); code != exitFailed || waiter.text() != "zkr: stdin ended before the lock was acquired\n" {
+		t.Errorf("a waiter: exit code %d; it printed %q", code, waiter.text())
+	}
+	if n := len(line(t, client, "/eof")); n != 2 {
+		t.Errorf("%d in line", n)
+	}
+	ignores.signal(t, syscall.SIGTERM)
+	if code := ignores.wait(t); code != 0 {
+		t.Errorf("without --until-eof: exit code %d", code)
+	}
+	holder.prints(t, "\n")
+	script.Close()
+	if code := holder.wait(t); code != 0 || !oneToken.MatchString(holder.text()) {
+		t.Errorf("a holder: exit code %d; it printed %q", code, holder.text())
+	}
+	if left := line(t, client, "/eof"); len(left) != 0 {
+		t.Errorf("left in line: %q", left)
+	}
+}
+
+// TestHoldByCoprocess: the pattern of a script, which holds the lock as long as
+// it lives, also if it is killed.
+func TestHoldByCoprocess(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	script := exec.Command("sh", "-c", `mkfifo "$1/in" "$1/out"
+		"$0" lock --servers "$2" --until-eof /coprocess <"$1/in" >"$1/out" &
+		exec 8>"$1/in" 9<"$1/out"
+		read -r token <&9
+		echo "holds $token"
+		exec sleep 1000`, self(t), t.TempDir(), e.servers)
+	script.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
+	out, err := script.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script.Stderr = os.Stderr
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, len("holds ")+32)
+	_, err = io.ReadFull(out, text)
+	e.inLine(t, client, "/coprocess", 1)
+	_ = script.Process.Kill()
+	_ = script.Wait()
+	if err != nil || !oneToken.MatchString(strings.TrimPrefix(string(text), "holds ")+"\n") {
+		t.Errorf("the script printed %q, %v", text, err)
+	}
+	e.inLine(t, client, "/coprocess", 0)
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+// tokenIsOf: the first part of a token is the czxid of the lock's directory.
+func tokenIsOf(t *testing.T, client *framework.Client, token, path string) {
+	t.Helper()
+	_, stat, err := client.Exists(t.Context(), path)
+	if err != nil || stat == nil {
+		t.Fatalf("%s: %v, %v", path, stat, err)
+	}
+	if dir := fmt.Sprintf("%016x", stat.Czxid); !strings.HasPrefix(token, dir) {
+		t.Errorf("token %s of %s does not begin with %s", token, path, dir)
+	}
+}

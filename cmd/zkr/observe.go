@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+)
+
+func newObserve(to *ensemble) *cobra.Command {
+	layout := electionLayout()
+	var asJSON bool
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "observe [flags] PATH",
+		Short:                 "Print the leader at PATH, and each new one",
+		Long: `Prints the leader of the election at PATH, now and after each change, until it is
+interrupted: the time, the leader's id, its session, since when it has been a
+candidate, and its znode; or "no leader". Leaders that come and go while zkr is not
+connected may be left out; the last one never is. zkr is no candidate, and watches
+the leader's znode alone. The election may be zkr's (zkr elect), a Go program's, or
+Curator's LeaderLatch; with --layout selector Curator's LeaderSelector, with --layout
+kazoo Kazoo's Election.
+
+--json prints one object a line. Its "leader" is null while there is none.`,
+		Example: `  zkr observe /app/leader
+  zkr observe --json /app/leader | while read -r change; do ./reconfigure "$change"; done`,
+		Args: onePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			print := printLeader
+			if asJSON {
+				print = printLeaderJSON
+			}
+			return catchSignals().endWhile(func(ctx context.Context) error {
+				client, err := to.connect(ctx)
+				if err != nil {
+					return err
+				}
+				defer client.Close() // nothing was changed, so nothing can be lost
+				election, err := leader.New(client, args[0], leader.WithLayout(layout.value()))
+				if err != nil {
+					return usage("%w", err)
+				}
+				return notAcquired(observe(ctx, client, election, func(now recipes.Participant) error {
+					return print(cmd.OutOrStdout(), time.Now(), now)
+				}))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().Var(&layout, "layout", "layout of the znodes: Curator's LeaderLatch, its LeaderSelector, or Kazoo's Election")
+	return cmd
+}
+
+// onePath checks the arguments of a subcommand that takes one path.
+func onePath(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usage("want one PATH, got %d", len(args))
+	}
+	if err := framework.ValidatePath(args[0]); err != nil {
+		return usage("%w", err)
+	}
+	return nil
+}
+
+// observe shows the leader now and after each change. It returns when ctx ends
+// or show fails. The zero Participant stands for no leader.
+func observe(ctx context.Context, c *framework.Client, e *leader.Election, show func(recipes.Participant) error) error {
+	if err := checkLeader(ctx, c, e); err != nil {
+		return err
+	}
+	for now := range e.Observe(ctx) {
+		if err := show(now); err != nil {
+			return failed(err)
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return framework.ErrClosed
+}
+
+// checkLeader finds errors that Observe would only log before it tries again,
+// and a line of another layout, whose leader Observe would not see.
+func checkLeader(ctx context.Context, c *framework.Client, e *leader.Election) error {
+	_, err := e.Leader(ctx)
+	if !errors.Is(err, leader.ErrNoLeader) {
+		return err
+	}
+	children, _, err := c.Children(ctx, e.Path())
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	line, _ := sortLine(children)
+	// A candidate of the right layout may have arrived since the first look.
+	if _, err = e.Leader(ctx); len(line) > 0 && errors.Is(err, leader.ErrNoLeader) {
+		return fmt.Errorf("%s: %s: %w; see --layout", e.Path(), recipe(line[0].Family), recipes.ErrLayout)
+	}
+	return nil
+}
+
+func printLeader(w io.Writer, at time.Time, now recipes.Participant) error {
+	text := "no leader"
+	if now.Path != "" {
+		text = fmt.Sprintf("%s  session %#x  candidate since %s  %s",
+			readable(string(now.Data)), now.Session, now.Since.Format(time.RFC3339), printable(now.Path))
+	}
+	_, err := fmt.Fprintf(w, "%s  %s\n", at.Format(time.RFC3339), text)
+	return err
+}
+
+// leadership is what --json prints.
+type leadership struct {
+	Time   time.Time   `json:"time"`
+	Leader *leaderJSON `json:"leader"` // nil: nobody leads
+}
+
+type leaderJSON struct {
+	ID      string    `json:"id"`
+	Session string    `json:"session"`
+	Since   time.Time `json:"since"` // when it became a candidate, by the ensemble's clock
+	Znode   string    `json:"znode"`
+}
+
+func printLeaderJSON(w io.Writer, at time.Time, now recipes.Participant) error {
+	change := leadership{Time: at}
+	if now.Path != "" {
+		change.Leader = &leaderJSON{string(now.Data), fmt.Sprintf("%#x", now.Session), now.Since, now.Path}
+	}
+	text, err := json.Marshal(change)
+	if err == nil {
+		_, err = fmt.Fprintln(w, escaped(string(text)))
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+func newRevoke(to *ensemble) *cobra.Command {
+	var r revokeCommand
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "revoke [flags] PATH",
+		Short:                 "Ask the holders of the lock at PATH to release it",
+		Long: `Writes __REVOKE__ to the znode of each holder of the lock or semaphore at PATH, as
+Curator's Revoker does, and prints whom it has asked. Nothing enforces it: a holder
+that does not listen goes on. Those that listen are zkr lock --revocable (read, write
+and semaphore, too), Go programs that use Lease.Revoked, and Java programs that call
+makeRevocable on Curator's locks. Kazoo's locks do not. The text replaces the data by
+which holders are told apart, so zkr prints that before.
+
+--all asks the waiters, too. They keep their places, and are told when they are
+granted the lock. --session asks the holders and waiters of one session.
+
+zkr exits with 0 if it has asked at least one, with 1 if there is none to ask. With
+--wait it waits until those that it has asked have left, and exits with 111 if they
+have not left in time.`,
+		Example: `  zkr revoke /app/backup
+  zkr revoke --wait 1m /app/backup && zkr lock --try /app/backup -- ./urgent
+  zkr revoke --session 0x100a2b3c4d50001 /app/encoders`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := r.parse(cmd); err != nil {
+				return err
+			}
+			return onePath(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return catchSignals().endWhile(func(ctx context.Context) error {
+				client, err := to.connect(ctx)
+				if err != nil {
+					return err
+				}
+				defer client.Close() // each request was answered, so nothing can be lost
+				return notAcquired(r.run(ctx, client, args[0], cmd.OutOrStdout()))
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&r.all, "all", false, "ask the waiters, too")
+	flags.StringVar(&r.session, "session", "", "ask the holders and waiters of this session alone")
+	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long (default: do not wait)")
+	flags.BoolVar(&r.json, "json", false, "print one JSON object a line, for each that was asked")
+	return cmd
+}
+
+// revocation is the data that asks a contender to release: Curator's.
+const revocation = "__REVOKE__"
+
+// revokeCommand asks contenders to release.
+type revokeCommand struct {
+	all     bool
+	session string
+	wait    time.Duration
+	json    bool
+
+	sessionID int64
+}
+
+func (r *revokeCommand) parse(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("wait") && r.wait <= 0 {
+		return usage("--wait %v: must be more than 0", r.wait)
+	}
+	if !cmd.Flags().Changed("session") {
+		return nil
+	}
+	if r.all {
+		return usage("--all and --session cannot be combined")
+	}
+	id, err := strconv.ParseUint(r.session, 0, 64) // as other tools print it: 0x and 16 digits
+	if err != nil || id == 0 {
+		return usage("--session %s: want the id of a session, as zkr inspect prints it", r.session)
+	}
+	r.sessionID = int64(id)
+	return nil
+}
+
+func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string, stdout io.Writer) error {
+	s, err := takeSnapshot(ctx, c, at)
+	if err != nil {
+		return err
+	}
+	var asked []contender
+	for _, one := range r.chosen(s) {
+		_, err := c.Set(ctx, one.Path, []byte(revocation), -1)
+		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
+			continue
+		} else if err != nil {
+			return err
+		}
+		asked = append(asked, one)
+		if err := r.print(stdout, one); err != nil {
+			return failed(err)
+		}
+	}
+	if len(asked) == 0 {
+		return failed(fmt.Errorf("%s: %s", at, r.nobody(s)))
+	}
+	return r.await(ctx, c, at, asked)
+}
+
+// chosen returns those to ask, the holders first.
+func (r *revokeCommand) chosen(s snapshot) []contender {
+	all := slices.Concat(s.Holders, s.Waiting)
+	switch {
+	case r.session != "":
+		id := fmt.Sprintf("%#x", r.sessionID)
+		return slices.DeleteFunc(all, func(one contender) bool { return one.Session != id })
+	case r.all:
+		return all
+	default:
+		return s.Holders
+	}
+}
+
+// nobody says why there was none to ask.
+func (r *revokeCommand) nobody(s snapshot) string {
+	switch {
+	case !s.Exists:
+		return "does not exist, so there is nobody to ask"
+	case s.Recipe == "":
+		return "no holder recognized, so there is nobody to ask"
+	case r.session != "":
+		return fmt.Sprintf("session %s neither holds nor waits", r.session)
+	default:
+		return "nobody holds it"
+	}
+}
+
+func (r *revokeCommand) print(w io.Writer, one contender) error {
+	if r.json {
+		text, err := json.Marshal(one)
+		if err == nil {
+			_, err = fmt.Fprintln(w, escaped(string(text)))
+		}
+		return err
+	}
+	does := "waits"
+	if one.Holds {
+		does = "holds"
+	}
+	_, err := fmt.Fprintf(w, "asked %s, which %s  session %s  %v  %s\n", readable(one.Data), does, one.Session, one.age(), printable(one.Path))
+	return err
+}
+
+// await returns when the znodes of those that were asked are gone.
+func (r *revokeCommand) await(ctx context.Context, c *framework.Client, at string, asked []contender) error {
+	if r.wait == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.wait)
+	defer cancel()
+	for i, one := range asked {
+		if err := awaitGone(ctx, c, one); errors.Is(err, context.DeadlineExceeded) {
+			return &exit{exitNotAcquired, fmt.Errorf("%s: asked, but %s has not left within %v (%d of %d have)", at, readable(one.Data), r.wait, i, len(asked))}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitGone returns when the contender's znode is gone.
+func awaitGone(ctx context.Context, c *framework.Client, one contender) error {
+	states, err := c.WatchData(ctx, one.Path)
+	if err != nil {
+		return err
+	}
+	for now := range states {
+		switch {
+		case now.Err != nil:
+			return now.Err
+		case !now.Exists || now.Stat.Czxid != one.czxid:
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.Join(ctx.Err(), context.Cause(ctx))
+	}
+	return framework.ErrClosed
+}
