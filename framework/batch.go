@@ -78,7 +78,7 @@ func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 
 func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
 	s := m.session
-	responses, err := call(ctx, s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+	responses, err := call(ctx, s, Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 		return wireMulti(conn, ops)
 	}, func(late []zk.MultiResponse, err error) {
 		switch {

@@ -3,17 +3,16 @@ package framework
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// call makes one blocking call of the wire client, as detach does, and reports
-// it to the observer.
-func call[T any](ctx context.Context, s *session, op string, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
-	return detach(ctx, s, func() (T, error) { return observed(s, op, wire) }, late)
+// call makes one blocking call of the wire client, as detach does, and tells the
+// observers of it.
+func call[T any](ctx context.Context, s *session, ask Request, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+	return detach(ctx, s, func() (T, error) { return observed(ctx, s, ask, wire) }, late)
 }
 
 // detach makes one blocking call. It returns as soon as there is a result, ctx
@@ -87,16 +86,4 @@ func (e detachedError) Unwrap() error { return e.error }
 func isDetached(err error) bool {
 	var detached detachedError
 	return errors.As(err, &detached)
-}
-
-// observed makes a call of the wire client and reports it to the observer.
-func observed[T any](s *session, op string, wire func(*zk.Conn) (T, error)) (T, error) {
-	request := s.core.cfg.observer.Request
-	if request == nil {
-		return wire(s.conn)
-	}
-	began := time.Now()
-	value, err := wire(s.conn)
-	request(op, time.Since(began), err)
-	return value, err
 }

@@ -13,48 +13,54 @@ import (
 // a function may block for as long as it likes, and delays only the calls
 // behind it.
 type callQueue struct {
-	maxOptional int         // optional calls that may wait
-	report      func(n int) // called with how many were dropped; may be nil
-	log         *zap.Logger // for panics
+	report func(n int) // called with how many were dropped; may be nil
+	log    *zap.Logger // for panics
 
-	mu       sync.Mutex // guards what follows
-	waiting  []queuedCall
-	optional int // of waiting
-	dropped  int // since the last report
-	running  bool
+	mu      sync.Mutex // guards what follows
+	waiting []queuedCall
+	often   places // of offer
+	rare    places // of post
+	dropped int    // since the last report
+	running bool
 }
+
+// places is how many calls of a kind may wait.
+type places struct{ most, taken int }
 
 type queuedCall struct {
-	fn       func()
-	optional bool
+	fn    func()
+	place *places // that it takes; nil: none
 }
 
-func newCallQueue(maxOptional int, log *zap.Logger) *callQueue {
-	return &callQueue{maxOptional: maxOptional, log: log}
+// newCallQueue returns a queue in which so many calls of offer, and of post, may
+// wait.
+func newCallQueue(offers, posts int, log *zap.Logger) *callQueue {
+	return &callQueue{often: places{most: offers}, rare: places{most: posts}, log: log}
 }
 
-// post adds a call of fn. It is never dropped.
-func (c *callQueue) post(fn func()) { c.add(queuedCall{fn: fn}) }
+// offer adds a call of fn, for what happens often. If too many of these wait, it
+// is dropped and counted, and offer reports false.
+func (c *callQueue) offer(fn func()) (added bool) { return c.add(queuedCall{fn, &c.often}) }
 
-// offer adds a call of fn, unless too many optional calls wait: then it is
-// dropped and counted.
-func (c *callQueue) offer(fn func()) { c.add(queuedCall{fn: fn, optional: true}) }
+// post is offer for what happens rarely.
+func (c *callQueue) post(fn func()) { c.add(queuedCall{fn, &c.rare}) }
 
-func (c *callQueue) add(e queuedCall) {
+func (c *callQueue) add(e queuedCall) (added bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.optional {
-		if c.optional == c.maxOptional {
+	if p := e.place; p != nil {
+		if p.taken >= p.most {
 			c.dropped++
-			return
+			return false
 		}
-		c.optional++
+		p.taken++
 	}
 	c.waiting = append(c.waiting, e)
 	if !c.running {
 		c.running = true
 		go c.run()
 	}
+	return true
 }
 
 // run makes the calls that wait, and returns when there are none.
@@ -91,8 +97,8 @@ func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if e.optional {
-			c.optional--
+		if e.place != nil {
+			e.place.taken--
 		}
 		if !returned {
 			c.waiting = append(slices.Clone(rest), c.waiting...)
@@ -116,7 +122,7 @@ func (c *callQueue) call(fn func()) {
 // false if patience ends first.
 func (c *callQueue) flush(patience <-chan time.Time) bool {
 	done := make(chan struct{})
-	c.post(func() { close(done) })
+	c.add(queuedCall{fn: func() { close(done) }}) // never dropped
 	select {
 	case <-done:
 		return true

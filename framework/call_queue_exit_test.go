@@ -1,9 +1,9 @@
 package framework_test
 
 import (
+	"context"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
@@ -17,7 +17,9 @@ func TestAnObserverThatExits(t *testing.T) {
 		requests := make(chan string, 100)
 		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
 			StateChanged: func(framework.StateChange) { runtime.Goexit() },
-			Request:      func(op string, _ time.Duration, _ error) { requests <- op },
+			RequestEnd: func(_ context.Context, r framework.Request, _ framework.RequestResult) {
+				requests <- r.Op
+			},
 		}))
 		if _, _, err := c.Exists(t.Context(), "/"); err != nil {
 			t.Fatal(err)

@@ -30,15 +30,15 @@ func (c *Client) core() *core {
 // core is what all namespaces of one client share. One goroutine, run, owns the
 // sessions: it opens one after the other, and makes every state transition.
 type core struct {
-	cfg     config
-	chroot  prefix
-	servers serverList
-	pace    dialPace
-	closing chan struct{}  // closed: Close was called
-	done    chan struct{}  // closed: run has returned
-	tasks   sync.WaitGroup // other goroutines, each of which ends by itself
-	lines   *callQueue     // to the user's logger
-	events  *callQueue     // to the user's observer
+	cfg       config
+	chroot    prefix
+	servers   serverList
+	pace      dialPace
+	closing   chan struct{}  // closed: Close was called
+	done      chan struct{}  // closed: run has returned
+	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
+	lines     *callQueue     // to the user's logger
+	observers Observers
 
 	closeOnce sync.Once
 
@@ -84,12 +84,11 @@ func New(servers string, opts ...Option) (*Client, error) {
 
 func newCore(cfg config, addrs []string, chroot prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
-	observer, events := cfg.observer.guarded(logger)
-	cfg.log, cfg.observer = logger, observer
+	cfg.log = logger
 	return &core{
 		cfg:       cfg,
 		lines:     lines,
-		events:    events,
+		observers: newObservers(cfg.observers, logger),
 		chroot:    chroot,
 		servers:   serverList{names: shuffled(addrs), resolver: cfg.resolver},
 		pace:      dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
@@ -158,9 +157,7 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 	}
 	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
 		zap.String("session", sessionText(change.Session)), zap.Error(why))
-	if c.cfg.observer.StateChanged != nil {
-		c.cfg.observer.StateChanged(change)
-	}
+	c.observers.stateChanged(change)
 }
 
 func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
@@ -190,13 +187,12 @@ func (c *core) setCloseErr(err error) {
 }
 
 // onAbandoned reports that the client itself gives a connection up.
-func (c *core) onAbandoned(s *session, why string) {
+func (c *core) onAbandoned(s *session, reason AbandonReason) {
+	why := reason.text()
 	err := fmt.Errorf("connection abandoned: %s", why)
 	c.noteFault(err)
 	c.cfg.log.Warn("connection abandoned", zap.String("why", why), zap.String("session", sessionText(s.sessionID())))
-	if c.cfg.observer.Abandoned != nil {
-		c.cfg.observer.Abandoned(s.sessionID(), err)
-	}
+	c.observers.abandoned(Abandonment{Session: s.sessionID(), Reason: reason, Err: err})
 }
 
 // State returns the current state.
@@ -292,12 +288,6 @@ func (c *Client) Resolve(path string) string { return c.root.fix(path) }
 // WithLogger set.
 func (c *Client) Logger() *zap.Logger { return c.core().cfg.log }
 
-// Observer returns the functions that a recipe calls at events. Only those that
-// WithObserver set are not nil. They may be called anywhere: none of them
-// panics, and none but Granted, Released and Overran waits for the user's
-// function. The caller must not change the Observer.
-func (c *Client) Observer() *Observer { return &c.core().cfg.observer }
-
 // Done returns a channel that is closed when Close is called.
 func (c *Client) Done() <-chan struct{} { return c.core().closing }
 
@@ -326,7 +316,7 @@ func (c *Client) Close() error {
 		k.cfg.log.Warn("closed while background work had not ended")
 	}
 	patience.Reset(flushTimeout)
-	_ = k.events.flush(patience.C) && k.lines.flush(patience.C) // what still waits is delivered when the user's functions return
+	_ = k.observers.flush(patience.C) && k.lines.flush(patience.C) // what still waits is delivered when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

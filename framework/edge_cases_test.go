@@ -102,7 +102,7 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 		var dials atomic.Int32
 		var abandoned atomic.Int32
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
-			framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned.Add(1) }}),
+			framework.WithObserver(framework.Observer{Abandoned: func(framework.Abandonment) { abandoned.Add(1) }}),
 			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 				if dials.Add(1) == 2 {
 					<-release

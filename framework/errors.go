@@ -21,6 +21,9 @@ var (
 	// clock ended a session or a lease: no answer has proven in time that the
 	// session is still alive.
 	ErrUnproven = fmt.Errorf("%w: not proven alive in time", ErrSessionLost)
+	// ErrSuspended wraps ErrSessionLost. It is the reason when a lost connection
+	// has ended a lease: see ErrorPolicyConnection.
+	ErrSuspended = fmt.Errorf("%w: suspended", ErrSessionLost)
 	// ErrNoSession is returned when there is no live session at the moment.
 	ErrNoSession = errors.New("no session")
 )

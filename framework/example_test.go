@@ -360,11 +360,11 @@ func ExampleSession_Discard() {
 
 // An observer counts what happens, for metrics.
 func ExampleWithObserver() {
-	creates := make(chan error, 10)
+	creates := make(chan string, 10)
 	client, _, stop := dial(framework.WithObserver(framework.Observer{
-		Request: func(op string, took time.Duration, err error) {
-			if op == "create" {
-				creates <- err
+		RequestEnd: func(_ context.Context, r framework.Request, result framework.RequestResult) {
+			if r.Op == "create" {
+				creates <- result.Code
 			}
 		},
 	}))
@@ -375,5 +375,5 @@ func ExampleWithObserver() {
 	fmt.Println(<-creates)
 	// Output:
 	// create /a/b: zk: node does not exist
-	// zk: node does not exist
+	// NONODE
 }

@@ -89,6 +89,7 @@ type groupedWrite struct {
 	path   string          // the one in op
 	dir    string          // of a create
 	gone   <-chan struct{} // closed: its caller has returned
+	ctx    context.Context // of its caller, for the observers
 	onSent func(*link)     // called each time it is sent, if not nil; must not block
 	turn   chan turn       // what it has to do next; there is never more than one
 }
@@ -111,7 +112,7 @@ type flight struct {
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
 func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWrite {
-	w := &groupedWrite{op: op, gone: ctx.Done(), onSent: onSent, turn: make(chan turn, 1)}
+	w := &groupedWrite{op: op, gone: ctx.Done(), ctx: ctx, onSent: onSent, turn: make(chan turn, 1)}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		w.path = op.Path
@@ -292,12 +293,12 @@ func (g *groupCommit) send(f *flight) {
 	}
 	s := g.session
 	unsent := s.awaitSent(f.writes[0].path, func(on *link) { g.sent(f, on) })
-	responses, err := observed(s, opNameMulti, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	first := f.writes[0]
+	ask := Request{Op: opNameMulti, Path: first.path, Operations: len(ops)}
+	responses, err := observed(first.ctx, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
 	s.forgetSent(unsent)
 	g.landed(f)
-	if batched := s.core.cfg.observer.Batched; batched != nil {
-		batched(len(ops))
-	}
+	s.core.observers.batched(Batch{Operations: len(ops)})
 	named := -1
 	if err != nil && classify(err) == final {
 		named = refusedOperation(responses, len(ops))
@@ -353,10 +354,12 @@ func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string
 	unsent := s.awaitSent(w.path, onSent)
 	defer s.forgetSent(unsent)
 	if op, ok := w.op.(*zk.DeleteRequest); ok {
-		return observed(s, opNameDelete, func(conn *zk.Conn) (string, error) { return "", conn.Delete(op.Path, op.Version) })
+		return observed(w.ctx, s, Request{Op: opNameDelete, Path: op.Path}, func(conn *zk.Conn) (string, error) {
+			return "", conn.Delete(op.Path, op.Version)
+		})
 	}
 	op := w.op.(*zk.CreateRequest)
-	return observed(s, opNameCreate, func(conn *zk.Conn) (string, error) {
+	return observed(w.ctx, s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
 		return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
 	})
 }

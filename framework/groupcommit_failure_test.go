@@ -138,7 +138,7 @@ func TestTheAnswerToABatchIsLost(t *testing.T) {
 				stop := once(l.ens, testutil.OpMulti, action)
 				finish := make([]func() error, n)
 				for i, path := range held {
-					finish[i] = l.sess.StartDelete(path)
+					finish[i] = l.sess.StartDelete(t.Context(), path)
 				}
 				errs := make([]error, n)
 				var all sync.WaitGroup
@@ -312,7 +312,7 @@ func TestABatchMeetsTheEndOfItsSession(t *testing.T) {
 			const n = 10
 			inLines(t, n, func(t *testing.T, l *lines) {
 				held := l.joinAll(0)[0]
-				finish := l.sess.StartDelete(held.Path)
+				finish := l.sess.StartDelete(t.Context(), held.Path)
 				deleted := make(chan error, 1)
 				go func() { deleted <- finish() }()
 				var dirs []string

@@ -23,7 +23,7 @@ import (
 func TestARequestIsSentLate(t *testing.T) {
 	inLines(t, 2, func(t *testing.T, l *lines) {
 		held := l.joinAll(0)[0]
-		finish := l.sess.StartDelete(held.Path) // the rest of it comes late
+		finish := l.sess.StartDelete(t.Context(), held.Path) // the rest of it comes late
 		results, wait := l.join(t.Context(), line(1))
 		synctest.Wait()
 		l.net.Cut()
@@ -55,7 +55,7 @@ func TestALoneDeleteBeginsWithoutAConnection(t *testing.T) {
 		l.net.Drop()
 		synctest.Wait()
 		began := time.Now()
-		if err := l.sess.StartDelete(held.Path)(); !errors.Is(err, zk.ErrNoServer) || framework.MaybeApplied(err) {
+		if err := l.sess.StartDelete(t.Context(), held.Path)(); !errors.Is(err, zk.ErrNoServer) || framework.MaybeApplied(err) {
 			t.Errorf("%v; it may have been applied: %t", err, framework.MaybeApplied(err))
 		}
 		if took := time.Since(began); took > time.Second {
@@ -80,7 +80,7 @@ func TestACreateDoesNotOvertakeADeleteThatDoesNotFit(t *testing.T) {
 		waitDeletes := l.occupyDeletes()
 		var finish []func() error
 		for _, path := range held {
-			finish = append(finish, l.sess.StartDelete(path))
+			finish = append(finish, l.sess.StartDelete(t.Context(), path))
 		}
 		results, waitLast := l.join(t.Context(), line(n-1))
 		errs := make(chan error, n)
@@ -105,7 +105,7 @@ func TestACreateDoesNotOvertakeADeleteThatDoesNotFit(t *testing.T) {
 func (l *lines) occupyDeletes() (wait func()) {
 	done := make(chan error, framework.UnderWay)
 	for range framework.UnderWay {
-		finish := l.sess.StartDelete(line(0) + "/missing")
+		finish := l.sess.StartDelete(context.Background(), line(0)+"/missing")
 		go func() { done <- finish() }()
 		synctest.Wait()
 	}

@@ -155,7 +155,7 @@ func (l *lines) leave(paths ...string) (errs []error) {
 	errs = make([]error, len(paths))
 	var all sync.WaitGroup
 	for i, path := range paths {
-		finish := l.sess.StartDelete(path)
+		finish := l.sess.StartDelete(context.Background(), path)
 		all.Go(func() { errs[i] = finish() })
 	}
 	all.Wait()
@@ -259,7 +259,7 @@ func TestDeletesAndCreatesHoldNothingBack(t *testing.T) {
 	inLines(t, 3, func(t *testing.T, l *lines) {
 		held := l.joinAll(0, 1)
 		l.take()
-		finish := l.sess.StartDelete(held[0].Path)
+		finish := l.sess.StartDelete(t.Context(), held[0].Path)
 		done := make(chan error, 1)
 		go func() { done <- finish() }()
 		time.Sleep(rtt / 10)
@@ -330,7 +330,7 @@ func TestACreateDoesNotOvertakeADelete(t *testing.T) {
 	inLines(t, 1, func(t *testing.T, l *lines) {
 		held := l.joinAll(0)[0]
 		for i := range 200 {
-			finish := l.sess.StartDelete(held.Path)
+			finish := l.sess.StartDelete(t.Context(), held.Path)
 			results, wait := l.join(t.Context(), line(0))
 			must(t, finish())
 			wait()
@@ -390,9 +390,9 @@ func TestTheBoundsOfABatch(t *testing.T) {
 				t.Error("a large create is in a batch")
 			}
 		}
-	}, framework.WithMaxRequest(64<<10), framework.WithObserver(framework.Observer{Batched: func(operations int) {
-		if operations < 2 || operations > 256 {
-			t.Errorf("a batch of %d operations", operations)
+	}, framework.WithMaxRequest(64<<10), framework.WithObserver(framework.Observer{Batched: func(b framework.Batch) {
+		if b.Operations < 2 || b.Operations > 256 {
+			t.Errorf("a batch of %d operations", b.Operations)
 		}
 	}}))
 }
@@ -418,9 +418,9 @@ func TestNamespacesShareBatches(t *testing.T) {
 				if !strings.HasPrefix(made.Path, "/lock/") {
 					t.Errorf("%s: path %s", name, made.Path)
 				}
-				finish := s.StartDelete(made.Path)
+				finish := s.StartDelete(t.Context(), made.Path)
 				must(t, finish())
-				if err := s.StartDelete(made.Path)(); !errors.Is(err, zk.ErrNoNode) || !strings.Contains(err.Error(), " /lock/") {
+				if err := s.StartDelete(t.Context(), made.Path)(); !errors.Is(err, zk.ErrNoNode) || !strings.Contains(err.Error(), " /lock/") {
 					t.Errorf("%s: %v", name, err)
 				}
 			})
@@ -436,7 +436,7 @@ func TestNamespacesShareBatches(t *testing.T) {
 // A path that cannot be is refused before it is in anybody's batch.
 func TestABadPathIsInNoBatch(t *testing.T) {
 	inLines(t, 1, func(t *testing.T, l *lines) {
-		if err := l.sess.StartDelete("/line/../0")(); err == nil || !strings.Contains(err.Error(), "path") {
+		if err := l.sess.StartDelete(t.Context(), "/line/../0")(); err == nil || !strings.Contains(err.Error(), "path") {
 			t.Error(err)
 		}
 		if n := len(l.take()); n != 0 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -105,7 +104,7 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 	case s.core.isClosing():
 		return ErrClosed
 	case s.core.cfg.errorPolicy == ErrorPolicyConnection && !s.up:
-		return fmt.Errorf("%w: suspended", ErrSessionLost)
+		return ErrSuspended
 	case s.proven.IsZero() || s.timeout-elapsed(s.proven, now) <= s.margin:
 		return ErrUnproven
 	}
@@ -198,7 +197,7 @@ func (s *session) checkClock(now time.Time) time.Duration {
 	}
 	if stalled {
 		s.core.tasks.Go(func() { _ = on.Close() })
-		s.core.onAbandoned(s, "no proof of the leader in time")
+		s.core.onAbandoned(s, AbandonedUnproven)
 		s.suspend() // onDisconnected follows, when the wire client has noticed
 	}
 	return next

@@ -178,7 +178,7 @@ func (s *session) arm(key watchKey, w *watch) {
 // does not fit that watch, the watch is not used any longer: a server sends no
 // event for a znode that the session may not read, and drops the watch.
 func (s *session) readUnder(key watchKey, w *watch) {
-	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
+	w.node, w.err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
 		case watchData:
 			n.data, n.stat, err = conn.Get(key.path)
@@ -202,7 +202,7 @@ func (s *session) readUnder(key watchKey, w *watch) {
 // a later one: the next connection sends what is in the wire client's queue.
 func (s *session) armOne(key watchKey, w *watch, on *link) {
 	request := s.hub.wireWatches.beginArming(key)
-	w.node, w.err = call(context.Background(), s, opNameWatch, func(conn *zk.Conn) (n node, err error) {
+	w.node, w.err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
 		case watchData:
 			n.data, n.stat, _, err = conn.GetW(key.path)

@@ -7,7 +7,7 @@ import (
 )
 
 // StartDelete begins to delete the znode at path, whatever its version, and
-// returns at once. No create of a contender that is asked for later in this
+// returns at once. Of ctx only the values are used, for the observers. No create of a contender that is asked for later in this
 // session is executed before it, unless the delete has to be sent again: its
 // answer is lost, it was in a batch that was refused, or WithBatching is off.
 // finish does the rest, and has to be called, soon and on another goroutine. It
@@ -16,13 +16,14 @@ import (
 //
 // It is for the engine of this module's recipes: the delete may share a request
 // with other deletes and creates of contenders.
-func (s *Session) StartDelete(path string) (finish func() error) {
+func (s *Session) StartDelete(ctx context.Context, path string) (finish func() error) {
 	live, w := s.session(), s.scope()
 	if err := ValidatePath(path); err != nil {
 		return func() error { return &opError{op: opNameDelete, path: path, err: err} }
 	}
 	full := w.root.fix(path)
-	write := newDelete(context.Background(), full)
+	ctx = live.core.observers.Values(ctx)
+	write := newDelete(ctx, full)
 	live.writes.enqueue(write, false)
 	return func() error {
 		_, err := detach(context.Background(), live, func() (string, error) { return live.writes.await(write) }, nil)
@@ -32,7 +33,7 @@ func (s *Session) StartDelete(path string) (finish func() error) {
 		case !isDetached(err) && classify(err) == final:
 			return &opError{op: opNameDelete, path: path, err: withMeaning(err)}
 		}
-		return w.leave(context.Background(), full, true, classify(err) == ambiguous)
+		return w.leave(ctx, full, true, classify(err) == ambiguous)
 	}
 }
 

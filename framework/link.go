@@ -60,7 +60,7 @@ const (
 func newLink(conn net.Conn, s *session, limit time.Duration) *link {
 	l := &link{Conn: conn, session: s, out: outbound{conn: conn}, read: bufio.NewReaderSize(conn, 4096)}
 	l.connectTimer = time.AfterFunc(limit, func() {
-		s.core.onAbandoned(s, "no answer to the connect request")
+		s.core.onAbandoned(s, AbandonedSilent)
 		_ = conn.Close()
 	})
 	return l

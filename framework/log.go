@@ -24,7 +24,7 @@ const (
 // dropped when too many wait, and their number is logged later.
 func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
 	log = log.WithOptions(zap.WithCaller(false), zap.AddStacktrace(noLevel{})) // they would always be the call queue's
-	lines := newCallQueue(logLines, zap.NewNop())                              // a panic of the logger cannot be logged
+	lines := newCallQueue(logLines, logLines, zap.NewNop())                    // a panic of the logger cannot be logged
 	lines.report = func(n int) { log.Warn("log lines were dropped: the logger was slow", zap.Int("lines", n)) }
 	debug := &debugLevel{log: log, lines: lines}
 	debug.ask()

@@ -92,8 +92,8 @@ func TestALogSinkThatIsSlow(t *testing.T) {
 	})
 }
 
-// A blocked observer delays no request. Request and Retried events are dropped
-// and counted when too many wait. No other event is.
+// A blocked observer delays no request. Events are dropped and counted when too
+// many wait; of other events than requests, very many may wait.
 func TestAnObserverThatIsSlow(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var mu sync.Mutex
@@ -101,18 +101,18 @@ func TestAnObserverThatIsSlow(t *testing.T) {
 		var states []framework.State
 		released := make(chan struct{})
 		c, network := connect(t, ens, framework.WithObserver(framework.Observer{
-			Request: func(op string, _ time.Duration, _ error) {
+			RequestEnd: func(_ context.Context, r framework.Request, _ framework.RequestResult) {
 				<-released
 				mu.Lock()
 				defer mu.Unlock()
-				if op == "get" {
+				if r.Op == "get" {
 					heard++
 				}
 			},
-			Dropped: func(n int) {
+			Dropped: func(d framework.Drop) {
 				mu.Lock()
 				defer mu.Unlock()
-				dropped += n
+				dropped += d.Events
 			},
 			StateChanged: func(s framework.StateChange) {
 				<-released

@@ -39,7 +39,7 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 	}
 	err := w.do(ctx, op, path, again, func(a *attempt) error {
 		var err error
-		value, err = call(ctx, a.session, op, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
+		value, err = call(ctx, a.session, Request{Op: op, Path: full}, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
 		if settle != nil {
 			value, err = settle(a, value, err)
 		}
@@ -228,7 +228,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		return nil
 	}
 	for {
-		_, err := call(ctx, s, opNameCreate, func(conn *zk.Conn) (string, error) {
+		_, err := call(ctx, s, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 			return create(conn, full, nil, c.cfg.acl)
 		}, nil)
 		switch {
@@ -237,7 +237,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		case errors.Is(err, zk.ErrNoAuth):
 			// The server checks the permission to create before it checks
 			// whether the znode exists.
-			found, existsErr := call(ctx, s, opNameExists, func(conn *zk.Conn) (bool, error) {
+			found, existsErr := call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
 				found, _, err := conn.Exists(full)
 				return found, err
 			}, nil)

@@ -377,12 +377,12 @@ func TestObserver(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var requests, retried, states atomic.Int32
 		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
-			Request: func(op string, took time.Duration, err error) {
-				if op == "get" {
+			RequestEnd: func(_ context.Context, r framework.Request, _ framework.RequestResult) {
+				if r.Op == "get" {
 					requests.Add(1)
 				}
 			},
-			Retried:      func(op string, err error) { retried.Add(1) },
+			Retried:      func(context.Context, framework.Retry) { retried.Add(1) },
 			StateChanged: func(framework.StateChange) { states.Add(1) },
 		}))
 		defer once(ens, testutil.OpGetData, testutil.DropBefore())()

@@ -67,7 +67,7 @@ type config struct {
 	resolverSet    bool
 	tls            *tls.Config
 	tlsSet         bool
-	observer       Observer
+	observers      []Observer
 	noBatching     bool
 }
 

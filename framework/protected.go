@@ -103,7 +103,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 	s := p.session
 	p.lists, p.done = make(chan listing, mostSends), make(chan struct{})
 	defer close(p.done)
-	write := newGroupedWrite(ctx, &zk.CreateRequest{Path: path, Data: data, Acl: acl, Flags: flags}, p.listBehind)
+	write := newGroupedWrite(ctx, &zk.CreateRequest{Path: path, Data: data, Acl: acl, Flags: flags}, func(on *link) { p.listBehind(ctx, on) })
 	patience := ctx
 	if p.unhurried {
 		patience = context.Background()
@@ -144,7 +144,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 }
 
 // listBehind lists the directory, now that the create is sent on a connection.
-func (p *protectedCreate) listBehind(on *link) {
+func (p *protectedCreate) listBehind(ctx context.Context, on *link) {
 	p.sent.Add(1)
 	on.out.announce()
 	go func() {
@@ -154,7 +154,7 @@ func (p *protectedCreate) listBehind(on *link) {
 			on.withdraw()
 		default:
 			var err error
-			l, err = observed(p.session, opNameList, func(conn *zk.Conn) (l listing, err error) {
+			l, err = observed(ctx, p.session, Request{Op: opNameList, Path: p.dir}, func(conn *zk.Conn) (l listing, err error) {
 				l.names, l.stat, err = conn.Children(p.dir)
 				return l, err
 			})
@@ -190,7 +190,7 @@ func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error,
 		return Created{}, err
 	}
 	if flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer {
-		stat, err := call(ctx, s, opNameExists, func(conn *zk.Conn) (*zk.Stat, error) {
+		stat, err := call(ctx, s, Request{Op: opNameExists, Path: path}, func(conn *zk.Conn) (*zk.Stat, error) {
 			found, stat, err := conn.Exists(path)
 			if err == nil && !found {
 				err = zk.ErrNoNode

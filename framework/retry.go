@@ -138,9 +138,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 			return fail(err)
 		}
 		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.fix(path)), zap.Error(err))
-		if c.cfg.observer.Retried != nil {
-			c.cfg.observer.Retried(op, err)
-		}
+		c.observers.retried(ctx, Retry{Op: op, Path: w.root.fix(path), Err: err})
 		timer := time.NewTimer(pause)
 		select { // awaitConnected finds out which it was
 		case <-timer.C:

@@ -82,7 +82,7 @@ func (q *searches) run() {
 		dirs := slices.Sorted(maps.Keys(batch))
 		err := zk.ErrNoServer // each caller waits for the next connection, for as long as its budget allows
 		if q.session.isReady() {
-			_, err = observed(q.session, opNameSync, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
+			_, err = observed(context.Background(), q.session, Request{Op: opNameSync, Path: dirs[0]}, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
 		}
 		var lists sync.WaitGroup
 		for _, dir := range dirs {
@@ -102,7 +102,7 @@ func (q *searches) run() {
 // list lists a directory, and discards the strays in it. The listing is empty
 // if the directory does not exist.
 func (s *session) list(dir string) (listing, error) {
-	l, err := observed(s, opNameList, func(conn *zk.Conn) (l listing, err error) {
+	l, err := observed(context.Background(), s, Request{Op: opNameList, Path: dir}, func(conn *zk.Conn) (l listing, err error) {
 		l.names, l.stat, err = conn.Children(dir)
 		return l, err
 	})

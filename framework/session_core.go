@@ -246,7 +246,7 @@ func (s *session) suspend() {
 	s.heartbeat = heartbeat{}
 	s.mu.Unlock()
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
-		s.loseHolds(fmt.Errorf("%w: suspended", ErrSessionLost))
+		s.loseHolds(ErrSuspended)
 	}
 	s.core.mu.Lock()
 	why := s.core.lastErr

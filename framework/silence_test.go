@@ -32,7 +32,7 @@ func TestMuteMemberIsLeft(t *testing.T) {
 func TestWedgedMemberIsLeft(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		var abandoned atomic.Int32
-		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(int64, error) { abandoned.Add(1) }}))
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(framework.Abandonment) { abandoned.Add(1) }}))
 		s := session(t, c)
 		holdThroughout(t, s)
 		time.Sleep(2*timeout + 300*time.Millisecond) // between two heartbeats

@@ -75,7 +75,7 @@ func (s *session) awaitWireEnd() {
 	select {
 	case <-s.wireEnded:
 	case <-patience.C:
-		s.core.onAbandoned(s, "the wire client does not end")
+		s.core.onAbandoned(s, AbandonedStuck)
 	}
 }
 

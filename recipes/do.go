@@ -60,7 +60,7 @@ func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease)
 		late := l.endWork()
 		err = errors.Join(err, end())
 		if late > 0 {
-			l.overran(late) // last: the observer may take its time
+			l.observeOverrun(late) // last: the observer may take its time
 		}
 	}()
 	return fn(bound, l)
@@ -107,19 +107,6 @@ func (l *Lease) endWork() (late time.Duration) {
 		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.LockPath()), zap.Duration("by", late))
 	}
 	return late
-}
-
-// overran counts by the path of each lock.
-func (l *Lease) overran(by time.Duration) {
-	for _, part := range l.parts {
-		part.overran(by)
-	}
-	if len(l.parts) > 0 || len(l.shares) == 0 {
-		return
-	}
-	if overran := l.client().Observer().Overran; overran != nil {
-		overran(l.LockPath(), by)
-	}
 }
 
 // timeout returns the session timeout, the longest one if there are several.

@@ -26,8 +26,11 @@ type Lease struct {
 	lost   chan struct{} // closed: lost
 	since  time.Time     // when it was granted
 
+	observed *observedLease // nil: nobody observes it
+
 	mu       sync.Mutex    // guards what follows
-	ended    bool          // the observer has heard of its end, or is about to
+	ended    bool          // the observers have heard of its end, or are about to
+	asked    bool          // they will hear of a request to release it
 	loss     *line.Loss    // the first of its shares or parts; nil: it was not lost
 	released bool          // Release was called
 	wholes   []*Lease      // that it is a part of
@@ -36,14 +39,19 @@ type Lease struct {
 	late     *time.Timer   // fires at the deadline of a lost lease that works
 }
 
-// newLease makes a lease of shares that were granted to an Acquire with ctx.
+// newLease makes a lease of shares that were granted to an Acquire with ctx. follow
+// must be called before it is used.
 func newLease(ctx context.Context, shares ...*line.Share) *Lease {
 	l := &Lease{shares: shares}
 	l.start(ctx)
-	for _, s := range shares {
+	return l
+}
+
+// follow has the lease hear of its loss from now on, or of one before. It returns l.
+func (l *Lease) follow() *Lease {
+	for _, s := range l.shares {
 		s.OnLoss(l.lose)
 	}
-	l.observeGrant()
 	return l
 }
 
@@ -220,7 +228,9 @@ func (l *Lease) Revoked() <-chan struct{} {
 	case len(l.parts) > 0:
 		return l.anyRevoked()
 	case len(l.shares) > 0:
-		return l.shares[0].Revoked()
+		revoked := l.shares[0].Revoked()
+		l.observeRevocation()
+		return revoked
 	}
 	return nil
 }
@@ -269,7 +279,7 @@ func (l *Lease) leave(ctx context.Context) error {
 		return l.leaveParts(ctx)
 	}
 	for _, s := range l.shares {
-		s.Leave() // all at once
+		s.Leave(ctx) // all at once
 	}
 	var errs []error
 	for _, s := range l.shares {

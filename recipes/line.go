@@ -38,6 +38,8 @@ type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
 	noReentry bool
+	about     framework.Acquire               // for observers
+	before    func(ctx context.Context) error // nil: nothing
 
 	ignoreContext bool
 	downgradeFrom string
@@ -82,10 +84,12 @@ func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.inside.Package, err)
 	}
-	return &Line{
-		line: l, pkg: s.inside.Package, noReentry: s.noReentry,
+	made := &Line{
+		line: l, pkg: s.inside.Package, noReentry: s.noReentry, before: s.inside.Before,
 		ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
-	}, nil
+	}
+	made.about = made.described(&s, kind)
+	return made, nil
 }
 
 // candidates numbers the lines that share no local queue.
@@ -126,28 +130,28 @@ func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) b
 // another name that conflicts, Acquire would wait for itself: it fails at once with
 // ErrDeadlock. See Acquirer for the other errors.
 func (l *Line) Acquire(ctx context.Context) (*Lease, error) {
-	return l.acquire(ctx, (*line.Line).Acquire)
+	return l.acquire(ctx, false)
 }
 
 // TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
 // another holder. It lists the line before it joins: one list more than Acquire. A
 // busy line costs one list, and one read more if the holder uses WithLinger.
 func (l *Line) TryAcquire(ctx context.Context) (*Lease, error) {
-	return l.acquire(ctx, (*line.Line).TryAcquire)
+	return l.acquire(ctx, true)
 }
 
-// enter is one of the two verbs of the engine.
-type enter func(l *line.Line, ctx context.Context) ([]*line.Share, error)
-
-func (l *Line) acquire(ctx context.Context, enter enter) (*Lease, error) {
+func (l *Line) acquire(ctx context.Context, try bool) (*Lease, error) {
 	if !l.made() {
 		return nil, errNotMade
 	}
-	shares, err := l.shares(ctx, enter)
+	if len(l.line.Client().Observers()) > 0 {
+		return l.acquireObserved(ctx, try)
+	}
+	shares, err := l.shares(ctx, try)
 	if err != nil {
 		return nil, l.failed("acquire", err)
 	}
-	return newLease(ctx, shares...), nil
+	return newLease(ctx, shares...).follow(), nil
 }
 
 // errNotMade is the error of a recipe that no constructor has made.

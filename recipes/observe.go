@@ -1,26 +1,95 @@
 package recipes
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// The observer hears of each lease that was acquired by itself: of its grant, and of
-// one end. Of a joined lease it hears by its parts.
+// The observers hear of each call of Acquire on a Line, of its result, and of one
+// end of each lease that it has returned. Of a joined lease they hear by its parts.
 
-// observeGrant is called once, by the goroutine that acquired the lease.
-func (l *Lease) observeGrant() {
-	if granted := l.client().Observer().Granted; granted != nil {
-		granted(l.LockPath(), l.shares[0].Waited())
+// observedLease is what the observers are told about a lease.
+type observedLease struct {
+	acquire framework.Acquire
+	grant   framework.Grant
+}
+
+// described returns what the observers are told about each Acquire.
+func (l *Line) described(s *settings, kind string) framework.Acquire {
+	in := &s.inside
+	a := framework.Acquire{Recipe: kind, Mode: Exclusive.String(), Path: l.FullPath(), Permits: 1}
+	if in.Recipe != "" {
+		a.Recipe = in.Recipe
+	}
+	if in.Shares || l.line.Shares() {
+		a.Mode = Shared.String()
+	}
+	if in.Permits != nil {
+		a.Permits = in.Permits.N
+	}
+	a.Label = a.Path
+	for _, label := range []string{in.Label, s.label} {
+		if label != "" {
+			a.Label = label
+		}
+	}
+	return a
+}
+
+// errExited is what the observers hear of a call whose goroutine has ended before
+// the call did: a function of the user has called runtime.Goexit, or panicked.
+var errExited = errors.New("the goroutine has ended")
+
+// acquireObserved is acquire of a client that has observers. The end of the call is
+// told before the lease can be lost, so before all that is told of the lease.
+func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
+	what := l.about
+	what.Try = try
+	during, end := l.line.Client().Observers().StartAcquire(ctx, what)
+	told := false
+	defer func() {
+		if !told {
+			end(framework.AcquireResult{Err: errExited})
+		}
+	}()
+	shares, err := l.shares(during, try)
+	told = true
+	if err != nil {
+		err = l.failed("acquire", err)
+		end(framework.AcquireResult{Err: err})
+		return nil, err
+	}
+	lease := newLease(ctx, shares...)
+	lease.observed = &observedLease{what, lease.describeGrant()}
+	heard := false
+	defer func() {
+		if !heard { // an observer has ended the goroutine: nobody gets the lease
+			go func() { _ = lease.follow().Release(context.Background()) }()
+		}
+	}()
+	end(framework.AcquireResult{Grant: lease.observed.grant})
+	heard = true
+	return lease.follow(), nil
+}
+
+func (l *Lease) describeGrant() framework.Grant {
+	first := l.shares[0]
+	return framework.Grant{
+		How: first.How(), Token: l.Token().String(), Session: first.SessionID(),
+		Znode: first.Line().Client().Resolve(first.Path()),
 	}
 }
 
 // observeRelease is called by the goroutine that has released the lease, when all
-// that it is made of has left: the observer may take its time.
+// that it is made of has left: the observers may take their time.
 func (l *Lease) observeRelease() {
 	for _, part := range slices.Backward(l.parts) {
 		part.observeRelease()
@@ -32,12 +101,12 @@ func (l *Lease) observeRelease() {
 		l.observeLoss(loss)
 		return
 	}
-	if !l.endsNow() {
+	if !l.endsNow() || l.observed == nil {
 		return
 	}
-	if released := l.client().Observer().Released; released != nil {
-		released(l.LockPath(), time.Since(l.since))
-	}
+	l.client().Observers().Released(l.values(), framework.Release{
+		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
+	})
 }
 
 // observeLoss is called at a loss, and neither blocks nor waits for anything.
@@ -46,12 +115,68 @@ func (l *Lease) observeLoss(loss *line.Loss) {
 		return
 	}
 	l.client().Logger().Warn("lease lost", zap.String("path", l.LockPath()), zap.String("znode", l.Path()), zap.Error(loss.Err))
-	if lost := l.client().Observer().Lost; lost != nil {
-		lost(l.LockPath(), time.Since(l.since), loss.Err)
+	if l.observed == nil {
+		return
+	}
+	l.client().Observers().Lost(l.values(), framework.Loss{
+		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
+		Reason: lossReason(loss.Err), Err: loss.Err,
+	})
+}
+
+// lossReason returns the reason in err, the Err of a lost lease.
+func lossReason(err error) framework.LossReason {
+	for _, known := range []struct {
+		err    error
+		reason framework.LossReason
+	}{
+		{ErrMaxHold, framework.LostMaxHold},
+		{framework.ErrClosed, framework.LostClosed},
+		{framework.ErrUnproven, framework.LostUnproven},
+		{framework.ErrSuspended, framework.LostConnection},
+		{framework.ErrSessionLost, framework.LostSession},
+		{zk.ErrNoNode, framework.LostDeleted},
+	} {
+		if errors.Is(err, known.err) {
+			return known.reason
+		}
+	}
+	return framework.LostOtherwise
+}
+
+// observeOverrun tells of each of the locks. It is called on the goroutine of the work.
+func (l *Lease) observeOverrun(by time.Duration) {
+	for _, part := range l.parts {
+		part.observeOverrun(by)
+	}
+	if len(l.parts) > 0 || l.observed == nil {
+		return
+	}
+	l.client().Observers().Overran(l.values(), framework.Overrun{
+		Acquire: l.observed.acquire, Grant: l.observed.grant, By: by,
+	})
+}
+
+// observeRevocation has the observers hear of the request to release.
+func (l *Lease) observeRevocation() {
+	if l.observed == nil {
+		return
+	}
+	l.mu.Lock()
+	asked := l.asked
+	l.asked = true
+	l.mu.Unlock()
+	if !asked {
+		l.shares[0].OnRevoked(func() {
+			l.client().Observers().Revoked(l.values(), framework.Revocation{Acquire: l.observed.acquire, Grant: l.observed.grant})
+		})
 	}
 }
 
-// endsNow reports whether this is the end that the observer hears of: the first.
+// values returns the lease's context, for an observer: it does not end.
+func (l *Lease) values() context.Context { return context.WithoutCancel(l.ctx) }
+
+// endsNow reports whether this is the end that the observers hear of: the first.
 func (l *Lease) endsNow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,7 @@ func TestSlowReleasedKeepsNoOtherLock(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				free := make(chan struct{})
 				a := w.Connect("a", framework.WithObserver(framework.Observer{
-					Released: func(string, time.Duration) { <-free },
+					Released: func(context.Context, framework.Release) { <-free },
 				}))
 				release := way(t, a)
 				if name == "failing All" {
@@ -103,7 +103,7 @@ func TestSlowOverranKeepsNoTerm(t *testing.T) {
 		defer release()
 		called := make(chan struct{}, 1)
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection),
-			framework.WithObserver(framework.Observer{Overran: func(string, time.Duration) {
+			framework.WithObserver(framework.Observer{Overran: func(context.Context, framework.Overrun) {
 				called <- struct{}{}
 				<-free
 			}}))

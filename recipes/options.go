@@ -113,10 +113,18 @@ func WithAsyncRelease() ZnodeOption {
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.AsyncRelease = true }}}}
 }
 
+// WithLabel sets what observers count together: see framework.Acquire. Default: the
+// path of the lock at the ensemble, and for the locks of a locks.Keyed its root.
+// There should not be many labels in a process.
+func WithLabel(label string) ZnodeOption {
+	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}}
+}
+
 // settings is what the options of a line set.
 type settings struct {
 	line.Config
 	noReentry bool
+	label     string // of the observers; empty: none was given
 	inside    bridge.Inside
 }
 

@@ -80,11 +80,20 @@ func (o *Owner) held() []*Lease {
 	return slices.Clone(o.leases)
 }
 
-// shares returns what Acquire is granted: another share of what ctx carries, or what
-// enter waits for.
-func (l *Line) shares(ctx context.Context, enter enter) ([]*line.Share, error) {
+// shares returns what Acquire, or TryAcquire, is granted: another share of what ctx
+// carries, or what the engine waits for.
+func (l *Line) shares(ctx context.Context, try bool) ([]*line.Share, error) {
+	if l.before != nil {
+		if err := l.before(ctx); err != nil {
+			return nil, err
+		}
+	}
+	enter := l.line.Acquire
+	if try {
+		enter = l.line.TryAcquire
+	}
 	if l.ignoreContext {
-		return enter(l.line, ctx)
+		return enter(ctx)
 	}
 	for {
 		share, err := l.reenter(ctx)
@@ -95,7 +104,7 @@ func (l *Line) shares(ctx context.Context, enter enter) ([]*line.Share, error) {
 		case share != nil:
 			return []*line.Share{share}, nil
 		default:
-			return enter(l.line, ctx)
+			return enter(ctx)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -29,15 +28,15 @@ func newRequestCount() *requestCount {
 
 func (r *requestCount) observer() framework.Observer {
 	return framework.Observer{
-		Request: func(op string, _ time.Duration, _ error) {
-			if op == mark {
+		RequestEnd: func(_ context.Context, request framework.Request, _ framework.RequestResult) {
+			if request.Op == mark {
 				notify(r.marked)
 				return
 			}
 			r.n.Add(1)
 		},
-		Dropped: func(events int) {
-			r.n.Add(int64(events))
+		Dropped: func(d framework.Drop) {
+			r.n.Add(int64(d.Events))
 			notify(r.dropped)
 		},
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,10 +173,10 @@ func TestRequestsAreCountedInTime(t *testing.T) {
 	e := testutil.Start(t)
 	r := newRequestCount()
 	slow := r.observer()
-	heard := slow.Request
-	slow.Request = func(op string, took time.Duration, err error) {
+	heard := slow.RequestEnd
+	slow.RequestEnd = func(ctx context.Context, request framework.Request, result framework.RequestResult) {
 		time.Sleep(time.Millisecond)
-		heard(op, took, err)
+		heard(ctx, request, result)
 	}
 	c, err := framework.New(e.Servers(), framework.WithDialer(e.Dial), framework.WithObserver(slow))
 	if err != nil {

@@ -63,10 +63,13 @@ var suppliers = []supplier{
 	{"observer", func(b *blockable, _ framework.Dialer) framework.Option {
 		return framework.WithObserver(framework.Observer{
 			StateChanged: func(framework.StateChange) { b.pass() },
-			Request:      func(string, time.Duration, error) { b.pass() },
-			Retried:      func(string, error) { b.pass() },
-			Abandoned:    func(int64, error) { b.pass() },
-			Lost:         func(string, time.Duration, error) { b.pass() },
+			RequestStart: func(ctx context.Context, _ framework.Request) context.Context { b.pass(); return ctx },
+			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { b.pass() },
+			Retried:      func(context.Context, framework.Retry) { b.pass() },
+			Batched:      func(framework.Batch) { b.pass() },
+			Abandoned:    func(framework.Abandonment) { b.pass() },
+			Lost:         func(context.Context, framework.Loss) { b.pass() },
+			Revoked:      func(context.Context, framework.Revocation) { b.pass() },
 		})
 	}, nil},
 	{"listener", nil, func(b *blockable, c *framework.Client) {

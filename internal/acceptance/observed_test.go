@@ -36,9 +36,11 @@ func (g *gauge) observer() framework.Observer {
 		}
 	}
 	return framework.Observer{
-		Granted:  func(path string, waited time.Duration) { count(g.granted, path, waited) },
-		Released: func(path string, held time.Duration) { count(g.released, path, held) },
-		Lost:     func(path string, held time.Duration, _ error) { count(g.lost, path, held) },
+		AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
+			count(g.granted, a.Path, r.Waited)
+		},
+		Released: func(_ context.Context, r framework.Release) { count(g.released, r.Acquire.Path, r.Held) },
+		Lost:     func(_ context.Context, l framework.Loss) { count(g.lost, l.Acquire.Path, l.Held) },
 	}
 }
 
@@ -156,18 +158,22 @@ func TestEachLeaseOfOneZnodeIsCounted(t *testing.T) {
 	})
 }
 
-// A panic in Granted left the lock held without a lease to release it.
+// A panic in an observer left the lock held without a lease to release it.
 func TestAnObserverThatPanics(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			StateChanged: func(framework.StateChange) { panic("StateChanged") },
-			Request:      func(string, time.Duration, error) { panic("Request") },
-			Retried:      func(string, error) { panic("Retried") },
-			Abandoned:    func(int64, error) { panic("Abandoned") },
-			Granted:      func(string, time.Duration) { panic("Granted") },
-			Released:     func(string, time.Duration) { panic("Released") },
-			Lost:         func(string, time.Duration, error) { panic("Lost") },
-			Overran:      func(string, time.Duration) { panic("Overran") },
+			RequestStart: func(context.Context, framework.Request) context.Context { panic("RequestStart") },
+			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { panic("RequestEnd") },
+			Retried:      func(context.Context, framework.Retry) { panic("Retried") },
+			Batched:      func(framework.Batch) { panic("Batched") },
+			Abandoned:    func(framework.Abandonment) { panic("Abandoned") },
+			AcquireStart: func(context.Context, framework.Acquire) context.Context { panic("AcquireStart") },
+			AcquireEnd:   func(context.Context, framework.Acquire, framework.AcquireResult) { panic("AcquireEnd") },
+			Released:     func(context.Context, framework.Release) { panic("Released") },
+			Lost:         func(context.Context, framework.Loss) { panic("Lost") },
+			Overran:      func(context.Context, framework.Overrun) { panic("Overran") },
+			Revoked:      func(context.Context, framework.Revocation) { panic("Revoked") },
 		}))
 		m, err := locks.NewMutex(a, "/lock")
 		if err != nil {

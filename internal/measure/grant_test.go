@@ -87,15 +87,15 @@ type counter struct {
 }
 
 func (c *counter) option() framework.Option {
-	return framework.WithObserver(framework.Observer{Request: func(op string, _ time.Duration, _ error) {
-		switch op {
+	return framework.WithObserver(framework.Observer{RequestEnd: func(_ context.Context, r framework.Request, _ framework.RequestResult) {
+		switch r.Op {
 		case "sync":
 			return
 		case "watch":
 			c.watches.Add(1)
 		}
 		c.n.Add(1)
-	}, Dropped: func(events int) { c.n.Add(int64(events)) }})
+	}, Dropped: func(d framework.Drop) { c.n.Add(int64(d.Events)) }})
 }
 
 // BenchmarkGrant measures one cycle of Acquire and Release, by goroutines of

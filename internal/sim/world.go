@@ -164,8 +164,10 @@ func (w *world) build() error {
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy), framework.WithBatching(!p.Alone),
 			framework.WithObserver(framework.Observer{
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
-				Request:      func(op string, _ time.Duration, err error) { w.asked(i, op, err) },
-				Batched:      func(int) { w.batched() },
+				RequestEnd: func(_ context.Context, r framework.Request, result framework.RequestResult) {
+					w.asked(i, r.Op, result.Err)
+				},
+				Batched: func(framework.Batch) { w.batched() },
 			}),
 		}
 		switch {

@@ -158,7 +158,7 @@ func TestListenWithTwoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
 		var grants atomic.Int32
-		c := w.Connect("a", framework.WithObserver(framework.Observer{Granted: func(string, time.Duration) {
+		c := w.Connect("a", framework.WithObserver(framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) {
 			if grants.Add(1) == 1 {
 				<-block
 			}

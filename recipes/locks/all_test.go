@@ -358,7 +358,9 @@ func TestDoWithAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var overran []string
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Overran: func(path string, by time.Duration) { overran = append(overran, fmt.Sprint(path, " ", by)) },
+			Overran: func(_ context.Context, o framework.Overrun) {
+				overran = append(overran, fmt.Sprint(o.Acquire.Path, " ", o.By))
+			},
 		}))
 		joined := all(t, mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/a"))
 		err := recipes.Do(t.Context(), joined, func(ctx context.Context, l *recipes.Lease) error {

@@ -291,8 +291,8 @@ type ends struct{ released, lost atomic.Int32 }
 
 func (e *ends) observer() framework.Observer {
 	return framework.Observer{
-		Released: func(string, time.Duration) { e.released.Add(1) },
-		Lost:     func(string, time.Duration, error) { e.lost.Add(1) },
+		Released: func(context.Context, framework.Release) { e.released.Add(1) },
+		Lost:     func(context.Context, framework.Loss) { e.lost.Add(1) },
 	}
 }
 

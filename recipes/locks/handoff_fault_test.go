@@ -187,7 +187,7 @@ func TestHandoffUnderErrorPolicyConnection(t *testing.T) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
 			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithObserver(framework.Observer{
-				Lost: func(string, time.Duration, error) { lost++ },
+				Lost: func(context.Context, framework.Loss) { lost++ },
 			}))
 			m := mutexOf(t, c, recipes.WithLinger(time.Minute))
 			l := bubble.Acquire(t, t.Context(), m)

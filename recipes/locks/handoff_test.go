@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -303,11 +304,14 @@ func TestHandedOffZnodeIsWatched(t *testing.T) {
 // lingered.
 func TestObserverReportsHandedOffLeases(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var granted, released, lost int
+		var how []framework.How
+		var released, lost int
 		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
-			Granted:  func(string, time.Duration) { granted++ },
-			Released: func(_ string, held time.Duration) { released++ },
-			Lost:     func(string, time.Duration, error) { lost++ },
+			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+				how = append(how, r.Grant.How)
+			},
+			Released: func(context.Context, framework.Release) { released++ },
+			Lost:     func(context.Context, framework.Loss) { lost++ },
 		})), recipes.WithLinger(time.Second), recipes.WithHandoffs(1))
 		l := bubble.Acquire(t, t.Context(), m)
 		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
@@ -317,8 +321,12 @@ func TestObserverReportsHandedOffLeases(t *testing.T) {
 		l = next(t, bubble.Granted(t, other).Lease, waiting[1])
 		bubble.Release(t, l)
 		time.Sleep(2 * time.Second) // it has lingered and was removed
-		if granted != 3 || released != 3 || lost != 0 {
-			t.Errorf("%d granted, %d released, %d lost", granted, released, lost)
+		if released != 3 || lost != 0 {
+			t.Errorf("%d released, %d lost", released, lost)
+		}
+		want := []framework.How{framework.GrantedByEnsemble, framework.GrantedByHandoff, framework.GrantedByEnsemble}
+		if !slices.Equal(how, want) {
+			t.Errorf("granted by %v, want %v", how, want)
 		}
 	})
 }

@@ -45,7 +45,7 @@ var errNotMade = errors.New("locks: a zero Keyed has no locks: it must be made b
 // NewKeyed returns a Keyed whose directory is root, with options for the lock of
 // each key. It does no I/O.
 func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) {
-	if _, err := newLine(c, root, opts, nil); err != nil { // what holds for it does for each key
+	if _, err := newLine(c, root, opts, nil, ""); err != nil { // what holds for it does for each key
 		return nil, err
 	}
 	k := &Keyed{client: c, root: root, opts: slices.Clone(opts), leases: make(map[*recipes.Lease]struct{})}
@@ -66,7 +66,7 @@ func (k *Keyed) Key(key string) *Mutex {
 		name = strings.ToValidUTF8(name[:maxName], "") + "%..." // no key's name
 	}
 	// NewKeyed has looked at what could be wrong with it: a name is always valid.
-	m.line, _ = newLine(k.client, k.root+"/"+name, k.opts, k.open.Done())
+	m.line, _ = newLine(k.client, k.root+"/"+name, k.opts, k.open.Done(), k.client.Resolve(k.root))
 	return m
 }
 

@@ -284,7 +284,7 @@ func TestGrantDuringClose(t *testing.T) {
 		var k *locks.Keyed
 		var closed error
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Granted: func(string, time.Duration) { closed = k.Close(t.Context()) },
+			AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) { closed = k.Close(t.Context()) },
 		}))
 		k = keyedOf(t, a)
 		l, err := k.Key("late").Acquire(t.Context())

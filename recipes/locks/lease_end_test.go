@@ -166,10 +166,12 @@ func TestObserverReportsLeases(t *testing.T) {
 			heard = append(heard, what+" "+path)
 		}
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Granted:  func(path string, _ time.Duration) { note("granted", path) },
-			Released: func(path string, held time.Duration) { note("released after "+held.String(), path) },
-			Lost:     func(path string, held time.Duration, _ error) { note("lost after "+held.String(), path) },
-			Overran:  func(path string, by time.Duration) { note("overran by "+by.String(), path) },
+			AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
+				note("granted by "+string(r.Grant.How), a.Path)
+			},
+			Released: func(_ context.Context, r framework.Release) { note("released after "+r.Held.String(), r.Acquire.Path) },
+			Lost:     func(_ context.Context, l framework.Loss) { note("lost after "+l.Held.String(), l.Acquire.Path) },
+			Overran:  func(_ context.Context, o framework.Overrun) { note("overran by "+o.By.String(), o.Acquire.Path) },
 		}))
 		m := mutexOf(t, a)
 		l := bubble.Acquire(t, t.Context(), m)
@@ -184,9 +186,10 @@ func TestObserverReportsLeases(t *testing.T) {
 			return nil
 		})
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
+		at := " " + a.Resolve("/app/lock")
 		want := []string{
-			"granted /app/lock", "granted /app/lock", "released after 0s /app/lock", "released after 3s /app/lock",
-			"granted /app/lock", "lost after 2s /app/lock", "overran by 1s /app/lock",
+			"granted by ensemble" + at, "granted by reentry" + at, "released after 0s" + at, "released after 3s" + at,
+			"granted by ensemble" + at, "lost after 2s" + at, "overran by 1s" + at,
 		}
 		synctest.Wait()
 		mu.Lock()

@@ -40,7 +40,7 @@ var _ recipes.Acquirer = (*Mutex)(nil)
 // NewMutex returns a Mutex at path. It does no I/O: path is created, as a container
 // where the ensemble has those, with the first Acquire.
 func NewMutex(c *framework.Client, path string, opts ...Option) (*Mutex, error) {
-	line, err := newLine(c, path, opts, nil)
+	line, err := newLine(c, path, opts, nil, "")
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func NewMutex(c *framework.Client, path string, opts ...Option) (*Mutex, error) 
 // newLine returns the line of a mutex: each contender waits for every other ahead,
 // so for its predecessor. That is fair, for the order is that of the ensemble's
 // counter, and each release wakes one waiter only.
-func newLine(c *framework.Client, path string, opts []Option, stopLinger <-chan struct{}) (*recipes.Line, error) {
+func newLine(c *framework.Client, path string, opts []Option, stopLinger <-chan struct{}, label string) (*recipes.Line, error) {
 	in, lineOpts, err := newConfig(opts)
 	if err != nil {
 		return nil, fmt.Errorf("locks: path %s: %w", path, err)
 	}
-	in.StopLinger = stopLinger
+	in.StopLinger, in.Label = stopLinger, label
 	return recipes.NewLine(c, path, "mutex", layout.Exclusive.String(), always, append(lineOpts, in)...)
 }
 

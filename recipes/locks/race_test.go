@@ -158,8 +158,8 @@ func TestLossDuringRelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var released, losses atomic.Int32
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Released: func(string, time.Duration) { released.Add(1) },
-			Lost:     func(string, time.Duration, error) { losses.Add(1) },
+			Released: func(context.Context, framework.Release) { released.Add(1) },
+			Lost:     func(context.Context, framework.Loss) { losses.Add(1) },
 		}))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()

@@ -85,5 +85,6 @@ func newConfig(opts []Option) (read, write bridge.Inside, lineOpts []recipes.Lin
 	read, write = in, in
 	read.Base, read.DowngradeFrom = reading, writer
 	write.Base = writing
+	read.Recipe, write.Recipe = "read", "write"
 	return read, write, lineOpts, nil
 }

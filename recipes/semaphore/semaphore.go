@@ -139,6 +139,8 @@ func (s *Semaphore) permits(n int) (permits, error) {
 		Set:           layout.Set{Family: layout.CuratorLock},
 		Base:          layout.CuratorLockName,
 		IgnoreContext: true,
+		Shares:        true,
+		Before:        p.possible,
 		Permits:       &bridge.Permits{Dir: s.path + "/" + leases, Name: layout.LeaseName, Set: layout.Set{Family: layout.Lease}, N: n, Look: p.look},
 	})...)
 	return p, err
@@ -158,11 +160,6 @@ func (p permits) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 func (p permits) acquire(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
 	if p.err != nil {
 		return nil, p.err
-	}
-	if p.line != nil { // of a zero Semaphore it is nil, and says so
-		if err := p.possible(ctx); err != nil {
-			return nil, p.failed(err)
-		}
 	}
 	return acquire(ctx)
 }

@@ -20,6 +20,13 @@ import (
 type Inside struct {
 	// Package is the prefix of errors.
 	Package string
+	// Recipe and Label are what the observers hear: see framework.Acquire. Without
+	// them it is the kind and the path.
+	Recipe, Label string
+	// Shares says that the leases are shared, although the contenders in line are not.
+	Shares bool
+	// Before is called at the beginning of each Acquire, which fails with its error.
+	Before func(ctx context.Context) error
 
 	// Set and Base, if not zero, are the znode names of the line: those of a fixed
 	// layout, and not those of kind and name.

@@ -30,8 +30,10 @@ type acquisition struct {
 	blocked bool   // it waits for other holders: a try has no hope behind it
 }
 
-func newAcquisition(q *localQueue) *acquisition {
-	ctx, stop := context.WithCancel(context.Background())
+// newAcquisition returns an acquisition whose requests have the values of ctx, for
+// the observers.
+func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
+	ctx, stop := context.WithCancel(q.client.Observers().Values(ctx))
 	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
 }
 
@@ -222,7 +224,7 @@ func (a *acquisition) admit(grants ...*grant) (ok bool) {
 		if q.rule.Permits == nil {
 			q.current = grants[0]
 		}
-		q.chooseAllLocked(grants...)
+		q.chooseAllLocked(framework.GrantedByEnsemble, grants...)
 		q.serveLocked()
 	})
 	return ok

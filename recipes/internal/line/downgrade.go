@@ -60,13 +60,13 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	q.update(func() {
 		q.addGrantLocked(g)
 		g.handoffs, g.bound = s.handoffs, true
-		down = g.shareLocked(l)
+		down = g.shareLocked(l, framework.GrantedByEnsemble)
 		if g.loss != nil { // since it was claimed
 			q.dropGrantLocked(g)
 		}
 	})
 	if !down.begin() {
-		down.Leave()
+		down.Leave(ctx)
 		return nil, down.notHeld()
 	}
 	return down, nil

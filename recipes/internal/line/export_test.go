@@ -17,7 +17,7 @@ func (l *Line) Queue() (*Queued, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWaiter(l, false)
+	w := newWaiter(context.Background(), l, false)
 	q.join(w)
 	return &Queued{q, w}, nil
 }
@@ -43,7 +43,7 @@ func (q *Queued) GiveUp() {
 // Again goes on as an Acquire, or a TryAcquire, does whose share was lost before it
 // was taken. It reports whether it is queued once more.
 func (q *Queued) Again(try bool) bool {
-	q.w = newWaiter(q.w.line, try)
+	q.w = newWaiter(context.Background(), q.w.line, try)
 	return q.q.rejoin(q.w)
 }
 
@@ -92,7 +92,7 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 		return false, err
 	}
 	defer q.registry.unuse(q)
-	w := newWaiter(l, false)
+	w := newWaiter(context.Background(), l, false)
 	a := &acquisition{queue: q, ctx: ctx, stop: func() {}}
 	q.update(func() { w.at, q.acquisition = q.waiters.PushBack(w), a })
 	leave := sync.OnceFunc(func() { q.leave(w) })

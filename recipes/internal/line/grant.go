@@ -118,8 +118,8 @@ func (g *grant) reason() error {
 }
 
 // shareLocked adds a share.
-func (g *grant) shareLocked(l *Line) *Share {
-	s := &Share{grant: g, line: l, handoffs: g.handoffs}
+func (g *grant) shareLocked(l *Line, how framework.How) *Share {
+	s := &Share{grant: g, line: l, how: how, handoffs: g.handoffs}
 	if g.shares == 0 {
 		g.onLocked(taken)
 		g.timed = l.cfg.MaxHold > 0
@@ -210,16 +210,17 @@ func (g *grant) discard() {
 	}
 }
 
-// removeLocked begins to remove the znode of a grant that has no shares left.
-func (g *grant) removeLocked() *removal {
+// removeLocked begins to remove the znode of a grant that has no shares left. Of ctx
+// only the values are used, for the observers.
+func (g *grant) removeLocked(ctx context.Context) *removal {
 	g.stopLocked()
 	again := !g.onLocked(ended)
 	r := &removal{async: g.async, done: make(chan struct{})}
 	g.removal = r
 	if r.async {
-		g.queue.later(func() { g.removeBehind(r) })
+		g.queue.later(func() { g.removeBehind(ctx, r) })
 	} else {
-		go g.remove(r, g.sess.StartDelete(g.path), again)
+		go g.remove(r, g.sess.StartDelete(ctx, g.path), again)
 	}
 	return r
 }
@@ -229,10 +230,10 @@ func (g *grant) removeLocked() *removal {
 // contender of this process does not find the znode ahead of it. If it does after
 // all, because the delete had to be sent again, it waits for the removal:
 // awaitLeaving.
-func (g *grant) removeBehind(r *removal) {
+func (g *grant) removeBehind(ctx context.Context, r *removal) {
 	q := g.queue
 	q.registry.addLeaving(q.key.path, leavingZnode{g.name, r})
-	go g.remove(r, g.sess.StartDelete(g.path), false)
+	go g.remove(r, g.sess.StartDelete(ctx, g.path), false)
 	q.update(func() {
 		q.dropGrantLocked(g)
 		q.later(g.unhold) // its loss is no news any longer

@@ -1,8 +1,11 @@
 package line
 
 import (
+	"context"
 	"math"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // A granted znode need not leave the line with its last share: it may be handed off
@@ -63,7 +66,10 @@ func (q *localQueue) keepLocked(g *grant, cfg *Config) bool {
 		g.handoffs++
 	}
 	g.begun = false
-	g.idle.cfg, g.idle.until = cfg, time.Now().Add(linger)
+	g.idle.cfg, g.idle.until, g.idle.how = cfg, time.Now().Add(linger), framework.GrantedByLinger
+	if q.waiters.Len() > 0 {
+		g.idle.how = framework.GrantedByHandoff
+	}
 	if !g.resumeLocked() {
 		return false
 	}
@@ -88,7 +94,7 @@ func (g *grant) resumeLocked() bool {
 		if g.contention.known == contested {
 			g.contention.handoffs++
 		}
-		q.chooseAllLocked(g)
+		q.chooseAllLocked(g.idle.how, g)
 		q.serveLocked() // for those who may not share it
 		return true
 	default:
@@ -102,7 +108,7 @@ func (g *grant) resumeLocked() bool {
 // is.
 func (g *grant) resumeOrLeaveLocked() {
 	if g.state == idle && !g.resumeLocked() {
-		g.removeLocked()
+		g.removeLocked(context.Background())
 	}
 }
 
@@ -129,7 +135,7 @@ func (q *localQueue) shareCurrentLocked() bool {
 		}
 		switch g.mayServeLocked(cfg, true) {
 		case yes:
-			q.chooseAllLocked(g)
+			q.chooseAllLocked(framework.GrantedByShare, g)
 		case unknown:
 			g.lookLocked()
 			return true
@@ -151,13 +157,17 @@ func (q *localQueue) shareAtOnce(l *Line) *Share {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.current
+	how := framework.GrantedByShare
+	if g != nil && g.state == idle {
+		how = framework.GrantedByLinger
+	}
 	switch {
 	case g == nil, q.waiters.Len() > 0, g.contention.known != uncontested:
 	case q.rule.exclusive() && g.state != idle:
 	case !q.rule.exclusive() && !g.sharedLocked(&l.cfg):
 	case g.mayServeLocked(&l.cfg, true) != yes:
 	default:
-		return g.shareLocked(l)
+		return g.shareLocked(l, how)
 	}
 	return nil
 }

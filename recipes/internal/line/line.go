@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
@@ -57,6 +56,9 @@ func (l *Line) Client() *framework.Client { return l.client }
 
 // Name returns the name of this Line's contenders.
 func (l *Line) Name() string { return l.rule.Name }
+
+// Shares reports whether contenders of the line's name share it.
+func (l *Line) Shares() bool { return l.rule.shares }
 
 // grantDir returns the directory of the znodes that are granted.
 func (l *Line) grantDir() string {
@@ -116,12 +118,7 @@ func (l *Line) enter(ctx context.Context, try bool) ([]*Share, error) {
 		return nil, err
 	}
 	defer l.queues.unuse(q)
-	began := time.Now()
-	shares, err := q.enter(ctx, l, try)
-	for _, s := range shares {
-		s.waited = time.Since(began)
-	}
-	return shares, err
+	return q.enter(ctx, l, try)
 }
 
 // view returns sess in the view of the line's client.

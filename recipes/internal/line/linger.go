@@ -13,10 +13,11 @@ import (
 
 // idleTime is for how long an idle grant is kept.
 type idleTime struct {
-	cfg   *Config     // of the caller who left last
-	until time.Time   // when it leaves, if nobody has come
-	timer *time.Timer // nil: it has not lingered yet
-	runs  bool        // timer does
+	cfg   *Config       // of the caller who left last
+	until time.Time     // when it leaves, if nobody has come
+	how   framework.How // how the next caller is granted it
+	timer *time.Timer   // nil: it has not lingered yet
+	runs  bool          // timer does
 }
 
 // leaveLaterLocked has an idle grant leave the line when nobody has come in time. A
@@ -82,7 +83,7 @@ func (g *grant) endLingerLocked() *removal {
 	if g.queue.waiters.Len() > 0 {
 		return nil
 	}
-	return g.removeLocked()
+	return g.removeLocked(context.Background())
 }
 
 // A grant that lingers makes room when somebody joins the line behind it. A

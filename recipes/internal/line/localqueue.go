@@ -59,17 +59,18 @@ func (q *localQueue) later(fn func()) { q.after = append(q.after, fn) }
 // waiter is a goroutine that waits in-process.
 type waiter struct {
 	line   *Line
-	number uint64        // in the order in which waiters came
-	try    bool          // it leaves rather than wait for another holder
-	ready  chan struct{} // closed: shares or err is set, and it has left the queue
-	gone   chan struct{} // closed: it has left the queue; nil where nobody waits for that
+	values context.Context // of its caller, for the observers
+	number uint64          // in the order in which waiters came
+	try    bool            // it leaves rather than wait for another holder
+	ready  chan struct{}   // closed: shares or err is set, and it has left the queue
+	gone   chan struct{}   // closed: it has left the queue; nil where nobody waits for that
 	shares []*Share
 	err    error
 	at     *list.Element // nil: not in the queue
 }
 
-func newWaiter(l *Line, try bool) *waiter {
-	w := &waiter{line: l, try: try, ready: make(chan struct{})}
+func newWaiter(ctx context.Context, l *Line, try bool) *waiter {
+	w := &waiter{line: l, values: ctx, try: try, ready: make(chan struct{})}
 	if l.rule.Permits != nil {
 		w.gone = make(chan struct{})
 	}
@@ -81,9 +82,9 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		if s.begin() {
 			return []*Share{s}, nil
 		}
-		s.Leave()
+		s.Leave(ctx)
 	}
-	w := newWaiter(l, try)
+	w := newWaiter(ctx, l, try)
 	if !q.join(w) {
 		return nil, ErrBusy
 	}
@@ -104,7 +105,7 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		// Lost between the choice and now, unused. That costs this caller its place in
 		// line, but not its call, and not its place in the local queue.
 		w.giveBack()
-		w = newWaiter(l, try)
+		w = newWaiter(ctx, l, try)
 		if !q.rejoin(w) {
 			return nil, ErrBusy
 		}
@@ -124,7 +125,7 @@ func (w *waiter) begin() bool {
 // giveBack leaves the shares that w was chosen for.
 func (w *waiter) giveBack() {
 	for _, s := range w.shares {
-		s.Leave()
+		s.Leave(w.values)
 	}
 }
 
@@ -180,7 +181,7 @@ func (q *localQueue) leave(w *waiter) {
 		case w.shares == nil: // it has failed, which its caller need not hear
 		case w.shares[0].grant.loss == nil && q.waiters.Len() > 0 && q.rule.exclusive():
 			s := w.shares[0]
-			q.chooseLocked(s.grant)
+			q.chooseLocked(s.how, s.grant)
 			s.outLocked()
 			s.settleLocked(nil)
 		default:
@@ -197,27 +198,27 @@ func (q *localQueue) serveLocked() {
 	case q.rule.exclusive() && q.grants > 0:
 		q.expectLocked()
 	case !q.shareCurrentLocked():
-		q.acquisition = newAcquisition(q)
+		q.acquisition = newAcquisition(q, q.firstLocked().values)
 		go q.acquisition.run()
 	}
 }
 
 // chooseAllLocked gives the grants to the first waiter. Where a grant is shared it
 // also gives it to the next waiters, as long as they have the same MaxHold.
-func (q *localQueue) chooseAllLocked(grants ...*grant) {
+func (q *localQueue) chooseAllLocked(how framework.How, grants ...*grant) {
 	first := q.firstLocked().line
-	q.chooseLocked(grants...)
+	q.chooseLocked(how, grants...)
 	for q.rule.shares && q.waiters.Len() > 0 && q.firstLocked().line.cfg.MaxHold == first.cfg.MaxHold {
-		q.chooseLocked(grants...)
+		q.chooseLocked(framework.GrantedByShare, grants...)
 	}
 }
 
 // chooseLocked gives the first waiter a share of each grant.
-func (q *localQueue) chooseLocked(grants ...*grant) {
+func (q *localQueue) chooseLocked(how framework.How, grants ...*grant) {
 	w := q.firstLocked()
 	q.removeLocked(w)
 	for _, g := range grants {
-		w.shares = append(w.shares, g.shareLocked(w.line))
+		w.shares = append(w.shares, g.shareLocked(w.line, how))
 	}
 	close(w.ready)
 }

@@ -79,6 +79,19 @@ func (s *Share) Revoked() <-chan struct{} {
 	return g.watch.revoked
 }
 
+// OnRevoked has fn called once, when the share's release is asked for, or was asked
+// for before. Revoked must have been called. fn must not block.
+func (s *Share) OnRevoked(fn func()) {
+	g := s.grant
+	g.queue.update(func() {
+		if g.watch.isRevoked() {
+			g.queue.later(fn)
+			return
+		}
+		s.onRevoked = fn
+	})
+}
+
 // watchNode watches the znode until the grant is lost or begins to leave. It runs on
 // a goroutine of its own, once for a grant at most.
 func (g *grant) watchNode() {
@@ -142,8 +155,15 @@ func (g *grant) checkRevoked(ctx context.Context) error {
 	}
 	data, _, err := g.sess.Get(ctx, g.path)
 	if err == nil && string(data) == Revocation {
-		close(revoked)
-		g.queue.update(g.resumeOrLeaveLocked)
+		g.queue.update(func() {
+			close(revoked)
+			for _, s := range g.open {
+				if s.onRevoked != nil {
+					g.queue.later(s.onRevoked)
+				}
+			}
+			g.resumeOrLeaveLocked()
+		})
 	}
 	return err
 }

@@ -13,15 +13,16 @@ import (
 type Share struct {
 	grant    *grant
 	line     *Line // whose view of the client the caller has
+	how      framework.How
 	handoffs uint32
-	waited   time.Duration // how long its caller waited for it in line
 
 	// Guarded by grant.queue.mu.
-	onLoss  func(*Loss)
-	out     bool     // Leave was called
-	removal *removal // that Left waits for
-	settled bool     // the result is known, and final
-	result  error    // of Left
+	onLoss    func(*Loss)
+	onRevoked func()
+	out       bool     // Leave was called
+	removal   *removal // that Left waits for
+	settled   bool     // the result is known, and final
+	result    error    // of Left
 }
 
 // Line returns the line of the share.
@@ -40,8 +41,11 @@ func (s *Share) Rank() Rank {
 	return r
 }
 
-// Waited returns how long its caller waited for it.
-func (s *Share) Waited() time.Duration { return s.waited }
+// How returns how its caller was granted it.
+func (s *Share) How() framework.How { return s.how }
+
+// SessionID returns the id of the session that the znode belongs to.
+func (s *Share) SessionID() int64 { return s.grant.sess.ID() }
 
 // begin is called by the caller who takes the share. It reports false if the grant
 // was lost before.
@@ -194,7 +198,7 @@ func (s *Share) Again(l *Line) (*Share, error) {
 	case !held || s.out:
 		return nil, notHeld(ErrReleased)
 	}
-	again := g.shareLocked(l)
+	again := g.shareLocked(l, framework.GrantedByReentry)
 	again.handoffs = s.handoffs
 	return again, nil
 }
@@ -203,12 +207,13 @@ func (s *Share) Again(l *Line) (*Share, error) {
 func (s *Share) Session() (*framework.Session, error) { return s.line.view(s.grant.sess) }
 
 // Leave gives the share up. If it is the last of its grant, the znode begins to
-// leave the line, unless it is kept for another caller. Left has the result.
-func (s *Share) Leave() {
-	s.grant.queue.update(s.leaveLocked)
+// leave the line, unless it is kept for another caller. Left has the result. Of ctx
+// only the values are used, for the observers of the requests.
+func (s *Share) Leave(ctx context.Context) {
+	s.grant.queue.update(func() { s.leaveLocked(ctx) })
 }
 
-func (s *Share) leaveLocked() {
+func (s *Share) leaveLocked(ctx context.Context) {
 	g := s.grant
 	if s.settled {
 		return
@@ -226,19 +231,19 @@ func (s *Share) leaveLocked() {
 	case g.shares > 0:
 		s.settleLocked(nil)
 	default:
-		s.leaveLastLocked()
+		s.leaveLastLocked(ctx)
 	}
 }
 
 // leaveLastLocked leaves the last share of its grant.
-func (s *Share) leaveLastLocked() {
+func (s *Share) leaveLastLocked(ctx context.Context) {
 	g, cfg := s.grant, &s.line.cfg
 	g.async = cfg.AsyncRelease
 	if g.queue.keepLocked(g, cfg) {
 		s.settleLocked(nil)
 		return
 	}
-	r := g.removeLocked()
+	r := g.removeLocked(ctx)
 	if g.async {
 		s.settleLocked(nil) // it was held until now, by the clock
 		return

@@ -62,7 +62,7 @@ func acquire(t *testing.T, l *line.Line) *line.Share {
 }
 
 func release(ctx context.Context, s *line.Share) error {
-	s.Leave()
+	s.Leave(ctx)
 	return s.Left(ctx)
 }
 

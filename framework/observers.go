@@ -1,0 +1,254 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+)
+
+// Observers are the observers of a client. Its methods tell them of events, and
+// none of them panics. With no observer they do nothing.
+//
+// It is for the engine of this module's recipes. See Observer for what is called
+// where.
+type Observers []*observer
+
+// observer is one of them.
+type observer struct {
+	Observer
+	events *callQueue // calls what is not called in place
+}
+
+// How many events of an observer may wait: requests, batches and retries; and
+// all others.
+const (
+	requestEvents = 4096
+	otherEvents   = 65536
+)
+
+func newObservers(all []Observer, log *zap.Logger) Observers {
+	var observers Observers
+	for _, each := range all {
+		o := &observer{each, newCallQueue(requestEvents, otherEvents, log)}
+		if each.Dropped != nil {
+			o.events.report = func(n int) { each.Dropped(Drop{Events: n}) }
+		}
+		observers = append(observers, o)
+	}
+	return observers
+}
+
+// Observers returns the client's observers.
+func (c *Client) Observers() Observers { return c.core().observers }
+
+// Values returns a context that has the values of ctx and never ends, for
+// requests that nobody waits for. If nobody observes requests it has no values
+// either, which costs nothing.
+func (o Observers) Values(ctx context.Context) context.Context {
+	if !o.wantRequests() || ctx.Done() == nil && ctx.Err() == nil {
+		return context.Background()
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// StartAcquire tells that a call of Acquire begins. It returns the context to go
+// on with, and a function that must be called with the result. If an observer
+// ends the goroutine, StartAcquire tells the end itself.
+func (o Observers) StartAcquire(ctx context.Context, a Acquire) (during context.Context, end func(AcquireResult)) {
+	began := time.Now()
+	contexts := make([]context.Context, 0, len(o))
+	end = func(r AcquireResult) {
+		r.Waited = time.Since(began)
+		for i, ctx := range contexts {
+			if fn := o[i].AcquireEnd; fn != nil {
+				defer o[i].events.call(func() { fn(ctx, a, r) }) // deferred: if one ends the goroutine, the others are called
+			}
+		}
+	}
+	started := false
+	defer func() {
+		if !started {
+			end(AcquireResult{Err: errExited})
+		}
+	}()
+	for i, each := range o {
+		contexts = append(contexts, ctx)
+		ctx = start(ctx, each, each.AcquireStart, a)
+		contexts[i] = ctx
+	}
+	started = true
+	return ctx, end
+}
+
+// errExited is the result of a call during which an observer has ended the
+// goroutine.
+var errExited = errors.New("an observer has ended the goroutine")
+
+// start calls a function that begins something, and returns ctx with the values
+// that the function has added.
+func start[T any](ctx context.Context, o *observer, fn func(context.Context, T) context.Context, what T) context.Context {
+	if fn == nil {
+		return ctx
+	}
+	values := ctx
+	o.events.call(func() { values = fn(ctx, what) })
+	if values == nil || values == ctx {
+		return ctx
+	}
+	return observedContext{ctx, values}
+}
+
+// observedContext is a context with more values: an observer must not take the
+// caller's cancellation away, nor the leases that the context carries.
+type observedContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c observedContext) Value(key any) any {
+	if value := c.values.Value(key); value != nil {
+		return value
+	}
+	return c.Context.Value(key)
+}
+
+// Released tells of a release, in place.
+func (o Observers) Released(ctx context.Context, r Release) {
+	for _, each := range o {
+		if fn := each.Released; fn != nil {
+			defer each.events.call(func() { fn(ctx, r) }) // deferred: if one ends the goroutine, the others are called
+		}
+	}
+}
+
+// Lost tells of a loss. It does not wait for the observers.
+func (o Observers) Lost(ctx context.Context, l Loss) {
+	for _, each := range o {
+		if fn := each.Lost; fn != nil {
+			each.events.post(func() { fn(ctx, l) })
+		}
+	}
+}
+
+// Overran tells of an overrun, in place.
+func (o Observers) Overran(ctx context.Context, over Overrun) {
+	for _, each := range o {
+		if fn := each.Overran; fn != nil {
+			defer each.events.call(func() { fn(ctx, over) })
+		}
+	}
+}
+
+// Revoked tells of a revocation. It does not wait for the observers.
+func (o Observers) Revoked(ctx context.Context, r Revocation) {
+	for _, each := range o {
+		if fn := each.Revoked; fn != nil {
+			each.events.post(func() { fn(ctx, r) })
+		}
+	}
+}
+
+func (o Observers) wantRequests() bool {
+	for _, each := range o {
+		if each.RequestStart != nil || each.RequestEnd != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// startRequest tells that a request begins. end must be called with the answer.
+// Neither waits for the observers.
+func (o Observers) startRequest(ctx context.Context, r Request) (end func(error)) {
+	ends := make([]func(RequestResult), 0, len(o))
+	for _, each := range o {
+		if end := each.startRequest(ctx, r); end != nil {
+			ends = append(ends, end)
+		}
+	}
+	return func(err error) {
+		result := RequestResult{Took: time.Since(r.Began), Code: ErrorCode(err), Err: err}
+		for _, end := range ends {
+			end(result)
+		}
+	}
+}
+
+// startRequest returns nil if the observer does not hear of the request's end.
+func (o *observer) startRequest(ctx context.Context, r Request) (end func(RequestResult)) {
+	switch {
+	case o.RequestStart == nil && o.RequestEnd == nil:
+		return nil
+	case o.RequestStart == nil:
+		return func(result RequestResult) {
+			o.events.offer(func() { o.RequestEnd(ctx, r, result) })
+		}
+	}
+	if !o.events.offer(func() { ctx = start(ctx, o, o.RequestStart, r) }) || o.RequestEnd == nil {
+		return nil
+	}
+	return func(result RequestResult) {
+		o.events.post(func() { o.RequestEnd(ctx, r, result) })
+	}
+}
+
+func (o Observers) retried(ctx context.Context, r Retry) {
+	for _, each := range o {
+		if fn := each.Retried; fn != nil {
+			each.events.offer(func() { fn(ctx, r) })
+		}
+	}
+}
+
+func (o Observers) batched(b Batch) {
+	for _, each := range o {
+		if fn := each.Batched; fn != nil {
+			each.events.offer(func() { fn(b) })
+		}
+	}
+}
+
+func (o Observers) stateChanged(change StateChange) {
+	for _, each := range o {
+		if fn := each.StateChanged; fn != nil {
+			each.events.post(func() { fn(change) })
+		}
+	}
+}
+
+func (o Observers) abandoned(a Abandonment) {
+	for _, each := range o {
+		if fn := each.Abandoned; fn != nil {
+			each.events.post(func() { fn(a) })
+		}
+	}
+}
+
+// flush waits until all events are told. It reports false if patience ends
+// first.
+func (o Observers) flush(patience <-chan time.Time) bool {
+	for _, each := range o {
+		if !each.events.flush(patience) {
+			return false
+		}
+	}
+	return true
+}
+
+// observed makes a call of the wire client, and tells the observers of it. ask
+// says what is asked: Op, Path and Operations, which is 1 if it is not set.
+func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
+	observers := s.core.observers
+	if !observers.wantRequests() {
+		return call(s.conn)
+	}
+	ask.Operations = max(ask.Operations, 1)
+	ask.Session, ask.Server, ask.Began = s.sessionID(), s.conn.Server(), time.Now()
+	end := observers.startRequest(ctx, ask)
+	value, err := call(s.conn)
+	end(err)
+	return value, err
+}
