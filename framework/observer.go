@@ -107,9 +107,10 @@ type AcquireResult struct {
 // Grant is what a call of Acquire was granted.
 type Grant struct {
 	How     How
-	Token   string // the fencing token, as text
-	Session int64  // the id of the session that it belongs to
-	Znode   string // the path of the lease's znode at the ensemble; of several permits, the first one's
+	At      time.Time // when it was granted
+	Token   string    // the fencing token, as text
+	Session int64     // the id of the session that it belongs to
+	Znode   string    // the path of the lease's znode at the ensemble; of several permits, the first one's
 }
 
 // How says how a call of Acquire was granted.

@@ -83,7 +83,7 @@ func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 func (l *Lease) describeGrant() framework.Grant {
 	first := l.shares[0]
 	return framework.Grant{
-		How: first.How(), Token: l.Token().String(), Session: first.SessionID(),
+		How: first.How(), At: l.since, Token: l.Token().String(), Session: first.SessionID(),
 		Znode: first.Line().Client().Resolve(first.Path()),
 	}
 }
