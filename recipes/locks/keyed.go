@@ -96,9 +96,9 @@ func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
 // acquire acquires the lock of a key, unless Close comes first.
 func (k *Keyed) acquire(ctx context.Context, m *Mutex, acquire func(*recipes.Line, context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
 	errClosed := fmt.Errorf("locks: acquire %s: %w", m.Path(), ErrClosed)
-	wait, stop := context.WithCancel(ctx)
-	defer stop()
-	defer context.AfterFunc(k.open, stop)()
+	wait, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(k.open, func() { stop(ErrClosed) })()
 	if k.open.Err() != nil {
 		return nil, errClosed
 	}
