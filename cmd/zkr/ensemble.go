@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -67,6 +68,15 @@ func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*fram
 		return nil, e.unreachable(err)
 	}
 	return client, nil
+}
+
+// chroot returns the path in --servers below which all paths are, or an empty
+// one.
+func (e *ensemble) chroot() string {
+	if i := strings.IndexByte(e.servers, '/'); i >= 0 {
+		return e.servers[i:]
+	}
+	return ""
 }
 
 func (e *ensemble) options() ([]framework.Option, error) {

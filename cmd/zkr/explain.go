@@ -56,10 +56,7 @@ func (e *ensemble) explain(err error) string {
 // todo says what to do about the ensemble's errors.
 func (e *ensemble) todo(err error) string {
 	var advised *advice
-	chroot := ""
-	if i := strings.IndexByte(e.servers, '/'); i >= 0 {
-		chroot = e.servers[i:]
-	}
+	chroot := e.chroot()
 	switch {
 	case errors.As(err, &advised):
 		return ""

@@ -130,6 +130,9 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 			newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newInspect(to),
 			newObserve(to), newRevoke(to),
 		}},
+		{znodes, "Znodes:", []*cobra.Command{
+			newLs(to), newTree(to), newGet(to), newStat(to), newSet(to), newCreate(to), newRm(to), newWatch(to),
+		}},
 		{ensembles, "Ensembles:", []*cobra.Command{
 			newBench(to), withoutEnsemble(newServer()), withoutEnsemble(newDemo()),
 		}},

@@ -39,6 +39,17 @@ func (s *signals) endWhile(wait func(context.Context) error) error {
 	return bySignal(ctx, err)
 }
 
+// untilSignal is endWhile for work that goes on until zkr is asked to end: a
+// signal that asks for that is no error.
+func (s *signals) untilSignal(work func(context.Context) error) error {
+	err := s.endWhile(work)
+	var end *exit
+	if errors.As(err, &end) && end.code > exitSignal && asksToEnd(syscall.Signal(end.code-exitSignal)) {
+		return nil
+	}
+	return err
+}
+
 // endOn calls end with the exit for each signal that arrives, until stop is
 // called. After stop has returned, the caller receives the signals again.
 func (s *signals) endOn(end context.CancelCauseFunc) (stop func()) {

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+func newCreate(to *ensemble) *cobra.Command {
+	k := creation{}
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "create [flags] PATH [DATA]",
+		Short:                 "Create a znode",
+		Long: `Creates the znode at PATH and prints its path, which ends in a number if it is
+sequential. DATA is the text; - reads it from stdin. --json prints one object.
+
+With --ephemeral the znode lives as long as zkr: it prints the path, and waits for a
+signal. Then it deletes the znode and exits with 0. If the session is lost it exits
+with 112, and if another client deletes the znode with 1.
+
+--acl takes scheme:id:permissions, the permissions being some of cdrwa: create,
+delete, read, write, admin. It may be repeated. Without it everybody may do
+everything.
+
+It costs one request, and with --parents up to three more for each missing znode
+above it. If no answer comes to the creation of a sequential znode, zkr does not
+repeat it: look whether there is one.`,
+		Example: `  zkr create /app/config '{"workers": 4}'
+  zkr create --parents /app/a/b/c
+  zkr create --sequential /app/jobs/job- - < job.json
+  zkr create --ephemeral /app/hosts/"$(hostname)" up     # until it gets a signal
+  zkr create --acl digest:ops:3vWtJzBxKvNVEnXJzbAyRpOIcDc=:cdrwa --acl world:anyone:r /app/public`,
+		Args: k.parse,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data := []byte(nil)
+			if len(args) > 1 {
+				var err error
+				if data, err = dataArgument(cmd, args[1]); err != nil {
+					return err
+				}
+			}
+			if k.ephemeral {
+				return catchSignals().untilSignal(func(ctx context.Context) error {
+					return to.withClient(ctx, func(ctx context.Context, c *framework.Client) error {
+						return k.hold(ctx, c, args[0], data, cmd.OutOrStdout())
+					})
+				})
+			}
+			return to.onZnodes(func(ctx context.Context, c *framework.Client) error {
+				made, err := k.create(ctx, c, args[0], data)
+				if err != nil {
+					return err
+				}
+				return k.print(cmd.OutOrStdout(), made)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&k.ephemeral, "ephemeral", "e", false, "delete the znode when zkr ends")
+	flags.BoolVarP(&k.sequential, "sequential", "s", false, "append a number, which increases, to PATH")
+	flags.BoolVarP(&k.container, "container", "c", false, "let the ensemble delete the znode some time after its last child")
+	flags.BoolVarP(&k.parents, "parents", "p", false, "create the missing znodes above PATH, as persistent ones")
+	flags.StringArrayVar(&k.aclTexts, "acl", nil, "permissions, scheme:id:permissions; may be repeated")
+	flags.BoolVar(&k.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// creation creates a znode.
+type creation struct {
+	ephemeral, sequential, container, parents, json bool
+
+	aclTexts []string
+	acl      []zk.ACL
+}
+
+func (k *creation) parse(cmd *cobra.Command, args []string) error {
+	if k.container && (k.ephemeral || k.sequential) {
+		return usage("--container cannot be combined with --ephemeral or --sequential")
+	}
+	if len(args) < 1 || len(args) > 2 {
+		return usage("want PATH, or PATH and DATA, got %d arguments", len(args))
+	}
+	k.acl = nil
+	for _, text := range k.aclTexts {
+		entry, err := parseACL(text)
+		if err != nil {
+			return usage("--acl %w", err)
+		}
+		k.acl = append(k.acl, entry)
+	}
+	return paths(1, 1)(cmd, args[:1])
+}
+
+func (k *creation) flags() int32 {
+	flags := int32(zk.FlagPersistent)
+	if k.container {
+		return zk.FlagContainer
+	}
+	if k.ephemeral {
+		flags |= zk.FlagEphemeral
+	}
+	if k.sequential {
+		flags |= zk.FlagSequence
+	}
+	return flags
+}
+
+// creator is a client, or one of its sessions.
+type creator interface {
+	Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error)
+	MakePersistentPath(ctx context.Context, path string) error
+}
+
+func (k *creation) create(ctx context.Context, c creator, path string, data []byte) (string, error) {
+	if parent := path[:strings.LastIndexByte(path, '/')]; k.parents && parent != "" {
+		if err := c.MakePersistentPath(ctx, parent); err != nil {
+			return "", err
+		}
+	}
+	made, err := c.Create(ctx, path, data, k.flags(), k.acl...)
+	if errors.Is(err, zk.ErrNoNode) && !k.parents {
+		return "", &advice{text: err.Error(), todo: "if the znode above it is missing, --parents creates it", err: err}
+	}
+	return made, err
+}
+
+// hold creates an ephemeral znode, prints its path, and waits until ctx ends.
+// It fails if the znode ends earlier.
+func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, out io.Writer) error {
+	session, err := c.AwaitSession(ctx)
+	if err != nil {
+		return err
+	}
+	made, err := k.create(ctx, session, path, data)
+	if errors.Is(err, zk.ErrNodeExists) && framework.MaybeApplied(err) {
+		if found, stat, lookErr := session.Exists(ctx, path); lookErr == nil && found && stat.EphemeralOwner == session.ID() {
+			made, err = path, nil // the first try was executed, and its answer was lost
+		}
+	}
+	if err == nil {
+		err = k.print(out, made)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		found, stat, changed, err := session.WatchExists(ctx, made)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, framework.ErrSessionLost):
+			return &exit{exitLost, fmt.Errorf("%s is deleted: %w", made, err)}
+		case errors.Is(err, zk.ErrNoAuth): // it may not be read, so a deletion by others is not seen
+		case err != nil:
+			return err
+		case !found || stat.EphemeralOwner != session.ID():
+			return failed(fmt.Errorf("%s was deleted by another client", made))
+		}
+		select {
+		case <-changed:
+		case <-session.Done():
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (k *creation) print(out io.Writer, made string) error {
+	if k.json {
+		return jsonLine(out, struct {
+			Path string `json:"path"`
+		}{made})
+	}
+	_, err := fmt.Fprintln(out, printable(made))
+	return err
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+func newGet(to *ensemble) *cobra.Command {
+	var raw, asJSON bool
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "get [flags] PATH",
+		Short:                 "Print the data of a znode",
+		Long: `Prints the data of the znode at PATH. Into a file or a pipe it prints the bytes as
+they are. On a terminal it prints what the terminal may obey, and bytes that are no
+text, as escapes, and ends the last line; --raw prints the bytes as they are there,
+too. --json prints one object with the data and what zkr stat prints; data that is
+no text is in data_base64.
+
+It costs a sync and one request.`,
+		Example: `  zkr get /app/config
+  zkr get /app/image > image
+  zkr get --json /app/config | jq .version`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if raw && asJSON {
+				return usage("--raw and --json cannot be combined")
+			}
+			return paths(1, 1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return to.onZnodes(func(ctx context.Context, c *framework.Client) error {
+				if err := c.Sync(ctx, args[0]); err != nil { // otherwise a member that lags could show old data
+					return err
+				}
+				data, stat, err := c.Get(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				out := cmd.OutOrStdout()
+				if asJSON {
+					z := newZnode(args[0], stat)
+					z.setData(data)
+					return jsonLine(out, z)
+				}
+				return printData(out, data, !raw && isTerminal(out))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes as they are, on a terminal too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func printData(out io.Writer, data []byte, safe bool) error {
+	if safe {
+		data = []byte(shown(data))
+	}
+	_, err := out.Write(data)
+	return err
+}

@@ -1,0 +1,144 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// TestWatch: each change is a line, reconnects and a lost session do not end the
+// watch, and a signal ends it with 0.
+func TestWatch(t *testing.T) {
+	parallel(t)
+	e := testutil.Start(t)
+	c := dial(t, e)
+	p := start(t, "watch", "--servers", e.Servers(), "/w")
+	p.prints(t, "/w  missing\n")
+	p.prints(t, "/w  children: 0\n")
+	if _, err := c.Create(t.Context(), "/w", []byte("one"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p.prints(t, "/w  created, version 0: one\n")
+	if _, err := c.Create(t.Context(), "/w/kid", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	p.prints(t, "/w  child added kid\n")
+	for _, session := range e.Sessions() {
+		_ = e.ExpireSession(session.ID) // the test's own too: both go on
+	}
+	eventually(t, "the data is set", func() bool {
+		_, err := c.Set(t.Context(), "/w", []byte("\x1b[2J"), -1)
+		return err == nil
+	})
+	p.prints(t, `, version 1: "\x1b[2J"`+"\n")
+	if err := c.Delete(t.Context(), "/w/kid", -1); err != nil {
+		t.Fatal(err)
+	}
+	p.prints(t, "/w  child removed kid\n")
+	if err := c.Delete(t.Context(), "/w", -1); err != nil {
+		t.Fatal(err)
+	}
+	p.prints(t, "/w  deleted\n")
+	p.signal(t, syscall.SIGINT)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestWatchOnce: --once ends with the first change, and not with the present
+// state.
+func TestWatchOnce(t *testing.T) {
+	parallel(t)
+	e := testutil.Start(t)
+	c := dial(t, e)
+	if _, err := c.Create(t.Context(), "/w", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "watch", "--servers", e.Servers(), "--once", "--json", "--of", "data", "/w")
+	p.prints(t, "\n")
+	if _, err := c.Create(t.Context(), "/w/kid", nil, 0); err != nil { // not watched
+		t.Fatal(err)
+	}
+	if _, err := c.Set(t.Context(), "/w", []byte("x"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	var events []string
+	for line := range strings.Lines(p.text()) {
+		var seen change
+		if err := json.Unmarshal([]byte(line), &seen); err != nil || seen.Path != "/w" || seen.Time.IsZero() {
+			t.Errorf("%v: %s", err, line)
+		}
+		events = append(events, seen.Event)
+	}
+	if got := strings.Join(events, ", "); got != "exists, changed" {
+		t.Errorf("the events are %s", got)
+	}
+}
+
+// TestCreateEphemeral: the znode lives as long as zkr, and zkr as long as the
+// znode.
+func TestCreateEphemeral(t *testing.T) {
+	parallel(t)
+	e := testutil.Start(t)
+	create := func(args ...string) *process {
+		return start(t, append([]string{"create", "--servers", e.Servers(), "--ephemeral"}, args...)...)
+	}
+	t.Run("ended by a signal", func(t *testing.T) {
+		p := create("--parents", "/hosts/one", "up")
+		p.prints(t, "/hosts/one\n")
+		if stat, ok := e.Stat("/hosts/one"); !ok || stat.EphemeralOwner == 0 {
+			t.Errorf("%+v", stat)
+		}
+		p.signal(t, syscall.SIGTERM)
+		if code := p.wait(t); code != 0 || e.Exists("/hosts/one") {
+			t.Errorf("exit code %d, exists %v", code, e.Exists("/hosts/one"))
+		}
+	})
+	t.Run("deleted by others", func(t *testing.T) {
+		p := create("--sequential", "/seq-")
+		p.prints(t, "/seq-000000000")
+		p.prints(t, "\n")
+		made := strings.TrimSpace(p.text())
+		if err := dial(t, e).Delete(t.Context(), made, -1); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(t); code != exitFailed || !strings.Contains(p.text(), made+" was deleted by another client") {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("session lost", func(t *testing.T) {
+		p := create("/lost")
+		p.prints(t, "/lost\n")
+		stat, _ := e.Stat("/lost")
+		if err := e.ExpireSession(stat.EphemeralOwner); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(t); code != exitLost || !strings.Contains(p.text(), "session lost") {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("answer lost", func(t *testing.T) {
+		var lost atomic.Bool
+		defer e.Control(func(r testutil.Request) testutil.Action {
+			if r.Path == "/unsure" && (r.Op == testutil.OpCreate || r.Op == testutil.OpCreate2) && lost.CompareAndSwap(false, true) {
+				return testutil.DropAfter()
+			}
+			return testutil.Pass()
+		})()
+		p := create("/unsure")
+		p.prints(t, "/unsure\n")
+		p.signal(t, syscall.SIGTERM)
+		if code := p.wait(t); code != 0 || !lost.Load() {
+			t.Errorf("exit code %d", code)
+		}
+	})
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// expectZkr runs a subcommand, which must succeed and print want.
+func expectZkr(t *testing.T, e *testutil.Embedded, want, verb string, args ...string) {
+	t.Helper()
+	if code, text := zkr(e, verb, args...); code != 0 || text != want {
+		t.Errorf("zkr %s %q: exit code %d; it printed\n%s\nwant\n%s", verb, args, code, text, want)
+	}
+}
+
+// refusesZkr runs a subcommand, which must fail with one line that has all of
+// says in it.
+func refusesZkr(t *testing.T, e *testutil.Embedded, want int, says []string, verb string, args ...string) {
+	t.Helper()
+	code, text := zkr(e, verb, args...)
+	if code != want {
+		t.Errorf("zkr %s %q: exit code %d, want %d; it printed %q", verb, args, code, want, text)
+	}
+	for _, each := range says {
+		if !strings.Contains(text, each) {
+			t.Errorf("zkr %s %q printed %q, want %q in it", verb, args, text, each)
+		}
+	}
+	if want == exitFailed && strings.Count(text, "\n") != 1 {
+		t.Errorf("zkr %s %q printed more than one line: %q", verb, args, text)
+	}
+}
+
+// TestZnodes: the subcommands do what their help says.
+func TestZnodes(t *testing.T) {
+	e := testutil.Start(t)
+	expectZkr(t, e, "/app\n", "create", "/app", "one")
+	expectZkr(t, e, "/app/a/b\n", "create", "--parents", "/app/a/b", "xy")
+	expectZkr(t, e, "/app/jobs-0000000001\n", "create", "--sequential", "/app/jobs-")
+	expectZkr(t, e, `{"path":"/app/c"}`+"\n", "create", "--json", "--container", "/app/c")
+	refusesZkr(t, e, exitFailed, []string{"create /app: node already exists"}, "create", "/app")
+	refusesZkr(t, e, exitFailed, []string{"/no/such", "--parents"}, "create", "/no/such")
+
+	expectZkr(t, e, "a\nc\njobs-0000000001\n", "ls", "/app")
+	expectZkr(t, e, "app\nzookeeper\n", "ls")
+	expectZkr(t, e, "/app/a\n/app/a/b\n/app/c\n/app/jobs-0000000001\n", "ls", "--recursive", "/app")
+	refusesZkr(t, e, exitFailed, []string{"list /nope: node does not exist", e.Servers(), "check the path"}, "ls", "/nope")
+	refusesZkr(t, e, exitFailed, []string{"/nope", "node does not exist"}, "ls", "-l", "/nope")
+
+	expectZkr(t, e, "one", "get", "/app")
+	expectZkr(t, e, "", "set", "/app", "two")
+	expectZkr(t, e, "two", "get", "--raw", "/app")
+	refusesZkr(t, e, exitFailed, []string{"set /app: version conflict", "zkr stat"}, "set", "--version", "0", "/app", "three")
+	expectZkr(t, e, "", "set", "--version", "1", "/app", "")
+	expectZkr(t, e, "", "get", "/app")
+	refusesZkr(t, e, exitFailed, []string{"get /nope"}, "get", "/nope")
+	refusesZkr(t, e, exitFailed, []string{"stat /nope"}, "stat", "/nope")
+
+	refusesZkr(t, e, exitFailed, []string{"delete /app/c: version conflict"}, "rm", "--version", "5", "/app/c")
+	expectZkr(t, e, "deleted /app/c\n", "rm", "--version", "0", "/app/c")
+	expectZkr(t, e, "deleted /app/a/b\ndeleted /app/jobs-0000000001\n", "rm", "/app/a/b", "/app/jobs-0000000001")
+	expectZkr(t, e, `{"path":"/app/a"}`+"\n", "rm", "--json", "/app/a")
+	refusesZkr(t, e, exitFailed, []string{"/nope"}, "rm", "/nope")
+}
+
+// TestZnodesRefuse: wrong usage is noticed before a server is asked.
+func TestZnodesRefuse(t *testing.T) {
+	for _, args := range [][]string{
+		{"ls", "relative"},
+		{"ls", "/a", "/b"},
+		{"tree", "--depth", "-2", "/"},
+		{"get"},
+		{"get", "--raw", "--json", "/a"},
+		{"stat", "/a/"},
+		{"set", "/a"},
+		{"set", "--version", "-2", "/a", "x"},
+		{"create"},
+		{"create", "/a", "b", "c"},
+		{"create", "--container", "--ephemeral", "/a"},
+		{"create", "--acl", "world:anyone", "/a"},
+		{"create", "--acl", "world:anyone:x", "/a"},
+		{"rm"},
+		{"rm", "--version", "1", "--recursive", "/a"},
+		{"rm", "--version", "1", "/a", "/b"},
+		{"rm", "/"},
+		{"rm", "--recursive", "/zookeeper"},
+		{"rm", "--recursive", "/zookeeper/quota"},
+		{"rm", "--dry-run", "--recursive", "/"},
+		{"watch"},
+		{"watch", "--of", "none", "/a"},
+	} {
+		var out bytes.Buffer
+		args = append([]string{args[0], "--servers", "127.0.0.1:1"}, args[1:]...)
+		if code := run(args, &out, &out); code != exitUsage {
+			t.Errorf("%q: exit code %d: %s", args, code, out.String())
+		}
+	}
+	for _, args := range [][]string{
+		{"rm", "--servers", "127.0.0.1:1/zookeeper", "/quota"},
+		{"rm", "--servers", "127.0.0.1:1/app", "/"},
+	} {
+		var out bytes.Buffer
+		if code := run(args, &out, &out); code != exitUsage || !strings.Contains(out.String(), "never deleted") {
+			t.Errorf("%q: exit code %d: %s", args, code, out.String())
+		}
+	}
+}
+
+// TestZnodesInJSON: programs get names, data and numbers as they are.
+func TestZnodesInJSON(t *testing.T) {
+	e := testutil.Start(t)
+	c := dial(t, e)
+	for path, data := range map[string]string{"/j": "", "/j/text": "a\x1b[2Jé", "/j/binary": "\xff\x00", "/j/na\u202eme": ""} {
+		if path == "/j" {
+			continue
+		}
+		if err := c.MakePersistentPath(t.Context(), "/j"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(t.Context(), path, []byte(data), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(verb string, args ...string) (all []znode) {
+		code, text := zkr(e, verb, append([]string{"--json"}, args...)...)
+		if code != 0 || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Fatalf("exit code %d: %q", code, text)
+		}
+		for line := range strings.Lines(text) {
+			var z znode
+			if err := json.Unmarshal([]byte(line), &z); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			all = append(all, z)
+		}
+		return all
+	}
+	if z := read("get", "/j/text")[0]; z.Data == nil || *z.Data != "a\x1b[2Jé" || z.Size != 7 || z.Path != "/j/text" {
+		t.Errorf("%+v", z)
+	}
+	if z := read("get", "/j/binary")[0]; z.Data != nil || string(z.Binary) != "\xff\x00" {
+		t.Errorf("%+v", z)
+	}
+	if all := read("ls", "/j"); len(all) != 3 || all[1].Path != "/j/na\u202eme" {
+		t.Errorf("%+v", all)
+	}
+	if z := read("stat", "--acl", "/j")[0]; z.Children != 3 || fmt.Sprint(z.ACL) != "[world:anyone:cdrwa]" || z.Session != "" {
+		t.Errorf("%+v", z)
+	}
+	if z := read("set", "/j", "x")[0]; z.Version != 1 {
+		t.Errorf("%+v", z)
+	}
+	code, text := zkr(e, "ls", "/j")
+	if want := "binary\nna\\u202eme\ntext\n"; code != 0 || text != want {
+		t.Errorf("exit code %d: %q", code, text)
+	}
+}
+
+// TestStdin: - stands for the bytes of stdin.
+func TestStdin(t *testing.T) {
+	e := testutil.Start(t)
+	if _, err := dial(t, e).Create(t.Context(), "/in", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ verb, path, data string }{{"set", "/in", "a\n\xff\x00"}, {"create", "/other", "b\n"}, {"set", "/in", ""}} {
+		file := filepath.Join(t.TempDir(), "data")
+		if err := os.WriteFile(file, []byte(test.data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		var to ensemble
+		root := newRoot(&to)
+		root.SetArgs([]string{test.verb, "--servers", e.Servers(), test.path, "-"})
+		root.SetIn(in)
+		root.SetOut(&bytes.Buffer{})
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := e.Data(test.path); !ok || string(got) != test.data {
+			t.Errorf("%s %s: %q, want %q", test.verb, test.path, got, test.data)
+		}
+	}
+}
+
+// TestShown: on a terminal, data of several lines stays readable, and nothing in
+// it is obeyed.
+func TestShown(t *testing.T) {
+	for data, want := range map[string]string{
+		"":                    "",
+		"one":                 "one\n",
+		"one\n\ttwo\n":        "one\n\ttwo\n",
+		"é\x1b[2J\xff\u202e":  `é\x1b[2J\xff\u202e` + "\n",
+		"\r\n":                `\r` + "\n",
+		"\ufffd is printable": "\ufffd is printable\n",
+	} {
+		var out bytes.Buffer
+		if err := printData(&out, []byte(data), true); err != nil || out.String() != want {
+			t.Errorf("%q is shown as %q, want %q", data, out.String(), want)
+		}
+		out.Reset()
+		if err := printData(&out, []byte(data), false); err != nil || out.String() != data {
+			t.Errorf("%q is printed raw as %q", data, out.String())
+		}
+	}
+	if isTerminal(&bytes.Buffer{}) {
+		t.Error("a buffer counts as a terminal")
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if isTerminal(file) {
+		t.Error("a file counts as a terminal")
+	}
+}
+
+func TestACL(t *testing.T) {
+	for text, want := range map[string]zk.ACL{
+		"world:anyone:cdrwa":     {Scheme: "world", ID: "anyone", Perms: zk.PermAll},
+		"digest:user:aGFzaA==:r": {Scheme: "digest", ID: "user:aGFzaA==", Perms: zk.PermRead},
+		"auth::cw":               {Scheme: "auth", Perms: zk.PermCreate | zk.PermWrite},
+		"ip:10.0.0.0/8:da":       {Scheme: "ip", ID: "10.0.0.0/8", Perms: zk.PermDelete | zk.PermAdmin},
+	} {
+		got, err := parseACL(text)
+		if err != nil || got != want || formatACL(got) != text {
+			t.Errorf("%s is %+v (%v), which is %s", text, got, err, formatACL(got))
+		}
+	}
+	for _, text := range []string{"", "world", "world:anyone", "world:anyone:", ":x:r", "world:anyone:rx"} {
+		if got, err := parseACL(text); err == nil {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+	e := testutil.Start(t)
+	expectZkr(t, e, "/pub\n", "create", "--acl", "world:anyone:r", "/pub", "x")
+	if _, text := zkr(e, "stat", "--acl", "/pub"); !strings.Contains(text, "world:anyone:r\n") {
+		t.Errorf("stat prints %s", text)
+	}
+	refusesZkr(t, e, exitFailed, []string{"set /pub: not authenticated", e.Servers(), "--auth-file"}, "set", "/pub", "y")
+}
