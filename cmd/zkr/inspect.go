@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
 
 func newInspect(to *ensemble) *cobra.Command {
-	var asJSON, watch bool
+	var asJSON, watch, tree bool
+	rate := requestRate(unlimited)
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "inspect [flags] PATH",
@@ -31,6 +32,9 @@ the mode, the session, the age, the data and the name of the znode. The recipe i
 recognized by the names of the znodes, which may be made by zkr, Curator, Kazoo or
 go-zookeeper. Where two recipes use the same names, both are shown.
 
+--tree shows every line at and below PATH that has a holder or a waiter. It costs a
+request for each znode below PATH: see --rate. zkr top shows the same as it changes.
+
 --json prints one object a line. --watch prints again after each change, until it
 is interrupted.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -39,6 +43,9 @@ is interrupted.`,
 			}
 			if err := framework.ValidatePath(args[0]); err != nil {
 				return usage("%w", err)
+			}
+			if tree && watch {
+				return usage("--tree and --watch cannot be combined: zkr top follows a tree")
 			}
 			return nil
 		},
@@ -53,6 +60,9 @@ is interrupted.`,
 					return err
 				}
 				defer client.Close() // nothing was changed, so nothing can be lost
+				if tree {
+					return printTree(ctx, cmd.OutOrStdout(), client, args[0], print, rate.options()...)
+				}
 				if !watch {
 					s, err := takeSnapshot(ctx, client, args[0])
 					if err != nil {
@@ -65,6 +75,8 @@ is interrupted.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&tree, "tree", false, "show every line at and below PATH")
+	cmd.Flags().Var(&rate, "rate", "with --tree: requests per second, 0 for no limit")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print again after each change, until interrupted")
 	return cmd
 }
@@ -93,7 +105,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(snaps
 	}
 	// A semaphore uses two directories below its path, and Kazoo's one
 	// beside it. They are watched whether or not they exist.
-	for _, dir := range []string{at, path.Join(at, queueDir), path.Join(at, leaseDir), at + kazooQueue} {
+	for _, dir := range inspect.Directories(at) {
 		lists, err := c.WatchChildren(ctx, dir)
 		if err != nil {
 			return err
@@ -182,7 +194,11 @@ func printText(w io.Writer, s snapshot) error {
 		row(holds, c)
 	}
 	for i, c := range s.Waiting {
-		row(fmt.Sprintf("waits, %d.", i+1), c)
+		place := "waits"
+		if c.Unsure {
+			place = "holds or waits"
+		}
+		row(fmt.Sprintf("%s, %d.", place, i+1), c)
 	}
 	if err := table.Flush(); err != nil {
 		return err

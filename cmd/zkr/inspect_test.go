@@ -149,7 +149,7 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			text, raw := inspect(t, e, at), inspect(t, e, "--json", at)
+			text, raw := inspected(t, e, at), inspected(t, e, "--json", at)
 			if first, _, _ := strings.Cut(text, "\n"); !strings.HasPrefix(first, at+": "+test.headline) {
 				t.Errorf("it says %q, want %q", first, test.headline)
 			}
@@ -180,13 +180,13 @@ func TestInspectKnowsEveryLayout(t *testing.T) {
 
 func TestInspectNothing(t *testing.T) {
 	e := testutil.Start(t)
-	if text := inspect(t, e, "/not/there"); text != "/not/there: does not exist (the ensemble deletes the directories of unused locks)\n" {
+	if text := inspected(t, e, "/not/there"); text != "/not/there: does not exist (the ensemble deletes the directories of unused locks)\n" {
 		t.Errorf("it says %q", text)
 	}
-	if text := inspect(t, e, "--json", "/not/there"); text != `{"path":"/not/there","exists":false,"holders":[],"waiting":[]}`+"\n" {
+	if text := inspected(t, e, "--json", "/not/there"); text != `{"path":"/not/there","exists":false,"holders":[],"waiting":[]}`+"\n" {
 		t.Errorf("it says %q", text)
 	}
-	if text := inspect(t, e, "/"); !strings.HasPrefix(text, "/: no recipe recognized\n  other: zookeeper\n") {
+	if text := inspected(t, e, "/"); !strings.HasPrefix(text, "/: no recipe recognized\n  other: zookeeper\n") {
 		t.Errorf("it says %q", text)
 	}
 }
@@ -273,7 +273,7 @@ func TestInspectWatch(t *testing.T) {
 	}
 }
 
-func inspect(t *testing.T, e *testutil.Embedded, args ...string) string {
+func inspected(t *testing.T, e *testutil.Embedded, args ...string) string {
 	t.Helper()
 	var out, complaints bytes.Buffer
 	if code := run(append([]string{"inspect", "--servers", e.Servers()}, args...), &out, &complaints); code != 0 || complaints.Len() > 0 {

@@ -50,23 +50,3 @@ func FuzzPrinted(f *testing.F) {
 		}
 	})
 }
-
-// A snapshot has each child once, whatever its name, and holders and waiters in
-// the order of their line.
-func FuzzSortLine(f *testing.F) {
-	f.Add("lock-0000000002\nlock-0000000001\nconfig")
-	f.Add("host-R-0000000001\n\nlatch--000000001\n\xff-W-2147483647")
-	f.Fuzz(func(t *testing.T, list string) {
-		children := strings.Split(list, "\n")
-		line, others := sortLine(children)
-		if len(line)+len(others) != len(children) {
-			t.Errorf("%q: %d in line, %d others", children, len(line), len(others))
-		}
-		for i := range line {
-			holds(line, i)
-		}
-		if len(line) > 0 && !holds(line, 0) {
-			t.Error("the first does not hold")
-		}
-	})
-}

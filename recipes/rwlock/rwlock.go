@@ -59,7 +59,7 @@ var (
 // waits for its predecessor, and a reader for the last writer ahead. That is fair,
 // for the order is the ensemble's: a writer that waits stands before all readers
 // that come later, and those before all writers that come after them.
-func conflicts(mine, theirs string) bool { return mine == writer || theirs == writer }
+func conflicts(mine, theirs string) bool { return layout.ModesConflict(mine, theirs) }
 
 // New returns an RWLock at path. It does no I/O: path is created, as a container
 // where the ensemble has those, with the first Acquire.

@@ -62,28 +62,14 @@ func (r *Rule) init() error {
 func (r *Rule) exclusive() bool { return !r.shares && r.Permits == nil }
 
 // conflict reports whether one of two contenders with these names has to wait for
-// the other. A name that this release would not write conflicts with every other.
-// A panic of Conflicts is an error.
+// the other: see layout.Conflict.
 func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
-	if layout.CheckName(a) != nil || layout.CheckName(b) != nil {
-		return true, nil
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the line's conflicts function panicked: %v", p)
-		}
-	}()
-	return r.Conflicts(a, b) || r.Conflicts(b, a), nil
+	return layout.Conflict(r.Conflicts, a, b)
 }
 
-// waits reports whether own has to wait for one that stands ahead. A downgraded
-// grant has the number of the grant beside it, and does not wait for it.
-func (r *Rule) waits(own, ahead *layout.Node) (bool, error) {
-	if ahead.Seq == own.Seq {
-		return false, nil
-	}
-	return r.conflict(own.RuleName, ahead.RuleName)
-}
+// waits reports whether own has to wait for one that stands ahead: see
+// layout.Node.Waits.
+func (r *Rule) waits(own, ahead *layout.Node) (bool, error) { return own.Waits(ahead, r.conflict) }
 
 // lastConflict returns the index of the last contender ahead that own has to wait
 // for, or -1.

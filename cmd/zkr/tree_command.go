@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+)
+
+// requestRate is a flag: requests per second, 0 for no limit.
+type requestRate int
+
+const unlimited = 0
+
+func (r *requestRate) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return fmt.Errorf("want a number of requests per second, or 0")
+	}
+	*r = requestRate(n)
+	return nil
+}
+
+func (r *requestRate) String() string { return strconv.Itoa(int(*r)) }
+
+// Type returns what the help shows as the flag's argument.
+func (r *requestRate) Type() string { return "n" }
+
+func (r *requestRate) options() []inspect.Option {
+	if *r == unlimited {
+		return nil
+	}
+	return []inspect.Option{inspect.WithRate(int(*r))}
+}
+
+// printTree prints each line at and below a path.
+func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, print func(io.Writer, snapshot) error, opts ...inspect.Option) error {
+	forest, err := inspect.Tree(ctx, r, at, opts...)
+	if err != nil {
+		return notAcquired(err)
+	}
+	now := time.Now()
+	for i := range forest.Lines {
+		s := snapshotOf(&forest.Lines[i], now)
+		s.Others = nil // directories, which have been searched
+		if err := print(w, s); err != nil {
+			return failed(err)
+		}
+	}
+	return failedIf(mayNotRead(forest.Unreadable))
+}
+
+// mayNotRead returns an error if the client may not read some znodes.
+func mayNotRead(paths []string) error {
+	const enough = 3
+	if len(paths) == 0 {
+		return nil
+	}
+	names := strings.Join(paths[:min(enough, len(paths))], ", ")
+	if more := len(paths) - enough; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("not allowed to read %s: see --auth", names)
+}

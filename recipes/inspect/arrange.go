@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// rules are the rules of kinds, by kind.
+type rules = map[string]func(mine, theirs string) bool
+
+// arrange sorts the contenders of a line into holders and waiters.
+func (l *Line) arrange(known rules) error {
+	l.Holders, l.Waiting = []Contender{}, []Contender{}
+	if l.form != single {
+		l.arrangePermits()
+		return nil
+	}
+	exclusive := -1 // the last of those before i: the others, often many, make no reader wait
+	for i := range l.entries {
+		c := &l.entries[i]
+		c.Holds, c.Unsure = true, false
+		before := i - 1
+		if c.Shared {
+			before = exclusive
+		} else {
+			exclusive = i
+		}
+		for j := before; j >= 0 && c.Holds; j-- {
+			waits, unsure, err := waitsFor(&c.node, &l.entries[j].node, known)
+			if err != nil {
+				return err
+			}
+			c.Holds, c.Unsure = !waits, waits && unsure
+		}
+		if c.Holds {
+			l.Holders = append(l.Holders, *c)
+		} else {
+			l.Waiting = append(l.Waiting, *c)
+		}
+	}
+	return nil
+}
+
+// waitsFor reports whether a contender has to wait for one that stands ahead.
+// unsure means that the rule is not known: then it is assumed to wait.
+func waitsFor(own, ahead *layout.Node, known rules) (waits, unsure bool, err error) {
+	switch {
+	case own.Family == layout.Lease:
+		return false, false, nil
+	case own.Family != layout.KindLine || !sameSet(*own, *ahead):
+		waits, err = own.Waits(ahead, func(a, b string) (bool, error) { return modesConflict(own, ahead), nil })
+		return waits, false, err
+	case known[own.Kind] == nil:
+		return own.Seq != ahead.Seq, true, nil
+	default:
+		rule := known[own.Kind]
+		waits, err = own.Waits(ahead, func(a, b string) (bool, error) { return layout.Conflict(rule, a, b) })
+		return waits, false, err
+	}
+}
+
+// modesConflict is the rule of all recipes but kinds. Contenders of different
+// recipes, which should not be there, are judged by their modes too.
+func modesConflict(own, ahead *layout.Node) bool {
+	return layout.ModesConflict(own.Mode.String(), ahead.Mode.String())
+}
+
+// arrangePermits sorts the contenders of a semaphore. Each permit is held,
+// except one that is only asked for: the first of Curator's waiters creates its
+// permit's znode, and then waits until there are no more than the limit. Kazoo's
+// permits have no numbers, and are sorted by the transactions that created them.
+func (l *Line) arrangePermits() {
+	if l.form == kazooSemaphore {
+		slices.SortStableFunc(l.permits, func(a, b Contender) int { return cmp.Compare(a.Created, b.Created) })
+	}
+	for _, p := range l.permits {
+		if l.asked(p) {
+			continue
+		}
+		p.Holds = true
+		l.Holders = append(l.Holders, p)
+	}
+	for _, w := range l.entries {
+		w.Shared, w.Holds = true, false // they wait in order, but for a shared permit
+		l.Waiting = append(l.Waiting, w)
+	}
+}
+
+// asked reports whether a permit belongs to the first waiter, which has created
+// it since it came to the front.
+func (l *Line) asked(permit Contender) bool {
+	if l.form != semaphore || len(l.entries) == 0 || !permit.read || !l.entries[0].read {
+		return false
+	}
+	first := l.entries[0]
+	return first.Session != 0 && permit.Session == first.Session && permit.Created > first.Created
+}

@@ -1,0 +1,278 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Deadlocks is what FindDeadlocks has found.
+type Deadlocks struct {
+	// Cycles are sessions that wait for each other and will wait forever, unless one
+	// of them gives up. Every session that such a cycle goes through is in at least
+	// one of them.
+	Cycles []Cycle
+	// Possible are cycles that are deadlocks only under a condition: see
+	// Cycle.Condition.
+	Possible []Cycle
+
+	Lines      int      // how many lines were looked at
+	Requests   int      // how many requests were made
+	Unreadable []string // znodes that the client may not read, sorted
+}
+
+// Cycle is sessions that wait for each other in a circle: each waits for the
+// next, and the last for the first.
+type Cycle struct {
+	Steps     []Step
+	Condition string // empty: it is a deadlock; otherwise what must be true for that
+}
+
+// Step is one session of a Cycle.
+type Step struct {
+	Session int64
+	Has     Contender // what the step before waits for
+	HasAt   string    // the path of its line
+	Waits   Contender // what waits for the next step; Has itself if that only waits
+	WaitsAt string
+	Need    int // how many of For have to leave
+	For     []Contender
+}
+
+// String tells the cycle: "session 0x1 holds /x and waits for /y; session 0x2
+// holds /y and waits for /x".
+func (c Cycle) String() string {
+	var parts []string
+	for _, s := range c.Steps {
+		if !s.Has.Holds {
+			parts = append(parts, fmt.Sprintf("session %#x stands ahead and waits for %s", s.Session, s.WaitsAt))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("session %#x holds %s and waits for %s", s.Session, s.HasAt, s.WaitsAt))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// The conditions of a possible deadlock.
+const (
+	ifKind  = "if those two contenders conflict: the rule of the line's kind is not known"
+	ifRoom  = "if the first waiter wants more permits than are free"
+	ifAlone = "if one goroutine or thread does both: the session waits for itself"
+)
+
+// FindDeadlocks finds sessions that wait for each other, over all lines at and
+// below a path, whichever client made them. If it finds any, it looks at their
+// lines again after a pause, and believes only what holds for the same znodes in
+// both looks. So what it returns was true for the whole pause.
+//
+// What it cannot know: a znode names its session, and not the goroutine. A
+// session that holds one lock and waits for another is taken for one flow of
+// control. If two goroutines of a process do these things independently, there
+// is no deadlock, although it looks like one until the first releases. A longer
+// pause makes that less likely.
+//
+//   - A session that waits for itself is only possibly in a deadlock. This module
+//     refuses that with recipes.ErrDeadlock where it can see it.
+//   - The rule of a kind of recipes.NewLine is not known either: see WithKind.
+//   - A waiter of a semaphore does not say how many permits it wants. It is taken
+//     to want one.
+//   - Locks that a process waits for in memory, and locks outside of the path, are
+//     not seen.
+//
+// It costs a sync, a list for each znode that is not a contender, and a read for
+// each contender of a line in which somebody waits. The second look costs a sync,
+// and for the lines that are part of a deadlock what Read costs.
+func FindDeadlocks(ctx context.Context, r Reader, path string, opts ...Option) (Deadlocks, error) {
+	g, err := newReading(r, opts)
+	if err != nil {
+		return Deadlocks{}, err
+	}
+	d, err := g.findDeadlocks(ctx, path)
+	if err != nil {
+		return Deadlocks{}, fmt.Errorf("inspect: %w", err)
+	}
+	d.Requests, d.Unreadable = g.done()
+	return d, nil
+}
+
+func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, error) {
+	if err := g.sync(ctx, path); err != nil {
+		return Deadlocks{}, err
+	}
+	forest, err := g.tree(ctx, path)
+	if err != nil {
+		return Deadlocks{}, err
+	}
+	d := Deadlocks{Lines: len(forest.Lines)}
+	lines := forest.lines((*Line).Contended)
+	if err := g.fill(ctx, lines, 0); err != nil {
+		return d, err
+	}
+	suspects, known, err := g.suspects(lines)
+	if err != nil || len(suspects) == 0 {
+		return d, err
+	}
+	if err := sleep(ctx, g.pause); err != nil {
+		return d, err
+	}
+	if err := g.sync(ctx, path); err != nil {
+		return d, err
+	}
+	again, err := g.readAgain(ctx, suspects)
+	if err != nil {
+		return d, err
+	}
+	d.Cycles, d.Possible, err = cycles(again, g.rules, known)
+	return d, err
+}
+
+// suspects returns the lines with contenders that cannot go on, and all of their
+// contenders. Without a cycle there are none.
+func (g *reading) suspects(lines []*Line) ([]*Line, map[identity]bool, error) {
+	graph, err := newGraph(lines, g.rules, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	graph.settle(true)
+	self, err := selfWaits(lines, g.rules, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	waiting := map[*Line]bool{}
+	for _, v := range graph.vertices {
+		if v.stuck {
+			waiting[v.line] = true
+		}
+	}
+	for _, c := range self {
+		for _, l := range lines {
+			if l.Path == c.Steps[0].WaitsAt {
+				waiting[l] = true
+			}
+		}
+	}
+	known := map[identity]bool{}
+	var suspects []*Line
+	for _, l := range lines {
+		if !waiting[l] {
+			continue
+		}
+		suspects = append(suspects, l)
+		for _, c := range slices.Concat(l.Holders, l.Waiting) {
+			known[c.identity()] = true
+		}
+	}
+	return suspects, known, nil
+}
+
+// readAgain reads lines again.
+func (g *reading) readAgain(ctx context.Context, lines []*Line) ([]*Line, error) {
+	again := make([]Line, len(lines))
+	all := make([]int, len(lines))
+	for i := range all {
+		all[i] = i
+	}
+	err := spread(ctx, g.concurrency, all, func(ctx context.Context, i int) ([]int, error) {
+		kazoo := lines[i].form == kazooSemaphore
+		l, err := g.recognize(ctx, lines[i].Path, &kazoo)
+		again[i] = l
+		return nil, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	forest := Forest{Lines: again}
+	found := forest.lines(func(l *Line) bool { return l.Exists })
+	return found, g.fill(ctx, found, 0)
+}
+
+// cycles returns the deadlocks among lines, whose contenders were read, and those
+// that are only possible. Contenders that are not known are taken to go on.
+func cycles(lines []*Line, rules rules, known map[identity]bool) (certain, possible []Cycle, err error) {
+	graph, err := newGraph(lines, rules, known)
+	if err != nil {
+		return nil, nil, err
+	}
+	covered := map[int64]bool{}
+	graph.settle(false)
+	certain = graph.cycles(covered)
+	graph.settle(true)
+	possible = graph.cycles(covered)
+	self, err := selfWaits(lines, rules, known)
+	self = slices.DeleteFunc(self, func(c Cycle) bool { return covered[c.Steps[0].Session] })
+	return certain, append(possible, self...), err
+}
+
+// cycles returns cycles that go through each session that is not covered yet.
+func (g *graph) cycles(covered map[int64]bool) []Cycle {
+	var all []Cycle
+	for start, v := range g.vertices {
+		if v.c.Holds || g.cyclic[start] < 0 || covered[v.c.Session] {
+			continue
+		}
+		c := g.cycle(g.around(start))
+		for _, s := range c.Steps {
+			covered[s.Session] = true
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// cycle returns the steps of a way around. It begins with a waiter, whose Has is
+// the last of the way.
+func (g *graph) cycle(way []int) Cycle {
+	if last := len(way) - 1; g.vertices[way[last]].c.Holds {
+		way = append([]int{way[last]}, way[:last]...) // the holder of the same session
+	}
+	var c Cycle
+	for i := 0; i < len(way); i++ {
+		has := g.vertices[way[i]]
+		waits := has
+		if has.c.Holds {
+			i++
+			waits = g.vertices[way[i]]
+		}
+		step := Step{Session: has.c.Session, Has: has.c, HasAt: has.line.Path, Waits: waits.c, WaitsAt: waits.line.Path, Need: waits.need}
+		for _, next := range waits.next {
+			step.For = append(step.For, g.vertices[next].c)
+		}
+		c.Steps = append(c.Steps, step)
+		if waits.unsure && waits.line.form == single {
+			c.Condition = ifKind
+		} else if waits.unsure && c.Condition == "" {
+			c.Condition = ifRoom
+		}
+	}
+	return c
+}
+
+// selfWaits returns the sessions that wait for themselves: in one line they hold
+// with one znode and wait for that with another. Each is returned once a line.
+func selfWaits(lines []*Line, rules rules, known map[identity]bool) ([]Cycle, error) {
+	var all []Cycle
+	for _, l := range lines {
+		seen := map[int64]bool{}
+		for i, w := range l.Waiting {
+			if w.Session == 0 || seen[w.Session] || known != nil && !known[w.identity()] {
+				continue
+			}
+			ahead, need, _, err := l.inTheWay(i, rules)
+			if err != nil {
+				return nil, err
+			}
+			for _, b := range ahead {
+				if !b.Holds || b.Session != w.Session || known != nil && !known[b.identity()] {
+					continue
+				}
+				seen[w.Session] = true
+				all = append(all, Cycle{Condition: ifAlone, Steps: []Step{{
+					Session: w.Session, Has: b, HasAt: l.Path, Waits: w, WaitsAt: l.Path, Need: need, For: ahead,
+				}}})
+				break
+			}
+		}
+	}
+	return all, nil
+}
