@@ -37,17 +37,11 @@ request for each znode below PATH: see --rate. zkr top shows the same as it chan
 
 --json prints one object a line. --watch prints again after each change, until it
 is interrupted.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("want one PATH, got %d", len(args))
-			}
-			if err := framework.ValidatePath(args[0]); err != nil {
-				return usage("%w", err)
-			}
+		Args: func(cmd *cobra.Command, args []string) error {
 			if tree && watch {
 				return usage("--tree and --watch cannot be combined: zkr top follows a tree")
 			}
-			return nil
+			return onePath(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := printText

@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 )
 
@@ -96,16 +96,13 @@ func checkLeader(ctx context.Context, c *framework.Client, e *leader.Election) e
 	if !errors.Is(err, leader.ErrNoLeader) {
 		return err
 	}
-	children, _, err := c.Children(ctx, e.Path())
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	} else if err != nil {
+	line, err := inspect.Read(ctx, c, e.Path(), inspect.WithoutDetails())
+	if err != nil {
 		return err
 	}
-	line, _ := sortLine(children)
 	// A candidate of the right layout may have arrived since the first look.
-	if _, err = e.Leader(ctx); len(line) > 0 && errors.Is(err, leader.ErrNoLeader) {
-		return fmt.Errorf("%s: %s: %w; see --layout", e.Path(), recipe(line[0].Family), recipes.ErrLayout)
+	if _, err = e.Leader(ctx); len(line.Holders) > 0 && errors.Is(err, leader.ErrNoLeader) {
+		return fmt.Errorf("%s: %s: %w; see --layout", e.Path(), line.Recipe, recipes.ErrLayout)
 	}
 	return nil
 }

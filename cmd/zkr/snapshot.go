@@ -33,7 +33,8 @@ type contender struct {
 	AgeSeconds float64 `json:"age_s"` // our clock against the ensemble's timestamp: as exact as the two agree
 	Data       string  `json:"data"`
 
-	name string
+	name  string
+	czxid int64
 }
 
 // takeSnapshot reads a path. Each znode is read separately, so a change
@@ -66,7 +67,7 @@ func contenderOf(c *inspect.Contender, now time.Time) contender {
 	}
 	shown := contender{
 		Path: c.Path, Holds: c.Holds, Unsure: c.Unsure, Mode: mode, Session: fmt.Sprintf("%#x", c.Session),
-		Data: string(c.Data), name: path.Base(c.Path),
+		Data: string(c.Data), name: path.Base(c.Path), czxid: c.Created,
 	}
 	if !c.Since.IsZero() { // else the znode could not be read
 		shown.AgeSeconds = max(0, now.Sub(c.Since).Seconds())
