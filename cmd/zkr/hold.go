@@ -90,8 +90,9 @@ func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked 
 // printer prints what is sent to it. A reader that takes its time does not keep
 // zkr from noticing a signal or a loss.
 func (h *holding) printer() (lines chan<- string, failures <-chan error) {
-	in, out := make(chan string, 2), make(chan error, 2) // the announcement and the revocation
-	go func() {                                          // ends when lines is closed, or with the process
+	const most = 2 // the announcement and the revocation
+	in, out := make(chan string, most), make(chan error, most)
+	go func() { // ends when lines is closed, or with the process
 		for text := range in {
 			if _, err := io.WriteString(h.stdout, text); err != nil {
 				out <- err

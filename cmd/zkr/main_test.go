@@ -43,7 +43,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// command prints the signals it receives, and ends with exit code 3 at SIGTERM.
+// gateVariable names a file without which a command does not end.
+const gateVariable = "ZKR_TEST_GATE"
+
+// command prints the signals it receives, and ends with exit code 3 at SIGTERM,
+// once the file that gateVariable names exists.
 func command() {
 	heard := make(chan os.Signal, 10)
 	signal.Notify(heard)
@@ -52,6 +56,11 @@ func command() {
 		switch sig {
 		case syscall.SIGTERM:
 			fmt.Println("stopping")
+			for gate := os.Getenv(gateVariable); gate != ""; time.Sleep(5 * time.Millisecond) {
+				if _, err := os.Stat(gate); err == nil {
+					break
+				}
+			}
 			os.Exit(3)
 		case syscall.SIGURG, syscall.SIGCONT: // Go's own, and what comes with SIGTERM
 		default:

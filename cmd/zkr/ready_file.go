@@ -13,7 +13,7 @@ import (
 type readyFile struct {
 	name  string // empty: none is wanted
 	draft *os.File
-	own   fs.FileInfo // of the published file; nil: not published
+	text  string // what was published; empty: not yet
 }
 
 // newReadyFile removes a file that an earlier server has left, and makes sure
@@ -43,31 +43,32 @@ func (r *readyFile) publish(text string) error {
 	if r.draft == nil {
 		return nil
 	}
-	_, err := fmt.Fprintln(r.draft, text)
+	text += "\n"
+	_, err := r.draft.WriteString(text)
 	if err == nil {
 		err = r.draft.Chmod(0o644) // temporary files are private
 	}
-	own, statErr := r.draft.Stat()
-	if err = errors.Join(err, statErr, r.draft.Close()); err == nil {
+	if err = errors.Join(err, r.draft.Close()); err == nil {
 		err = os.Rename(r.draft.Name(), r.name)
 	}
 	if err != nil {
 		return fmt.Errorf("--ready-file: %w", err)
 	}
-	r.own = own
+	r.text = text
 	return nil
 }
 
-// close removes the file, unless another server has replaced it. It can be
-// called again.
+// close removes the file, unless another server has replaced it. It must be
+// called while the server still listens, so that no other one can have the same
+// addresses. It can be called again.
 func (r *readyFile) close() {
 	switch {
 	case r.draft == nil:
-	case r.own == nil:
+	case r.text == "":
 		_ = r.draft.Close() // it may be closed already
 		_ = os.Remove(r.draft.Name())
 	default:
-		if found, err := os.Lstat(r.name); err == nil && os.SameFile(found, r.own) {
+		if found, err := os.ReadFile(r.name); err == nil && string(found) == r.text {
 			_ = os.Remove(r.name) // the next server removes it
 		}
 	}
