@@ -1,0 +1,164 @@
+package zkprom_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/observe/zkprom"
+)
+
+var update = flag.Bool("update", false, "write what tests compare with: the README's table, the transcript")
+
+// everyMetric returns a registry in which each metric has a value.
+func everyMetric(t *testing.T, opts ...zkprom.Option) *prometheus.Registry {
+	t.Helper()
+	registry, o := newMetrics(t, opts...)
+	a := mutex("/a")
+	o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: acquire(o, a, "1"), Reason: framework.LostDeleted})
+	acquire(o, framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "/leader", Permits: 1}, "1")
+	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: time.Millisecond, Code: "OK"})
+	o.Retried(t.Context(), framework.Retry{Op: "create"})
+	o.Batched(framework.Batch{Operations: 5})
+	return registry
+}
+
+// names are the metrics that users rely on.
+var names = []string{
+	"acquire_duration_seconds", "batch_operations", "clients", "connected", "connections_abandoned_total", "events_dropped_total",
+	"held", "hold_duration_seconds", "leader", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
+	"request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "waiting",
+}
+
+func TestNoMetricIsMissing(t *testing.T) {
+	families, err := everyMetric(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, family := range families {
+		found = append(found, strings.TrimPrefix(family.GetName(), "zkrecipes_"))
+	}
+	if !slices.Equal(found, names) {
+		t.Errorf("metrics %q, want %q", found, names)
+	}
+}
+
+// Each histogram is both classic and native.
+func TestHistogramsAreNativeToo(t *testing.T) {
+	families, err := everyMetric(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	histograms := 0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			h := metric.GetHistogram()
+			if h == nil {
+				continue
+			}
+			histograms++
+			if native := h.GetZeroThreshold() > 0; len(h.GetBucket()) == 0 || !native {
+				t.Errorf("%s: %d classic buckets, native: %t", family.GetName(), len(h.GetBucket()), native)
+			}
+		}
+	}
+	if histograms == 0 {
+		t.Error("no histograms")
+	}
+}
+
+// promtool finds nothing wrong with names, types and help texts.
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	promtool := program(t, "promtool")
+	for name, opts := range map[string][]zkprom.Option{
+		"default":   nil,
+		"LockLabel": {zkprom.LockLabel(func(path string) string { return path })},
+		"Namespace": {zkprom.Namespace("shop_zookeeper")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(promtool, "check", "metrics")
+			cmd.Stdin = strings.NewReader(exposition(t, everyMetric(t, opts...)))
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func exposition(t *testing.T, g prometheus.Gatherer) string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
+}
+
+// program returns where a program is. Without it the test is skipped, except in CI.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") == "" {
+		t.Skipf("no %s: Debian's package prometheus has it", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The README's table of metrics is that of the code.
+func TestTableOfTheREADME(t *testing.T) {
+	families, err := everyMetric(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()),
+			strings.Join(labels, " "), family.GetHelp())
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- metrics -->\n", "<!-- end of metrics -->"
+	before, rest, ok := strings.Cut(string(readme), begin)
+	found, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatal("the README has no place for the table")
+	}
+	if found == table.String() {
+		return
+	}
+	if !*update {
+		t.Errorf("the README's table is not that of the code; run the test with -update. Want:\n%s", table.String())
+		return
+	}
+	if err := os.WriteFile("README.md", []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,164 @@
+package zkprom
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// Metrics are the metrics of all clients that have one of its observers. It is
+// safe for concurrent use. New returns one.
+type Metrics struct {
+	config    config
+	clients   *clientMetrics
+	locks     *lockMetrics
+	collector prometheus.Collector
+}
+
+// New registers the metrics and returns them. It fails if metrics with these
+// names are registered already, as those of another Metrics: see Registerer and
+// Namespace.
+func New(opts ...Option) (*Metrics, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, fmt.Errorf("zkprom: %w", err)
+	}
+	m := &Metrics{config: cfg, clients: newClientMetrics(cfg.namespace), locks: newLockMetrics(cfg)}
+	m.collector = append(m.clients.all(), m.locks)
+	if err := cfg.registerer.Register(m.collector); err != nil {
+		return nil, fmt.Errorf("zkprom: register the metrics: %w", err)
+	}
+	return m, nil
+}
+
+// Unregister removes the metrics from their registerer. Clients that still have
+// observers of it go on without harm.
+func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
+
+// Observer returns an observer for one client, to be passed to
+// framework.WithObserver. From then on the client is counted as not connected,
+// until it connects, or is closed.
+func (m *Metrics) Observer() framework.Observer {
+	m.clients.open.Inc()
+	return framework.Observer{
+		AcquireStart: m.locks.acquireStart,
+		AcquireEnd:   m.locks.acquireEnd,
+		Released:     m.locks.released,
+		Lost:         m.locks.lost,
+		Overran:      m.locks.overran,
+		Revoked:      m.locks.revoked,
+		RequestEnd:   m.clients.requestEnd,
+		Retried:      m.clients.retried,
+		Batched:      m.clients.batched,
+		StateChanged: m.clients.stateChanged,
+		Abandoned:    m.clients.abandoned,
+		Dropped:      m.clients.dropped,
+	}
+}
+
+// collectors are registered together: all of them or none.
+type collectors []prometheus.Collector
+
+func (c collectors) Describe(out chan<- *prometheus.Desc) {
+	for _, each := range c {
+		each.Describe(out)
+	}
+}
+
+func (c collectors) Collect(out chan<- prometheus.Metric) {
+	for _, each := range c {
+		each.Collect(out)
+	}
+}
+
+// clientMetrics are about connections, sessions and requests.
+type clientMetrics struct {
+	open        prometheus.Gauge
+	connected   prometheus.Gauge
+	transitions *prometheus.CounterVec
+	abandonment *prometheus.CounterVec
+	drops       prometheus.Counter
+	requests    *prometheus.HistogramVec
+	retries     *prometheus.CounterVec
+	batches     prometheus.Histogram
+}
+
+func newClientMetrics(namespace string) *clientMetrics {
+	m := &clientMetrics{
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "clients",
+			Help: "Clients that are not closed.",
+		}),
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "connected",
+			Help: "Clients that have a session and a connection.",
+		}),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "session_transitions_total",
+			Help: "Changes of the clients' states, by the new state: connected, suspended, lost or closed.",
+		}, []string{"to"}),
+		abandonment: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "connections_abandoned_total",
+			Help: "Connections that a client gave up: the server was silent, the session unproven, or the wire client stuck.",
+		}, []string{"reason"}),
+		drops: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "events_dropped_total",
+			Help: "Events that were not counted, because too many waited.",
+		}),
+		requests: prometheus.NewHistogramVec(histogram(namespace, "request_duration_seconds",
+			"How long requests to the ensemble took, by operation and by ZooKeeper's result code.", requestBuckets),
+			[]string{"op", "code"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "request_retries_total",
+			Help: "Operations that were tried again after an error, by operation.",
+		}, []string{"op"}),
+		batches: prometheus.NewHistogram(histogram(namespace, "batch_operations",
+			"How many creates and deletes of contenders shared a request.", batchBuckets)),
+	}
+	for _, to := range []framework.State{framework.Connected, framework.Suspended, framework.Lost, framework.Closed} {
+		m.transitions.WithLabelValues(stateLabel(to))
+	}
+	for _, reason := range []framework.AbandonReason{framework.AbandonedSilent, framework.AbandonedUnproven, framework.AbandonedStuck} {
+		m.abandonment.WithLabelValues(string(reason))
+	}
+	return m
+}
+
+func (m *clientMetrics) all() collectors {
+	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.drops, m.requests, m.retries, m.batches}
+}
+
+func stateLabel(s framework.State) string { return strings.ToLower(s.String()) }
+
+func (m *clientMetrics) stateChanged(c framework.StateChange) {
+	m.transitions.WithLabelValues(stateLabel(c.To)).Inc()
+	if c.From == framework.Connected {
+		m.connected.Dec()
+	}
+	switch c.To {
+	case framework.Connected:
+		m.connected.Inc()
+	case framework.Closed:
+		m.open.Dec()
+	}
+}
+
+func (m *clientMetrics) abandoned(a framework.Abandonment) {
+	m.abandonment.WithLabelValues(string(a.Reason)).Inc()
+}
+
+func (m *clientMetrics) dropped(d framework.Drop) { m.drops.Add(float64(d.Events)) }
+
+func (m *clientMetrics) requestEnd(_ context.Context, r framework.Request, result framework.RequestResult) {
+	m.requests.WithLabelValues(r.Op, result.Code).Observe(result.Took.Seconds())
+}
+
+func (m *clientMetrics) retried(_ context.Context, r framework.Retry) {
+	m.retries.WithLabelValues(r.Op).Inc()
+}
+
+func (m *clientMetrics) batched(b framework.Batch) { m.batches.Observe(float64(b.Operations)) }

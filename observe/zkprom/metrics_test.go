@@ -1,0 +1,309 @@
+package zkprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
+	promtest "github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/observe/zkprom"
+	"github.com/zkrecipes/zkrecipes/recipes"
+)
+
+// newMetrics returns metrics in a registry of their own, and an observer.
+func newMetrics(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, framework.Observer) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := zkprom.New(append([]zkprom.Option{zkprom.Registerer(registry)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry, metrics.Observer()
+}
+
+// wantMetrics compares some metrics with their text format, without its comments.
+func wantMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, family := range families {
+		text.WriteString("# TYPE " + family.GetName() + " " + strings.ToLower(family.GetType().String()) + "\n")
+		text.WriteString("# HELP " + family.GetName() + " " + family.GetHelp() + "\n")
+	}
+	var wanted strings.Builder
+	for line := range strings.Lines(text.String()) {
+		for _, name := range names {
+			if strings.Contains(line, " "+name+" ") {
+				wanted.WriteString(line)
+			}
+		}
+	}
+	for line := range strings.Lines(want) {
+		wanted.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	if err := promtest.GatherAndCompare(g, strings.NewReader(wanted.String()), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func mutex(path string) framework.Acquire {
+	return framework.Acquire{Recipe: "mutex", Mode: "exclusive", Path: path, Label: path, Permits: 1}
+}
+
+// acquire tells o of a call that was granted, and returns the grant.
+func acquire(o framework.Observer, a framework.Acquire, token string) framework.Grant {
+	g := framework.Grant{How: framework.GrantedByEnsemble, Token: token, Znode: a.Path + "/" + token}
+	o.AcquireEnd(o.AcquireStart(context.Background(), a), a, framework.AcquireResult{Grant: g})
+	return g
+}
+
+// Those who wait and what is held are counted exactly, and the oldest of each has
+// its age.
+func TestWaitingAndHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, o := newMetrics(t)
+		want := func(waiting, held, oldestWait, oldestHold int) {
+			t.Helper()
+			const labels = `{mode="exclusive",recipe="mutex"} %d` + "\n"
+			wantMetrics(t, registry, fmt.Sprintf("zkrecipes_waiting"+labels+"zkrecipes_held"+labels+
+				"zkrecipes_oldest_wait_seconds"+labels+"zkrecipes_oldest_hold_seconds"+labels, waiting, held, oldestWait, oldestHold),
+				"zkrecipes_waiting", "zkrecipes_held", "zkrecipes_oldest_wait_seconds", "zkrecipes_oldest_hold_seconds")
+		}
+		a, b, c := mutex("/a"), mutex("/b"), mutex("/c")
+		ctx := t.Context()
+		waitA := o.AcquireStart(ctx, a)
+		time.Sleep(time.Second)
+		waitB := o.AcquireStart(ctx, b)
+		time.Sleep(time.Second)
+		want(2, 0, 2, 0)
+
+		grantA, grantB := framework.Grant{Token: "1"}, framework.Grant{Token: "2"}
+		o.AcquireEnd(waitA, a, framework.AcquireResult{Grant: grantA})
+		time.Sleep(time.Second)
+		want(1, 1, 2, 1)
+		o.AcquireEnd(waitB, b, framework.AcquireResult{Grant: grantB})
+		waitC := o.AcquireStart(ctx, c)
+		time.Sleep(time.Second)
+		want(1, 2, 1, 2)
+		o.AcquireEnd(waitC, c, framework.AcquireResult{Err: recipes.ErrBusy})
+		want(0, 2, 0, 2)
+
+		o.Released(ctx, framework.Release{Acquire: a, Grant: grantA, Held: 2 * time.Second})
+		time.Sleep(time.Second)
+		want(0, 1, 0, 2)
+		o.Lost(ctx, framework.Loss{Acquire: b, Grant: grantB, Reason: framework.LostSession})
+		want(0, 0, 0, 0)
+	})
+}
+
+// Leases of one znode, granted at one instant to callers that share it, are each
+// counted.
+func TestSharesOfOneGrant(t *testing.T) {
+	registry, o := newMetrics(t)
+	read := framework.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
+	var grants []framework.Grant
+	for range 3 {
+		grants = append(grants, acquire(o, read, "1"))
+	}
+	for held := 3; held >= 0; held-- {
+		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_held{mode="shared",recipe="read"} %d`, held), "zkrecipes_held")
+		if held > 0 {
+			o.Released(t.Context(), framework.Release{Acquire: read, Grant: grants[held-1]})
+		}
+	}
+}
+
+// Many goroutines at once, and two observers of one client, are counted right.
+func TestConcurrently(t *testing.T) {
+	registry, o := newMetrics(t)
+	other, o2 := newMetrics(t)
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			a := mutex(fmt.Sprintf("/%d", i%7))
+			for j := range 20 {
+				g := framework.Grant{Token: fmt.Sprint(i, j)}
+				ctx := o2.AcquireStart(o.AcquireStart(t.Context(), a), a)
+				o2.AcquireEnd(ctx, a, framework.AcquireResult{Grant: g})
+				o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: g})
+				if i > 0 || j > 0 { // one stays
+					o.Released(ctx, framework.Release{Acquire: a, Grant: g})
+					o2.Lost(ctx, framework.Loss{Acquire: a, Grant: g, Reason: framework.LostClosed})
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, r := range []*prometheus.Registry{registry, other} {
+		wantMetrics(t, r, `
+			zkrecipes_held{mode="exclusive",recipe="mutex"} 1
+			zkrecipes_waiting{mode="exclusive",recipe="mutex"} 0`[1:], "zkrecipes_held", "zkrecipes_waiting")
+	}
+}
+
+// A loss is counted by its reason. All reasons are there from the first acquire on.
+func TestLosses(t *testing.T) {
+	registry, o := newMetrics(t)
+	a := mutex("/a")
+	for i, reason := range []framework.LossReason{framework.LostDeleted, framework.LostDeleted, framework.LostUnproven} {
+		o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: acquire(o, a, fmt.Sprint(i)), Reason: reason})
+	}
+	o.Overran(t.Context(), framework.Overrun{Acquire: a})
+	o.Revoked(t.Context(), framework.Revocation{Acquire: a})
+	wantMetrics(t, registry, `
+		zkrecipes_lost_total{mode="exclusive",reason="closed",recipe="mutex"} 0
+		zkrecipes_lost_total{mode="exclusive",reason="connection",recipe="mutex"} 0
+		zkrecipes_lost_total{mode="exclusive",reason="deleted",recipe="mutex"} 2
+		zkrecipes_lost_total{mode="exclusive",reason="max_hold",recipe="mutex"} 0
+		zkrecipes_lost_total{mode="exclusive",reason="other",recipe="mutex"} 0
+		zkrecipes_lost_total{mode="exclusive",reason="session",recipe="mutex"} 0
+		zkrecipes_lost_total{mode="exclusive",reason="unproven",recipe="mutex"} 1
+		zkrecipes_overruns_total{mode="exclusive",recipe="mutex"} 1
+		zkrecipes_revocations_total{mode="exclusive",recipe="mutex"} 1`[1:],
+		"zkrecipes_lost_total", "zkrecipes_overruns_total", "zkrecipes_revocations_total")
+}
+
+// The outcome says how a call was granted, or why it was not.
+func TestOutcomes(t *testing.T) {
+	registry, o := newMetrics(t)
+	canceled, cancel := context.WithCancelCause(t.Context())
+	cancel(framework.ErrClosed)
+	results := map[string]framework.AcquireResult{
+		"busy":         {Err: fmt.Errorf("acquire /a: %w", recipes.ErrBusy)},
+		"layout":       {Err: recipes.ErrLayout},
+		"deadlock":     {Err: recipes.ErrDeadlock},
+		"exhausted":    {Err: recipes.ErrExhausted},
+		"timeout":      {Err: fmt.Errorf("%w: %w", context.DeadlineExceeded, zk.ErrNoServer)},
+		"canceled":     {Err: fmt.Errorf("%w: %w", canceled.Err(), context.Cause(canceled))},
+		"closed":       {Err: framework.ErrClosed},
+		"no_auth":      {Err: zk.ErrNoAuth},
+		"session_lost": {Err: framework.ErrUnproven},
+		"unreachable":  {Err: zk.ErrNoServer},
+		"error":        {Err: errors.New("other")},
+	}
+	for _, how := range []framework.How{
+		framework.GrantedByEnsemble, framework.GrantedByHandoff, framework.GrantedByLinger, framework.GrantedByShare, framework.GrantedByReentry,
+	} {
+		results[string(how)] = framework.AcquireResult{Grant: framework.Grant{How: how}}
+	}
+	a := mutex("/a")
+	for _, result := range results {
+		o.AcquireEnd(o.AcquireStart(t.Context(), a), a, result)
+	}
+	counts := counted(t, registry, "zkrecipes_acquire_duration_seconds", "outcome")
+	if len(counts) != len(results) {
+		t.Errorf("outcomes %v, want those of %v", counts, results)
+	}
+	for outcome := range results {
+		if counts[outcome] != 1 {
+			t.Errorf("outcome %s: counted %d times, want 1", outcome, counts[outcome])
+		}
+	}
+}
+
+// counted returns how many observations a histogram has by one label.
+func counted(t *testing.T, g prometheus.Gatherer, name, label string) map[string]uint64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]uint64)
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, l := range metric.GetLabel() {
+				if l.GetName() == label {
+					counts[l.GetValue()] += metric.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// The leader's metric is 0 for a candidate, 1 during its term, and 0 after it.
+func TestLeader(t *testing.T) {
+	registry, o := newMetrics(t)
+	want := func(leads int) {
+		t.Helper()
+		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_leader{election="/leader"} %d`, leads), "zkrecipes_leader")
+	}
+	a := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "/leader", Permits: 1}
+	ctx := o.AcquireStart(t.Context(), a)
+	want(0)
+	first := framework.Grant{Token: "1"}
+	o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: first})
+	want(1)
+	// The next term may begin before the loss of the last one is told.
+	second := acquire(o, a, "2")
+	want(1)
+	o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: first})
+	want(1)
+	o.Released(t.Context(), framework.Release{Acquire: a, Grant: second})
+	want(0)
+}
+
+// What happens to connections and requests is counted.
+func TestClients(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	metrics, err := zkprom.New(zkprom.Registerer(registry))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, second := metrics.Observer(), metrics.Observer()
+	change := func(o framework.Observer, states ...framework.State) {
+		for i := range len(states) - 1 {
+			o.StateChanged(framework.StateChange{From: states[i], To: states[i+1]})
+		}
+	}
+	want := func(clients, connected int) {
+		t.Helper()
+		wantMetrics(t, registry, fmt.Sprintf("zkrecipes_clients %d\nzkrecipes_connected %d", clients, connected),
+			"zkrecipes_clients", "zkrecipes_connected")
+	}
+	want(2, 0)
+	change(o, framework.Connecting, framework.Connected)
+	want(2, 1)
+	change(second, framework.Connecting, framework.Connected, framework.Suspended, framework.Connected, framework.Suspended,
+		framework.Lost, framework.Connected)
+	want(2, 2)
+	change(second, framework.Connected, framework.Suspended, framework.Closed)
+	want(1, 1)
+	change(o, framework.Connected, framework.Closed)
+	want(0, 0)
+
+	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedUnproven})
+	o.Dropped(framework.Drop{Events: 7})
+	o.Retried(t.Context(), framework.Retry{Op: "create"})
+	o.Batched(framework.Batch{Operations: 5})
+	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: time.Millisecond, Code: "OK"})
+	wantMetrics(t, registry, `
+		zkrecipes_session_transitions_total{to="closed"} 2
+		zkrecipes_session_transitions_total{to="connected"} 4
+		zkrecipes_session_transitions_total{to="lost"} 1
+		zkrecipes_session_transitions_total{to="suspended"} 3
+		zkrecipes_connections_abandoned_total{reason="silent"} 0
+		zkrecipes_connections_abandoned_total{reason="stuck"} 0
+		zkrecipes_connections_abandoned_total{reason="unproven"} 1
+		zkrecipes_events_dropped_total 7
+		zkrecipes_request_retries_total{op="create"} 1`[1:], "zkrecipes_session_transitions_total",
+		"zkrecipes_connections_abandoned_total", "zkrecipes_events_dropped_total", "zkrecipes_request_retries_total")
+	if n := counted(t, registry, "zkrecipes_request_duration_seconds", "op")["list"]; n != 1 {
+		t.Errorf("counted %d requests, want 1", n)
+	}
+}

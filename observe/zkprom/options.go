@@ -1,0 +1,61 @@
+package zkprom
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+)
+
+// Option configures a Metrics. New returns an error for a bad value.
+type Option func(*config)
+
+type config struct {
+	registerer prometheus.Registerer
+	namespace  string
+	lockLabel  func(label string) string
+	labelLimit int
+}
+
+func newConfig(opts []Option) (config, error) {
+	cfg := config{registerer: prometheus.DefaultRegisterer, namespace: "zkrecipes", labelLimit: 1000}
+	for i, opt := range opts {
+		if opt == nil {
+			return cfg, fmt.Errorf("option %d: nil", i)
+		}
+		opt(&cfg)
+	}
+	switch {
+	case cfg.registerer == nil:
+		return cfg, errors.New("registerer: nil")
+	case !model.LegacyValidation.IsValidMetricName(cfg.namespace):
+		return cfg, fmt.Errorf("namespace %q: must begin a metric's name: letters, digits and underscores", cfg.namespace)
+	case cfg.labelLimit < 1:
+		return cfg, fmt.Errorf("label limit %d: must be at least 1", cfg.labelLimit)
+	}
+	return cfg, nil
+}
+
+// Registerer sets where the metrics are registered. Default:
+// prometheus.DefaultRegisterer.
+func Registerer(r prometheus.Registerer) Option { return func(c *config) { c.registerer = r } }
+
+// Namespace sets what the metrics' names begin with. The alert rules and the
+// dashboard of this module expect the default, "zkrecipes".
+func Namespace(name string) Option { return func(c *config) { c.namespace = name } }
+
+// LockLabel adds the label "lock" to the metrics of locks, and sets the function
+// that returns its value. The function gets the path of the lock at the
+// ensemble, with chroot and namespace: for a lock of locks.Keyed the path of its
+// root, and for a lock with recipes.WithLabel that label. Return few different
+// values, because each adds some hundred time series. Default: no such label.
+//
+// The function is called once for each Acquire and TryAcquire, on the caller's
+// goroutine, which waits for it. If it panics, the label is "(panic)".
+func LockLabel(fn func(path string) string) Option { return func(c *config) { c.lockLabel = fn } }
+
+// LabelLimit sets how many locks, and how many elections, are told apart by
+// labels. Further ones are counted together, with the label "(other)". Default
+// 1000.
+func LabelLimit(n int) Option { return func(c *config) { c.labelLimit = n } }
