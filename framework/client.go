@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // Client is a managed connection to an ensemble. All its paths are below its
@@ -156,11 +158,9 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 		return
 	}
 	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
-		zap.String("session", sessionText(change.Session)), zap.Error(why))
+		zap.String("session", wire.SessionText(change.Session)), zap.Error(why))
 	c.observers.stateChanged(change)
 }
-
-func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
 // noteFault remembers why there is no connection, for error texts.
 func (c *core) noteFault(err error) {
@@ -188,10 +188,9 @@ func (c *core) setCloseErr(err error) {
 
 // onAbandoned reports that the client itself gives a connection up.
 func (c *core) onAbandoned(s *session, reason AbandonReason) {
-	why := reason.text()
-	err := fmt.Errorf("connection abandoned: %s", why)
+	err := fmt.Errorf("connection abandoned: %s", reason.text())
 	c.noteFault(err)
-	c.cfg.log.Warn("connection abandoned", zap.String("why", why), zap.String("session", sessionText(s.sessionID())))
+	c.cfg.log.Warn("connection abandoned", zap.String("reason", string(reason)), zap.String("session", wire.SessionText(s.sessionID())))
 	c.observers.abandoned(Abandonment{Session: s.sessionID(), Reason: reason, Err: err})
 }
 

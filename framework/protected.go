@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // A protected create has a random id in the znode's name. If its answer is
@@ -276,7 +277,7 @@ func (s *session) deleteUntilGone(full string) bool {
 			// not stay for as long as this process lives.
 			if !logged {
 				s.core.cfg.log.Error("cannot remove a znode of this session, will try again", zap.String("znode", full),
-					zap.String("session", sessionText(s.sessionID())), zap.Error(err))
+					zap.String("session", wire.SessionText(s.sessionID())), zap.Error(err))
 			}
 			rest, pause, logged = pause, min(2*pause, longestForbiddenPause), true
 		}

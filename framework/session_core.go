@@ -374,7 +374,7 @@ func (s *session) onMalformed(l *link, err error) {
 	s.malformed, s.malformedAt = err, time.Now()
 	s.mu.Unlock()
 	s.core.noteFault(err)
-	s.core.cfg.log.Warn("connection closed after a malformed answer", zap.String("session", sessionText(s.sessionID())), zap.Error(err))
+	s.core.cfg.log.Warn("connection closed after a malformed answer", zap.String("session", wire.SessionText(s.sessionID())), zap.Error(err))
 }
 
 // explain adds to the loss of a connection the malformed answer that caused it,

@@ -50,7 +50,7 @@ func (s *session) shutDown() error {
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server answered the request to close session %s: its ephemeral znodes stay until it expires",
-		sessionText(id))
+		wire.SessionText(id))
 }
 
 // tearDown frees what is left of a session that was lost, and closes it at the
@@ -146,7 +146,7 @@ func (s *session) closeAt(ctx context.Context, to server) bool {
 	err := s.core.closeRemotely(ctx, to, id, password, s.closeStepTimeout())
 	if err != nil {
 		s.core.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
-			zap.String("session", sessionText(id)), zap.Error(err))
+			zap.String("session", wire.SessionText(id)), zap.Error(err))
 	}
 	return err == nil
 }

@@ -85,7 +85,7 @@ func (l *Lease) watchWorkLocked() {
 	}
 	loss := l.loss
 	l.late = time.AfterFunc(max(time.Until(loss.Deadline), l.timeout()/10), func() {
-		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.LockPath()), zap.Error(loss.Err))
+		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.fullPath()), zap.Error(loss.Err))
 	})
 }
 
@@ -104,7 +104,7 @@ func (l *Lease) endWork() (late time.Duration) {
 	late = time.Since(l.loss.Deadline)
 	l.mu.Unlock()
 	if late > 0 {
-		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.LockPath()), zap.Duration("by", late))
+		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.fullPath()), zap.Duration("by", late))
 	}
 	return late
 }

@@ -77,11 +77,11 @@ func (l *Lease) leaveParts(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pathOfParts is for messages.
-func (l *Lease) pathOfParts() string {
+// ofParts returns what path returns for each part, for messages.
+func (l *Lease) ofParts(path func(*Lease) string) string {
 	paths := make([]string, len(l.parts))
 	for i, part := range l.parts {
-		paths[i] = part.LockPath()
+		paths[i] = path(part)
 	}
 	return strings.Join(paths, ", ")
 }

@@ -207,11 +207,19 @@ func (l *Lease) Path() string {
 func (l *Lease) LockPath() string {
 	switch {
 	case len(l.parts) > 0:
-		return l.pathOfParts()
+		return l.ofParts((*Lease).LockPath)
 	case len(l.shares) > 0:
 		return l.shares[0].Line().Path()
 	}
 	return ""
+}
+
+// fullPath is LockPath at the ensemble, for the log.
+func (l *Lease) fullPath() string {
+	if len(l.parts) > 0 {
+		return l.ofParts((*Lease).fullPath)
+	}
+	return l.client().Resolve(l.LockPath())
 }
 
 // Parts returns the leases that this one is made of, in the order in which they were

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
@@ -114,13 +115,15 @@ func (l *Lease) observeLoss(loss *line.Loss) {
 	if len(l.shares) == 0 || len(l.parts) > 0 || !l.endsNow() {
 		return
 	}
-	l.client().Logger().Warn("lease lost", zap.String("path", l.LockPath()), zap.String("znode", l.Path()), zap.Error(loss.Err))
+	reason := lossReason(loss.Err)
+	l.client().Logger().Warn("lease lost", zap.String("path", l.fullPath()), zap.String("znode", l.client().Resolve(l.Path())),
+		zap.String("session", wire.SessionText(l.shares[0].SessionID())), zap.String("reason", string(reason)), zap.Error(loss.Err))
 	if l.observed == nil {
 		return
 	}
 	l.client().Observers().Lost(l.values(), framework.Loss{
 		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
-		Reason: lossReason(loss.Err), Err: loss.Err,
+		Reason: reason, Err: loss.Err,
 	})
 }
 

@@ -3,6 +3,7 @@ package acceptance_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,9 @@ var suppliers = []supplier{
 	{"logger", func(b *blockable, _ framework.Dialer) framework.Option {
 		return framework.WithLogger(zap.New(stuckCore{b}, zap.WithClock(stuckClock{b}), zap.AddStacktrace(stuckCore{b})))
 	}, nil},
+	{"slog handler", func(b *blockable, _ framework.Dialer) framework.Option {
+		return framework.WithSlog(slog.New(stuckHandler{b}))
+	}, nil},
 	{"observer", func(b *blockable, _ framework.Dialer) framework.Option {
 		return framework.WithObserver(framework.Observer{
 			StateChanged: func(framework.StateChange) { b.pass() },
@@ -100,6 +104,14 @@ func (c stuckCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Che
 	c.pass()
 	return ce.AddCore(e, c)
 }
+
+// stuckHandler is the same for log/slog.
+type stuckHandler struct{ *blockable }
+
+func (h stuckHandler) Enabled(context.Context, slog.Level) bool  { h.pass(); return true }
+func (h stuckHandler) Handle(context.Context, slog.Record) error { h.pass(); return nil }
+func (h stuckHandler) WithAttrs([]slog.Attr) slog.Handler        { h.pass(); return h }
+func (h stuckHandler) WithGroup(string) slog.Handler             { h.pass(); return h }
 
 // stuckClock is the clock of a logger.
 type stuckClock struct{ *blockable }

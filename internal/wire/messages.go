@@ -1,5 +1,7 @@
 package wire
 
+import "fmt"
+
 // Stat is what the server knows of a znode besides its data.
 type Stat struct {
 	Czxid, Mzxid   int64 // the transactions that created it and last changed its data
@@ -272,3 +274,6 @@ func (m *AuthRequest) Append(b []byte) []byte {
 func (m *AuthRequest) Decode(d *Decoder) {
 	m.Type, m.Scheme, m.Auth = d.Int32(), d.String(), d.Buffer()
 }
+
+// SessionText returns the id of a session as the logs of the servers have it.
+func SessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
