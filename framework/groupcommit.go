@@ -91,12 +91,12 @@ type groupedWrite struct {
 	gone   <-chan struct{} // closed: its caller has returned
 	ctx    context.Context // of its caller, for the observers
 	onSent func(*link)     // called each time it is sent, if not nil; must not block
-	turn   chan turn       // what it has to do next; there is never more than one
+	next   chan step       // what it has to do next; there is never more than one
 }
 
-// turn is what the caller that waits for a write does next: send a request,
+// step is what the caller that waits for a write does next: send a request,
 // send its own write alone, or return.
-type turn struct {
+type step struct {
 	send  *flight
 	alone bool
 	made  string // the path, of a create
@@ -112,7 +112,7 @@ type flight struct {
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
 func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWrite {
-	w := &groupedWrite{op: op, gone: ctx.Done(), ctx: ctx, onSent: onSent, turn: make(chan turn, 1)}
+	w := &groupedWrite{op: op, gone: ctx.Done(), ctx: ctx, onSent: onSent, next: make(chan step, 1)}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		w.path = op.Path
@@ -155,13 +155,13 @@ var errWithdrawn = errors.New("withdrawn before it was sent")
 func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	cfg := &g.session.core.cfg
 	if alone || cfg.noBatching || operationSize(w.op) > cfg.maxRequest/batchShare {
-		w.turn <- turn{alone: true}
+		w.next <- step{alone: true}
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, refused := g.refused[w.dir]; refused && w.isCreate() {
-		w.turn <- turn{alone: true}
+		w.next <- step{alone: true}
 		return
 	}
 	g.queue = append(g.queue, w)
@@ -172,14 +172,14 @@ func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
 	for {
 		select {
-		case t := <-w.turn:
+		case todo := <-w.next:
 			switch {
-			case t.send != nil:
-				g.send(t.send) // passes w's own result on as well
-			case t.alone:
+			case todo.send != nil:
+				g.send(todo.send) // passes w's own result on as well
+			case todo.alone:
 				return g.sendAlone(w)
 			default:
-				return t.made, t.err
+				return todo.made, todo.err
 			}
 		case <-g.session.over:
 			return "", zk.ErrConnectionClosed // whether it was sent does not matter any more
@@ -195,7 +195,7 @@ func (g *groupCommit) dispatchLocked() {
 			// A retry waits for the next connection, for as long as its budget
 			// allows.
 			for _, w := range g.queue {
-				w.turn <- turn{err: zk.ErrNoServer}
+				w.next <- step{err: zk.ErrNoServer}
 			}
 			g.queue = nil
 			return
@@ -206,7 +206,7 @@ func (g *groupCommit) dispatchLocked() {
 		}
 		g.leaving = f
 		g.countLocked(f, 1)
-		f.writes[0].turn <- turn{send: f}
+		f.writes[0].next <- step{send: f}
 	}
 }
 
@@ -225,7 +225,7 @@ func (g *groupCommit) takeLocked() *flight {
 	may := false
 	g.queue = slices.DeleteFunc(g.queue, func(w *groupedWrite) bool {
 		if w.isGone() {
-			w.turn <- turn{err: errWithdrawn}
+			w.next <- step{err: errWithdrawn}
 			return true
 		}
 		may = may || w.isCreate() && g.creates < underWay || !w.isCreate() && g.deletes < underWay
@@ -275,7 +275,7 @@ func (g *groupCommit) send(f *flight) {
 	if !g.session.isReady() { // the connection has ended since the request was taken from the queue
 		g.landed(f)
 		for _, w := range f.writes {
-			w.turn <- turn{err: zk.ErrNoServer}
+			w.next <- step{err: zk.ErrNoServer}
 		}
 		return
 	}
@@ -284,7 +284,7 @@ func (g *groupCommit) send(f *flight) {
 		made, err := g.exchange(w, func(on *link) { g.sent(f, on) })
 		g.landed(f)
 		g.note(w, err)
-		w.turn <- turn{made: made, err: err}
+		w.next <- step{made: made, err: err}
 		return
 	}
 	ops := make([]any, len(f.writes))
@@ -307,14 +307,14 @@ func (g *groupCommit) send(f *flight) {
 		switch {
 		case err == nil:
 			g.note(w, nil)
-			w.turn <- turn{made: responses[i].String}
+			w.next <- step{made: responses[i].String}
 		case classify(err) != final:
-			w.turn <- turn{err: err}
+			w.next <- step{err: err}
 		case i == named:
 			g.note(w, err)
-			w.turn <- turn{err: responses[i].Error}
+			w.next <- step{err: responses[i].Error}
 		default:
-			w.turn <- turn{alone: true}
+			w.next <- step{alone: true}
 		}
 	}
 }
