@@ -45,13 +45,21 @@ func withoutEnsemble(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// prepare makes a command read the environment before it checks its arguments.
-// The help of a command that needs no ensemble leaves out the global flags.
+// needsEnsemble reports whether the global flags are for a command.
+func needsEnsemble(cmd *cobra.Command) bool {
+	_, ok := cmd.Annotations[alone]
+	return !ok
+}
+
+// prepare makes a command read the environment before it checks its arguments,
+// and complete paths. The help of a command that needs no ensemble leaves out
+// the global flags.
 func (e *ensemble) prepare(cmd *cobra.Command) {
-	if _, ok := cmd.Annotations[alone]; ok {
+	if !needsEnsemble(cmd) {
 		cmd.SetUsageFunc(usageWithoutEnsemble)
 		return
 	}
+	e.completePaths(cmd)
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := fromEnvironment(cmd); err != nil || check == nil {
@@ -67,6 +75,12 @@ func usageWithoutEnsemble(cmd *cobra.Command) error {
 	fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
 	if cmd.HasExample() {
 		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if subcommands := available(cmd); len(subcommands) > 0 {
+		fmt.Fprint(out, "\nCommands:\n")
+		for _, each := range subcommands {
+			fmt.Fprintf(out, "  %-11s %s\n", each.Name(), each.Short)
+		}
 	}
 	if cmd.HasAvailableLocalFlags() {
 		fmt.Fprintf(out, "\nFlags:\n%s", cmd.LocalFlags().FlagUsages())

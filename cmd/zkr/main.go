@@ -137,7 +137,7 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 			newBench(to), withoutEnsemble(newServer()), withoutEnsemble(newDemo()),
 		}},
 		{other, "Other:", []*cobra.Command{
-			withoutEnsemble(newVersion()),
+			withoutEnsemble(newVersion()), withoutEnsemble(newMan()),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
@@ -148,7 +148,12 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 		}
 	}
 	root.SetHelpCommandGroupID(other)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		to.prepare(withoutEnsemble(help))
+	}
 	root.SetCompletionCommandGroupID(other)
+	to.addCompletion(root)
 	return root
 }
 

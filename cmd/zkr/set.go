@@ -13,7 +13,7 @@ const anyVersion = -1
 
 // versionFlag adds the guard of a write.
 func versionFlag(cmd *cobra.Command, version *int32) {
-	cmd.Flags().Int32Var(version, "version", anyVersion, "only if the znode has this version, as zkr stat shows it; -1 means any")
+	cmd.Flags().Int32Var(version, "version", anyVersion, "only if the znode has version `N`, as zkr stat shows it; -1 means any")
 }
 
 func checkVersion(version int32) error {
