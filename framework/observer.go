@@ -16,11 +16,11 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 //
 // # Where they are called
 //
-// AcquireStart, AcquireEnd, Released and Overran are called in place: on the
-// goroutine that acquires, releases or works, which waits for them. No lock of
-// the library is held then, and no deadline depends on them. But a lease that
-// was granted stays held while AcquireEnd blocks. If several leases are released
-// together, the functions may be called on several goroutines at once.
+// AcquireStart, AcquireEnd, Released, LostReleased and Overran are called in
+// place: on the goroutine that acquires, releases or works, which waits for them.
+// No lock of the library is held then, and no deadline depends on them. But a
+// lease that was granted stays held while AcquireEnd blocks. If several leases are
+// released together, the functions may be called on several goroutines at once.
 //
 // All others are called one at a time, in the order of the events, on a
 // goroutine that the client has for each observer. While one of them blocks,
@@ -52,6 +52,11 @@ type Observer struct {
 	// has the values of the lease's.
 	Released func(ctx context.Context, r Release)
 	Lost     func(ctx context.Context, l Loss)
+	// LostReleased is called when the holder releases a lease that was lost, with
+	// the same Loss as Lost, which may be called before or after it. It is the
+	// moment to add an event to the span of Do's caller: when Lost is called, that
+	// span may have ended. It is not called for a lost lease that is never released.
+	LostReleased func(ctx context.Context, l Loss)
 	// Overran is called when work under Do returns after its lease's deadline, so
 	// at a time when others may hold the lock.
 	Overran func(ctx context.Context, o Overrun)
@@ -143,6 +148,7 @@ type Release struct {
 type Loss struct {
 	Acquire Acquire
 	Grant   Grant
+	At      time.Time
 	Held    time.Duration
 	Reason  LossReason
 	Err     error // as Err of the lease

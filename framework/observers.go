@@ -133,6 +133,15 @@ func (o Observers) Lost(ctx context.Context, l Loss) {
 	}
 }
 
+// LostReleased tells of the release of a lost lease, in place.
+func (o Observers) LostReleased(ctx context.Context, l Loss) {
+	for _, each := range o {
+		if fn := each.LostReleased; fn != nil {
+			defer each.events.call(func() { fn(ctx, l) })
+		}
+	}
+}
+
 // Overran tells of an overrun, in place.
 func (o Observers) Overran(ctx context.Context, over Overrun) {
 	for _, each := range o {

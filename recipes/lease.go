@@ -26,17 +26,19 @@ type Lease struct {
 	lost   chan struct{} // closed: lost
 	since  time.Time     // when it was granted
 
-	observed *observedLease // nil: nobody observes it
+	observed     *observedLease // nil: nobody observes it
+	lossObserved sync.Once
 
-	mu       sync.Mutex    // guards what follows
-	ended    bool          // the observers have heard of its end, or are about to
-	asked    bool          // they will hear of a request to release it
-	loss     *line.Loss    // the first of its shares or parts; nil: it was not lost
-	released bool          // Release was called
-	wholes   []*Lease      // that it is a part of
-	revoked  chan struct{} // of a joined lease, closed: a part is to be released; nil: nobody wants to know
-	working  int           // calls of Do under way
-	late     *time.Timer   // fires at the deadline of a lost lease that works
+	mu       sync.Mutex      // guards what follows
+	ended    bool            // the observers have heard of its end, or are about to
+	asked    bool            // they will hear of a request to release it
+	toldLoss *framework.Loss // that they hear of at the release; nil: none
+	loss     *line.Loss      // the first of its shares or parts; nil: it was not lost
+	released bool            // Release was called
+	wholes   []*Lease        // that it is a part of
+	revoked  chan struct{}   // of a joined lease, closed: a part is to be released; nil: nobody wants to know
+	working  int             // calls of Do under way
+	late     *time.Timer     // fires at the deadline of a lost lease that works
 }
 
 // newLease makes a lease of shares that were granted to an Acquire with ctx. follow

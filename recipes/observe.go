@@ -100,6 +100,7 @@ func (l *Lease) observeRelease() {
 	}
 	if loss := l.lossNow(); loss != nil { // lose, on another goroutine, may not have come to this yet
 		l.observeLoss(loss)
+		l.observeLostRelease()
 		return
 	}
 	if !l.endsNow() || l.observed == nil {
@@ -112,19 +113,36 @@ func (l *Lease) observeRelease() {
 
 // observeLoss is called at a loss, and neither blocks nor waits for anything.
 func (l *Lease) observeLoss(loss *line.Loss) {
-	if len(l.shares) == 0 || len(l.parts) > 0 || !l.endsNow() {
-		return
-	}
-	reason := lossReason(loss.Err)
-	l.client().Logger().Warn("lease lost", zap.String("path", l.fullPath()), zap.String("znode", l.client().Resolve(l.Path())),
-		zap.String("session", wire.SessionText(l.shares[0].SessionID())), zap.String("reason", string(reason)), zap.Error(loss.Err))
-	if l.observed == nil {
-		return
-	}
-	l.client().Observers().Lost(l.values(), framework.Loss{
-		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
-		Reason: reason, Err: loss.Err,
+	l.lossObserved.Do(func() {
+		if len(l.shares) == 0 || len(l.parts) > 0 || !l.endsNow() {
+			return
+		}
+		reason := lossReason(loss.Err)
+		l.client().Logger().Warn("lease lost", zap.String("path", l.fullPath()), zap.String("znode", l.client().Resolve(l.Path())),
+			zap.String("session", wire.SessionText(l.shares[0].SessionID())), zap.String("reason", string(reason)), zap.Error(loss.Err))
+		if l.observed == nil {
+			return
+		}
+		now := time.Now()
+		told := framework.Loss{
+			Acquire: l.observed.acquire, Grant: l.observed.grant, At: now, Held: now.Sub(l.since), Reason: reason, Err: loss.Err,
+		}
+		l.mu.Lock()
+		l.toldLoss = &told
+		l.mu.Unlock()
+		l.client().Observers().Lost(l.values(), told)
 	})
+}
+
+// observeLostRelease is called by the goroutine that has released a lost lease.
+func (l *Lease) observeLostRelease() {
+	l.mu.Lock()
+	told := l.toldLoss
+	l.toldLoss = nil // once
+	l.mu.Unlock()
+	if told != nil {
+		l.client().Observers().LostReleased(l.values(), *told)
+	}
 }
 
 // lossReason returns the reason in err, the Err of a lost lease.
