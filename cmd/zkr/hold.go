@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -124,7 +125,7 @@ func (h *holding) announcement(client *framework.Client, lease *recipes.Lease) (
 			fmt.Fprintln(&text, part.Token())
 			continue
 		}
-		line, err := json.Marshal(grant{h.paths[i], part.Token().String(), fmt.Sprintf("%#x", session.ID()), part.Path()})
+		line, err := json.Marshal(grant{h.paths[i], part.Token().String(), wire.SessionText(session.ID()), part.Path()})
 		if err != nil {
 			return "", failed(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -110,8 +111,8 @@ func checkLeader(ctx context.Context, c *framework.Client, e *leader.Election) e
 func printLeader(w io.Writer, at time.Time, now recipes.Participant) error {
 	text := "no leader"
 	if now.Path != "" {
-		text = fmt.Sprintf("%s  session %#x  candidate since %s  %s",
-			readable(string(now.Data)), now.Session, now.Since.Format(time.RFC3339), printable(now.Path))
+		text = fmt.Sprintf("%s  session %s  candidate since %s  %s",
+			readable(string(now.Data)), wire.SessionText(now.Session), now.Since.Format(time.RFC3339), printable(now.Path))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s\n", at.Format(time.RFC3339), text)
 	return err
@@ -133,7 +134,7 @@ type leaderJSON struct {
 func printLeaderJSON(w io.Writer, at time.Time, now recipes.Participant) error {
 	change := leadership{Time: at}
 	if now.Path != "" {
-		change.Leader = &leaderJSON{string(now.Data), fmt.Sprintf("%#x", now.Session), now.Since, now.Path}
+		change.Leader = &leaderJSON{string(now.Data), wire.SessionText(now.Session), now.Since, now.Path}
 	}
 	text, err := json.Marshal(change)
 	if err == nil {

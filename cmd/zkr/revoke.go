@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 func newRevoke(to *ensemble) *cobra.Command {
@@ -118,18 +119,20 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 	return r.await(ctx, c, at, asked)
 }
 
-// chosen returns those to ask, the holders first.
+// chosen returns those to ask, the holders first. A znode that belongs to no
+// session only has the name of a contender: its data is somebody's.
 func (r *revokeCommand) chosen(s snapshot) []contender {
 	all := slices.Concat(s.Holders, s.Waiting)
-	switch {
-	case r.session != "":
-		id := fmt.Sprintf("%#x", r.sessionID)
-		return slices.DeleteFunc(all, func(one contender) bool { return one.Session != id })
-	case r.all:
-		return all
-	default:
-		return s.Holders
-	}
+	return slices.DeleteFunc(all, func(one contender) bool {
+		switch {
+		case one.Session == wire.SessionText(0):
+			return true
+		case r.session != "":
+			return one.Session != wire.SessionText(r.sessionID)
+		default:
+			return !r.all && !one.Holds
+		}
+	})
 }
 
 // nobody says why there was none to ask.

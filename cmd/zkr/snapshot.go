@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
 
@@ -66,7 +66,7 @@ func contenderOf(c *inspect.Contender, now time.Time) contender {
 		mode = "shared"
 	}
 	shown := contender{
-		Path: c.Path, Holds: c.Holds, Unsure: c.Unsure, Mode: mode, Session: fmt.Sprintf("%#x", c.Session),
+		Path: c.Path, Holds: c.Holds, Unsure: c.Unsure, Mode: mode, Session: wire.SessionText(c.Session),
 		Data: string(c.Data), name: path.Base(c.Path), czxid: c.Created,
 	}
 	if !c.Since.IsZero() { // else the znode could not be read

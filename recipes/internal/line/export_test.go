@@ -122,3 +122,8 @@ func (s *Share) HandedOff(handoffs uint32) {
 	defer s.grant.queue.mu.Unlock()
 	s.handoffs, s.grant.handoffs = handoffs, handoffs
 }
+
+// WaitingBehind returns what the error of a wait behind a znode says.
+func WaitingBehind(path string, session int64) string {
+	return (&waitingFor{path: path, session: session}).String()
+}

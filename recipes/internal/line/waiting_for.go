@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // waitingFor is what an acquisition waits for in line.
@@ -18,7 +19,7 @@ func (w *waitingFor) String() string {
 	if w.path == "" {
 		return "first in line, waiting for a permit"
 	}
-	return fmt.Sprintf("waiting in line behind %s (session %#x)", w.path, w.session)
+	return fmt.Sprintf("waiting in line behind %s (session %s)", w.path, wire.SessionText(w.session))
 }
 
 // timedOut returns the error of a caller whose ctx has ended: what it was waiting
