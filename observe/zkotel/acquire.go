@@ -1,0 +1,86 @@
+package zkotel
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// acquisition is what the context of a call of Acquire has between its start and
+// its end.
+type acquisition struct {
+	of     *observer
+	span   trace.Span
+	lock   metric.MeasurementOption // the lock's attributes
+	caller trace.Span               // of the context that the caller gave
+	outer  *acquisition             // of another observer of the same call
+}
+
+type acquisitionKey struct{}
+
+func acquisitionOf(ctx context.Context) *acquisition {
+	a, _ := ctx.Value(acquisitionKey{}).(*acquisition)
+	return a
+}
+
+// own returns what o has begun in ctx, nil if that is nothing.
+func (o *observer) own(ctx context.Context) *acquisition {
+	a := acquisitionOf(ctx)
+	for a != nil && a.of != o {
+		a = a.outer
+	}
+	return a
+}
+
+// acquireStart begins a span as a child of the caller's. So do further observers:
+// the span of one is not the parent of another one's.
+func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) context.Context {
+	lock := o.lock(a)
+	o.waiting.Add(ctx, 1, lock)
+	outer, caller := acquisitionOf(ctx), trace.SpanFromContext(ctx)
+	parent := ctx
+	if outer != nil {
+		caller = outer.caller
+		parent = trace.ContextWithSpan(ctx, caller)
+	}
+	begun, span := o.tracer.Start(parent, "acquire "+a.Recipe,
+		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(append(callAttributes(a), o.attributes...)...))
+	return context.WithValue(begun, acquisitionKey{}, &acquisition{o, span, lock, caller, outer})
+}
+
+func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+	begun := o.own(ctx)
+	if begun == nil {
+		return
+	}
+	end := outcome(r)
+	o.waiting.Add(ctx, -1, begun.lock)
+	o.acquireDuration.Record(ctx, r.Waited.Seconds(), o.lock(a, outcomeKey.String(end)))
+	if r.Err == nil {
+		o.hold(ctx, a, begun.lock, 1)
+	}
+	describe(begun.span, r, end)
+	begun.span.End()
+}
+
+// describe says on a span how its call has ended.
+func describe(span trace.Span, r framework.AcquireResult, end string) {
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(outcomeKey.String(end), seconds(waitedKey, r.Waited))
+	if r.Err == nil {
+		span.SetAttributes(grantAttributes(r.Grant)...)
+		return
+	}
+	span.SetAttributes(failureKey.String(r.Err.Error()))
+	if end == busy || end == canceled {
+		return
+	}
+	span.SetStatus(codes.Error, r.Err.Error())
+	span.SetAttributes(errorType(end))
+}

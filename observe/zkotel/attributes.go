@@ -1,0 +1,88 @@
+package zkotel
+
+import (
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// The attributes that are not of the semantic conventions.
+const (
+	recipeKey   = attribute.Key("zkrecipes.recipe")
+	modeKey     = attribute.Key("zkrecipes.mode")
+	pathKey     = attribute.Key("zkrecipes.path")
+	labelKey    = attribute.Key("zkrecipes.label")
+	tryKey      = attribute.Key("zkrecipes.try")
+	permitsKey  = attribute.Key("zkrecipes.permits")
+	outcomeKey  = attribute.Key("zkrecipes.outcome")
+	waitedKey   = attribute.Key("zkrecipes.waited")
+	failureKey  = attribute.Key("zkrecipes.failure")
+	tokenKey    = attribute.Key("zkrecipes.token")
+	sessionKey  = attribute.Key("zkrecipes.session")
+	znodeKey    = attribute.Key("zkrecipes.znode")
+	reasonKey   = attribute.Key("zkrecipes.reason")
+	heldKey     = attribute.Key("zkrecipes.held")
+	byKey       = attribute.Key("zkrecipes.by")
+	electionKey = attribute.Key("zkrecipes.election")
+	stateKey    = attribute.Key("zkrecipes.state")
+)
+
+// callAttributes are those that a span of an Acquire begins with.
+func callAttributes(a framework.Acquire) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		recipeKey.String(a.Recipe),
+		modeKey.String(a.Mode),
+		pathKey.String(a.Path),
+		labelKey.String(a.Label),
+		tryKey.Bool(a.Try),
+		permitsKey.Int(a.Permits),
+	}
+}
+
+// grantAttributes are those of a lease.
+func grantAttributes(g framework.Grant) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		tokenKey.String(g.Token),
+		sessionKey.String(sessionText(g.Session)),
+		znodeKey.String(g.Znode),
+	}
+}
+
+// leaseAttributes are those of an event of a lease.
+func leaseAttributes(a framework.Acquire, g framework.Grant, more ...attribute.KeyValue) []attribute.KeyValue {
+	return append([]attribute.KeyValue{
+		recipeKey.String(a.Recipe),
+		modeKey.String(a.Mode),
+		pathKey.String(a.Path),
+		tokenKey.String(g.Token),
+		sessionKey.String(sessionText(g.Session)),
+	}, more...)
+}
+
+// lock returns the attributes of the metrics of a lock.
+func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) metric.MeasurementOption {
+	all := append([]attribute.KeyValue{recipeKey.String(a.Recipe), modeKey.String(a.Mode)}, more...)
+	if o.lockLabel != nil {
+		all = append(all, labelKey.String(labelOf(o.lockLabel, a.Label)))
+	}
+	return o.set(all...)
+}
+
+// labelOf calls the user's function.
+func labelOf(label func(string) string, of string) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "(panic)"
+		}
+	}()
+	return label(of)
+}
+
+// sessionText writes a session's id as the logs of clients and servers do.
+func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
+
+func seconds(key attribute.Key, d time.Duration) attribute.KeyValue { return key.Float64(d.Seconds()) }

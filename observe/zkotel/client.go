@@ -1,0 +1,29 @@
+package zkotel
+
+import (
+	"context"
+	"strings"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// stateChanged counts the clients that are connected, which may be several.
+func (o *observer) stateChanged(c framework.StateChange) {
+	ctx := context.Background()
+	o.transitions.Add(ctx, 1, o.set(stateKey.String(strings.ToLower(c.To.String()))))
+	was, is := c.From == framework.Connected, c.To == framework.Connected
+	switch {
+	case is && !was:
+		o.connected.Add(ctx, 1, o.set())
+	case was && !is:
+		o.connected.Add(ctx, -1, o.set())
+	}
+}
+
+func (o *observer) abandoned(a framework.Abandonment) {
+	o.abandonments.Add(context.Background(), 1, o.set(reasonKey.String(string(a.Reason))))
+}
+
+func (o *observer) dropped(d framework.Drop) {
+	o.drops.Add(context.Background(), int64(d.Events), o.set())
+}

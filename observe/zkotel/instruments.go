@@ -1,0 +1,98 @@
+package zkotel
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/dbconv"
+)
+
+// Bucket boundaries. Those of requests are what the semantic conventions advise.
+// A wait or a hold can take microseconds in-process, and hours.
+var (
+	requestBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
+	waitBuckets    = []float64{0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200}
+	batchBuckets   = []float64{2, 4, 8, 16, 32, 64, 128, 256}
+)
+
+// instruments are the metrics.
+type instruments struct {
+	operations dbconv.ClientOperationDuration
+
+	acquireDuration metric.Float64Histogram
+	waiting         metric.Int64UpDownCounter
+	held            metric.Int64UpDownCounter
+	holdDuration    metric.Float64Histogram
+	losses          metric.Int64Counter
+	overruns        metric.Int64Counter
+	revocations     metric.Int64Counter
+	leading         metric.Int64UpDownCounter
+
+	retries      metric.Int64Counter
+	batches      metric.Int64Histogram
+	abandonments metric.Int64Counter
+	transitions  metric.Int64Counter
+	connected    metric.Int64UpDownCounter
+	drops        metric.Int64Counter
+}
+
+// newInstruments makes all instruments. If the provider refuses one, the global
+// error handler is told, and that metric is missing.
+func newInstruments(meter metric.Meter) instruments {
+	m := maker{meter}
+	operations, err := dbconv.NewClientOperationDuration(meter, metric.WithExplicitBucketBoundaries(requestBuckets...))
+	handle(err)
+	return instruments{
+		operations: operations,
+
+		acquireDuration: m.seconds("zkrecipes.acquire.duration", "How long calls of Acquire and TryAcquire took."),
+		waiting:         m.level("zkrecipes.waiting", "{call}", "Calls of Acquire and TryAcquire that have not returned."),
+		held:            m.level("zkrecipes.held", "{lease}", "Leases that are held."),
+		holdDuration:    m.seconds("zkrecipes.hold.duration", "How long leases were held."),
+		losses:          m.count("zkrecipes.lost", "{lease}", "Leases that were lost."),
+		overruns:        m.count("zkrecipes.overruns", "{overrun}", "Work that has ended after its lease's deadline."),
+		revocations:     m.count("zkrecipes.revocations", "{revocation}", "Requests to holders to release."),
+		leading:         m.level("zkrecipes.leader", "{term}", "Elections that this process leads: 1 or 0 for each."),
+
+		retries:      m.count("zkrecipes.request.retries", "{retry}", "Operations that were tried again."),
+		batches:      m.batch("zkrecipes.batch.operations", "{operation}", "Writes of contenders that have shared a request."),
+		abandonments: m.count("zkrecipes.connections.abandoned", "{connection}", "Connections that the client gave up."),
+		transitions:  m.count("zkrecipes.session.transitions", "{transition}", "Changes of the client's state."),
+		connected:    m.level("zkrecipes.connected", "{client}", "Clients that are connected."),
+		drops:        m.count("zkrecipes.events.dropped", "{event}", "Events that are missing in the other metrics."),
+	}
+}
+
+// maker makes instruments.
+type maker struct{ meter metric.Meter }
+
+func (m maker) seconds(name, what string) metric.Float64Histogram {
+	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
+		metric.WithExplicitBucketBoundaries(waitBuckets...))
+	handle(err)
+	return h
+}
+
+func (m maker) batch(name, unit, what string) metric.Int64Histogram {
+	h, err := m.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(what),
+		metric.WithExplicitBucketBoundaries(batchBuckets...))
+	handle(err)
+	return h
+}
+
+func (m maker) level(name, unit, what string) metric.Int64UpDownCounter {
+	c, err := m.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(what))
+	handle(err)
+	return c
+}
+
+func (m maker) count(name, unit, what string) metric.Int64Counter {
+	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(what))
+	handle(err)
+	return c
+}
+
+func handle(err error) {
+	if err != nil {
+		otel.Handle(err)
+	}
+}
