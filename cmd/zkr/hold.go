@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -57,50 +58,90 @@ func (h *holding) whileStdin(ctx context.Context) (wait context.Context, end fun
 }
 
 // until prints the tokens, and returns when the lease is to be released or was
-// lost. The error is an exit.
+// lost. The error is an exit. It is nil only if the tokens were printed and the
+// lease is held.
 func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked <-chan struct{}, signals *signals) error {
-	lines, failures := h.printer()
-	defer close(lines)
 	text, err := h.announcement(client, lease)
-	if err != nil {
-		return err
+	if err == nil {
+		p := startPrinter(h.stdout)
+		defer close(p.lines)
+		p.lines <- text
+		err = h.await(lease, revoked, signals, p)
 	}
-	lines <- text
+	if lost := lease.Err(); lost != nil { // also if a signal came first
+		return h.lost(lost)
+	}
+	return err
+}
+
+// await returns when the lease is to be released, or was lost.
+func (h *holding) await(lease *recipes.Lease, revoked <-chan struct{}, signals *signals, p *printer) error {
 	for {
 		select {
-		case sig := <-signals.arrived:
-			if asksToEnd(sig) {
-				return nil
+		case err := <-p.results:
+			if p.note(err); err != nil {
+				return failed(fmt.Errorf("%s: cannot print, so the lock is released: %w", h.path(), err))
 			}
-			if n, ok := sig.(syscall.Signal); ok && !harmless(n) {
+		case sig := <-signals.arrived:
+			n, ok := sig.(syscall.Signal)
+			switch {
+			case asksToEnd(sig) && p.hasPrinted():
+				return nil
+			case ok && !harmless(n):
 				return &exit{exitSignal + int(n), fmt.Errorf("%s: ended by signal: %v", h.path(), sig)}
 			}
 		case <-h.eof:
+			if !p.hasPrinted() {
+				return failed(fmt.Errorf("%s: stdin ended before the token was printed", h.path()))
+			}
 			return nil
-		case err := <-failures:
-			return failed(fmt.Errorf("%s: cannot print, so the lock is released: %w", h.path(), err))
 		case <-lease.Lost():
-			return h.lost(lease.Err())
+			return nil // the caller looks
 		case <-revoked:
 			revoked = nil
-			lines <- h.revocation()
+			p.lines <- h.revocation()
 		}
 	}
 }
 
 // printer prints what is sent to it. A reader that takes its time does not keep
 // zkr from noticing a signal or a loss.
-func (h *holding) printer() (lines chan<- string, failures <-chan error) {
+type printer struct {
+	lines   chan<- string
+	results <-chan error // one for each write
+	printed int          // how many writes have succeeded
+}
+
+func startPrinter(w io.Writer) *printer {
 	const most = 2 // the announcement and the revocation
-	in, out := make(chan string, most), make(chan error, most)
+	lines, results := make(chan string, most), make(chan error, most)
 	go func() { // ends when lines is closed, or with the process
-		for text := range in {
-			if _, err := io.WriteString(h.stdout, text); err != nil {
-				out <- err
-			}
+		for text := range lines {
+			_, err := io.WriteString(w, text)
+			results <- err
 		}
 	}()
-	return in, out
+	return &printer{lines: lines, results: results}
+}
+
+func (p *printer) note(err error) {
+	if err == nil {
+		p.printed++
+	}
+}
+
+// hasPrinted reports whether the first text is printed, or will be in a moment:
+// a reader may answer it before the write has returned.
+func (p *printer) hasPrinted() bool {
+	if p.printed == 0 {
+		const moment = time.Second
+		select {
+		case err := <-p.results:
+			p.note(err)
+		case <-time.After(moment):
+		}
+	}
+	return p.printed > 0
 }
 
 // grant is what --json prints for each path.

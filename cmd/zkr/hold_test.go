@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -90,6 +92,42 @@ func TestHoldAndTheNextOne(t *testing.T) {
 	if left := line(t, client, "/next"); len(left) != 0 {
 		t.Errorf("SIGUSR1: left in line: %q", left)
 	}
+}
+
+// TestHoldToldAtAnyTime: whenever zkr is told to end, it exits with 0 only if it
+// has printed the token, never holds beside another one, and leaves nothing.
+func TestHoldToldAtAnyTime(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		const processes = 40
+		draw := rand.New(rand.NewPCG(1, uint64(len(t.Name()))))
+		codes := map[int]int{}
+		for batch := range 4 {
+			path := fmt.Sprintf("/any/time/%d", batch)
+			var all []*process
+			for range processes / 4 {
+				all = append(all, start(t, e.args("lock", path)...))
+			}
+			for _, p := range all {
+				time.Sleep(time.Duration(draw.IntN(20)) * time.Millisecond)
+				p.signal(t, []os.Signal{syscall.SIGTERM, syscall.SIGINT}[draw.IntN(2)])
+			}
+			for _, p := range all {
+				code := p.wait(t)
+				codes[code]++
+				switch token := oneToken.MatchString(p.text()); {
+				case code == 0 && token:
+				case code == 143 || code == 130: // it waited, or was about to print
+				case code == -1 && p.text() == "": // the signal arrived before zkr caught any
+				default:
+					t.Errorf("exit code %d; it printed %q", code, p.text())
+				}
+			}
+			e.inLine(t, client, path, 0)
+		}
+		t.Logf("exit codes: %v", codes)
+	})
 }
 
 // TestHoldAsJSON: one object for each path, in the order of the arguments, which
