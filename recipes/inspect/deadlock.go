@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -220,8 +221,8 @@ func (g *graph) cycles(covered map[int64]bool) []Cycle {
 	return all
 }
 
-// cycle returns the steps of a way around. It begins with a waiter, whose Has is
-// the last of the way.
+// cycle returns the steps of a way around, which begins with a waiter. The steps
+// begin with the first line by path.
 func (g *graph) cycle(way []int) Cycle {
 	if last := len(way) - 1; g.vertices[way[last]].c.Holds {
 		way = append([]int{way[last]}, way[:last]...) // the holder of the same session
@@ -244,6 +245,12 @@ func (g *graph) cycle(way []int) Cycle {
 		} else if waits.unsure && c.Condition == "" {
 			c.Condition = ifRoom
 		}
+	}
+	first := slices.MinFunc(c.Steps, func(a, b Step) int {
+		return cmp.Or(cmp.Compare(a.HasAt, b.HasAt), cmp.Compare(a.Has.Created, b.Has.Created))
+	})
+	for c.Steps[0].Has.Path != first.Has.Path {
+		c.Steps = append(c.Steps[1:], c.Steps[0])
 	}
 	return c
 }

@@ -25,9 +25,8 @@ type Forest struct {
 // directory at most.
 //
 // It costs a sync, a list for each znode that is not a contender, and a read for
-// each contender and each semaphore. The ensemble's own tree, /zookeeper, is left
-// out. A directory is not entered if its name looks like a contender's, such as
-// job-lock-0000000001.
+// each contender and each semaphore. A directory is not entered if its name looks
+// like a contender's, such as job-lock-0000000001.
 func Tree(ctx context.Context, r Reader, path string, opts ...Option) (Forest, error) {
 	g, err := newReading(r, opts)
 	if err != nil {
@@ -110,7 +109,7 @@ func (l *Line) below() []place {
 	}
 	var all []place
 	for _, name := range l.Others {
-		if beside[name] || l.Path == "/" && name == "zookeeper" {
+		if beside[name] {
 			continue
 		}
 		kazoo := owners[name]
