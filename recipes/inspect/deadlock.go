@@ -47,10 +47,10 @@ func (c Cycle) String() string {
 	var parts []string
 	for _, s := range c.Steps {
 		if !s.Has.Holds {
-			parts = append(parts, fmt.Sprintf("session %#x stands ahead and waits for %s", s.Session, s.WaitsAt))
+			parts = append(parts, fmt.Sprintf("session %#x stands ahead and waits for %s", uint64(s.Session), s.WaitsAt))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("session %#x holds %s and waits for %s", s.Session, s.HasAt, s.WaitsAt))
+		parts = append(parts, fmt.Sprintf("session %#x holds %s and waits for %s", uint64(s.Session), s.HasAt, s.WaitsAt))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -21,8 +21,9 @@ type spot struct {
 // drawn is a drawn line: a read/write lock, or, with a limit, a semaphore, whose
 // first contenders have its permits.
 type drawn struct {
-	limit int
-	line  []spot
+	limit  int
+	hidden bool // the limit is not recorded, as with Curator
+	line   []spot
 }
 
 // holds reports whether contender i waits for nobody.
@@ -46,6 +47,7 @@ func drawLines(t *rapid.T) []drawn {
 	for i := range lines {
 		d := &lines[i]
 		d.limit = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(t, "limit")
+		d.hidden = rapid.Bool().Draw(t, "hidden")
 		order := rapid.Permutation(numbers(sessions)).Draw(t, "order")
 		for _, s := range order[:rapid.IntRange(0, sessions).Draw(t, "contenders")] {
 			d.line = append(d.line, spot{s, rapid.Bool().Draw(t, "writer")})
@@ -75,7 +77,7 @@ func numbers(n int) []int64 {
 func play(lines []drawn) map[int64]bool {
 	left := make([]drawn, len(lines))
 	for i, d := range lines {
-		left[i] = drawn{d.limit, slices.Clone(d.line)}
+		left[i] = drawn{d.limit, d.hidden, slices.Clone(d.line)}
 	}
 	for {
 		waits, all := map[int64]bool{}, map[int64]bool{}
@@ -104,7 +106,9 @@ func tree(lines []drawn) *fake {
 		at := fmt.Sprintf("/x/%d", i)
 		if d.limit > 0 {
 			f.add(at+"/locks/x", "", 0)
-			f.add(at, fmt.Sprint(d.limit), 0)
+			if !d.hidden {
+				f.add(at, fmt.Sprint(d.limit), 0)
+			}
 			f.add(at+"/leases/x", "", 0)
 		}
 		for n, c := range d.line {

@@ -24,7 +24,7 @@ func told(t *testing.T, w *bubble.World, cycles []inspect.Cycle, clients ...*fra
 	for _, c := range cycles {
 		text := c.String()
 		for i, client := range clients {
-			text = strings.ReplaceAll(text, fmt.Sprintf("session %#x", w.SessionID(client)), string(rune('A'+i)))
+			text = strings.ReplaceAll(text, fmt.Sprintf("session %#x", uint64(w.SessionID(client))), string(rune('A'+i)))
 		}
 		all = append(all, text)
 	}
