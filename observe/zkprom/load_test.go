@@ -181,17 +181,17 @@ func (s *shop) loseALease(c *framework.Client, reason framework.LossReason, lose
 	s.awaitCount(s.reasons, string(reason), func() {
 		s.hold(s.mutex(c, "lost"), func(l *recipes.Lease) {
 			lose(l)
-			s.awaitLost(l)
+			awaitLost(s.t, l)
 		})
 	})
 }
 
-func (s *shop) awaitLost(l *recipes.Lease) {
-	s.t.Helper()
+func awaitLost(t *testing.T, l *recipes.Lease) {
+	t.Helper()
 	select {
 	case <-l.Lost():
 	case <-time.After(patience):
-		s.t.Errorf("%s is not lost", l.Path())
+		t.Errorf("%s is not lost", l.Path())
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *shop) overrun(c *framework.Client) {
 		s.hold(s.mutex(c, "overrun"), func(l *recipes.Lease) {
 			_ = l.Do(s.t.Context(), func(_ context.Context, l *recipes.Lease) error {
 				s.expire(c)
-				s.awaitLost(l)
+				awaitLost(s.t, l)
 				for time.Now().Before(l.Deadline()) {
 					time.Sleep(10 * time.Millisecond)
 				}
