@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -23,8 +24,9 @@ func newCreate(to *ensemble) *cobra.Command {
 sequential. DATA is the text; - reads it from stdin. --json prints one object.
 
 With --ephemeral the znode lives as long as zkr: it prints the path, and waits for a
-signal. Then it deletes the znode and exits with 0. If the session is lost it exits
-with 112, and if another client deletes the znode with 1.
+signal. Then it deletes the znode and exits with 0. A signal that arrives before it
+has printed the path ends it as usual. If the session is lost it exits with 112, and
+if another client deletes the znode with 1.
 
 --acl takes scheme:id:permissions, the permissions being some of cdrwa: create,
 delete, read, write, admin. It may be repeated. Without it everybody may do
@@ -48,9 +50,12 @@ repeat it: look whether there is one.`,
 				}
 			}
 			if k.ephemeral {
-				return catchSignals().untilSignal(func(ctx context.Context) error {
+				return catchSignals().untilSignal(func(ctx context.Context, began func()) error {
 					return to.withClient(ctx, func(ctx context.Context, c *framework.Client) error {
-						return k.hold(ctx, c, args[0], data, cmd.OutOrStdout())
+						return k.hold(ctx, c, args[0], data, func(made string) error {
+							began()
+							return k.print(cmd.OutOrStdout(), made)
+						})
 					})
 				})
 			}
@@ -132,9 +137,9 @@ func (k *creation) create(ctx context.Context, c creator, path string, data []by
 	return made, err
 }
 
-// hold creates an ephemeral znode, prints its path, and waits until ctx ends.
-// It fails if the znode ends earlier.
-func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, out io.Writer) error {
+// hold creates an ephemeral znode, passes its path to created, and waits until
+// ctx ends. It fails if the znode ends earlier.
+func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, created func(made string) error) error {
 	session, err := c.AwaitSession(ctx)
 	if err != nil {
 		return err
@@ -146,7 +151,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 		}
 	}
 	if err == nil {
-		err = k.print(out, made)
+		err = created(made)
 	}
 	if err != nil {
 		return err
@@ -155,6 +160,9 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 		found, stat, changed, err := session.WatchExists(ctx, made)
 		switch {
 		case ctx.Err() != nil:
+			if err := c.Close(); err != nil {
+				fmt.Fprintf(os.Stderr, "zkr: %s: %s (it ends with the session)\n", printable(made), complaint(err))
+			}
 			return context.Cause(ctx)
 		case errors.Is(err, framework.ErrSessionLost):
 			return &exit{exitLost, fmt.Errorf("%s is deleted: %w", made, err)}

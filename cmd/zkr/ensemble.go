@@ -105,12 +105,17 @@ func (e *ensemble) options() ([]framework.Option, error) {
 	return opts, nil
 }
 
+func (e *ensemble) usesTLS() bool {
+	t := e.tls
+	return t.on || t.ca != "" || t.cert != "" || t.key != "" || t.hostname != ""
+}
+
 // tlsConfig returns nil if no flag asks for TLS.
 func (e *ensemble) tlsConfig() (*tls.Config, error) {
-	t := e.tls
-	if !t.on && t.ca == "" && t.cert == "" && t.key == "" && t.hostname == "" {
+	if !e.usesTLS() {
 		return nil, nil
 	}
+	t := e.tls
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.hostname}
 	if t.ca != "" {
 		pem, err := os.ReadFile(t.ca)

@@ -22,9 +22,13 @@ func (e *ensemble) unreachable(err error) error {
 			why = all[len(all)-1]
 		}
 	}
+	todo := "check --servers, and that the servers run"
+	if e.usesTLS() {
+		todo = "check --servers and the --tls flags, and that the servers run with TLS"
+	}
 	return &exit{exitNoEnsemble, &advice{
 		text: fmt.Sprintf("no ensemble at %s: timed out after %v: %v", e.servers, e.connectTimeout, why),
-		todo: "check --servers, and that the servers run",
+		todo: todo,
 		err:  err,
 	}}
 }
@@ -58,18 +62,20 @@ func (e *ensemble) todo(err error) string {
 	var advised *advice
 	chroot := e.chroot()
 	switch {
+	case errors.Is(err, zk.ErrNoNode) && chroot != "" && strings.Contains(err.Error(), "chroot "+chroot+" does not exist"):
+		return fmt.Sprintf("check --servers %s, or create the chroot with --servers %s", e.servers, strings.TrimSuffix(e.servers, chroot))
 	case errors.As(err, &advised):
 		return ""
 	case framework.MaybeApplied(err):
 		return "no answer came to a request, so it may have been executed: look before you repeat it"
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Sprintf("the ACL at %s does not allow it: give credentials with --auth-file", e.servers)
-	case errors.Is(err, zk.ErrNoNode) && chroot != "" && strings.Contains(err.Error(), "chroot "+chroot+" does not exist"):
-		return fmt.Sprintf("check --servers %s, or create the chroot with --servers %s", e.servers, strings.TrimSuffix(e.servers, chroot))
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Sprintf("looked at %s: check the path and --servers", e.servers)
 	case errors.Is(err, zk.ErrBadVersion):
 		return "the znode was changed: zkr stat shows its version"
+	case errors.Is(err, zk.ErrNoServer):
+		return fmt.Sprintf("check that the servers at %s run", e.servers)
 	case errors.Is(err, framework.ErrTooLarge):
 		return "the servers' jute.maxbuffer limits a request to 1 MB"
 	default:

@@ -76,3 +76,17 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestWrongChroot: the error says that the chroot is missing, and not only the
+// znode.
+func TestWrongChroot(t *testing.T) {
+	e := testutil.Start(t)
+	for _, args := range [][]string{{"get", "/x"}, {"ls", "/x"}, {"set", "/x", "y"}, {"rm", "/x"}, {"create", "/x/y"}} {
+		var out bytes.Buffer
+		servers := e.Servers() + "/missing"
+		code := run(append([]string{args[0], "--servers", servers}, args[1:]...), &out, &out)
+		if want := "chroot /missing does not exist"; code != exitFailed || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "check --servers "+servers) {
+			t.Errorf("%q: exit code %d: %s", args, code, out.String())
+		}
+	}
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -149,13 +148,7 @@ func (s snapshot) same(t snapshot) bool {
 		slices.EqualFunc(s.Holders, t.Holders, alike) && slices.EqualFunc(s.Waiting, t.Waiting, alike)
 }
 
-func printJSON(w io.Writer, s snapshot) error {
-	text, err := json.Marshal(s)
-	if err == nil {
-		_, err = fmt.Fprintln(w, escaped(string(text)))
-	}
-	return err
-}
+func printJSON(w io.Writer, s snapshot) error { return jsonLine(w, s) }
 
 // escaped replaces what JSON does not escape and a terminal may obey. In JSON
 // such characters stand in strings alone, where \u means the same.

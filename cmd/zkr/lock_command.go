@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -176,9 +175,7 @@ func notAcquired(err error) error {
 		return end
 	case errors.Is(err, recipes.ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return &exit{exitNotAcquired, err}
-	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrConnectionClosed):
-		return &exit{exitNoEnsemble, err}
 	default:
-		return failed(err)
+		return requestFailed(err)
 	}
 }

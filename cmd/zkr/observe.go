@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,9 +135,5 @@ func printLeaderJSON(w io.Writer, at time.Time, now recipes.Participant) error {
 	if now.Path != "" {
 		change.Leader = &leaderJSON{string(now.Data), wire.SessionText(now.Session), now.Since, now.Path}
 	}
-	text, err := json.Marshal(change)
-	if err == nil {
-		_, err = fmt.Fprintln(w, escaped(string(text)))
-	}
-	return err
+	return jsonLine(w, change)
 }

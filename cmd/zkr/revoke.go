@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -151,11 +150,7 @@ func (r *revokeCommand) nobody(s snapshot) string {
 
 func (r *revokeCommand) print(w io.Writer, one contender) error {
 	if r.json {
-		text, err := json.Marshal(one)
-		if err == nil {
-			_, err = fmt.Fprintln(w, escaped(string(text)))
-		}
-		return err
+		return jsonLine(w, one)
 	}
 	does := "waits"
 	if one.Holds {

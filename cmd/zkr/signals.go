@@ -40,11 +40,12 @@ func (s *signals) endWhile(wait func(context.Context) error) error {
 }
 
 // untilSignal is endWhile for work that goes on until zkr is asked to end: a
-// signal that asks for that is no error.
-func (s *signals) untilSignal(work func(context.Context) error) error {
-	err := s.endWhile(work)
+// signal that asks for that is no error once the work has called began.
+func (s *signals) untilSignal(work func(ctx context.Context, began func()) error) error {
+	started := false
+	err := s.endWhile(func(ctx context.Context) error { return work(ctx, func() { started = true }) })
 	var end *exit
-	if errors.As(err, &end) && end.code > exitSignal && asksToEnd(syscall.Signal(end.code-exitSignal)) {
+	if errors.As(err, &end) && started && end.code > exitSignal && asksToEnd(syscall.Signal(end.code-exitSignal)) {
 		return nil
 	}
 	return err

@@ -37,7 +37,12 @@ It costs one request for each change, and two when the znode is created. With
 		Args: paths(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.path, w.out = args[0], cmd.OutOrStdout()
-			return catchSignals().untilSignal(func(ctx context.Context) error { return to.withClient(ctx, w.run) })
+			return catchSignals().untilSignal(func(ctx context.Context, began func()) error {
+				return to.withClient(ctx, func(ctx context.Context, c *framework.Client) error {
+					began()
+					return w.run(ctx, c)
+				})
+			})
 		},
 	}
 	cmd.Flags().Var(&w.kind, "of", "what to watch")

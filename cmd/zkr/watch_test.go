@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -84,6 +86,22 @@ func TestWatchOnce(t *testing.T) {
 	}
 }
 
+// TestWatchWithoutTheRight: a znode that may not be read is an error, and no
+// silence.
+func TestWatchWithoutTheRight(t *testing.T) {
+	parallel(t)
+	e := testutil.Start(t)
+	if _, err := dial(t, e).Create(t.Context(), "/shut", nil, 0, zk.WorldACL(zk.PermCreate)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"both", "data", "children"} {
+		p := start(t, "watch", "--servers", e.Servers(), "--of", of, "/shut")
+		if code := p.wait(t); code != exitFailed || !strings.Contains(p.text(), "/shut: not authenticated") || !strings.Contains(p.text(), "--auth-file") {
+			t.Errorf("--of %s: exit code %d: %s", of, code, p.text())
+		}
+	}
+}
+
 // TestCreateEphemeral: the znode lives as long as zkr, and zkr as long as the
 // znode.
 func TestCreateEphemeral(t *testing.T) {
@@ -124,6 +142,22 @@ func TestCreateEphemeral(t *testing.T) {
 		}
 		if code := p.wait(t); code != exitLost || !strings.Contains(p.text(), "session lost") {
 			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("ended before it exists", func(t *testing.T) {
+		arrived := make(chan struct{})
+		defer e.Control(func(r testutil.Request) testutil.Action {
+			if r.Path == "/never" && (r.Op == testutil.OpCreate || r.Op == testutil.OpCreate2) {
+				close(arrived)
+				return testutil.Hold(nil)
+			}
+			return testutil.Pass()
+		})()
+		p := create("/never")
+		<-arrived
+		p.signal(t, syscall.SIGTERM)
+		if code := p.wait(t); code != exitSignal+int(syscall.SIGTERM) {
+			t.Errorf("exit code %d, though no path was printed", code)
 		}
 	})
 	t.Run("answer lost", func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // safeHelp is a part of the help of commands that print names of znodes.
@@ -110,7 +111,7 @@ func ownerOf(stat *zk.Stat) string {
 	if stat.EphemeralOwner == 0 {
 		return ""
 	}
-	return hex(stat.EphemeralOwner)
+	return wire.SessionText(stat.EphemeralOwner)
 }
 
 func (z *znode) setData(data []byte) {

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
@@ -252,4 +256,98 @@ func TestACL(t *testing.T) {
 		t.Errorf("stat prints %s", text)
 	}
 	refusesZkr(t, e, exitFailed, []string{"set /pub: not authenticated", e.Servers(), "--auth-file"}, "set", "/pub", "y")
+}
+
+// FuzzZnodePrinted: whatever names and data znodes have, each command prints one
+// line for each of them, and nothing that a terminal may obey. JSON has the same
+// names and data.
+func FuzzZnodePrinted(f *testing.F) {
+	f.Add("name", []byte("data"))
+	f.Add("\x1b[2J", []byte("\x1b]0;title\a"))
+	f.Add("\u202efdp.exe", []byte("\xff\x00\r\n"))
+	f.Add("\u2028\u2029\u200b\ufeff\U000e0001", []byte("\u009b31m"))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		stat := &zk.Stat{EphemeralOwner: 7, DataLength: int32(len(data))}
+		root := &branch{path: "/at", stat: stat, below: []*branch{{path: childPath("/at", name), stat: stat}}}
+		shows := func(what string, lines int, print func(out *bytes.Buffer) error) string {
+			var out bytes.Buffer
+			if err := print(&out); err != nil {
+				t.Fatal(err)
+			}
+			text := out.String()
+			if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || strings.Count(text, "\n") != lines {
+				t.Errorf("%s prints %q", what, text)
+			}
+			return text
+		}
+		shows("ls", 1, func(out *bytes.Buffer) error { return list{}.print(out, root) })
+		shows("ls -l", 1, func(out *bytes.Buffer) error { return list{long: true, recursive: true}.print(out, root) })
+		shows("tree", 4, func(out *bytes.Buffer) error { return draw(out, root) })
+		shows("rm", 1, func(out *bytes.Buffer) error { return (&removal{out: out}).removed(root.below[0].path) })
+		shows("rm --dry-run", 1, func(out *bytes.Buffer) error { return (&removal{out: out}).previewed(root.below[0]) })
+		shows("watch", 2, func(out *bytes.Buffer) error {
+			w := watcher{path: root.below[0].path, out: out}
+			z := change{Event: eventChanged, Version: &stat.Version}
+			z.setData(data)
+			if err := w.print(z, true); err != nil {
+				return err
+			}
+			return w.print(change{Event: eventAdded, Child: "c" + name}, true)
+		})
+		if text := shown(data); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }) {
+			t.Errorf("get prints %q", text)
+		}
+		z := newZnode(root.below[0].path, stat)
+		z.setData(data)
+		text := shows("--json", 1, func(out *bytes.Buffer) error { return jsonLine(out, z) })
+		var again znode
+		if err := json.Unmarshal([]byte(text), &again); err != nil {
+			t.Fatal(err)
+		}
+		if utf8.ValidString(name) && again.Path != z.Path {
+			t.Errorf("the path %q is read as %q", z.Path, again.Path)
+		}
+		if got := again.Binary; again.Data != nil && *again.Data != string(data) || again.Data == nil && !bytes.Equal(got, data) {
+			t.Errorf("the data %q is read as %+v", data, again)
+		}
+	})
+}
+
+// TestInParallel: no more calls than allowed run at the same time, each index is
+// called once, and the first error ends it.
+func TestInParallel(t *testing.T) {
+	var now, most, calls atomic.Int32
+	seen := make([]atomic.Bool, 1000)
+	err := inParallel(t.Context(), len(seen), func(_ context.Context, i int) error {
+		defer now.Add(-1)
+		for n := now.Add(1); ; {
+			if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+				break
+			}
+		}
+		if seen[i].Swap(true) {
+			t.Errorf("%d is called twice", i)
+		}
+		calls.Add(1)
+		return nil
+	})
+	if err != nil || calls.Load() != int32(len(seen)) || most.Load() > requestsAtOnce {
+		t.Errorf("%v: %d calls, %d at the same time", err, calls.Load(), most.Load())
+	}
+	wrong := errors.New("wrong")
+	calls.Store(0)
+	if err := inParallel(t.Context(), len(seen), func(_ context.Context, _ int) error {
+		calls.Add(1)
+		return wrong
+	}); !errors.Is(err, wrong) || calls.Load() > 2*requestsAtOnce {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
+	ended, end := context.WithCancelCause(t.Context())
+	end(wrong)
+	if err := inParallel(ended, 1, func(context.Context, int) error { return nil }); !errors.Is(err, wrong) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	if err := inParallel(t.Context(), 0, nil); err != nil {
+		t.Error(err)
+	}
 }
