@@ -3,6 +3,7 @@ package zkprom_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
@@ -62,5 +63,20 @@ func cycle(ctx context.Context, b *testing.B, mutex *locks.Mutex) {
 	}
 	if err := lease.Release(ctx); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkHooks measures what zkprom itself does at an acquire and its release.
+func BenchmarkHooks(b *testing.B) {
+	_, o := newMetrics(b)
+	a, ctx := mutex("/locks/report"), context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		g := framework.Grant{
+			How: framework.GrantedByEnsemble, At: time.Now(), Token: "1-2-3",
+			Znode: "/locks/report/_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-lock-0000000042",
+		}
+		o.AcquireEnd(o.AcquireStart(ctx, a), a, framework.AcquireResult{Grant: g})
+		o.Released(ctx, framework.Release{Acquire: a, Grant: g, Held: time.Millisecond})
 	}
 }

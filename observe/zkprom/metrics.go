@@ -40,8 +40,9 @@ func New(opts ...Option) (*Metrics, error) {
 func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 
 // Observer returns an observer for one client, to be passed to
-// framework.WithObserver. From then on the client is counted as not connected,
-// until it connects, or is closed.
+// framework.WithObserver. Call it once for each client. From then on the client
+// is counted, as not connected, until it connects or is closed. So it stays
+// counted if framework.New fails because of a bad argument.
 func (m *Metrics) Observer() framework.Observer {
 	m.clients.open.Inc()
 	return framework.Observer{
