@@ -166,8 +166,8 @@ check-bench: ## bench, a nested module that measures beside other makers' locks:
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: check-observe
-check-observe: tools ## the modules below observe, for metrics and traces: vet, tests, lint
-	@set -e; for module in $(wildcard observe/*/go.mod); do \
+check-observe: tools ## the modules below observe, for metrics and traces, and their example: vet, tests, lint
+	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
 		$(GO) vet ./...; $(GO) test -count=1 -timeout $(TIMEOUT) ./...; \
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
