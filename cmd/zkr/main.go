@@ -22,6 +22,7 @@ const (
 	exitNotAcquired = 111 // not in time, or with --try not at once
 	exitLost        = 112 // the lease was lost while the command ran, whatever the command returned
 	exitNoEnsemble  = 113 // no ensemble could be reached
+	exitDeadlock    = 114 // zkr deadlocks has found one
 	exitCannotRun   = 126
 	exitNotFound    = 127
 	exitSignal      = 128 // plus the signal's number
@@ -35,6 +36,7 @@ var exitCodes = []struct{ code, meaning string }{
 	{"111", "the lock was not acquired in time"},
 	{"112", "the lock was lost while the command ran"},
 	{"113", "no ensemble was reached"},
+	{"114", "there is a deadlock"},
 	{"126", "the command cannot be run"},
 	{"127", "the command was not found"},
 	{"128+n", "signal n ended the command, or zkr"},
@@ -129,6 +131,7 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 		{locks, "Locks and elections:", []*cobra.Command{
 			newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newInspect(to),
 			newObserve(to), newRevoke(to),
+			newDeadlocks(to),
 		}},
 		{znodes, "Znodes:", []*cobra.Command{
 			newLs(to), newTree(to), newGet(to), newStat(to), newSet(to), newCreate(to), newRm(to), newWatch(to),

@@ -20,7 +20,7 @@ import (
 // Curator's (testdata/Neighbor.java) or Kazoo's (testdata/neighbor.py). Each line of
 // its input is a command to one of its members:
 //
-//	<member> open <kind> <path> <id>    a client with its own session, and a recipe
+//	<member> open <kind> <path> <id>    a client with its own session, and a recipe; later, another recipe
 //	<member> acquire
 //	<member> release
 //	<member> participants
@@ -154,6 +154,13 @@ func (m *member) ask(t *testing.T, command, answer string) string {
 		t.Errorf("%s: %s: no answer", m.name, command)
 	}
 	return ""
+}
+
+// open gives the member another recipe, in the same session. What it holds it
+// keeps.
+func (m *member) open(t *testing.T, kind, path string) {
+	t.Helper()
+	m.ask(t, fmt.Sprintf("open %s %s %s-%d", kind, path, m.n.who, m.number), "opened")
 }
 
 func (m *member) acquire(t *testing.T) { t.Helper(); m.ask(t, "acquire", "acquired") }

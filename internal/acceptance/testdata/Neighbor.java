@@ -38,6 +38,7 @@ public class Neighbor {
     /** What does one thing after the other. */
     static class Member {
         private final ExecutorService thread = Executors.newSingleThreadExecutor();
+        private CuratorFramework client;
         private Recipe recipe;
 
         void tell(String number, String servers, int session, String[] command) {
@@ -56,10 +57,11 @@ public class Neighbor {
         private String execute(String servers, int session, String[] command) throws Exception {
             switch (command[0]) {
                 case "open":
-                    CuratorFramework client =
-                            CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
-                    client.start();
-                    client.blockUntilConnected();
+                    if (client == null) { // or else another recipe of the same session
+                        client = CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
+                        client.start();
+                        client.blockUntilConnected();
+                    }
                     recipe = make(client, command[1], command[2], command[3]);
                     return "opened";
                 case "acquire":

@@ -63,13 +63,14 @@ def make(client, kind, path, name):
 
 
 def serve(number, commands, servers, session):
-    recipe = None
+    client = recipe = None
     while True:
         words = commands.get()
         try:
             if words[0] == "open":
-                client = KazooClient(hosts=servers, timeout=session)
-                client.start(timeout=30)
+                if client is None:  # or else another recipe of the same session
+                    client = KazooClient(hosts=servers, timeout=session)
+                    client.start(timeout=30)
                 recipe = make(client, *words[1:])
                 answer = "opened"
             elif words[0] == "acquire":

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
+)
+
+func newDeadlocks(to *ensemble) *cobra.Command {
+	d := deadlocks{pause: inspect.DefaultPause}
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "deadlocks [flags] [PATH]",
+		Short:                 "Find clients that wait for each other",
+		Long: `Finds deadlocks among all locks, elections and semaphores at and below PATH, by
+default /, of zkr, Go programs, Curator and Kazoo: sessions that hold something and
+wait for something that another of them holds. The exit code is 114 if there is one,
+and 0 if there is none.
+
+If it finds any, it looks again after --pause, and prints only what it has seen for
+the same znodes both times. A znode names its session and not the thread: a process
+that holds one lock in one thread, and waits for another lock in another, is taken
+for one that does both in one. A longer --pause makes such an error less likely.
+What is a deadlock only under a condition is printed as possible, and does not count
+for the exit code.
+
+It costs a sync, a list for each znode that is no contender, and a read for each
+contender of a lock for which somebody waits. --rate limits the requests per second.
+
+--dot prints a picture for Graphviz, and --json one object. ` + safeHelp,
+		Example: `  zkr deadlocks
+  zkr deadlocks --pause 1m /app/locks
+  zkr deadlocks --dot /app | dot -Tsvg > deadlocks.svg`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if d.asJSON && d.asDot {
+				return usage("--json and --dot cannot be combined")
+			}
+			if d.pause <= 0 {
+				return usage("--pause %v: must be more than 0", d.pause)
+			}
+			return paths(0, 1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := "/"
+			if len(args) > 0 {
+				at = args[0]
+			}
+			return to.onZnodes(func(ctx context.Context, c *framework.Client) error { return d.run(ctx, c, at, cmd.OutOrStdout()) })
+		},
+	}
+	cmd.Flags().BoolVar(&d.asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&d.asDot, "dot", false, "print a graph for Graphviz")
+	cmd.Flags().DurationVar(&d.pause, "pause", d.pause, "how long to wait before it looks again")
+	cmd.Flags().Var(&d.rate, "rate", "requests per second, 0 for no limit")
+	return cmd
+}
+
+// deadlocks finds and prints deadlocks.
+type deadlocks struct {
+	asJSON, asDot bool
+	pause         time.Duration
+	rate          requestRate
+}
+
+func (d *deadlocks) run(ctx context.Context, r inspect.Reader, at string, out io.Writer) error {
+	found, err := inspect.FindDeadlocks(ctx, r, at, append(d.rate.options(), inspect.WithPause(d.pause))...)
+	if err != nil {
+		return err
+	}
+	print := printDeadlocks
+	if d.asJSON {
+		print = printDeadlocksJSON
+	} else if d.asDot {
+		print = printDeadlocksDot
+	}
+	if err := print(out, found, at, time.Now()); err != nil {
+		return err
+	}
+	if len(found.Cycles) > 0 {
+		return &exit{exitDeadlock, mayNotRead(found.Unreadable)}
+	}
+	return failedIf(mayNotRead(found.Unreadable))
+}
