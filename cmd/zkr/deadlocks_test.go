@@ -28,8 +28,10 @@ func inTwoOrders(t *testing.T, e *testutil.Embedded) (a, b *framework.Client) {
 		name string
 		data string
 	}{
-		{a, "/app/x/" + someID + "lock-0000000000", "web-1"}, {b, "/app/y/" + someID + "lock-0000000000", "web\x1b[2J-\"2\""},
-		{a, "/app/y/" + someID + "lock-0000000001", "web-1"}, {b, "/app/x/" + someID + "lock-0000000001", "web\x1b[2J-\"2\""},
+		{a, "/app/x/" + someID + "lock-0000000000", "web-1"},
+		{b, "/app/y/" + someID + "lock-0000000000", "web\x1b[2J-\"2\""},
+		{a, "/app/y/" + someID + "lock-0000000001", "web-1"},
+		{b, "/app/x/" + someID + "lock-0000000001", "web\x1b[2J-\"2\""},
 	} {
 		if _, err := one.c.Create(t.Context(), one.name, []byte(one.data), zk.FlagEphemeral); err != nil {
 			t.Fatal(err)
