@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -95,11 +96,15 @@ func start[T any](ctx context.Context, o *observer, fn func(context.Context, T) 
 	}
 	values := ctx
 	o.events.call(func() { values = fn(ctx, what) })
-	if values == nil || values == ctx {
+	if values == nil || same(values, ctx) {
 		return ctx
 	}
-	return observedContext{ctx, values}
+	return observedContext{ctx, context.WithoutCancel(values)} // its cause of ending is not the caller's
 }
+
+// same reports whether a and b are one context. Contexts of the caller's own
+// types may not be comparable.
+func same(a, b context.Context) bool { return reflect.ValueOf(a).Comparable() && a == b }
 
 // observedContext is a context with more values: an observer must not take the
 // caller's cancellation away, nor the leases that the context carries.

@@ -1,0 +1,79 @@
+package recipes_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+)
+
+// listContext is a context that cannot be compared with another one.
+type listContext struct {
+	context.Context
+	values []any
+}
+
+// Whatever context AcquireStart returns, the caller's cancellation, its cause and
+// its leases stay. An observer's own cancellation ended no wait, but its cause used
+// to be in the error of the caller's; and a context that cannot be compared made
+// Acquire panic.
+func TestTheCallersContextStays(t *testing.T) {
+	ended, end := context.WithCancelCause(context.Background())
+	end(errors.New("the observer's"))
+	for name, returned := range map[string]func(ctx context.Context) context.Context{
+		"nothing":    func(context.Context) context.Context { return nil },
+		"the same":   func(ctx context.Context) context.Context { return ctx },
+		"background": func(context.Context) context.Context { return context.Background() },
+		"an ended one": func(context.Context) context.Context {
+			return context.WithValue(ended, tag{}, "value")
+		},
+		"one that ends": func(ctx context.Context) context.Context {
+			ctx, end := context.WithTimeoutCause(ctx, time.Second, errors.New("the observer's"))
+			context.AfterFunc(ctx, end)
+			return ctx
+		},
+		"one that never ends": context.WithoutCancel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("a", framework.WithObserver(framework.Observer{
+					AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context { return returned(ctx) },
+					RequestStart: func(ctx context.Context, _ framework.Request) context.Context { return returned(ctx) },
+				}))
+				m, err := locks.NewMutex(c, "/lock")
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := bubble.Acquire(t, listContext{t.Context(), []any{1}}, m)
+				inner := bubble.Acquire(t, listContext{l.Context(), []any{2}}, m) // re-enters
+				if l.Context().Err() != nil || l.Context().Value(tag{}) != nil {
+					t.Errorf("the lease's context: %v, with %v", l.Context().Err(), l.Context().Value(tag{}))
+				}
+
+				tired := errors.New("tired of waiting")
+				caller, cancel := context.WithCancelCause(t.Context())
+				waiting := bubble.Acquiring(caller, m)
+				time.Sleep(2 * time.Second)
+				bubble.Pending(t, waiting)
+				cancel(tired)
+				began := time.Now()
+				err = bubble.Await(t, "the canceled Acquire", waiting).Err
+				if bubble.WantErr(t, err, context.Canceled, tired); time.Since(began) > 0 {
+					t.Errorf("it took %v", time.Since(began))
+				}
+
+				began = time.Now()
+				_, err = recipes.Within(m, 3*time.Second).Acquire(t.Context())
+				if bubble.WantErr(t, err, context.DeadlineExceeded); time.Since(began) != 3*time.Second {
+					t.Errorf("it took %v", time.Since(began))
+				}
+				bubble.Release(t, inner, l)
+			})
+		})
+	}
+}
