@@ -28,7 +28,8 @@ At the end it checks that there were never two holders, never a writer beside
 another client, never too many permits taken, and never two leaders; that fencing
 tokens only increased, that no client overtook another, that no work was lost, and
 that nothing is left in the ensemble. If a check fails it exits with 1.`,
-		Args: cobra.NoArgs,
+		Example: `  zkr demo`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return catchSignals().endWhile(func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))

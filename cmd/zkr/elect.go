@@ -32,8 +32,8 @@ SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign. If CMD is running they are
 passed on to it, and zkr exits with CMD's exit code. Other signals are only passed
 on.
 
-` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with --once it exits with
-112, or with --lost-exit-code.`,
+` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with
+--once it exits with 112, or with --lost-exit-code.`,
 		Example: `  zkr elect /app/leader -- ./scheduler --primary
   zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,

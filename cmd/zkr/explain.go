@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -42,10 +43,14 @@ type advice struct {
 func (a *advice) Error() string { return a.text + "; " + a.todo }
 func (a *advice) Unwrap() error { return a.err }
 
+// libraryNames are the parts of an error's text that are for programmers: the
+// package that it comes from, and the option that would help there.
+var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect): |\bzk: |; see WithMaxRequest`)
+
 // explain returns what is printed for an error: what failed, where, and what to
 // do. With --verbose the errors that it wraps follow, one a line.
 func (e *ensemble) explain(err error) string {
-	text := strings.ReplaceAll(complaint(err), "zk: ", "")
+	text := libraryNames.ReplaceAllString(complaint(err), "$1")
 	if todo := e.todo(err); todo != "" {
 		text += "; " + todo
 	}
@@ -76,8 +81,8 @@ func (e *ensemble) todo(err error) string {
 		return "the znode was changed: zkr stat shows its version"
 	case errors.Is(err, zk.ErrNoServer):
 		return fmt.Sprintf("check that the servers at %s run", e.servers)
-	case errors.Is(err, framework.ErrTooLarge):
-		return "the servers' jute.maxbuffer limits a request to 1 MB"
+	case errors.Is(err, zk.ErrInvalidACL):
+		return "check the scheme and the id of --acl"
 	default:
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -43,6 +44,9 @@ func TestExplain(t *testing.T) {
 			"get /x: not authenticated; the ACL at zk1:2181,zk2:2181/app does not allow it: give credentials with --auth-file",
 		},
 		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
+		{fmt.Errorf("locks: acquire /x: create /x: %w", zk.ErrNoNode), "acquire /x: create /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers"},
+		{errors.Join(errors.New("framework: one"), errors.New("leader: two, my framework: three")), "one\ntwo, my framework: three"},
+		{fmt.Errorf("set /x: %w (; see WithMaxRequest)", framework.ErrTooLarge), "set /x: request too large ()"},
 		{errors.New("name \x1b[2J"), `name \x1b[2J`},
 	} {
 		if got := e.explain(test.err); got != test.want {
@@ -87,6 +91,20 @@ func TestWrongChroot(t *testing.T) {
 		code := run(append([]string{args[0], "--servers", servers}, args[1:]...), &out, &out)
 		if want := "chroot /missing does not exist"; code != exitFailed || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "check --servers "+servers) {
 			t.Errorf("%q: exit code %d: %s", args, code, out.String())
+		}
+	}
+}
+
+// TestUnknownCommand: a command that is nearly right is suggested, in one line.
+func TestUnknownCommand(t *testing.T) {
+	for name, want := range map[string]string{
+		"lss":      `zkr: unknown command "lss": did you mean ls?` + "\n",
+		"elct":     `zkr: unknown command "elct": did you mean elect?` + "\n",
+		"nonsense": `zkr: unknown command "nonsense"` + "\n",
+	} {
+		var out bytes.Buffer
+		if code := run([]string{name, "/x"}, &out, &out); code != exitUsage || !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s: exit code %d: %s", name, code, out.String())
 		}
 	}
 }

@@ -36,6 +36,9 @@ request for each znode below PATH: see --rate. zkr top shows the same as it chan
 
 --json prints one object a line. --watch prints again after each change, until it
 is interrupted.`,
+		Example: `  zkr inspect /app/backup
+  zkr inspect --watch --json /app/backup
+  zkr inspect --tree /app`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if tree && watch {
 				return usage("--tree and --watch cannot be combined: zkr top follows a tree")

@@ -39,7 +39,8 @@ const (
 	commandHelp = `CMD gets stdin, and ZKR_PATH and ZKR_TOKEN in its environment.
 `
 
-	severalHelp = `Several PATHs are acquired as one: all or none, in the same order by every zkr
+	severalHelp = `
+Several PATHs are acquired as one: all or none, in the same order by every zkr
 whatever the order of the arguments, so that two of them never wait for each other.
 CMD then gets ZKR_PATHS and ZKR_TOKENS instead, a path and its token on each line,
 in the order of the arguments. A resource that one of the locks guards compares that
@@ -88,7 +89,8 @@ CMD may run beside the next holder:
 
 After a loss zkr waits until CMD has ended.`
 
-	lossExit = ` Then zkr exits with 112, or with --lost-exit-code.`
+	lossExit = ` Then zkr exits with 112, or with
+--lost-exit-code.`
 )
 
 // defaultGrace fits into the default session timeout. With a shorter session

@@ -24,8 +24,10 @@ func newLs(to *ensemble) *cobra.Command {
 		Short:                 "List the children of a znode",
 		Long: `Lists the names of the children of the znode at PATH, by default those of the root,
 in order. --long adds the session of an ephemeral znode, the version, the size of
-the data, the number of children and the time of the last change. --recursive lists the paths of all
-znodes below PATH. ` + safeHelp + `
+the data, the number of children and the time of the last change. --recursive lists
+the paths of all znodes below PATH.
+
+` + safeHelp + `
 --json prints one object a line, with the names as they are.
 
 It costs a sync and one request, and with --long or --recursive one more for each

@@ -113,13 +113,18 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
   zkr inspect /app/backup                 # who holds it, and who waits
   zkr tree /app                           # the znodes below a path
   zkr server                              # an ensemble in memory, to try it out`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		Args:                       cobra.ArbitraryArgs, // RunE says what is wrong with them
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown command %q", args[0])
+			if len(args) == 0 {
+				return cmd.Help()
 			}
-			return cmd.Help()
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return usage("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+			}
+			return usage("unknown command %q", args[0])
 		},
 	}
 	to.addFlags(root.PersistentFlags())

@@ -10,7 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-const rwlockHelp = `First come, first served: a reader that arrives after a waiting writer waits behind
+const rwlockHelp = `
+First come, first served: a reader that arrives after a waiting writer waits behind
 it. With --layout curator, Java services that use Curator's
 InterProcessReadWriteLock on the same path wait in the same line. With --layout
 kazoo, Python programs that use Kazoo's ReadLock and WriteLock do. All programs

@@ -23,7 +23,10 @@ func newTree(to *ensemble) *cobra.Command {
 		Use:                   "tree [flags] [PATH]",
 		Short:                 "Draw a znode and all znodes below it",
 		Long: `Draws the znode at PATH, by default the root, and all znodes below it, with the size
-of their data, and the sessions of ephemeral ones. --depth limits how many levels below PATH are read. ` + safeHelp + `
+of their data, and the sessions of ephemeral ones. --depth limits how many levels
+below PATH are read.
+
+` + safeHelp + `
 --json prints one object.
 
 It costs a sync and one request for each znode that it draws, up to 32 at the same

@@ -17,10 +17,12 @@ func newVersion() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "version [flags]",
 		Short:                 "Print the version of zkr",
-		Long: `Prints the version of zkr, the revision that it was built from, and the Go release that built it.
-Say it when you report a problem. It asks no server.
+		Long: `Prints the version of zkr, the revision that it was built from, and the Go release
+that built it. Copy it into a report of a problem. It asks no server.
 
 --json prints one object.`,
+		Example: `  zkr version
+  zkr version --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage("version takes no arguments")

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+)
+
+// TestHelp: each command has a help with an example, in lines that fit on a
+// terminal, and says what each flag does in the same style.
+func TestHelp(t *testing.T) {
+	root := newRoot(&ensemble{})
+	for _, cmd := range append(available(root), root) {
+		t.Run(cmd.Name(), func(t *testing.T) {
+			if first, _ := utf8.DecodeRuneInString(cmd.Short); !unicode.IsUpper(first) || strings.HasSuffix(cmd.Short, ".") {
+				t.Errorf("the short help is %q", cmd.Short)
+			}
+			for _, line := range strings.Split(cmd.Long, "\n") {
+				if utf8.RuneCountInString(line) > 90 || strings.TrimRight(line, " ") != line {
+					t.Errorf("a line of the help is %q", line)
+				}
+			}
+			if cmd.Example == "" && cmd.Name() != "help" {
+				t.Error("no example")
+			}
+			for _, line := range strings.Split(cmd.Example, "\n") {
+				if line != "" && !strings.HasPrefix(line, "  zkr ") && !strings.HasPrefix(line, "  source <(zkr ") {
+					t.Errorf("an example is %q", line)
+				}
+			}
+			cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+				if first, _ := utf8.DecodeRuneInString(f.Usage); unicode.IsUpper(first) && !strings.HasPrefix(f.Usage, "CMD") || strings.HasSuffix(f.Usage, ".") {
+					t.Errorf("--%s: %q", f.Name, f.Usage)
+				}
+			})
+		})
+	}
+}
+
+// TestRootHelp: it lists every command in a group, and the exit codes.
+func TestRootHelp(t *testing.T) {
+	root := newRoot(&ensemble{})
+	for _, cmd := range available(root) {
+		if cmd.GroupID == "" {
+			t.Errorf("%s is in no group", cmd.Name())
+		}
+	}
+	for _, each := range exitCodes {
+		if !strings.Contains(root.Long, each.code) || !strings.Contains(root.Long, each.meaning) {
+			t.Errorf("the help does not list %s", each.code)
+		}
+	}
+}
