@@ -173,6 +173,12 @@ check-observe: tools ## the modules below observe, for metrics and traces, and t
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
+.PHONY: race-observe
+race-observe: ## the modules below observe under the race detector
+	@set -e; for module in $(wildcard observe/*/go.mod); do \
+		cd $(CURDIR)/$$(dirname $$module); $(GO) test $(RACE) -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
+	done
+
 .PHONY: performance
 performance: ## measure the figures of docs/performance.md again, other libraries included: 40 minutes on an idle machine
 	cd bench && $(GO) run . -write ../docs

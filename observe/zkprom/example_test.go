@@ -18,19 +18,24 @@ import (
 
 // Metrics of a client, served to Prometheus.
 func Example() {
+	if err := serve(); err != nil {
+		fmt.Println(err)
+	}
+}
+
+// serve is the README's program, line by line.
+func serve() error {
 	metrics, err := zkprom.New() // registers with prometheus.DefaultRegisterer
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
-	defer metrics.Unregister()
 	client, err := framework.New("zk1:2181,zk2:2181,zk3:2181", framework.WithObserver(metrics.Observer()))
 	if err != nil {
-		fmt.Println(err)
-		return
+		return err
 	}
 	defer client.Close()
 	http.Handle("/metrics", promhttp.Handler())
+	return http.ListenAndServe(":2112", nil)
 }
 
 // Each lock has series of its own, and so does each customer, but not each order

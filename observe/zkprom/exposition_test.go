@@ -125,6 +125,15 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
+// The README's program compiles: the examples have each of its lines.
+func TestProgramOfTheREADME(t *testing.T) {
+	_, rest, _ := strings.Cut(readFile(t, "README.md"), "```go\n")
+	program, _, ok := strings.Cut(rest, "```")
+	if !ok || !strings.Contains(strings.ReplaceAll(readFile(t, "example_test.go"), "\n\t", "\n"), program) {
+		t.Errorf("example_test.go does not have\n%s", program)
+	}
+}
+
 // The README's table of metrics is that of the code.
 func TestTableOfTheREADME(t *testing.T) {
 	families, err := everyMetric(t).Gather()
