@@ -1,0 +1,78 @@
+// Observed is an HTTP service that takes a lock in each request and leads an
+// election, with all that an operator looks at: metrics for Prometheus, traces and
+// metrics over OTLP, and a log by log/slog.
+//
+//	go run .   # on an embedded ensemble, with traffic of its own
+//
+//	curl -X POST http://ADDRESS/items/apple/sell # takes the lock of the item
+//	curl http://ADDRESS/metrics
+//
+// It has a client of ZKR_SERVERS if that is set, and exports to
+// OTEL_EXPORTER_OTLP_ENDPOINT if that is set. Otherwise it writes its spans into its
+// log. It listens at 127.0.0.1:8080, or at its argument.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(ctx, log); err != nil {
+		log.Error("ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, log *slog.Logger) (err error) {
+	address := "127.0.0.1:8080"
+	if len(os.Args) > 1 {
+		address = os.Args[1]
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	servers := os.Getenv("ZKR_SERVERS")
+	if servers == "" {
+		ens, err := testutil.New(testutil.WithMembers(3))
+		if err != nil {
+			return err
+		}
+		defer ens.Close()
+		servers = ens.Servers()
+		go traffic(ctx, "http://"+listener.Addr().String())
+	}
+	tel, err := newTelemetry(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tel.close(ctx)) }()
+	return serve(ctx, servers, listener, tel, log)
+}
+
+// traffic sells an apple every other second, so that there is something to see.
+func traffic(ctx context.Context, url string) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(2 * time.Second):
+		}
+		if answer, err := http.Post(url+"/items/apple/sell", "", nil); err == nil {
+			_ = answer.Body.Close()
+		}
+	}
+}
