@@ -51,3 +51,25 @@ func formatACL(acl zk.ACL) string {
 	}
 	return acl.Scheme + ":" + acl.ID + ":" + letters.String()
 }
+
+// aclFlag is a flag that may be repeated, for the entries of an ACL.
+type aclFlag []zk.ACL
+
+func (f *aclFlag) Set(text string) error {
+	entry, err := parseACL(text)
+	if err == nil {
+		*f = append(*f, entry)
+	}
+	return err
+}
+
+func (f *aclFlag) String() string {
+	var all []string
+	for _, entry := range *f {
+		all = append(all, formatACL(entry))
+	}
+	return strings.Join(all, ",")
+}
+
+// Type returns what the help shows as the flag's argument.
+func (f *aclFlag) Type() string { return "acl" }

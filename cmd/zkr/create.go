@@ -73,7 +73,7 @@ repeat it: look whether there is one.`,
 	flags.BoolVarP(&k.sequential, "sequential", "s", false, "append a number, which increases, to PATH")
 	flags.BoolVarP(&k.container, "container", "c", false, "let the ensemble delete the znode some time after its last child")
 	flags.BoolVarP(&k.parents, "parents", "p", false, "create the missing znodes above PATH, as persistent ones")
-	flags.StringArrayVar(&k.aclTexts, "acl", nil, "permissions, scheme:id:permissions; may be repeated")
+	flags.Var(&k.acl, "acl", "permissions, scheme:id:permissions; may be repeated")
 	flags.BoolVar(&k.json, "json", false, "print one JSON object")
 	return cmd
 }
@@ -82,8 +82,7 @@ repeat it: look whether there is one.`,
 type creation struct {
 	ephemeral, sequential, container, parents, json bool
 
-	aclTexts []string
-	acl      []zk.ACL
+	acl aclFlag
 }
 
 func (k *creation) parse(cmd *cobra.Command, args []string) error {
@@ -92,14 +91,6 @@ func (k *creation) parse(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) < 1 || len(args) > 2 {
 		return usage("want PATH, or PATH and DATA, got %d arguments", len(args))
-	}
-	k.acl = nil
-	for _, text := range k.aclTexts {
-		entry, err := parseACL(text)
-		if err != nil {
-			return usage("--acl %w", err)
-		}
-		k.acl = append(k.acl, entry)
 	}
 	return paths(1, 1)(cmd, args[:1])
 }

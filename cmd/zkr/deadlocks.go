@@ -32,7 +32,9 @@ for the exit code.
 It costs a sync, a list for each znode that is no contender, and a read for each
 contender of a lock for which somebody waits. --rate limits the requests per second.
 
---dot prints a picture for Graphviz, and --json one object. ` + safeHelp,
+--dot prints a picture for Graphviz, and --json one object.
+
+` + safeHelp,
 		Example: `  zkr deadlocks
   zkr deadlocks --pause 1m /app/locks
   zkr deadlocks --dot /app | dot -Tsvg > deadlocks.svg`,

@@ -88,6 +88,9 @@ func TestZnodesRefuse(t *testing.T) {
 		{"stat", "/a/"},
 		{"set", "/a"},
 		{"set", "--version", "-2", "/a", "x"},
+		{"set", "--acl", "world:anyone:r"},
+		{"set", "--acl", "world:anyone:r", "/a", "x"},
+		{"set", "--acl", "world:anyone", "/a"},
 		{"create"},
 		{"create", "/a", "b", "c"},
 		{"create", "--container", "--ephemeral", "/a"},
@@ -255,6 +258,13 @@ func TestACL(t *testing.T) {
 	if _, text := zkr(e, "stat", "--acl", "/pub"); !strings.Contains(text, "world:anyone:r\n") {
 		t.Errorf("stat prints %s", text)
 	}
+	expectZkr(t, e, "/shut\n", "create", "--acl", "world:anyone:ra", "--acl", "ip:127.0.0.1:d", "/shut")
+	expectZkr(t, e, "", "set", "--version", "0", "--acl", "world:anyone:wa", "--acl", "ip:127.0.0.1:r", "/shut")
+	if _, text := zkr(e, "stat", "--acl", "/shut"); !strings.Contains(text, "acl                      world:anyone:wa\nacl                      ip:127.0.0.1:r\n") {
+		t.Errorf("stat prints %s", text)
+	}
+	refusesZkr(t, e, exitFailed, []string{"/shut: version conflict"}, "set", "--version", "0", "--acl", "world:anyone:r", "/shut")
+	refusesZkr(t, e, exitFailed, []string{"invalid ACL", "--acl"}, "set", "--acl", "nosuch:x:r", "/shut")
 	refusesZkr(t, e, exitFailed, []string{"set /pub: not authenticated", e.Servers(), "--auth-file"}, "set", "/pub", "y")
 }
 
