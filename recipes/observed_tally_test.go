@@ -22,6 +22,8 @@ type tally struct {
 	grants   map[granted]time.Time             // leases that have not ended
 	results  map[*call]framework.AcquireResult // of calls that were not looked up
 	events   map[string]int
+
+	lostAndReleased map[granted]bool
 }
 
 // begun is a call of Acquire as AcquireStart was told of it.
@@ -48,7 +50,8 @@ type spanKey struct{ *tally }
 func newTally() *tally {
 	return &tally{
 		open: map[int]begun{}, requests: map[int]framework.Request{},
-		waiting: map[string]int{}, held: map[string]int{}, events: map[string]int{},
+		lostAndReleased: map[granted]bool{},
+		waiting:         map[string]int{}, held: map[string]int{}, events: map[string]int{},
 		grants: map[granted]time.Time{}, results: map[*call]framework.AcquireResult{},
 	}
 }
@@ -56,6 +59,7 @@ func newTally() *tally {
 func (t *tally) observer() framework.Observer {
 	return framework.Observer{
 		AcquireStart: t.acquireStart, AcquireEnd: t.acquireEnd, Released: t.released, Lost: t.lost,
+		LostReleased: t.lostReleased,
 		RequestStart: t.requestStart, RequestEnd: t.requestEnd,
 		Overran: func(ctx context.Context, o framework.Overrun) {
 			t.note("overran", o.By > 0 && o.Grant.How != "", "%+v", o)
@@ -123,6 +127,15 @@ func (t *tally) released(ctx context.Context, r framework.Release) {
 func (t *tally) lost(ctx context.Context, l framework.Loss) {
 	ok := l.Err != nil && l.Reason != "" && l.Reason != framework.LostOtherwise
 	t.ended(ctx, "lost", granted{callOf(ctx), l.Acquire, l.Grant}, l.Held, ok)
+}
+
+// lostReleased may be called before lost is, which is called on another goroutine.
+func (t *tally) lostReleased(ctx context.Context, l framework.Loss) {
+	g := granted{callOf(ctx), l.Acquire, l.Grant}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.noteLocked("lost released", l.Err != nil && l.Reason != "" && !t.lostAndReleased[g], "%+v", l)
+	t.lostAndReleased[g] = true
 }
 
 func (t *tally) ended(ctx context.Context, event string, g granted, held time.Duration, ok bool) {
