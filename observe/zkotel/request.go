@@ -41,7 +41,7 @@ func (o *observer) requestEnd(ctx context.Context, r framework.Request, result f
 	}
 	_, span := o.tracer.Start(parent, r.Op+" "+r.Server, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(r.Began), trace.WithAttributes(all...))
-	if isFailure(r.Op, result) {
+	if result.Err != nil {
 		span.SetStatus(codes.Error, result.Err.Error())
 	}
 	span.End(trace.WithTimestamp(r.Began.Add(result.Took)))
@@ -57,19 +57,13 @@ func requestAttributes(r framework.Request, result framework.RequestResult) []at
 			all = append(all, semconv.ServerPort(n))
 		}
 	}
-	if result.Err != nil && !clientCodes[result.Code] {
+	if result.Err == nil {
+		return all
+	}
+	if !clientCodes[result.Code] {
 		all = append(all, semconv.DBResponseStatusCode(result.Code))
 	}
-	if isFailure(r.Op, result) {
-		all = append(all, codeType(result.Code))
-	}
-	return all
-}
-
-// isFailure reports whether a request counts as failed. That a znode does not exist
-// is an answer to exists, and no failure.
-func isFailure(op string, result framework.RequestResult) bool {
-	return result.Err != nil && (op != "exists" || result.Code != "NONODE")
+	return append(all, codeType(result.Code))
 }
 
 func (o *observer) retried(ctx context.Context, r framework.Retry) {

@@ -268,3 +268,41 @@ func TestStates(t *testing.T) {
 		}
 	})
 }
+
+// A status code is what a server has sent. An error has a type in any case.
+func TestCodes(t *testing.T) {
+	for code, want := range map[string]struct{ status, errorType string }{
+		"OK":             {"", ""},
+		"NODEEXISTS":     {"NODEEXISTS", "NODEEXISTS"},
+		"SESSIONEXPIRED": {"SESSIONEXPIRED", "SESSIONEXPIRED"},
+		"CONNECTIONLOSS": {"", "CONNECTIONLOSS"},
+		"NOSERVER":       {"", "NOSERVER"},
+		"CLOSED":         {"", "CLOSED"},
+		"OTHER":          {"", "_OTHER"},
+	} {
+		t.Run(code, func(t *testing.T) {
+			tel := newTelemetry(t)
+			o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans())
+			ctx, _ := tel.begin(t.Context(), "caller")
+			var err error
+			if code != "OK" {
+				err = errors.New("refused")
+			}
+			o.RequestEnd(ctx, framework.Request{Op: "create", Operations: 1, Server: "[::1]:2182", Began: time.Now()},
+				framework.RequestResult{Code: code, Err: err})
+			span := tel.spans.GetSpans()[0]
+			if got := value(span.Attributes, "db.response.status_code").AsString(); got != want.status {
+				t.Errorf("status code %q, want %q", got, want.status)
+			}
+			if got := value(span.Attributes, "error.type").AsString(); got != want.errorType {
+				t.Errorf("error type %q, want %q", got, want.errorType)
+			}
+			if address, port := value(span.Attributes, "server.address").AsString(), value(span.Attributes, "server.port").AsInt64(); address != "::1" || port != 2182 {
+				t.Errorf("server %s, port %d", address, port)
+			}
+			if size := value(span.Attributes, "db.operation.batch.size").AsInt64(); size != 0 {
+				t.Errorf("a batch of %d", size)
+			}
+		})
+	}
+}

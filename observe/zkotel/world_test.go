@@ -76,10 +76,16 @@ func (tel *telemetry) names() (names []string) {
 	return names
 }
 
-// metric returns the data of a metric, nil if it has none.
+// metric returns the data of a metric, nil if it has none, when all events are told.
 func (tel *telemetry) metric(name string) metricdata.Aggregation {
 	tel.t.Helper()
 	synctest.Wait()
+	return tel.collected(name)
+}
+
+// collected is metric outside of a bubble.
+func (tel *telemetry) collected(name string) metricdata.Aggregation {
+	tel.t.Helper()
 	var all metricdata.ResourceMetrics
 	if err := tel.reader.Collect(context.Background(), &all); err != nil {
 		tel.t.Fatal(err)
