@@ -56,7 +56,11 @@ func (e *ensemble) withClient(ctx context.Context, work func(context.Context, *f
 		return err
 	}
 	defer client.Close() // all requests have been answered, or their errors are reported
-	return requestFailed(work(ctx, client))
+	err = work(ctx, client)
+	if framework.MaybeApplied(err) { // whatever the reason, a script must not take it for nothing done
+		return failed(err)
+	}
+	return requestFailed(err)
 }
 
 // requestFailed gives the error of a request its exit code.

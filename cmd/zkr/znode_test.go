@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -359,5 +360,43 @@ func TestInParallel(t *testing.T) {
 	}
 	if err := inParallel(t.Context(), 0, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLostAnswers: where an answer is lost, the error says that the request may
+// have been executed, unless zkr can know.
+func TestLostAnswers(t *testing.T) {
+	const unsure = "no answer came to a request, so it may have been executed"
+	for _, test := range []struct {
+		name string
+		op   []testutil.Op
+		args []string
+		want int
+		says string
+	}{
+		{"a guarded set", []testutil.Op{testutil.OpSetData}, []string{"set", "--version", "0", "/x", "new"}, exitFailed, unsure},
+		{"a set", []testutil.Op{testutil.OpSetData}, []string{"set", "/x", "new"}, 0, ""},
+		{"a create", []testutil.Op{testutil.OpCreate, testutil.OpCreate2}, []string{"create", "/y"}, exitFailed, unsure},
+		{"a sequential create", []testutil.Op{testutil.OpCreate, testutil.OpCreate2}, []string{"create", "--sequential", "/y-"}, exitFailed, unsure},
+		{"a delete", []testutil.Op{testutil.OpDelete}, []string{"rm", "/x"}, 0, "deleted /x\n"},
+		{"a read", []testutil.Op{testutil.OpGetData}, []string{"get", "/x"}, 0, "old"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := testutil.Start(t)
+			if _, err := dial(t, e).Create(t.Context(), "/x", []byte("old"), 0); err != nil {
+				t.Fatal(err)
+			}
+			var lost atomic.Bool
+			t.Cleanup(e.Control(func(r testutil.Request) testutil.Action {
+				if slices.Contains(test.op, r.Op) && lost.CompareAndSwap(false, true) {
+					return testutil.DropAfter()
+				}
+				return testutil.Pass()
+			}))
+			code, text := zkr(e, test.args[0], test.args[1:]...)
+			if code != test.want || !strings.Contains(text, test.says) || !lost.Load() {
+				t.Errorf("exit code %d, want %d; it printed %q, want %q in it", code, test.want, text, test.says)
+			}
+		})
 	}
 }
