@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 )
@@ -52,12 +53,13 @@ func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) contex
 	return context.WithValue(begun, acquisitionKey{}, &acquisition{o, span, lock, caller, outer})
 }
 
+// acquireEnd counts first: a span processor of the user may panic, here or at the
+// start, and then there is no span.
 func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
-	begun := o.own(ctx)
+	begun, end := o.own(ctx), outcome(r)
 	if begun == nil {
-		return
+		begun = &acquisition{span: noop.Span{}, lock: o.lock(a)}
 	}
-	end := outcome(r)
 	o.waiting.Add(ctx, -1, begun.lock)
 	o.acquireDuration.Record(ctx, r.Waited.Seconds(), o.lock(a, outcomeKey.String(end)))
 	if r.Err == nil {

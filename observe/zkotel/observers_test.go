@@ -173,3 +173,45 @@ func TestALabelThatPanics(t *testing.T) {
 		w.span("acquire mutex")
 	})
 }
+
+// panics is a span processor that panics.
+type panics struct{ start, end bool }
+
+func (p panics) OnStart(context.Context, sdk.ReadWriteSpan) {
+	if p.start {
+		panic("start")
+	}
+}
+
+func (p panics) OnEnd(sdk.ReadOnlySpan) {
+	if p.end {
+		panic("end")
+	}
+}
+
+func (panics) Shutdown(context.Context) error   { return nil }
+func (panics) ForceFlush(context.Context) error { return nil }
+
+// A span processor that panics harms no caller and no count.
+func TestAProcessorThatPanics(t *testing.T) {
+	for name, processor := range map[string]panics{"start": {start: true}, "end": {end: true}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, w *world) {
+				tel := newTelemetry(t, sdk.WithSpanProcessor(processor))
+				m := w.mutex(w.connect("a", tel.observer(zkotel.RequestSpans())))
+				err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
+					if waiting, held := tel.sum("zkrecipes.waiting"), tel.sum("zkrecipes.held"); waiting != 0 || held != 1 {
+						t.Errorf("%d wait and %d are held, want 0 and 1", waiting, held)
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if held, durations := tel.sum("zkrecipes.held"), tel.count("zkrecipes.acquire.duration"); held != 0 || durations != 1 {
+					t.Errorf("%d are held and %d calls have ended, want 0 and 1", held, durations)
+				}
+			})
+		})
+	}
+}
