@@ -50,8 +50,8 @@ type election struct{ terms int }
 // leaseID tells leases apart, except for those that were granted at the same
 // instant in the same way.
 type leaseID struct {
-	path  string
-	grant framework.Grant
+	acquire framework.Acquire
+	grant   framework.Grant
 }
 
 // waitKey is the key of the span of a wait in a context.
@@ -125,7 +125,7 @@ func (m *lockMetrics) acquireEnd(ctx context.Context, a framework.Acquire, r fra
 }
 
 func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Grant) {
-	hold, id := s.held.begin(s), leaseID{a.Path, g}
+	hold, id := s.held.begin(s), leaseID{a, g}
 	hold.indiscernible = m.leases[id]
 	m.leases[id] = hold
 	if a.Recipe == "election" {
@@ -136,7 +136,7 @@ func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Gra
 
 // endHold returns the series that the lease was counted in.
 func (m *lockMetrics) endHold(a framework.Acquire, g framework.Grant, held time.Duration) *series {
-	s := m.takeHold(leaseID{a.Path, g})
+	s := m.takeHold(leaseID{a, g})
 	if s == nil {
 		s = m.seriesOf(a) // no grant of it was told
 	}

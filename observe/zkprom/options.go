@@ -14,8 +14,9 @@ type Option func(*config)
 type config struct {
 	registerer prometheus.Registerer
 	namespace  string
-	lockLabel  func(label string) string
+	lockLabel  func(path string) string
 	labelLimit int
+	noFunction bool // LockLabel was given none
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -31,6 +32,8 @@ func newConfig(opts []Option) (config, error) {
 		return cfg, errors.New("registerer: nil")
 	case !model.LegacyValidation.IsValidMetricName(cfg.namespace):
 		return cfg, fmt.Errorf("namespace %q: must begin a metric's name: letters, digits and underscores", cfg.namespace)
+	case cfg.noFunction:
+		return cfg, errors.New("lock label: no function")
 	case cfg.labelLimit < 1:
 		return cfg, fmt.Errorf("label limit %d: must be at least 1", cfg.labelLimit)
 	}
@@ -49,11 +52,15 @@ func Namespace(name string) Option { return func(c *config) { c.namespace = name
 // that returns its value. The function gets the path of the lock at the
 // ensemble, with chroot and namespace: for a lock of locks.Keyed the path of its
 // root, and for a lock with recipes.WithLabel that label. Return few different
-// values, because each adds some hundred time series. Default: no such label.
+// values, because each adds some hundred time series. All locks for which it
+// returns "" are counted together. Default: no such label.
 //
-// The function is called once for each Acquire and TryAcquire, on the caller's
-// goroutine, which waits for it. If it panics, the label is "(panic)".
-func LockLabel(fn func(path string) string) Option { return func(c *config) { c.lockLabel = fn } }
+// The function is called by Acquire and TryAcquire on the caller's goroutine,
+// which waits for it, and again for an overrun or a revocation. If it panics, the
+// label is "(panic)".
+func LockLabel(fn func(path string) string) Option {
+	return func(c *config) { c.lockLabel, c.noFunction = fn, fn == nil }
+}
 
 // LabelLimit sets how many locks, and how many elections, are told apart by
 // labels. Further ones are counted together, with the label "(other)". Default

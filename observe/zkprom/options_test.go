@@ -22,6 +22,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 		{zkprom.Registerer(nil), "zkprom: registerer: nil"},
 		{zkprom.Namespace(""), `zkprom: namespace "": must begin a metric's name`},
 		{zkprom.Namespace("my-app"), `zkprom: namespace "my-app": must begin a metric's name`},
+		{zkprom.LockLabel(nil), "zkprom: lock label: no function"},
 		{zkprom.LabelLimit(0), "zkprom: label limit 0: must be at least 1"},
 	} {
 		_, err := zkprom.New(zkprom.Registerer(registry), tt.opt)
@@ -92,14 +93,22 @@ func TestNoLockLabel(t *testing.T) {
 
 // The function of LockLabel gets the label of the lock: of a Keyed its root.
 func TestLockLabel(t *testing.T) {
-	registry, o := newMetrics(t, zkprom.LockLabel(func(path string) string { return "of " + path }))
+	registry, o := newMetrics(t, zkprom.LockLabel(func(path string) string {
+		if strings.HasPrefix(path, "/other") {
+			return ""
+		}
+		return "of " + path
+	}))
 	acquire(o, mutex("/a"), "1")
+	acquire(o, mutex("/other1"), "1")
+	acquire(o, mutex("/other2"), "1")
 	lost := mutex("/b")
 	o.Lost(t.Context(), framework.Loss{Acquire: lost, Grant: acquire(o, lost, "2"), Reason: framework.LostDeleted})
 	for i := range 3 {
 		acquire(o, keyed(fmt.Sprint(i)), fmt.Sprint(i))
 	}
 	wantMetrics(t, registry, `
+		zkrecipes_held{lock="",mode="exclusive",recipe="mutex"} 2
 		zkrecipes_held{lock="of /a",mode="exclusive",recipe="mutex"} 1
 		zkrecipes_held{lock="of /b",mode="exclusive",recipe="mutex"} 0
 		zkrecipes_held{lock="of /keys",mode="exclusive",recipe="mutex"} 3`[1:], "zkrecipes_held")
