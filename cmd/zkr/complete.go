@@ -4,14 +4,13 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// completionTimeout limits how long a person who has pressed the tab key waits
-// for the ensemble.
-const completionTimeout = 2 * time.Second
+// completionShare is the part of the connect timeout that a person who has
+// pressed the tab key waits for the ensemble at most: 2s by default.
+const completionShare = 5
 
 // addCompletion adds the command that cobra makes, in our words.
 func (e *ensemble) addCompletion(root *cobra.Command) {
@@ -26,8 +25,9 @@ func (e *ensemble) addCompletion(root *cobra.Command) {
 	cmd.Short = "Print a script that makes a shell complete commands, flags and paths"
 	cmd.Long = `Prints a script for a shell. With it the tab key completes commands, flags, and the
 paths of znodes: zkr then asks the ensemble for the children of what was typed, and
-waits for at most 2s. Names with characters that mean something to a shell are left
-out. The help of each shell says where its script belongs.`
+waits for at most a fifth of --connect-timeout. Names with characters that mean
+something to a shell are left out. The help of each shell says where its script
+belongs.`
 	cmd.Example = `  source <(zkr completion bash)
   zkr completion zsh > "${fpath[1]}/_zkr"
   zkr help completion fish`
@@ -64,8 +64,8 @@ func (e *ensemble) childrenOf(cmd *cobra.Command, typed string) []cobra.Completi
 	if dir == "" {
 		dir = "/"
 	}
-	e.connectTimeout, e.verbose = min(e.connectTimeout, completionTimeout), false
-	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	e.connectTimeout, e.verbose = e.connectTimeout/completionShare, false
+	ctx, cancel := context.WithTimeout(context.Background(), e.connectTimeout)
 	defer cancel()
 	client, err := e.connect(ctx)
 	if err != nil {

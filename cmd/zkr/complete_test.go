@@ -36,6 +36,7 @@ func TestCompletePaths(t *testing.T) {
 		}
 	}
 	at := "--servers=" + e.Servers()
+	t.Setenv("ZKR_CONNECT_TIMEOUT", (5 * patience).String()) // of which the completion waits a fifth
 	const noSpaceNoFiles = cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	for _, test := range []struct {
 		args      []string
