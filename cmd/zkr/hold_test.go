@@ -180,6 +180,42 @@ func TestHoldLost(t *testing.T) {
 	})
 }
 
+// TestHoldInAnOutage: while no server answers, zkr reports the loss before the
+// lock can be granted to another client.
+func TestHoldInAnOutage(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		p := start(t, e.args("lock", append(patientGrace, "/hold/outage")...)...)
+		p.prints(t, "\n")
+		e.freeze(t)
+		frozen := time.Now()
+		p.prints(t, "/hold/outage: lease lost: ")
+		within(t, "the loss", time.Since(frozen), 7*time.Second) // the session timeout less the grace
+		if code := p.wait(t); code != exitLost {
+			t.Errorf("exit code %d, want %d", code, exitLost)
+		}
+		e.thaw(t)
+	})
+}
+
+// TestHoldWhilePaused: a zkr that was stopped for longer than its session, and
+// was told to end meanwhile, did not hold the lock until then.
+func TestHoldWhilePaused(t *testing.T) {
+	parallel(t)
+	onEach(t, func(t *testing.T, e target) {
+		client := e.client(t)
+		p := start(t, e.args("lock", append(toBeKilled, "/hold/paused")...)...)
+		p.prints(t, "\n")
+		p.signal(t, syscall.SIGSTOP)
+		e.inLine(t, client, "/hold/paused", 0) // its session has expired
+		p.signal(t, syscall.SIGTERM)
+		p.signal(t, syscall.SIGCONT)
+		if code := p.wait(t); code != exitLost {
+			t.Errorf("exit code %d, want %d", code, exitLost)
+		}
+	})
+}
+
 // TestHoldThatCannotPrint: a token that nobody can read is not held.
 func TestHoldThatCannotPrint(t *testing.T) {
 	t.Parallel()

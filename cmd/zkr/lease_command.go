@@ -56,7 +56,8 @@ SIGTERM, SIGINT, SIGQUIT or SIGHUP arrives. It then releases the lock and exits 
 0. With --until-eof the end of stdin does the same, so that the lock does not outlive
 a script that starts zkr as a coprocess. If the token cannot be printed, zkr releases
 the lock and exits with 1. It does not notice when stdout is closed later. A script
-must stop its work when zkr ends before it was told to.
+must stop its work when zkr ends before it was told to: the lease is lost then. If it
+runs out, zkr ends at least --grace before another client can be granted the lock.
 
 With --revocable, a holder that is asked to release (zkr revoke, or Curator's Revoker)
 sends SIGTERM to CMD and holds the lock until CMD has ended, however long that takes.

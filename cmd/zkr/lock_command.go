@@ -97,7 +97,7 @@ func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 		return t.notAcquired(ctx, client, err)
 	})
 	if client != nil {
-		defer client.Close() // bounded; what it cannot release ends with the session
+		defer func() { t.close(client, lease) }()
 	}
 	if err != nil {
 		if lease != nil { // granted, but a signal arrived
@@ -113,6 +113,16 @@ func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 		return t.giveUp(lease, hold.until(client, lease, revoked, signals))
 	}
 	return t.giveUp(lease, t.work(lease, revoked, signals))
+}
+
+// close closes the client, which takes some seconds if no server answers; what
+// it cannot release ends with the session. A script that learns of a loss by the
+// end of zkr must learn of it in time, so zkr does not wait then.
+func (t *lockCommand) close(client *framework.Client, lease *recipes.Lease) {
+	if len(t.command) == 0 && lease != nil && errors.Is(lease.Err(), framework.ErrUnproven) {
+		return
+	}
+	client.Close()
 }
 
 // acquirer returns one acquirer for all paths.
