@@ -26,7 +26,7 @@ const (
 	basePath = "/examples/observed"
 	soldPath = basePath + "/sold"
 	// How long a request waits for the lock of its item.
-	patience = 2 * time.Second
+	patience = 10 * time.Second
 )
 
 // service counts what was sold. One of its instances leads.

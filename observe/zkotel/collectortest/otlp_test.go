@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -80,7 +81,7 @@ func work(t *testing.T, col *collector) (token, session string) {
 	t.Helper()
 	traces, metrics := providers(t, col)
 	ens := testutil.Start(t)
-	client, err := framework.New(ens.Servers(), framework.WithObserver(zkotel.New(
+	client, err := framework.New(ens.Servers(), framework.WithSessionTimeout(40*time.Second), framework.WithObserver(zkotel.New(
 		zkotel.TracerProvider(traces), zkotel.MeterProvider(metrics), zkotel.RequestSpans(),
 	)))
 	if err != nil {
