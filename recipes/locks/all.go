@@ -97,25 +97,31 @@ func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) 
 	}
 }
 
-// acquireEach acquires one part after the other; if that fails it has given up
-// those that it had. The wait for one ends when one before it is lost: there is
-// nothing to wait for any more.
+// acquireEach acquires one part after the other; if that fails, or panics, it has
+// given up those that it had. The wait for one ends when one before it is lost:
+// there is nothing to wait for any more.
 func (a *all) acquireEach(ctx context.Context, enter enter) ([]*recipes.Lease, error) {
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
 	held := make([]*recipes.Lease, 0, len(a.parts))
+	complete := false
+	defer func() { // also if user code, as an observer, ends the goroutine
+		if !complete {
+			giveUp(ctx, held)
+		}
+	}()
 	for _, part := range a.parts {
 		l, err := enter(part, wait)
 		if err != nil {
 			if ctx.Err() == nil && wait.Err() != nil {
 				err = lostPart(held)
 			}
-			giveUp(ctx, held)
 			return nil, err
 		}
 		defer context.AfterFunc(l.Context(), stop)()
 		held = append(held, l)
 	}
+	complete = true
 	return held, nil
 }
 
