@@ -45,6 +45,9 @@ func (c *callQueue) offer(fn func()) (added bool) { return c.add(queuedCall{fn, 
 // post is offer for what happens rarely.
 func (c *callQueue) post(fn func()) { c.add(queuedCall{fn, &c.rare}) }
 
+// keep is offer that never drops fn. The caller bounds how many of these wait.
+func (c *callQueue) keep(fn func()) { c.add(queuedCall{fn: fn}) }
+
 func (c *callQueue) add(e queuedCall) (added bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,15 +121,17 @@ func (c *callQueue) call(fn func()) {
 	fn()
 }
 
-// flush waits until all calls that were added before have returned. It reports
-// false if patience ends first.
+// flush waits until all calls that were added before have returned, and what was
+// dropped before is reported. It reports false if patience ends first.
 func (c *callQueue) flush(patience <-chan time.Time) bool {
-	done := make(chan struct{})
-	c.add(queuedCall{fn: func() { close(done) }}) // never dropped
-	select {
-	case <-done:
-		return true
-	case <-patience:
-		return false
+	for range 2 { // the report comes after the calls that were waiting at the time
+		done := make(chan struct{})
+		c.keep(func() { close(done) })
+		select {
+		case <-done:
+		case <-patience:
+			return false
+		}
 	}
+	return true
 }

@@ -52,7 +52,7 @@ func (d *debugLevel) ask() {
 	if d.asking.Swap(true) {
 		return
 	}
-	d.lines.post(func() {
+	d.lines.keep(func() {
 		defer d.asking.Store(false)
 		d.enabled.Store(d.log.Core().Enabled(zapcore.DebugLevel))
 	})

@@ -205,7 +205,7 @@ func (o *observer) startRequest(ctx context.Context, r Request) (end func(Reques
 		return nil
 	}
 	return func(result RequestResult) {
-		o.events.post(func() { o.RequestEnd(ctx, r, result) })
+		o.events.keep(func() { o.RequestEnd(ctx, r, result) }) // its start was not dropped
 	}
 }
 
