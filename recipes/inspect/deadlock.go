@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
 // Deadlocks is what FindDeadlocks has found.
@@ -114,7 +116,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	if err != nil || len(suspects) == 0 {
 		return d, err
 	}
-	if err := sleep(ctx, g.pause); err != nil {
+	if err := pace.Sleep(ctx, g.pause); err != nil {
 		return d, err
 	}
 	if err := g.sync(ctx, path); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
 // A Reader reads znodes. A *framework.Client is one, and so is a
@@ -32,7 +33,7 @@ type Option func(*settings) error
 
 type settings struct {
 	concurrency int
-	rate        int // requests per second; 0: not limited
+	pace        *pace.Pace
 	names       bool
 	pause       time.Duration
 	rules       map[string]func(mine, theirs string) bool
@@ -57,7 +58,7 @@ func WithRate(perSecond int) Option {
 		if perSecond < 1 {
 			return fmt.Errorf("WithRate(%d): must be positive", perSecond)
 		}
-		s.rate = perSecond
+		s.pace = pace.New(perSecond)
 		return nil
 	}
 }
@@ -105,7 +106,6 @@ type reading struct {
 	r Reader
 
 	mu         sync.Mutex // guards what follows
-	next       time.Time  // when the next request may begin
 	requests   int
 	unreadable []string
 }
@@ -181,30 +181,6 @@ func (g *reading) get(ctx context.Context, path string) ([]byte, *zk.Stat, error
 func (g *reading) wait(ctx context.Context) error {
 	g.mu.Lock()
 	g.requests++
-	if g.rate == 0 {
-		g.mu.Unlock()
-		return nil
-	}
-	now := time.Now()
-	if g.next.Before(now) {
-		g.next = now
-	}
-	begin := g.next
-	g.next = begin.Add(time.Second / time.Duration(g.rate))
 	g.mu.Unlock()
-	return sleep(ctx, begin.Sub(now))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return g.pace.Wait(ctx)
 }
