@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -138,13 +137,9 @@ func cyclesJSON(all []inspect.Cycle, now time.Time) []cycleJSON {
 }
 
 func printDeadlocksJSON(w io.Writer, found inspect.Deadlocks, _ string, now time.Time) error {
-	text, err := json.Marshal(deadlocksJSON{
+	return jsonLine(w, deadlocksJSON{
 		cyclesJSON(found.Cycles, now), cyclesJSON(found.Possible, now), found.Lines, found.Requests, found.Unreadable,
 	})
-	if err == nil {
-		_, err = fmt.Fprintln(w, escaped(string(text)))
-	}
-	return err
 }
 
 // printDeadlocksDot prints sessions as ellipses and locks as boxes. An edge leads

@@ -63,7 +63,7 @@ func TestDeadlocks(t *testing.T) {
 		t.Errorf("exit code %d; it printed\n%s", code, text)
 	}
 	for i, want := range []string{`holds /app/x `, `waits for /app/y `, `holds /app/y `, `waits for /app/x `} {
-		if !strings.Contains(lines[1+i], want) || !strings.Contains(lines[1+i], someID) || !regexp.MustCompile(` \d+(\.\d)?s `).MatchString(lines[1+i]) {
+		if !strings.Contains(lines[1+i], want) || !strings.Contains(lines[1+i], someID) || !regexp.MustCompile(` \d+(\.\d)?m?s `).MatchString(lines[1+i]) {
 			t.Errorf("line %d is %q", i, lines[1+i])
 		}
 	}

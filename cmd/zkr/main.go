@@ -136,7 +136,7 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 		{locks, "Locks and elections:", []*cobra.Command{
 			newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newInspect(to),
 			newObserve(to), newRevoke(to),
-			newDeadlocks(to),
+			newDeadlocks(to), newTop(to),
 		}},
 		{znodes, "Znodes:", []*cobra.Command{
 			newLs(to), newTree(to), newGet(to), newStat(to), newSet(to), newCreate(to), newRm(to), newWatch(to),
