@@ -79,6 +79,8 @@ func TestExitCodes(t *testing.T) {
 		{"two paths", e.args("lock", "/free/two", "/other/two", "--", "true"), 0, ""},
 		{"the same path twice", e.args("lock", "/free/same", "/free/same", "--", "true"), 2, "more than once"},
 		{"two paths of a semaphore", e.args("semaphore", "--max", "2", "/permits/a", "/permits/b", "--", "true"), 2, "one PATH"},
+		{"--json with a command", e.args("lock", "--json", "/free", "--", "true"), 2, "--json"},
+		{"--until-eof with a command", e.args("lock", "--until-eof", "/free", "--", "true"), 2, "--until-eof"},
 		{"two elections", e.args("elect", "/free", "/other", "--", "true"), 2, "one PATH"},
 		{"a relative path", e.args("lock", "free", "--", "true"), 2, `"free"`},
 		{"an unknown flag", e.args("lock", "--never", "/free", "--", "true"), 2, "--never"},

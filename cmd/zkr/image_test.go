@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"debug/elf"
+	"errors"
 	"go/version"
 	"io/fs"
 	"os"
@@ -30,6 +31,10 @@ func TestImage(t *testing.T) {
 	instructions := dockerfile(t)
 	image := buildImage(t, instructions)
 	isStatic(t, filepath.Join(image.root, "zkr"))
+	if _, err := image.run("version"); errors.Is(err, syscall.EPERM) {
+		t.Logf("without the confinement of a container: %v", err)
+		image.chroot = false
+	}
 
 	t.Run("zkr version", func(t *testing.T) {
 		t.Parallel()
@@ -46,7 +51,7 @@ func TestImage(t *testing.T) {
 	t.Run("certificates", func(t *testing.T) {
 		t.Parallel()
 		if !image.chroot {
-			t.Skip("only root can change the root directory")
+			t.Skip("the root directory cannot be changed")
 		}
 		dir := t.TempDir()
 		cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")

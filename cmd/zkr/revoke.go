@@ -100,7 +100,8 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 		return err
 	}
 	var asked []contender
-	for _, one := range r.chosen(s) {
+	chosen := r.chosen(s)
+	for _, one := range chosen {
 		_, err := c.Set(ctx, one.Path, []byte(revocation), -1)
 		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
 			continue
@@ -112,8 +113,11 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 			return failed(err)
 		}
 	}
-	if len(asked) == 0 {
+	switch {
+	case len(chosen) == 0:
 		return failed(fmt.Errorf("%s: %s", at, r.nobody(s)))
+	case len(asked) == 0:
+		return failed(fmt.Errorf("%s: those to ask have left meanwhile", at))
 	}
 	return r.await(ctx, c, at, asked)
 }

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // TestRevoke: the holder is asked. A command under --revocable gets SIGTERM, and
@@ -199,5 +203,29 @@ func TestRevokeNobody(t *testing.T) {
 		if data, _, err := client.Get(t.Context(), child); err != nil || string(data) != "precious" {
 			t.Errorf("%s, which is no contender, has %q, %v", child, data, err)
 		}
+	}
+}
+
+// TestRevokeOfOneWhoLeaves: a holder that leaves before it is asked is nobody to
+// ask.
+func TestRevokeOfOneWhoLeaves(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t)
+	client := dial(t, e)
+	if _, err := client.Create(t.Context(), "/leaves", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	holder, err := client.Create(t.Context(), "/leaves/_c_0-lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == testutil.OpSetData {
+			return testutil.Fail(testutil.CodeNoNode)
+		}
+		return testutil.Pass()
+	}))
+	if code, text := zkr(e, "revoke", "/leaves"); code != exitFailed || text != "zkr: /leaves: those to ask have left meanwhile\n" {
+		t.Errorf("exit code %d; it printed %q (%s)", code, text, holder)
 	}
 }
