@@ -76,9 +76,9 @@ func (c *callQueue) run() {
 	}()
 	for {
 		c.mu.Lock()
-		calls, dropped := c.waiting, c.dropped
-		c.waiting, c.dropped = nil, 0
-		if c.running = len(calls) > 0 || dropped > 0; !c.running {
+		calls := c.waiting
+		c.waiting = nil
+		if c.running = len(calls) > 0 || c.dropped > 0; !c.running {
 			ended = true
 			c.mu.Unlock()
 			return
@@ -87,9 +87,18 @@ func (c *callQueue) run() {
 		for i, e := range calls {
 			c.deliver(e, calls[i+1:])
 		}
-		if dropped > 0 && c.report != nil {
-			c.call(func() { c.report(dropped) })
-		}
+		c.reportDrops()
+	}
+}
+
+// reportDrops tells how many calls were dropped since the last report.
+func (c *callQueue) reportDrops() {
+	c.mu.Lock()
+	dropped := c.dropped
+	c.dropped = 0
+	c.mu.Unlock()
+	if dropped > 0 && c.report != nil {
+		c.call(func() { c.report(dropped) })
 	}
 }
 
