@@ -96,6 +96,7 @@ var (
 	bodies    = map[wire.Op][]field{
 		wire.OpCreate:          {{kind: text}},
 		wire.OpCreateContainer: {{kind: text}},
+		wire.OpCreateTTL:       {{kind: text}},
 		wire.OpSync:            {{kind: text}},
 		wire.OpExists:          {statField},
 		wire.OpSetData:         {statField},

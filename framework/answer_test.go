@@ -48,7 +48,7 @@ func FuzzBodyCheck(f *testing.F) {
 		op := wire.Op(code)
 		var m wire.Message
 		switch op {
-		case wire.OpCreate, wire.OpCreateContainer, wire.OpSync:
+		case wire.OpCreate, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpSync:
 			m = &wire.PathResponse{}
 		case wire.OpExists, wire.OpSetData, wire.OpSetACL:
 			m = &wire.Stat{}

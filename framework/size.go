@@ -30,6 +30,7 @@ const (
 	requestHead   = 8 // number and operation, without the length before it
 	operationHead = 9 // of an operation of a multi, and of the end of the multi
 	int32Size     = 4
+	int64Size     = 8
 	boolSize      = 1
 )
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ func newCreate(to *ensemble) *cobra.Command {
 		Short:                 "Create a znode",
 		Long: `Creates the znode at PATH and prints its path, which ends in a number if it is
 sequential. DATA is the text; - reads it from stdin. --json prints one object.
+--ttl needs servers with extendedTypesEnabled=true.
 
 With --ephemeral the znode lives as long as zkr: it prints the path, and waits for a
 signal. Then it deletes the znode and exits with 0. A signal that arrives before it
@@ -38,6 +40,7 @@ repeat it: look whether there is one.`,
 		Example: `  zkr create /app/config '{"workers": 4}'
   zkr create --parents /app/a/b/c
   zkr create --sequential /app/jobs/job- - < job.json
+  zkr create --ttl 24h /app/notes/today "in maintenance"
   zkr create --ephemeral /app/hosts/"$(hostname)" up     # until it gets a signal
   zkr create --acl digest:ops:3vWtJzBxKvNVEnXJzbAyRpOIcDc=:cdrwa --acl world:anyone:r /app/public`,
 		Args: k.parse,
@@ -60,7 +63,12 @@ repeat it: look whether there is one.`,
 				})
 			}
 			return to.onZnodes(func(ctx context.Context, c *framework.Client) error {
-				made, err := k.create(ctx, c, args[0], data)
+				made, err := k.create(ctx, c, args[0], func() (string, error) {
+					if k.ttl > 0 {
+						return c.CreateTTL(ctx, args[0], data, k.flags(), k.ttl, k.acl...)
+					}
+					return c.Create(ctx, args[0], data, k.flags(), k.acl...)
+				})
 				if err != nil {
 					return err
 				}
@@ -72,6 +80,7 @@ repeat it: look whether there is one.`,
 	flags.BoolVarP(&k.ephemeral, "ephemeral", "e", false, "delete the znode when zkr ends")
 	flags.BoolVarP(&k.sequential, "sequential", "s", false, "append a number, which increases, to PATH")
 	flags.BoolVarP(&k.container, "container", "c", false, "let the ensemble delete the znode some time after its last child")
+	flags.DurationVar(&k.ttl, "ttl", 0, "let the ensemble delete the znode some time after nobody has changed it for so long, if it has no children")
 	flags.BoolVarP(&k.parents, "parents", "p", false, "create the missing znodes above PATH, as persistent ones")
 	flags.Var(&k.acl, "acl", "permissions, scheme:id:permissions; may be repeated")
 	flags.BoolVar(&k.json, "json", false, "print one JSON object")
@@ -82,12 +91,18 @@ repeat it: look whether there is one.`,
 type creation struct {
 	ephemeral, sequential, container, parents, json bool
 
+	ttl time.Duration
 	acl aclFlag
 }
 
 func (k *creation) parse(cmd *cobra.Command, args []string) error {
-	if k.container && (k.ephemeral || k.sequential) {
+	switch timed := cmd.Flags().Changed("ttl"); {
+	case k.container && (k.ephemeral || k.sequential):
 		return usage("--container cannot be combined with --ephemeral or --sequential")
+	case timed && (k.container || k.ephemeral):
+		return usage("--ttl cannot be combined with --container or --ephemeral")
+	case timed && k.ttl < time.Millisecond:
+		return usage("--ttl %v: must be at least 1ms", k.ttl)
 	}
 	if len(args) < 1 || len(args) > 2 {
 		return usage("want PATH, or PATH and DATA, got %d arguments", len(args))
@@ -97,8 +112,13 @@ func (k *creation) parse(cmd *cobra.Command, args []string) error {
 
 func (k *creation) flags() int32 {
 	flags := int32(zk.FlagPersistent)
-	if k.container {
+	switch {
+	case k.container:
 		return zk.FlagContainer
+	case k.ttl > 0 && k.sequential:
+		return zk.FlagPersistentSequentialWithTTL
+	case k.ttl > 0:
+		return zk.FlagTTL
 	}
 	if k.ephemeral {
 		flags |= zk.FlagEphemeral
@@ -109,21 +129,20 @@ func (k *creation) flags() int32 {
 	return flags
 }
 
-// creator is a client, or one of its sessions.
-type creator interface {
-	Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error)
-	MakePersistentPath(ctx context.Context, path string) error
-}
-
-func (k *creation) create(ctx context.Context, c creator, path string, data []byte) (string, error) {
+// create creates the znode by calling make, and before that the znodes above it
+// if they are asked for.
+func (k *creation) create(ctx context.Context, c *framework.Client, path string, make func() (string, error)) (string, error) {
 	if parent := path[:strings.LastIndexByte(path, '/')]; k.parents && parent != "" {
 		if err := c.MakePersistentPath(ctx, parent); err != nil {
 			return "", err
 		}
 	}
-	made, err := c.Create(ctx, path, data, k.flags(), k.acl...)
-	if errors.Is(err, zk.ErrNoNode) && !k.parents {
+	made, err := make()
+	switch {
+	case errors.Is(err, zk.ErrNoNode) && !k.parents:
 		return "", &advice{text: err.Error(), todo: "if the znode above it is missing, --parents creates it", err: err}
+	case err != nil && k.ttl > 0 && strings.Contains(err.Error(), "unimplemented"):
+		return "", &advice{text: err.Error(), todo: "--ttl needs extendedTypesEnabled=true on the servers", err: err}
 	}
 	return made, err
 }
@@ -135,7 +154,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 	if err != nil {
 		return err
 	}
-	made, err := k.create(ctx, session, path, data)
+	made, err := k.create(ctx, c, path, func() (string, error) { return session.Create(ctx, path, data, k.flags(), k.acl...) })
 	if errors.Is(err, zk.ErrNodeExists) && framework.MaybeApplied(err) {
 		if found, stat, lookErr := session.Exists(ctx, path); lookErr == nil && found && stat.EphemeralOwner == session.ID() {
 			made, err = path, nil // the first try was executed, and its answer was lost

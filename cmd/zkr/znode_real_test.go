@@ -51,6 +51,10 @@ func TestZnodesOfEachEnsemble(t *testing.T) {
 		if code := watch.wait(t); code != 0 {
 			t.Errorf("watch ends with %d", code)
 		}
+		if inRing3 { // zkr server has no znodes with a time to live, by default
+			prints("/timed\n", "create", "--ttl", "1h", "/timed")
+			prints("deleted /timed\n", "rm", "/timed")
+		}
 		prints("zookeeper\n", "ls")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -78,6 +79,25 @@ func TestZnodes(t *testing.T) {
 	refusesZkr(t, e, exitFailed, []string{"/nope"}, "rm", "/nope")
 }
 
+// TestTTL: the ensemble deletes a znode with a time to live.
+func TestTTL(t *testing.T) {
+	e := testutil.Start(t, testutil.WithExtendedTypes(), testutil.WithContainerInterval(5*time.Millisecond))
+	expectZkr(t, e, "/long\n", "create", "--ttl", "1h", "/long")
+	expectZkr(t, e, "/short\n", "create", "--ttl", "1ms", "/short")
+	if code, text := zkr(e, "create", "--ttl", "1h", "--sequential", "/s-"); code != 0 || !strings.HasPrefix(text, "/s-00000") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	for deadline := time.Now().Add(time.Minute); e.Exists("/short"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("/short stays")
+		}
+	}
+	if !e.Exists("/long") {
+		t.Error("/long is gone")
+	}
+	refusesZkr(t, testutil.Start(t), exitFailed, []string{"create /x: unimplemented", "extendedTypesEnabled=true"}, "create", "--ttl", "1h", "/x")
+}
+
 // TestZnodesRefuse: wrong usage is noticed before a server is asked.
 func TestZnodesRefuse(t *testing.T) {
 	for _, args := range [][]string{
@@ -95,6 +115,9 @@ func TestZnodesRefuse(t *testing.T) {
 		{"create"},
 		{"create", "/a", "b", "c"},
 		{"create", "--container", "--ephemeral", "/a"},
+		{"create", "--ttl", "1h", "--ephemeral", "/a"},
+		{"create", "--ttl", "1h", "--container", "/a"},
+		{"create", "--ttl", "0s", "/a"},
 		{"create", "--acl", "world:anyone", "/a"},
 		{"create", "--acl", "world:anyone:x", "/a"},
 		{"rm"},

@@ -1,0 +1,49 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// longestTTL is the longest time to live that the protocol can express.
+const longestTTL = time.Duration(wire.MaxTTL) * time.Millisecond
+
+// CreateTTL is Create for a persistent znode with a time to live: the ensemble
+// deletes it some time after nobody has changed it for ttl, if it has no
+// children then. flags are zk.FlagTTL or
+// zk.FlagPersistentSequentialWithTTL. ttl is from 1ms to about 34 years.
+//
+// It needs ZooKeeper 3.5.3 or later, and extendedTypesEnabled=true on the
+// servers. Other servers answer that it is not implemented.
+func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl ...zk.ACL) (string, error) {
+	return c.scope().createTTL(ctx, path, data, flags, ttl, acl)
+}
+
+func (w scope) createTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl []zk.ACL) (string, error) {
+	if ttl < time.Millisecond || ttl > longestTTL {
+		return "", &opError{op: opNameCreate, path: path, err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
+	}
+	if len(acl) == 0 {
+		acl = w.core.cfg.acl
+	}
+	again := repeatable
+	if isSequential(flags) {
+		again = onceOnly
+	}
+	full, err := request(ctx, w, opNameCreate, path, createSize(data, acl)+int64Size, again, func(conn *zk.Conn, full string) (string, error) {
+		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
+		if err == nil {
+			err = checkMade(full, made, isSequential(flags))
+		}
+		return made, err
+	}, nil)
+	if err != nil {
+		return "", err
+	}
+	return w.root.unfix(full), nil
+}
