@@ -75,6 +75,8 @@ const (
 // is no deadlock, although it looks like one until the first releases. A longer
 // pause makes that less likely.
 //
+//   - Two clients of one process are two sessions: what one holds, and the other
+//     waits for, is not seen as one.
 //   - A session that waits for itself is only possibly in a deadlock. This module
 //     refuses that with recipes.ErrDeadlock where it can see it.
 //   - The rule of a kind of recipes.NewLine is not known either: see WithKind.
