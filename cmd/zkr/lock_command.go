@@ -165,7 +165,7 @@ func (t *lockCommand) acquire(ctx context.Context, a recipes.Acquirer) (*recipes
 func (t *lockCommand) notAcquired(ctx context.Context, c *framework.Client, err error) error {
 	err = notAcquired(err)
 	var end *exit
-	if !errors.As(err, &end) || end.code != exitNotAcquired || ctx.Err() != nil {
+	if !errors.As(err, &end) || end.code != exitNotAcquired {
 		return err
 	}
 	why := end.err
