@@ -1,0 +1,153 @@
+package recipes_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// compared is how often the counts of a site were compared with the truth, and
+// how often the truth was exact.
+var compared, comparedExactly atomic.Int64
+
+// Whatever recipes do under random faults, the events of each observer tell how
+// many callers wait and how many leases are held, at each path and at each moment
+// at which nothing is under way inside of the process. Each call has one start and
+// one end, and each lease one end.
+func TestWaitingAndHeldAreCountedExactly(t *testing.T) {
+	events := map[string]int{}
+	schedule := func(rt *rapid.T) {
+		g := newCountGame(rt, nil)
+		g.play()
+		for _, p := range g.players {
+			for _, tally := range p.tallies {
+				for event, n := range tally.events {
+					events[event] += n
+				}
+			}
+		}
+	}
+	for range 2 {
+		rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, schedule) })
+	}
+	for _, event := range []string{
+		"acquire start", "acquire end", "released", "lost", "lost released", "overran", "revoked", "retried", "batched", "request end",
+	} {
+		if events[event] == 0 {
+			t.Errorf("no %s", event)
+		}
+	}
+	if all, exact := compared.Load(), comparedExactly.Load(); exact*10 < all*9 {
+		t.Errorf("of %d comparisons %d were exact", all, exact)
+	}
+	t.Logf("%d comparisons; events %v", compared.Load(), events)
+}
+
+// wrongEvents are faults of what an observer is told.
+var wrongEvents = map[string]func(o framework.Observer) framework.Observer{
+	"a release is not told": func(o framework.Observer) framework.Observer {
+		var n atomic.Int32
+		released := o.Released
+		o.Released = func(ctx context.Context, r framework.Release) {
+			if n.Add(1)%4 != 0 {
+				released(ctx, r)
+			}
+		}
+		return o
+	},
+	"losses by Close are not told": func(o framework.Observer) framework.Observer {
+		lost := o.Lost
+		o.Lost = func(ctx context.Context, l framework.Loss) {
+			if l.Reason != framework.LostClosed {
+				lost(ctx, l)
+			}
+		}
+		return o
+	},
+	"a loss is told twice": func(o framework.Observer) framework.Observer {
+		lost := o.Lost
+		o.Lost = func(ctx context.Context, l framework.Loss) {
+			lost(ctx, l)
+			lost(ctx, l)
+		}
+		return o
+	},
+	"the end of a failed call is not told": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+		if r.Err == nil {
+			end(ctx, a, r)
+		}
+	}),
+	"re-entered leases are not told": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+		if r.Grant.How != framework.GrantedByReentry {
+			end(ctx, a, r)
+		}
+	}),
+	"the end has another context": altersEnd(func(end endOf, _ context.Context, a framework.Acquire, r framework.AcquireResult) {
+		end(context.Background(), a, r)
+	}),
+	"the end is told later": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+		time.AfterFunc(time.Millisecond, func() { end(ctx, a, r) })
+	}),
+	"a busy lock is a grant": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+		if a.Try {
+			r.Err = nil
+		}
+		end(ctx, a, r)
+	}),
+	"a path of the client's view": func(o framework.Observer) framework.Observer {
+		start, end := o.AcquireStart, o.AcquireEnd
+		view := func(a framework.Acquire) framework.Acquire {
+			a.Path = strings.TrimPrefix(a.Path, "/team/blue")
+			return a
+		}
+		o.AcquireStart = func(ctx context.Context, a framework.Acquire) context.Context { return start(ctx, view(a)) }
+		o.AcquireEnd = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult) { end(ctx, view(a), r) }
+		return o
+	},
+	"a request's end has another context": func(o framework.Observer) framework.Observer {
+		end := o.RequestEnd
+		o.RequestEnd = func(_ context.Context, r framework.Request, result framework.RequestResult) {
+			end(context.Background(), r, result)
+		}
+		return o
+	},
+}
+
+type endOf = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult)
+
+// altersEnd returns a fault of AcquireEnd.
+func altersEnd(alter func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult)) func(framework.Observer) framework.Observer {
+	return func(o framework.Observer) framework.Observer {
+		end := o.AcquireEnd
+		o.AcquireEnd = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult) { alter(end, ctx, a, r) }
+		return o
+	}
+}
+
+// The same schedules notice each of these faults.
+func TestTheCountsNoticeWrongEvents(t *testing.T) {
+	for name, alter := range wrongEvents {
+		t.Run(name, func(t *testing.T) {
+			caught := ""
+			rapid.Check(t, func(rt *rapid.T) {
+				if caught != "" {
+					return
+				}
+				rapid.SyncTest(rt, func(rt *rapid.T) {
+					g := newCountGame(rt, alter)
+					g.caught = &caught
+					g.play()
+				})
+			})
+			if caught == "" {
+				t.Error("not noticed")
+			}
+		})
+	}
+}
