@@ -27,6 +27,7 @@ func Join(ctx context.Context, parts ...*Lease) *Lease {
 		l.shares = append(l.shares, part.shares...)
 	}
 	l.start(ctx)
+	l.own()
 	for _, part := range l.parts {
 		part.join(l)
 	}

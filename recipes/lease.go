@@ -49,20 +49,26 @@ func newLease(ctx context.Context, shares ...*line.Share) *Lease {
 	return l
 }
 
-// follow has the lease hear of its loss from now on, or of one before. It returns l.
+// follow has the lease hear of its loss from now on, or of one before, and gives it
+// to its owner. It returns l.
 func (l *Lease) follow() *Lease {
 	for _, s := range l.shares {
 		s.OnLoss(l.lose)
 	}
+	l.own()
 	return l
+}
+
+// own gives the lease to its owner, from which others may have it from now on.
+func (l *Lease) own() {
+	if l.owner != nil {
+		l.owner.add(l)
+	}
 }
 
 func (l *Lease) start(ctx context.Context) {
 	l.lost, l.owner, l.since = make(chan struct{}), ownerOf(ctx), time.Now()
 	l.ctx, l.end = context.WithCancelCause(withLease(context.WithoutCancel(ctx), l))
-	if l.owner != nil {
-		l.owner.add(l)
-	}
 }
 
 // lose is called when any of the shares, or of the parts, is lost.
