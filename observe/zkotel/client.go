@@ -11,11 +11,10 @@ import (
 func (o *observer) stateChanged(c framework.StateChange) {
 	ctx := context.Background()
 	o.transitions.Add(ctx, 1, o.set(stateKey.String(strings.ToLower(c.To.String()))))
-	was, is := c.From == framework.Connected, c.To == framework.Connected
-	switch {
-	case is && !was:
+	if c.To == framework.Connected {
 		o.connected.Add(ctx, 1, o.set())
-	case was && !is:
+	}
+	if c.From == framework.Connected {
 		o.connected.Add(ctx, -1, o.set())
 	}
 }

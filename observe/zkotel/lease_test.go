@@ -126,14 +126,17 @@ func TestElection(t *testing.T) {
 	})
 }
 
-// Work that goes on past its lease's deadline is an event on the caller's span.
+// Work that goes on past its lease's deadline is an event on the caller's span. The
+// event of the loss has the time of the loss, not of the release.
 func TestOverran(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer())
 		ctx, caller := w.begin(t.Context(), "caller")
+		var lost time.Time
 		err := recipes.Do(ctx, w.mutex(c), func(ctx context.Context, _ *recipes.Lease) error {
 			w.expire(c)
 			<-ctx.Done()
+			lost = time.Now()
 			time.Sleep(5 * time.Second) // it ignores its context
 			return nil
 		})
@@ -144,6 +147,9 @@ func TestOverran(t *testing.T) {
 		by := value(event(t, w.span("caller"), "lease.overran").Attributes, "zkrecipes.by").AsFloat64()
 		if by < 4 || by > 6 {
 			t.Errorf("overran by %vs, want about 5s", by)
+		}
+		if at := event(t, w.span("caller"), "lease.lost").Time; !at.Equal(lost) {
+			t.Errorf("lost at %v, want %v", at, lost)
 		}
 		if n := w.sum("zkrecipes.overruns"); n != 1 {
 			t.Errorf("%d overruns, want 1", n)

@@ -288,9 +288,13 @@ func TestCodes(t *testing.T) {
 			if code != "OK" {
 				err = errors.New("refused")
 			}
-			o.RequestEnd(ctx, framework.Request{Op: "create", Operations: 1, Server: "[::1]:2182", Began: time.Now()},
-				framework.RequestResult{Code: code, Err: err})
+			began := time.Now().Add(-time.Hour) // the observer hears of it much later
+			o.RequestEnd(ctx, framework.Request{Op: "create", Operations: 1, Server: "[::1]:2182", Began: began},
+				framework.RequestResult{Took: time.Second, Code: code, Err: err})
 			span := tel.spans.GetSpans()[0]
+			if !span.StartTime.Equal(began) || span.EndTime.Sub(began) != time.Second {
+				t.Errorf("from %v to %v, want a second from %v", span.StartTime, span.EndTime, began)
+			}
 			if got := value(span.Attributes, "db.response.status_code").AsString(); got != want.status {
 				t.Errorf("status code %q, want %q", got, want.status)
 			}
