@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -376,4 +378,20 @@ func ExampleWithObserver() {
 	// Output:
 	// create /a/b: zk: node does not exist
 	// NONODE
+}
+
+// Log with log/slog. A line has its time too, and the session.
+func ExampleWithSlog() {
+	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "session" {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	client, _, stop := dial(framework.WithSlog(slog.New(handler).With("app", "billing")))
+	check(client.WaitConnected(context.Background()))
+	stop()
+	// Output:
+	// level=INFO msg="state changed" app=billing from=CONNECTING to=CONNECTED
+	// level=INFO msg="state changed" app=billing from=CONNECTED to=CLOSED
 }
