@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -305,5 +306,31 @@ func TestClients(t *testing.T) {
 		"zkrecipes_connections_abandoned_total", "zkrecipes_events_dropped_total", "zkrecipes_request_retries_total")
 	if n := counted(t, registry, "zkrecipes_request_duration_seconds", "op")["list"]; n != 1 {
 		t.Errorf("counted %d requests, want 1", n)
+	}
+}
+
+// Times are counted in seconds, batches in operations.
+func TestUnits(t *testing.T) {
+	registry, o := newMetrics(t)
+	a, g := mutex("/a"), framework.Grant{Token: "1"}
+	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, framework.AcquireResult{Grant: g, Waited: 1500 * time.Millisecond})
+	o.Released(t.Context(), framework.Release{Acquire: a, Grant: g, Held: 2500 * time.Millisecond})
+	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: 3500 * time.Millisecond, Code: "OK"})
+	o.Batched(framework.Batch{Operations: 5})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := make(map[string]float64)
+	for _, family := range families {
+		if h := family.GetMetric()[0].GetHistogram(); h != nil {
+			sums[strings.TrimPrefix(family.GetName(), "zkrecipes_")] = h.GetSampleSum()
+		}
+	}
+	want := map[string]float64{
+		"acquire_duration_seconds": 1.5, "hold_duration_seconds": 2.5, "request_duration_seconds": 3.5, "batch_operations": 5,
+	}
+	if !maps.Equal(sums, want) {
+		t.Errorf("sums %v, want %v", sums, want)
 	}
 }
