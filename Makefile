@@ -165,11 +165,12 @@ bench: ## every benchmark, without tests
 check-bench: ## bench, a nested module that measures beside other makers' locks: it builds, and its tables add up
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
+# The tests do without vet, which has looked at the same packages and at all that they import a moment before.
 .PHONY: check-observe
 check-observe: tools ## the modules below observe, for metrics and traces, and their example: vet, tests, lint
 	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
-		$(GO) vet ./...; $(GO) test -count=1 -timeout $(TIMEOUT) ./...; \
+		$(GO) vet ./...; $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; \
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
