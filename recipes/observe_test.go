@@ -222,8 +222,10 @@ func TestWhyItWasLost(t *testing.T) {
 		{framework.LostSession, nil, 0, func(_ *testing.T, w *bubble.World, c *framework.Client, _ *recipes.Lease) {
 			w.Expire(c)
 		}},
-		{framework.LostConnection, []framework.Option{framework.WithErrorPolicy(framework.ErrorPolicyConnection)}, 0,
-			func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Drop() }},
+		{
+			framework.LostConnection, []framework.Option{framework.WithErrorPolicy(framework.ErrorPolicyConnection)}, 0,
+			func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Drop() },
+		},
 		{framework.LostDeleted, nil, 0, func(t *testing.T, w *bubble.World, _ *framework.Client, l *recipes.Lease) {
 			if err := w.Connect("operator").Delete(t.Context(), l.Path(), -1); err != nil {
 				t.Error(err)
