@@ -41,7 +41,7 @@ func TestUnknownCodesHaveNames(t *testing.T) {
 		wire.OperationTimeout, -12, -13, -14, wire.InvalidCallback, wire.NotReadOnly, wire.EphemeralOnLocal, wire.NoWatcher,
 		wire.RequestTimeout, wire.SessionClosedRequire, wire.QuotaExceeded, wire.Throttled,
 	} {
-		name := framework.ErrorCode(errors.New("unknown error: "+strconv.Itoa(int(code))))
+		name := framework.ErrorCode(errors.New("unknown error: " + strconv.Itoa(int(code))))
 		if names[name] {
 			t.Errorf("code %d has the name %s, as another one", code, name)
 		}

@@ -223,7 +223,9 @@ func TestWhyItWasLost(t *testing.T) {
 			w.Expire(c)
 		}},
 		{
-			framework.LostConnection, []framework.Option{framework.WithErrorPolicy(framework.ErrorPolicyConnection)}, 0,
+			framework.LostConnection,
+			[]framework.Option{framework.WithErrorPolicy(framework.ErrorPolicyConnection)},
+			0,
 			func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Drop() },
 		},
 		{framework.LostDeleted, nil, 0, func(t *testing.T, w *bubble.World, _ *framework.Client, l *recipes.Lease) {
