@@ -14,11 +14,11 @@ TIMEOUT   ?= 30m
 # ours. All of our code is instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# Packages with tests in virtual time (those of ./internal/acceptance mostly run processes, in real time), and packages with
+# Packages with tests in virtual time (those of ./internal/acceptance and ./cmd/zkr mostly run processes, in real time), and packages with
 # tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the modules below
 # observe are check-observe's.
 tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe '"$(1)"' .)))
-VIRTUAL  = $(filter-out ./internal/acceptance/,$(call tests_with,testing/synctest))
+VIRTUAL  = $(filter-out ./internal/acceptance/ ./cmd/zkr/,$(call tests_with,testing/synctest))
 REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
 
 .PHONY: help
@@ -31,7 +31,7 @@ test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothi
 
 # In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
 # share one of its contexts (Go 1.26).
-BUBBLES = $(VIRTUAL) ./internal/sim/
+BUBBLES = $(VIRTUAL) ./internal/sim/ ./cmd/zkr/
 
 .PHONY: race
 race: ## rings 1 and 2 under the race detector, without what SPIN checks
