@@ -242,9 +242,9 @@ func TestLeader(t *testing.T) {
 	registry, o := newMetrics(t)
 	want := func(leads int) {
 		t.Helper()
-		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_leader{election="/leader"} %d`, leads), "zkrecipes_leader")
+		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_leader{election="nightly"} %d`, leads), "zkrecipes_leader")
 	}
-	a := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "/leader", Permits: 1}
+	a := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "nightly", Permits: 1}
 	ctx := o.AcquireStart(t.Context(), a)
 	want(0)
 	first := framework.Grant{Token: "1"}
