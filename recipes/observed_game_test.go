@@ -262,8 +262,8 @@ func (g *countGame) acquire(what string, p *countPlayer) {
 	g.tasks.Go(func() {
 		l, err := a.Acquire(ctx)
 		g.truth.change(func() {
+			errand.over = true // also of leases that an All has lost and acquired again
 			if err != nil {
-				errand.over = true
 				return
 			}
 			for _, each := range append(l.Parts(), l) {
