@@ -14,10 +14,11 @@ import (
 )
 
 // zkr runs a subcommand against an ensemble, inside the test. It returns the
-// exit code, and what was printed.
+// exit code, and what was printed. Its times are long enough for a machine that
+// stops for seconds.
 func zkr(e *testutil.Embedded, verb string, args ...string) (int, string) {
 	var out bytes.Buffer
-	code := run(append([]string{verb, "--servers", e.Servers()}, args...), &out, &out)
+	code := run(append([]string{verb, "--servers", e.Servers(), "--session-timeout", "30s", "--connect-timeout", "30s"}, args...), &out, &out)
 	return code, out.String()
 }
 

@@ -23,7 +23,7 @@ func newRevoke(to *ensemble) *cobra.Command {
 		Use:                   "revoke [flags] PATH",
 		Short:                 "Ask the holders of the lock at PATH to release it",
 		Long: `Writes __REVOKE__ to the znode of each holder of the lock or semaphore at PATH, as
-Curator's Revoker does, and prints whom it has asked. Nothing enforces it: a holder
+Curator's Revoker does, and prints those that it has asked. Nothing enforces it: a holder
 that does not listen goes on. Those that listen are zkr lock --revocable (read, write
 and semaphore, too), Go programs that use Lease.Revoked, and Java programs that call
 makeRevocable on Curator's locks. Kazoo's locks do not. The text replaces the data by
