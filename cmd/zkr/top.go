@@ -37,7 +37,9 @@ nothing if none has. The contenders are read of the lines on the screen alone, t
 each. --rate bounds all of that: with 500 requests a second the first look at 10,000
 locks takes 20 seconds.
 
---once prints the table once, and --json one object a line. ` + safeHelp,
+--once prints the table once, and --json one object a line.
+
+` + safeHelp,
 		Example: `  zkr top /app/locks
   zkr top --once --sort grants --rows 5
   zkr top --json --filter report | jq .waiting`,
