@@ -25,7 +25,8 @@ and 0 if there is none.
 If it finds any, it looks again after --pause, and prints only what it has seen for
 the same znodes both times. A znode names its session and not the thread: a process
 that holds one lock in one thread, and waits for another lock in another, is taken
-for one that does both in one. A longer --pause makes such an error less likely.
+for one that does both in one. A --pause that is longer than the session timeouts of
+the clients, and than locks are held, excludes such an error.
 What is a deadlock only under a condition is printed as possible, and does not count
 for the exit code.
 

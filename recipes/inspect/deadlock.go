@@ -72,8 +72,10 @@ const (
 // What it cannot know: a znode names its session, and not the goroutine. A
 // session that holds one lock and waits for another is taken for one flow of
 // control. If two goroutines of a process do these things independently, there
-// is no deadlock, although it looks like one until the first releases. A longer
-// pause makes that less likely.
+// is no deadlock, although it looks like one until the first znode leaves. This
+// module's goroutines hand a znode off for a session timeout at most while others
+// wait. So locks that are held briefly are no deadlock if the pause is longer than
+// that. If they are held for longer than the pause, a longer one helps.
 //
 //   - Two clients of one process are two sessions: what one holds, and the other
 //     waits for, is not seen as one.

@@ -25,8 +25,10 @@ type Reader interface {
 // DefaultConcurrency is how many requests are under way at a time.
 const DefaultConcurrency = 16
 
-// DefaultPause is how long FindDeadlocks waits before it looks again.
-const DefaultPause = 5 * time.Second
+// DefaultPause is how long FindDeadlocks waits before it looks again. It is longer
+// than framework's default session timeout. For so long the goroutines of a
+// process hand one znode off while others wait, so that each holds only briefly.
+const DefaultPause = 15 * time.Second
 
 // Option sets how znodes are read.
 type Option func(*settings) error
@@ -73,7 +75,7 @@ func WithoutDetails() Option {
 }
 
 // WithPause sets how long FindDeadlocks waits before it looks again. The default
-// is 5s.
+// is 15s. It should be longer than the session timeouts of the clients.
 func WithPause(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
