@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -90,6 +91,8 @@ func plausible(t *testing.T, at int, in reflect.Type) reflect.Value {
 			return reflect.ValueOf("a")
 		}
 		return reflect.ValueOf("/a")
+	case reflect.TypeFor[time.Duration]():
+		return reflect.ValueOf(time.Second)
 	case reflect.TypeFor[func(framework.StateChange)]():
 		return reflect.ValueOf(func(framework.StateChange) {})
 	case reflect.TypeFor[framework.ProtectedBatch]():
