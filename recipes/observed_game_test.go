@@ -331,8 +331,8 @@ func (g *countGame) closeKeyed(i int) {
 	}
 	errand := &errand{}
 	g.truth.change(func() {
-		for _, k := range g.truth.leases {
-			if k.within == nil && (k.at == p.locks[6].(counted).at || k.at == p.locks[7].(counted).at) {
+		for l, k := range g.truth.leases {
+			if l.Err() == nil && k.within == nil && (k.at == p.locks[6].(counted).at || k.at == p.locks[7].(counted).at) {
 				k.within = errand
 			}
 		}
