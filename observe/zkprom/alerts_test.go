@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// promtool accepts the alert rules, and plays the series of testdata, which fire
-// each alert and do not.
+// promtool accepts the alert rules, and plays the series of testdata, which
+// fire each alert and do not.
 func TestAlerts(t *testing.T) {
 	promtool := program(t, "promtool")
 	for _, args := range [][]string{
@@ -55,8 +55,8 @@ func TestAlertsUseMetricsThatExist(t *testing.T) {
 	}
 }
 
-// metricsIn returns the names of our metrics in a text, without what all of them
-// begin with and without what histograms end with.
+// metricsIn returns the names of our metrics in a text, without what all of
+// them begin with and without what histograms end with.
 func metricsIn(text string) (found []string) {
 	for _, match := range regexp.MustCompile(`\bzkrecipes_(\w+)`).FindAllStringSubmatch(text, -1) {
 		name := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(match[1], "")

@@ -66,7 +66,8 @@ func cycle(ctx context.Context, b *testing.B, mutex *locks.Mutex) {
 	}
 }
 
-// BenchmarkHooks measures what zkprom itself does at an acquire and its release.
+// BenchmarkHooks measures what zkprom itself does at an acquire and its
+// release.
 func BenchmarkHooks(b *testing.B) {
 	_, o := newMetrics(b)
 	a, ctx := mutex("/locks/report"), context.Background()

@@ -87,8 +87,8 @@ func TestAges(t *testing.T) {
 	})
 }
 
-// wantAge compares a gauge of seconds, which the requests of the recipe may make
-// a moment longer.
+// wantAge compares a gauge of seconds, which the requests of the recipe may
+// make a moment longer.
 func wantAge(t *testing.T, g prometheus.Gatherer, name, recipe string, want time.Duration) {
 	t.Helper()
 	families, err := g.Gather()

@@ -31,8 +31,8 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// runDashboard runs each query of the dashboard, with its variables at "All", and
-// wants data from each.
+// runDashboard runs each query of the dashboard, with its variables at "All",
+// and wants data from each.
 func runDashboard(t *testing.T, s *server) {
 	t.Helper()
 	d := readDashboard(t)
@@ -63,8 +63,8 @@ func runDashboard(t *testing.T, s *server) {
 	}
 }
 
-// The dashboard shows every metric, says what each panel shows, and takes its data
-// source from a variable.
+// The dashboard shows every metric, says what each panel shows, and takes its
+// data source from a variable.
 func TestDashboardIsComplete(t *testing.T) {
 	d := readDashboard(t)
 	var rows []string

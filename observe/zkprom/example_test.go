@@ -38,8 +38,8 @@ func serve() error {
 	return http.ListenAndServe(":2112", nil)
 }
 
-// Each lock has series of its own, and so does each customer, but not each order
-// of a customer.
+// Each lock has separate series, and so does each customer, but not each
+// order of a customer.
 func ExampleLockLabel() {
 	registry := prometheus.NewRegistry()
 	metrics, err := zkprom.New(zkprom.Registerer(registry), zkprom.LockLabel(func(path string) string {

@@ -112,7 +112,8 @@ func exposition(t *testing.T, g prometheus.Gatherer) string {
 	return text.String()
 }
 
-// program returns where a program is. Without it the test is skipped, except in CI.
+// program returns where a program is. Without it the test is skipped, except in
+// CI.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

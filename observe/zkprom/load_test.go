@@ -22,9 +22,9 @@ import (
 )
 
 // A Prometheus scrapes a program under load, while members of its ensemble are
-// killed, and sessions, znodes, answers and the network are lost. What it
-// knows at the end is what has happened to the program's callers, and each query
-// of the dashboard has data.
+// killed, and sessions, znodes, answers and the network are lost. What it knows
+// at the end is what has happened to the program's callers, and each query of
+// the dashboard has data.
 func TestPrometheusScrapesAProgramUnderLoad(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		program(t, "prometheus")

@@ -179,8 +179,8 @@ func (m *lockMetrics) revoked(_ context.Context, r framework.Revocation) {
 	m.seriesOf(r.Acquire).revocations.Inc()
 }
 
-// seriesOf returns where an acquire is counted. It calls the user's LockLabel, so
-// the caller holds no lock.
+// seriesOf returns where an acquire is counted. It calls the user's LockLabel,
+// so the caller holds no lock.
 func (m *lockMetrics) seriesOf(a framework.Acquire) *series {
 	l := seriesLabels{recipe: a.Recipe, mode: a.Mode}
 	if m.lockLabel != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// newMetrics returns metrics in a registry of their own, and an observer.
+// newMetrics returns metrics in a new registry, and an observer.
 func newMetrics(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, framework.Observer) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -31,7 +31,8 @@ func newMetrics(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, fram
 	return registry, metrics.Observer()
 }
 
-// wantMetrics compares some metrics with their text format, without its comments.
+// wantMetrics compares some metrics with their text format, without its
+// comments.
 func wantMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...string) {
 	t.Helper()
 	families, err := g.Gather()
@@ -70,8 +71,8 @@ func acquire(o framework.Observer, a framework.Acquire, token string) framework.
 	return g
 }
 
-// Those who wait and what is held are counted exactly, and the oldest of each has
-// its age.
+// Those who wait and what is held are counted exactly, and the oldest of each
+// has its age.
 func TestWaitingAndHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry, o := newMetrics(t)
@@ -109,8 +110,8 @@ func TestWaitingAndHeld(t *testing.T) {
 	})
 }
 
-// Leases of one znode, granted at one instant to callers that share it, are each
-// counted.
+// Leases of one znode, granted at one instant to callers that share it, are
+// each counted.
 func TestSharesOfOneGrant(t *testing.T) {
 	registry, o := newMetrics(t)
 	read := framework.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
@@ -154,7 +155,8 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// A loss is counted by its reason. All reasons are there from the first acquire on.
+// A loss is counted by its reason. All reasons are there from the first acquire
+// on.
 func TestLosses(t *testing.T) {
 	registry, o := newMetrics(t)
 	a := mutex("/a")

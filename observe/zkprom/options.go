@@ -48,16 +48,16 @@ func Registerer(r prometheus.Registerer) Option { return func(c *config) { c.reg
 // dashboard of this module expect the default, "zkrecipes".
 func Namespace(name string) Option { return func(c *config) { c.namespace = name } }
 
-// LockLabel adds the label "lock" to the metrics of locks, and sets the function
-// that returns its value. The function gets the path of the lock at the
-// ensemble, with chroot and namespace: for a lock of locks.Keyed the path of its
-// root, and for a lock with recipes.WithLabel that label. Return few different
-// values, because each adds some hundred time series. All locks for which it
-// returns "" are counted together. Default: no such label.
+// LockLabel adds the label "lock" to the metrics of locks, and sets the
+// function that returns its value. The function gets the path of the lock at
+// the ensemble, with chroot and namespace: for a lock of locks.Keyed the path
+// of its root, and for a lock with recipes.WithLabel that label. Return few
+// different values, because each adds some hundred time series. All locks for
+// which it returns "" are counted together. Default: no such label.
 //
 // The function is called by Acquire and TryAcquire on the caller's goroutine,
-// which waits for it, and again for an overrun or a revocation. If it panics, the
-// label is "(panic)".
+// which waits for it, and again for an overrun or a revocation. If it panics,
+// the label is "(panic)".
 func LockLabel(fn func(path string) string) Option {
 	return func(c *config) { c.lockLabel, c.noFunction = fn, fn == nil }
 }

@@ -61,7 +61,7 @@ func TestRegisterTwice(t *testing.T) {
 	first.Observer().StateChanged(framework.StateChange{To: framework.Connected}) // of no consequence
 }
 
-// Each client can have metrics of its own, with a label.
+// Each client can have separate metrics, with a label.
 func TestALabelForEachClient(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, client := range []string{"orders", "stock"} {

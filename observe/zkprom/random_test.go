@@ -21,8 +21,8 @@ type call struct {
 	since   time.Time
 }
 
-// Calls that begin and end in random order, many of them at one instant and with
-// the same grant, are counted as a list of them counts.
+// Calls that begin and end in random order, many of them at one instant and
+// with the same grant, are counted as a list of them counts.
 func TestRandomCalls(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -79,8 +79,8 @@ scrape_configs:
 	return &server{url: "http://" + address}
 }
 
-// awaitScrape waits until the server has read the metrics: it begins some seconds
-// after its start, and sees no increase of what was counted before.
+// awaitScrape waits until the server has read the metrics: it begins some
+// seconds after its start, and sees no increase of what was counted before.
 func (s *server) awaitScrape(t *testing.T) {
 	t.Helper()
 	await(t, "Prometheus to be ready", func() (string, bool) {
@@ -175,8 +175,8 @@ func (s *server) wantValue(t *testing.T, expr string, want float64) {
 	})
 }
 
-// wantValues waits until a query has these values, by one label. Others are 0, or
-// not there.
+// wantValues waits until a query has these values, by one label. Others are 0,
+// or not there.
 func (s *server) wantValues(t *testing.T, expr, label string, values func() map[string]int) {
 	t.Helper()
 	await(t, expr, func() (string, bool) {

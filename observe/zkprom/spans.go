@@ -11,7 +11,8 @@ type span struct {
 	indiscernible *span // another hold that nothing tells apart from this one
 }
 
-// spans are those of a series, the oldest first. They can be ended in any order.
+// spans are those of a series, the oldest first. They can be ended in any
+// order.
 type spans struct {
 	oldest, newest *span
 	count          int

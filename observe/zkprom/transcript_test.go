@@ -21,8 +21,8 @@ import (
 
 const transcriptFile = "../../docs/transcript-alert.md"
 
-// An alert fires in a real Prometheus when the ensemble has lost its quorum, and
-// ends when the members are back. The page in docs shows just that.
+// An alert fires in a real Prometheus when the ensemble has lost its quorum,
+// and ends when the members are back. The page in docs shows just that.
 func TestTranscriptOfAnAlert(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := zkprom.New(zkprom.Registerer(registry))
@@ -76,8 +76,8 @@ func TestTranscriptOfAnAlert(t *testing.T) {
 	story.compare()
 }
 
-// quickRules returns a file with the alert rules, of which those that wait for a
-// minute wait for two seconds.
+// quickRules returns a file with the alert rules, of which those that wait for
+// a minute wait for two seconds.
 func quickRules(t *testing.T) string {
 	t.Helper()
 	rules := strings.ReplaceAll(readFile(t, "alerts.yml"), "for: 1m", "for: 2s")
