@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // acquisition is what the context of a call of Acquire has between its start and
@@ -56,7 +57,7 @@ func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) contex
 // acquireEnd counts first: a span processor of the user may panic, here or at the
 // start, and then there is no span.
 func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
-	begun, end := o.own(ctx), outcome(r)
+	begun, end := o.own(ctx), recipes.Outcome(r)
 	if begun == nil {
 		begun = &acquisition{span: noop.Span{}, lock: o.lock(a)}
 	}

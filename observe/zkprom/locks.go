@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // lockMetrics are about acquires and leases.
@@ -121,7 +122,7 @@ func (m *lockMetrics) acquireEnd(ctx context.Context, a framework.Acquire, r fra
 		m.holdLocked(s, a, r.Grant)
 	}
 	m.mu.Unlock()
-	s.acquires.WithLabelValues(outcome(r)).Observe(r.Waited.Seconds())
+	s.acquires.WithLabelValues(recipes.Outcome(r)).Observe(r.Waited.Seconds())
 }
 
 func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Grant) {

@@ -1,4 +1,4 @@
-package zkprom
+package recipes
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // failures are the outcomes of calls of Acquire that were granted nothing. The
@@ -17,10 +16,10 @@ var failures = []struct {
 	outcome string
 	errs    []error
 }{
-	{"busy", []error{recipes.ErrBusy}},
-	{"layout", []error{recipes.ErrLayout}},
-	{"deadlock", []error{recipes.ErrDeadlock}},
-	{"exhausted", []error{recipes.ErrExhausted}},
+	{"busy", []error{ErrBusy}},
+	{"layout", []error{ErrLayout}},
+	{"deadlock", []error{ErrDeadlock}},
+	{"exhausted", []error{ErrExhausted}},
 	{"timeout", []error{context.DeadlineExceeded}},
 	{"canceled", []error{context.Canceled}},
 	{"closed", []error{framework.ErrClosed}},
@@ -29,9 +28,11 @@ var failures = []struct {
 	{"unreachable", []error{framework.ErrNoSession, zk.ErrNoServer, zk.ErrConnectionClosed}},
 }
 
-// outcome returns how a call of Acquire was granted, or why it was not. There
-// are only a few values.
-func outcome(r framework.AcquireResult) string {
+// Outcome returns a short name for how a call of Acquire has ended, for an
+// Observer that counts calls: r.Grant.How if it was granted, and otherwise "busy",
+// "timeout", "canceled", "closed", "deadlock", "layout", "exhausted", "no_auth",
+// "session_lost", "unreachable", or "error" for all else.
+func Outcome(r framework.AcquireResult) string {
 	if r.Err == nil {
 		return string(r.Grant.How)
 	}
