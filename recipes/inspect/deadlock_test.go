@@ -51,7 +51,7 @@ func three(w *bubble.World) []*framework.Client {
 	return []*framework.Client{w.ConnectNext(), w.ConnectNext(), w.ConnectNext()}
 }
 
-// Two locks in two orders, across two clients. Whoever waits behind them is no
+// Two locks in two orders, across two clients. A client that waits behind them is no
 // part of the cycle. When one gives up there is none.
 func TestTwoLocksInTwoOrders(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -73,8 +73,8 @@ func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, erro
 	return g, nil
 }
 
-// addWaits adds whom the waiters of a line wait for. Nobody waits for a contender
-// of the same session: that is left to selfWaits.
+// addWaits adds what the waiters of a line wait for. A contender of the same
+// session is left out: see selfWaits.
 func (g *graph) addWaits(l *Line, of map[string]int, rules rules) error {
 	for i := range l.Waiting {
 		w := &l.Waiting[i]
@@ -144,7 +144,8 @@ func (l *Line) inTheWay(i int, rules rules) (ahead []Contender, need int, unsure
 }
 
 // settle finds the contenders that can never go on, and the components of those
-// in which each waits for each. Without unsure, whoever may not wait is taken to go on.
+// in which each waits for each. If unsure is false, a contender that perhaps does
+// not have to wait is taken to go on.
 func (g *graph) settle(unsure bool) {
 	left := make([]int, len(g.vertices)) // how many have to go on before this one does
 	back := make([][]int, len(g.vertices))

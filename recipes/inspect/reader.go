@@ -88,7 +88,7 @@ func WithPause(d time.Duration) Option {
 
 // WithKind says which rule the lines of a kind follow: the function that was
 // passed to recipes.NewLine. Without it only the first in such a line is known to
-// hold, and who waits for whom is unknown.
+// hold, and it is unknown what the others wait for.
 func WithKind(kind string, conflicts func(mine, theirs string) bool) Option {
 	return func(s *settings) error {
 		if err := layout.CheckKind(kind); err != nil {
