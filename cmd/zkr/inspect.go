@@ -171,7 +171,7 @@ func escaped(text string) string {
 
 func printText(w io.Writer, s snapshot) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s\n", s.Path, s.headline())
+	fmt.Fprintf(&out, "%s: %s\n", printable(s.Path), printable(s.headline()))
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(place string, c contender) {
 		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.age(), readable(c.Data), printable(c.name))

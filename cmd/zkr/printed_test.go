@@ -22,7 +22,7 @@ func FuzzPrinted(f *testing.F) {
 	f.Add("\xff-R--000000001", "two\r\nlines", "a\tb")
 	f.Add("lock-0000000001", "\u009b31m", "\u2028\u2029\u200b\ufeff\U000e0001")
 	f.Fuzz(func(t *testing.T, name, data, other string) {
-		s := snapshot{Path: "/at", Exists: true, Recipe: "recipe", Others: []string{other}, Waiting: []contender{}}
+		s := snapshot{Path: "/" + other, Exists: true, Recipe: "line of kind " + other, Others: []string{other}, Waiting: []contender{}}
 		s.Holders = append(s.Holders, contender{Path: path.Join("/at", name), Holds: true, Mode: layout.Shared.String(), Session: "0x1", Data: data, name: name})
 		var text, raw bytes.Buffer
 		if err := printText(&text, s); err != nil {
