@@ -246,7 +246,9 @@ func (h *leaseCommand) leases(whole *recipes.Lease) []*recipes.Lease {
 // giveUp releases the lease after the work. It returns outcome, or the loss of
 // the lease if that is noticed only now.
 func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
-	if lease.Err() != nil { // outcome says so
+	if lost := lease.Err(); lost != nil && outcome == nil { // since the work has looked
+		return h.lost(lost)
+	} else if lost != nil { // outcome says so
 		return outcome
 	}
 	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
