@@ -147,6 +147,12 @@ func TestInspectTree(t *testing.T) {
 	if n := strings.Count(text, "\n"); n != 6 {
 		t.Errorf("%d lines: %s", n, text)
 	}
+	if text := inspected(t, e, "--tree", "/app/idle"); text != "/app/idle: nothing at or below it is held or waited for\n" {
+		t.Errorf("it printed %q", text)
+	}
+	if text := inspected(t, e, "--tree", "--json", "/not/there"); text != "" {
+		t.Errorf("it printed %q", text)
+	}
 	raw := strings.Split(strings.TrimSpace(inspected(t, e, "--tree", "--json", "--rate", "1000", "/app")), "\n")
 	if len(raw) != 2 {
 		t.Fatalf("it printed %q", raw)

@@ -57,7 +57,7 @@ is interrupted.`,
 				}
 				defer client.Close() // nothing was changed, so nothing can be lost
 				if tree {
-					return printTree(ctx, cmd.OutOrStdout(), client, args[0], print, rate.options()...)
+					return printTree(ctx, cmd.OutOrStdout(), client, args[0], asJSON, rate.options()...)
 				}
 				if !watch {
 					s, err := takeSnapshot(ctx, client, args[0])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -38,10 +39,18 @@ func (r *requestRate) options() []inspect.Option {
 }
 
 // printTree prints each line at and below a path.
-func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, print func(io.Writer, snapshot) error, opts ...inspect.Option) error {
+func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, asJSON bool, opts ...inspect.Option) error {
 	forest, err := inspect.Tree(ctx, r, at, opts...)
 	if err != nil {
 		return notAcquired(err)
+	}
+	if len(forest.Lines) == 0 && !asJSON {
+		_, err := fmt.Fprintf(w, "%s: nothing at or below it is held or waited for\n", printable(at))
+		return failedIf(cmp.Or(err, mayNotRead(forest.Unreadable)))
+	}
+	print := printText
+	if asJSON {
+		print = printJSON
 	}
 	now := time.Now()
 	for i := range forest.Lines {
