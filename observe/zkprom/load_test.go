@@ -56,9 +56,12 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 	s.killMembers(kill...)
 	s.loseALease(first, framework.LostSession, func(*recipes.Lease) { s.expire(first) })
 	s.loseALease(second, framework.LostDeleted, func(l *recipes.Lease) { _ = first.Delete(t.Context(), l.Path(), -1) })
-	s.loseALease(third, framework.LostUnproven, func(*recipes.Lease) { network.Cut() })
-	s.awaitCount(s.abandoned, string(framework.AbandonedUnproven), func() {})
-	network.Heal()
+	s.loseALease(third, framework.LostUnproven, func(l *recipes.Lease) {
+		network.Cut()
+		awaitLost(t, l)
+		s.awaitCount(s.abandoned, string(framework.AbandonedUnproven), func() {})
+		network.Heal()
+	})
 	s.overrun(second)
 	s.revoke(first, second)
 	s.loseAnAnswer(third, network)
@@ -175,7 +178,8 @@ func (s *shop) hold(m *locks.Mutex, work func(*recipes.Lease)) {
 	}
 }
 
-// loseALease holds leases, until one is lost by what lose does.
+// loseALease holds leases, until one is lost by what lose does. A loss is counted
+// a moment later, so lose may be called again.
 func (s *shop) loseALease(c *framework.Client, reason framework.LossReason, lose func(*recipes.Lease)) {
 	s.t.Helper()
 	s.awaitCount(s.reasons, string(reason), func() {
