@@ -46,13 +46,16 @@ func newObservers(all []Observer, log *zap.Logger) Observers {
 func (c *Client) Observers() Observers { return c.core().observers }
 
 // Values returns a context that has the values of ctx and never ends, for
-// requests that nobody waits for. If nobody observes requests it has no values
-// either, which costs nothing. It calls nothing of ctx, which may be user code.
+// requests that nobody waits for. If nobody observes requests or retries it has
+// no values either, which costs nothing. It calls nothing of ctx, which may be
+// user code.
 func (o Observers) Values(ctx context.Context) context.Context {
-	if !o.wantRequests() {
-		return context.Background()
+	for _, each := range o {
+		if each.RequestStart != nil || each.RequestEnd != nil || each.Retried != nil {
+			return context.WithoutCancel(ctx)
+		}
 	}
-	return context.WithoutCancel(ctx)
+	return context.Background()
 }
 
 // StartAcquire tells that a call of Acquire begins. It returns the context to go

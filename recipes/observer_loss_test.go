@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 type callerKey struct{}
@@ -112,6 +113,29 @@ func TestRequestsHaveTheValuesOfAContextThatNeverEnds(t *testing.T) {
 			if seen[op] != "caller" {
 				t.Errorf("the context of %s has the value %v", op, seen[op])
 			}
+		}
+	})
+}
+
+// Retries of an Acquire had a context without its values, if the observer did not
+// hear of requests.
+func TestRetriesHaveTheValuesOfTheCallersContext(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		retried := map[string]any{} // by operation
+		a := w.Connect("a", framework.WithObserver(framework.Observer{
+			Retried: func(ctx context.Context, r framework.Retry) { retried[r.Op] = ctx.Value(callerKey{}) },
+		}))
+		m, err := locks.NewMutex(a, "/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // creates the directory
+		w.Once(testutil.OpCreate, "/lock", testutil.DropBefore())
+		ctx := context.WithValue(context.Background(), callerKey{}, "caller")
+		bubble.Release(t, bubble.Acquire(t, ctx, m))
+		synctest.Wait()
+		if retried["create"] != "caller" {
+			t.Errorf("the contexts of retries have %v", retried)
 		}
 	})
 }
