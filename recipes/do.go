@@ -57,11 +57,10 @@ func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease)
 	bound, cancel := l.Bind(ctx)
 	defer func() { // on a panic too, which goes on after it
 		cancel()
-		late := l.endWork()
-		err = errors.Join(err, end())
-		if late > 0 {
-			l.observeOverrun(late) // last: the observer may take its time
+		if late := l.endWork(); late > 0 {
+			defer l.observeOverrun(late) // last: the observer may take its time
 		}
+		err = errors.Join(err, end())
 	}()
 	return fn(bound, l)
 }

@@ -92,8 +92,8 @@ func (l *Lease) describeGrant() framework.Grant {
 // observeRelease is called by the goroutine that has released the lease, when all
 // that it is made of has left: the observers may take their time.
 func (l *Lease) observeRelease() {
-	for _, part := range slices.Backward(l.parts) {
-		part.observeRelease()
+	for _, part := range l.parts {
+		defer part.observeRelease() // the last part's first; deferred: if an observer ends the goroutine, the others follow
 	}
 	if len(l.shares) == 0 || len(l.parts) > 0 {
 		return
@@ -167,8 +167,8 @@ func lossReason(err error) framework.LossReason {
 
 // observeOverrun tells of each of the locks. It is called on the goroutine of the work.
 func (l *Lease) observeOverrun(by time.Duration) {
-	for _, part := range l.parts {
-		part.observeOverrun(by)
+	for _, part := range slices.Backward(l.parts) {
+		defer part.observeOverrun(by) // as in observeRelease
 	}
 	if len(l.parts) > 0 || l.observed == nil {
 		return

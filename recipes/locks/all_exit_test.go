@@ -2,10 +2,12 @@ package locks_test
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/bubble"
@@ -97,6 +99,56 @@ func TestAllReleasesWhatItHasWhenAnObserverExits(t *testing.T) {
 				defer mu.Unlock()
 				if held["/a"] != 0 || held["/b"] != 0 {
 					t.Errorf("held by the events: %v", held)
+				}
+			})
+		})
+	}
+}
+
+// If an observer ends the goroutine at the end of one part, the other observers
+// hear of the ends, and of the overruns, of all parts.
+func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
+	for name, lost := range map[string]bool{"released": false, "overran": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				var mu sync.Mutex
+				ends := map[string]int{}
+				count := func(what string, path string) {
+					mu.Lock()
+					defer mu.Unlock()
+					ends[what+" "+path]++
+				}
+				c := w.Connect("a", framework.WithObserver(framework.Observer{
+					Released:     func(_ context.Context, r framework.Release) { count("released", r.Acquire.Path) },
+					LostReleased: func(_ context.Context, l framework.Loss) { count("released", l.Acquire.Path) },
+					Overran:      func(_ context.Context, o framework.Overrun) { count("overran", o.Acquire.Path) },
+				}), framework.WithObserver(framework.Observer{
+					Released:     func(context.Context, framework.Release) { runtime.Goexit() },
+					LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },
+					Overran:      func(context.Context, framework.Overrun) { runtime.Goexit() },
+				}))
+				joined := all(t, mutexAt(t, c, "/a"), mutexAt(t, c, "/b"))
+				gone := make(chan struct{})
+				go func() {
+					defer close(gone)
+					_ = recipes.Do(t.Context(), joined, func(context.Context, *recipes.Lease) error {
+						if lost {
+							w.Expire(c)
+							time.Sleep(time.Minute)
+						}
+						return nil
+					})
+					t.Error("it has returned")
+				}()
+				bubble.Await(t, "the goroutine's end", gone)
+				mu.Lock()
+				defer mu.Unlock()
+				want := map[string]int{"released /a": 1, "released /b": 1}
+				if lost {
+					want["overran /a"], want["overran /b"] = 1, 1
+				}
+				if !maps.Equal(ends, want) {
+					t.Errorf("told %v, want %v", ends, want)
 				}
 			})
 		})
