@@ -1,6 +1,12 @@
 package inspect
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// errExited is the error of a call that has not returned.
+var errExited = errors.New("a function passed to this package has ended its goroutine")
 
 // spread calls do for each task, and for each task that do returns, with at most
 // n calls at a time. It returns the first error, after all calls have returned;
@@ -20,8 +26,9 @@ func spread[T any](ctx context.Context, n int, tasks []T, do func(context.Contex
 			tasks = tasks[:len(tasks)-1]
 			running++
 			go func() {
-				more, err := do(ctx, task)
-				outcomes <- outcome{more, err}
+				o := outcome{err: errExited}
+				defer func() { outcomes <- o }() // also if user code ends the goroutine
+				o.more, o.err = do(ctx, task)
 			}()
 		}
 		o := <-outcomes
