@@ -25,18 +25,18 @@ func newCreate(to *ensemble) *cobra.Command {
 sequential. DATA is the text; - reads it from stdin. --json prints one object.
 --ttl needs servers with extendedTypesEnabled=true.
 
-With --ephemeral the znode lives as long as zkr: it prints the path, and waits for a
-signal. Then it deletes the znode and exits with 0. A signal that arrives before it
-has printed the path ends it as usual. If the session is lost it exits with 112, and
-if another client deletes the znode with 1.
+With --ephemeral the znode lives as long as zkr. zkr prints the path and waits for a
+signal. Then it deletes the znode and exits with 0. A signal that arrives before zkr
+has printed the path ends it with 128+n. If the session is lost, zkr exits with 112. If
+another client deletes the znode, zkr exits with 1.
 
 --acl takes scheme:id:permissions, the permissions being some of cdrwa: create,
 delete, read, write, admin. It may be repeated. Without it everybody may do
 everything.
 
 It costs one request, and with --parents up to three more for each missing znode
-above it. If no answer comes to the creation of a sequential znode, zkr does not
-repeat it: look whether there is one.`,
+above it. If the answer to the creation of a sequential znode is lost, zkr does not
+repeat the request: check with zkr ls whether the znode exists.`,
 		Example: `  zkr create /app/config '{"workers": 4}'
   zkr create --parents /app/a/b/c
   zkr create --sequential /app/jobs/job- - < job.json

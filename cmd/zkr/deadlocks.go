@@ -17,23 +17,26 @@ func newDeadlocks(to *ensemble) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "deadlocks [flags] [PATH]",
 		Short:                 "Find clients that wait for each other",
-		Long: `Finds deadlocks among all locks, elections and semaphores at and below PATH, by
-default /, of zkr, Go programs, Curator and Kazoo: sessions that hold something and
-wait for something that another of them holds. The exit code is 114 if there is one,
-and 0 if there is none.
+		Long: `Finds deadlocks at and below PATH, by default /: sessions that hold something and wait
+for something that another of them holds. It looks at all locks, elections and
+semaphores of zkr, Go programs, Curator and Kazoo. The exit code is 114 if there is a
+deadlock, and 0 if there is none.
 
-If it finds any, it looks again after --pause, and prints only what it has seen for
-the same znodes both times. A znode names its session and not the thread: a process
-that holds one lock in one thread, and waits for another lock in another, is taken
-for one that does both in one. A --pause that is longer than the session timeouts of
-the clients, and than locks are held, excludes such an error.
-What is a deadlock only under a condition is printed as possible, and does not count
-for the exit code.
+If it finds one, it looks again after --pause, and prints only what was true for the
+same znodes both times. A znode belongs to a session and does not say which thread
+uses it. If a process holds one lock in one thread and waits for another lock in
+another thread, zkr assumes that one thread does both. To exclude such a false alarm,
+choose a --pause that is longer than the session timeouts of the clients, and longer
+than locks are held.
 
-It costs a sync, a list for each znode that is no contender, and a read for each
-contender of a lock for which somebody waits. --rate limits the requests per second.
+If something is a deadlock only under a condition, it is printed as possible, and does
+not change the exit code.
 
---dot prints a picture for Graphviz, and --json one object.
+It costs a sync, a list for each znode that is not a contender (a holder or a waiter),
+and a read for each contender of a lock for which somebody waits. --rate limits the
+requests per second.
+
+--dot prints a graph for Graphviz, and --json one object.
 
 ` + safeHelp,
 		Example: `  zkr deadlocks

@@ -20,20 +20,19 @@ func newElect(to *ensemble) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "elect [flags] PATH -- CMD [ARG]...",
 		Short:                 "Run a command whenever this candidate leads",
-		Long: `Campaigns at PATH and runs CMD whenever it leads. There is one leader at a time;
-candidates lead in the order of their arrival. When CMD ends, the term ends, and
-zkr campaigns again behind all other candidates: at once if CMD succeeded, but at
-most once a second; after a growing pause of up to 10s if CMD failed. Java services
-that use Curator's LeaderLatch on the same path wait in the same line. With
---layout selector, those that use its LeaderSelector do; with --layout kazoo,
-Python programs that use Kazoo's Election do.
+		Long: `Takes part in the election at PATH, and runs CMD whenever it leads. There is one
+leader at a time. Candidates lead in the order of their arrival. When CMD ends, the
+term ends, and zkr joins the line again behind all other candidates: at once if CMD
+succeeded, but at most once a second; after a growing pause of up to 10s if CMD
+failed. Java services that use Curator's LeaderLatch on the same path wait in the same
+line. With --layout selector, services with its LeaderSelector do. With --layout
+kazoo, Python programs that use Kazoo's Election do.
 
-SIGTERM, SIGINT, SIGQUIT and SIGHUP end the campaign. If CMD is running they are
-passed on to it, and zkr exits with CMD's exit code. Other signals are only passed
-on.
+SIGTERM, SIGINT, SIGQUIT and SIGHUP end zkr elect. If CMD is running, zkr passes them
+on to it, and exits with CMD's exit code. Other signals are only passed on.
 
-` + commandHelp + orderedTokens + lossHelp + ` Then zkr campaigns again; with
---once it exits with 112, or with --lost-exit-code.`,
+` + commandHelp + orderedTokens + lossHelp + ` Then zkr joins the
+line again. With --once it exits with 112, or with --lost-exit-code.`,
 		Example: `  zkr elect /app/leader -- ./scheduler --primary
   zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,

@@ -16,10 +16,10 @@ func newGet(to *ensemble) *cobra.Command {
 		Use:                   "get [flags] PATH",
 		Short:                 "Print the data of a znode",
 		Long: `Prints the data of the znode at PATH. Into a file or a pipe it prints the bytes as
-they are. On a terminal it prints what the terminal may obey, and bytes that are no
-text, as escapes, and ends the last line; --raw prints the bytes as they are there,
-too. --json prints one object with the data and what zkr stat prints; data that is
-no text is in data_base64.
+they are. On a terminal it escapes control characters and bytes that are not text, and
+ends the last line. --raw prints the bytes as they are on a terminal, too. --json
+prints one object with the data and what zkr stat prints. Data that is not text is in
+data_base64.
 
 It costs a sync and one request.`,
 		Example: `  zkr get /app/config

@@ -29,10 +29,12 @@ func newInspect(to *ensemble) *cobra.Command {
 		Long: `Shows the recipe at PATH, its holders, and its waiters in order. For each it shows
 the mode, the session, the age, the data and the name of the znode. The recipe is
 recognized by the names of the znodes, which may be made by zkr, Curator, Kazoo or
-go-zookeeper. Where two recipes use the same names, both are shown.
+go-zookeeper. If several recipes use the same names, all of them are shown, as in
+"mutex or election (selector)".
 
---tree shows every line at and below PATH that has a holder or a waiter. It costs a
-request for each znode below PATH: see --rate. zkr top shows the same as it changes.
+--tree shows every lock, election and semaphore at and below PATH that has a holder or
+a waiter. It costs a request for each znode below PATH: see --rate. zkr top shows the
+same and follows the changes.
 
 --json prints one object a line. --watch prints again after each change, until it
 is interrupted.`,

@@ -36,39 +36,41 @@ type leaseCommand struct {
 // Parts of the subcommands' help. What a token guarantees depends on the
 // recipe, so it is a part of its own.
 const (
-	commandHelp = `CMD gets stdin, and ZKR_PATH and ZKR_TOKEN in its environment.
+	commandHelp = `CMD inherits stdin. Its environment has ZKR_PATH and ZKR_TOKEN.
 `
 
 	severalHelp = `
-Several PATHs are acquired as one: all or none, in the same order by every zkr
-whatever the order of the arguments, so that two of them never wait for each other.
-CMD then gets ZKR_PATHS and ZKR_TOKENS instead, a path and its token on each line,
-in the order of the arguments. A resource that one of the locks guards compares that
-lock's token. For a single PATH both are set, too.
+With several PATHs zkr acquires all of the locks or none. Every zkr acquires them in
+the same order, whatever the order of the arguments, so two of them never wait for
+each other. CMD then gets ZKR_PATHS and ZKR_TOKENS instead: one path, or one token, a
+line, in the order of the arguments. Tokens of different locks cannot be compared, so
+each resource must check the token of its lock. Without CMD zkr prints these tokens.
+With a single PATH, ZKR_PATHS and ZKR_TOKENS are set, too.
 
 `
 
 	holdHelp = `
 
-Without CMD zkr prints the token as one line on stdout once it holds the lock (for
-several PATHs a line for each, in the order of the arguments), and holds it until
-SIGTERM, SIGINT, SIGQUIT or SIGHUP arrives. It then releases the lock and exits with
-0. With --until-eof the end of stdin does the same, so that the lock does not outlive
-a script that starts zkr as a coprocess. If the token cannot be printed, zkr releases
-the lock and exits with 1. It does not notice when stdout is closed later. A script
-must stop its work when zkr ends before it was told to: the lease is lost then. If it
-runs out, zkr ends at least --grace before another client can be granted the lock.
+Without CMD zkr prints the token as one line on stdout when it has acquired the lock,
+and holds the lock until it gets SIGTERM, SIGINT, SIGQUIT or SIGHUP. Then it releases
+the lock and exits with 0. With --until-eof it also does so at the end of stdin: a
+script that starts zkr as a coprocess then cannot leave the lock behind. If the token
+cannot be printed, zkr releases the lock and exits with 1. It does not notice when
+stdout is closed later. If zkr ends by itself, the lease is lost and the script must
+stop its work. If the lease runs out, zkr ends at least --grace before another client
+can be granted the lock.
 
-With --revocable, a holder that is asked to release (zkr revoke, or Curator's Revoker)
-sends SIGTERM to CMD and holds the lock until CMD has ended, however long that takes.
-Without CMD zkr prints the line "revoked" and goes on holding until it is told to end.
+With --revocable, another client can ask zkr to release (zkr revoke, or Curator's
+Revoker). Then zkr sends SIGTERM to CMD, and holds the lock until CMD has ended,
+however long that takes. Without CMD zkr prints the line "revoked" and goes on holding
+until a signal or --until-eof ends it.
 
-If --try or --wait fails, the message names the holders, and how many clients wait
-behind them.`
+If --try finds the lock busy, or --wait is over, the error names the holders and the
+number of other clients that wait.`
 
 	orderedTokens = `ZKR_TOKEN is the fencing token, 32 hex digits. Each holder's token is greater than
-the one before, also as text, so a resource can refuse a token that is less than
-one it has seen.`
+the previous holder's, also as text. So a resource can refuse a token that is less
+than one it has seen.`
 
 	lossHelp = `
 
@@ -77,8 +79,8 @@ CMD leaves in the background.
 
 The lease runs out if the ensemble cannot be reached for most of the session
 timeout. CMD's process group then gets SIGTERM, and SIGKILL before another client
-can be granted the lock. --grace is the time between the two. Exceptions, in which
-CMD may run beside the next holder:
+can be granted the lock. --grace is the time between the two. In these cases CMD may
+still run when the next holder begins:
 
   - Somebody deletes the lease's znode, or closes its session on a server. CMD gets
     SIGTERM as soon as zkr learns of it, and SIGKILL after --grace.

@@ -18,7 +18,7 @@ func newMan() *cobra.Command {
 		Use:                   "man DIR",
 		Short:                 "Write the manual pages into a directory",
 		Long: `Writes the manual into DIR: zkr.1, and a page for each command, such as zkr-lock.1.
-They say what the help says.`,
+They have the same text as the help.`,
 		Example: `  zkr man . && man -l zkr-lock.1
   zkr man /usr/local/share/man/man1`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -24,12 +24,11 @@ func newObserve(to *ensemble) *cobra.Command {
 		Use:                   "observe [flags] PATH",
 		Short:                 "Print the leader at PATH, and each new one",
 		Long: `Prints the leader of the election at PATH, now and after each change, until it is
-interrupted: the time, the leader's id, its session, since when it has been a
-candidate, and its znode; or "no leader". Leaders that come and go while zkr is not
-connected may be left out; the last one never is. zkr is no candidate, and watches
-the leader's znode alone. The election may be zkr's (zkr elect), a Go program's, or
-Curator's LeaderLatch; with --layout selector Curator's LeaderSelector, with --layout
-kazoo Kazoo's Election.
+interrupted. A line has the time, the leader's id, its session, since when it has been
+a candidate, and its znode; or "no leader". Leaders that come and go while zkr is not
+connected may be left out; the last one never is. zkr never becomes the leader itself.
+The candidates may be zkr elect, Go programs, or Curator's LeaderLatch. --layout
+selector is for Curator's LeaderSelector, --layout kazoo for Kazoo's Election.
 
 --json prints one object a line. Its "leader" is null while there is none.`,
 		Example: `  zkr observe /app/leader

@@ -23,18 +23,18 @@ func newRevoke(to *ensemble) *cobra.Command {
 		Use:                   "revoke [flags] PATH",
 		Short:                 "Ask the holders of the lock at PATH to release it",
 		Long: `Writes __REVOKE__ to the znode of each holder of the lock or semaphore at PATH, as
-Curator's Revoker does, and prints those that it has asked. Nothing enforces it: a holder
-that does not listen goes on. Those that listen are zkr lock --revocable (read, write
-and semaphore, too), Go programs that use Lease.Revoked, and Java programs that call
-makeRevocable on Curator's locks. Kazoo's locks do not. The text replaces the data by
-which holders are told apart, so zkr prints that before.
+Curator's Revoker does, and prints the holders that it has asked. A holder that does not
+listen keeps the lock. These listen: zkr lock --revocable (also read, write and
+semaphore), Go programs that use Lease.Revoked, and Java programs that call
+makeRevocable on Curator's locks. Kazoo's locks do not. The text replaces the data that
+identifies the holder, so zkr prints that data first.
 
---all asks the waiters, too. They keep their places, and are told when they are
+--all also asks the waiters. They stay in line, and learn of the request when they are
 granted the lock. --session asks the holders and waiters of one session.
 
-zkr exits with 0 if it has asked at least one, with 1 if there is none to ask. With
---wait it waits until those that it has asked have left, and exits with 111 if they
-have not left in time.`,
+zkr exits with 0 if it has asked at least one, and with 1 if there is none to ask. With
+--wait it waits until all that it has asked have left, and exits with 111 if they have
+not left in time.`,
 		Example: `  zkr revoke /app/backup
   zkr revoke --wait 1m /app/backup && zkr lock --try /app/backup -- ./urgent
   zkr revoke --session 0x100a2b3c4d50001 /app/encoders`,

@@ -22,13 +22,13 @@ func newRm(to *ensemble) *cobra.Command {
 		Use:                   "rm [flags] PATH...",
 		Short:                 "Delete znodes",
 		Long: `Deletes the znode at each PATH, and prints the paths of all znodes that it has
-deleted. A znode that has children is only deleted with --recursive, which deletes
-all znodes below it first, those included that other clients create meanwhile. It
-never deletes the root or /zookeeper, which are the ensemble's own.
+deleted. A znode that has children is only deleted with --recursive. This deletes all
+znodes below it first, also those that other clients create meanwhile. zkr never
+deletes the root or /zookeeper, which belong to the ensemble.
 
-Deleting the znodes of a lock that is held takes it from its holder, who may not
-notice in time: --dry-run prints what would be deleted, with the sessions of
-ephemeral znodes, and zkr inspect shows who holds a lock.
+Take care with locks: if you delete the znode of a holder, another client can get the
+lock before the holder notices. --dry-run prints what would be deleted, with the
+sessions of ephemeral znodes, and zkr inspect shows who holds a lock.
 
 It costs one request for each PATH. With --recursive it costs a sync, one request
 for each znode to list the tree, up to 32 at the same time, and one for every 100

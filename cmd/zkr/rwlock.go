@@ -25,8 +25,8 @@ func newRead(to *ensemble) *cobra.Command {
 		Short: "Hold the read/write lock at PATH for reading, with or without a command",
 		Long: `Waits for the read/write lock at PATH, runs CMD beside other readers but no
 writer, and releases the lock.
-` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every writer before
-and less than that of every writer after. Two readers may have the same token.` + holdHelp + lossHelp + lossExit,
+` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every earlier writer
+and less than the token of every later writer. Two readers may have the same token.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr read /app/config -- ./report
   zkr read --wait 30s --layout curator /app/config -- ./report`,
 	})
@@ -38,8 +38,9 @@ func newWrite(to *ensemble) *cobra.Command {
 		Short: "Hold the read/write lock at PATH for writing, with or without a command",
 		Long: `Waits for the read/write lock at PATH, runs CMD with no reader and no other writer
 beside it, and releases the lock.
-` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the one before,
-also as text, so a resource can refuse a token that is less than one it has seen.` + holdHelp + lossHelp + lossExit,
+` + rwlockHelp + commandHelp + severalHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the previous
+writer's, also as text. So a resource can refuse a token that is less than one it has
+seen.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr write /app/config -- ./migrate
   zkr write --try /app/config -- ./migrate     # 111 if the lock is read or written`,
 	})

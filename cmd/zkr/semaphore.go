@@ -17,16 +17,16 @@ func newSemaphore(to *ensemble) *cobra.Command {
 		Use:                   "semaphore [flags] --max N PATH [-- CMD [ARG]...]",
 		Short:                 "Hold some of the N permits at PATH, with or without a command",
 		Long: `Waits for a permit of the semaphore at PATH, first come first served, runs CMD, and
-returns the permit. With --permits it takes several permits, all or none. On all
-machines together never more than N are taken. Java services that use Curator's
+returns the permit. With --permits it takes several permits, all or none. All
+machines together never take more than N permits. Java services that use Curator's
 InterProcessSemaphoreV2 on the same path take from the same permits.
 
 The first client records N at PATH. A later client with another number fails.
---set-max changes the number for all clients. If N decreases, permits that are
-taken are not revoked; no permit is granted until enough are returned.
+--set-max changes the number for all clients. If N decreases, clients keep the permits
+that they have. No permit is granted until enough of them are returned.
 
-` + commandHelp + `ZKR_TOKEN identifies the grant. It gives no order, since there are several holders
-at once.` + holdHelp + lossHelp + lossExit,
+` + commandHelp + `ZKR_TOKEN identifies the grant. Tokens of a semaphore have no order, because there are
+several holders at once.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr semaphore --max 5 /app/encoders -- ./encode film.mov
   zkr semaphore --max 5 --permits 3 /app/encoders -- ./encode --threads 3 film.mov
   zkr semaphore --max 8 --set-max /app/encoders -- true     # 8 from now on`,

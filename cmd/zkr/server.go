@@ -45,11 +45,12 @@ and keep their sessions if they reconnect within the session timeout.
   POST /restart         both
   GET  /status          shows what each member is doing
 
---ready-file names a file that appears, with the addresses in one line, when all
-members serve, and is removed when zkr ends. A script waits until it exists, and
-uses --servers "$(cat FILE)". A file that a killed server has left is removed before
-the new one begins to listen, so wait only after zkr was started, and give each
-server a file of its own. While --control stops members the file stays.
+--ready-file names a file that tells a script when the server is ready. It appears when
+all members serve, with the addresses in one line, and is removed when zkr ends. A
+script waits until it exists, and uses --servers "$(cat FILE)". If a killed server has
+left its file, the next one removes it before it begins to listen. So begin to wait
+after you have started zkr, and give each server its own file. While --control stops
+members, the file stays.
 
 --config reads the real server's zoo.cfg: clientPort, clientPortAddress, tickTime,
 minSessionTimeout, maxSessionTimeout, syncLimit, extendedTypesEnabled,

@@ -18,7 +18,7 @@ func newStat(to *ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "stat [flags] PATH",
-		Short:                 "Print what the ensemble knows of a znode",
+		Short:                 "Print the versions, times and owner of a znode",
 		Long: `Prints the session of the znode at PATH if it is ephemeral, its size, its versions,
 its times and its transactions. --acl adds its ACL, in the form that
 zkr create --acl takes. --json prints one object.

@@ -23,21 +23,24 @@ func newTop(to *ensemble) *cobra.Command {
 		Use:                   "top [flags] [PATH]",
 		Short:                 "Show the most contended locks, as they change",
 		Long: `Shows all locks, elections and semaphores at and below PATH, by default /, the most
-contended first: the holder, for how long it has held, how many wait, how long the
-first of them has waited, the grants seen per second, and the sessions. It shows what
-zkr, Go programs, Curator and Kazoo do. Grants between goroutines of one process are
-not seen. A time with "<" includes the time in line, since zkr has not seen the grant.
+contended first. The columns are the number of waiters, how long the holder has held,
+the holder, how long the first waiter has waited, the grants seen per second, and the
+number of sessions. It shows locks of zkr, Go programs, Curator and Kazoo.
 
-Keys: up and down choose a line, Enter shows its contenders, s sorts by the next
-column, / filters by a part of the path, q quits.
+HELD with a "<" includes the holder's wait, because zkr has not seen the grant. zkr
+cannot see handoffs between goroutines of one process. In the output, a line is one
+lock, election or semaphore.
 
-The first look costs a list for each znode below PATH that is no contender. Each list
-leaves a watch, so later looks cost a list for each directory that has changed, and
-nothing if none has. The contenders are read of the lines on the screen alone, ten of
-each. --rate bounds all of that: with 500 requests a second the first look at 10,000
-locks takes 20 seconds.
+Keys: up and down select a row, Enter shows its holders and waiters, s sorts by the
+next column, / filters by a part of the path, q quits.
 
---once prints the table once, and --json one object a line.
+The first look costs a list for each znode below PATH that is not a contender (a holder
+or a waiter). Each list leaves a watch. So later looks cost a list for each directory
+that has changed, and nothing if none has. zkr reads the contenders only of the lines
+on the screen, at most ten of each line. --rate limits the requests per second: with
+500, the first look at 10,000 locks takes 20 seconds.
+
+--once prints the table once. --json prints one object for each line and look.
 
 ` + safeHelp,
 		Example: `  zkr top /app/locks

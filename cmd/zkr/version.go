@@ -18,7 +18,7 @@ func newVersion() *cobra.Command {
 		Use:                   "version [flags]",
 		Short:                 "Print the version of zkr",
 		Long: `Prints the version of zkr, the revision that it was built from, and the Go release
-that built it. Copy it into a report of a problem. It asks no server.
+that built it. Copy this into a bug report. It needs no ensemble.
 
 --json prints one object.`,
 		Example: `  zkr version

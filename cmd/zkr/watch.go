@@ -23,11 +23,11 @@ func newWatch(to *ensemble) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "watch [flags] PATH",
 		Short:                 "Print the changes of a znode and of its children",
-		Long: `Prints one line for the present state of the znode at PATH, which need not exist,
-and one for each change: it is created, its data changes, it is deleted, or a child
-is added or removed. It goes on after a lost connection and a lost session, until it
-gets a signal; then it exits with 0. Changes that follow each other quickly may be
-printed as one. --json prints one object a line.
+		Long: `Prints one line for the present state of the znode at PATH, which need not exist.
+Then it prints one line for each change: the znode is created, its data changes, it is
+deleted, or a child is added or removed. zkr goes on after a lost connection and a lost
+session. When it gets a signal it exits with 0. Changes that follow each other quickly
+may be printed as one. --json prints one object a line.
 
 It costs one request for each change, and two when the znode is created. With
 --of both, which is the default, the data and the children are watched separately.`,

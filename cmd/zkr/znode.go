@@ -21,7 +21,7 @@ import (
 )
 
 // safeHelp is a part of the help of commands that print names of znodes.
-const safeHelp = `Characters of a name that a terminal may obey are printed as escapes.`
+const safeHelp = `Control characters in a name are printed as escapes.`
 
 // paths returns a check of a command's arguments: from least to most valid
 // paths.
