@@ -98,12 +98,20 @@ func start[T any](ctx context.Context, o *observer, fn func(context.Context, T) 
 		return ctx
 	}
 	values := ctx
-	o.events.call(func() { values = fn(ctx, what) })
-	if values == nil || same(values, ctx) {
+	o.events.call(func() {
+		if returned := fn(ctx, what); returned != nil {
+			returned.Value(probe{}) // a nil pointer panics here, and not in the caller's Acquire
+			values = returned
+		}
+	})
+	if same(values, ctx) {
 		return ctx
 	}
 	return observedContext{ctx, context.WithoutCancel(values)} // its cause of ending is not the caller's
 }
+
+// probe is a key that no context has.
+type probe struct{}
 
 // same reports whether a and b are one context. Contexts of the caller's own
 // types may not be comparable.

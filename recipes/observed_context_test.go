@@ -26,7 +26,11 @@ func TestTheCallersContextStays(t *testing.T) {
 	ended, end := context.WithCancelCause(context.Background())
 	end(errors.New("the observer's"))
 	for name, returned := range map[string]func(ctx context.Context) context.Context{
-		"nothing":    func(context.Context) context.Context { return nil },
+		"nothing": func(context.Context) context.Context { return nil },
+		"a nil pointer": func(context.Context) context.Context {
+			var none *listContext
+			return none
+		},
 		"the same":   func(ctx context.Context) context.Context { return ctx },
 		"background": func(context.Context) context.Context { return context.Background() },
 		"an ended one": func(context.Context) context.Context {
