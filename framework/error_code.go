@@ -38,10 +38,14 @@ var errorNames = []struct {
 }
 
 // ErrorCode returns a short name for an error of this package or of the wire
-// client, for metrics: "OK" for nil; for an answer of the ensemble the name that
-// ZooKeeper's Java client gives it, as "NONODE" or "CONNECTIONLOSS"; "NOSERVER",
-// "CLOSED", "UNPROVEN", "TIMEOUT" or "CANCELED" for a request that was not sent
-// or not answered; and "OTHER" for all else. There are less than 50 of them.
+// client, to be used as a label of metrics. There are fewer than 50 names:
+//
+//   - "OK" for nil.
+//   - The name in ZooKeeper's Java client, such as "NONODE" or "SESSIONEXPIRED".
+//     "CONNECTIONLOSS" says that the connection was lost before the answer came.
+//   - "NOSERVER", "CLOSED", "UNPROVEN", "TIMEOUT" or "CANCELED" for a request that
+//     was not sent or not answered.
+//   - "OTHER" for everything else.
 func ErrorCode(err error) string {
 	if err == nil {
 		return "OK"

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// WithObserver adds an observer, for metrics and traces. It may be given several
-// times: each observer is told of every event. Default: none, which costs
-// nothing.
+// WithObserver adds an observer, for metrics and traces. It may be passed several
+// times: every observer gets every event. Default: none, which costs nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.observers = append(c.observers, o) } }
 
-// An Observer has functions that are called at events. Each may be nil. If one
-// panics, the panic is logged, and the function is called again at the next
-// event. All paths are those at the ensemble, with chroot and namespace.
+// An Observer has functions that the client calls when something happens: an
+// Acquire, the end of a lease, a request, a change of the client's state. Each
+// may be nil. If one panics, the panic is logged, and the function is called
+// again at the next event. All paths are absolute: they include chroot and
+// namespace.
 //
 // # Where they are called
 //
@@ -25,60 +26,59 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 // All others are called one at a time, in the order of the events, on a
 // goroutine that the client has for each observer. While one of them blocks,
 // later events of this observer wait in memory, and nothing else waits. When too
-// many wait, further ones are dropped, and Dropped tells how many: 4096 for
-// requests, Batched and Retried; 65536 for the rest. Of a request either both
-// RequestStart and RequestEnd are dropped, or neither is.
+// many events wait, further ones are dropped, and Dropped reports how many. The
+// limit is 4096 for requests, Batched and Retried, and 65536 for the rest. Of a
+// request either both RequestStart and RequestEnd are dropped, or neither is.
 //
 // # Contexts
 //
-// A function with a context gets one with the values of the caller's context.
-// Where a call begins and ends, the context that the first function returns is
-// passed on to the second one, and to the requests that the call makes. So a
-// span that is begun in AcquireStart is the parent of the spans of these
-// requests. Only its values are used: the caller's deadline and cancellation
-// stay as they are. The lease's own context has the values of the caller's
-// context, not those that AcquireStart has added.
+// A context that is passed to a function has the values of the caller's context.
+// AcquireStart and RequestStart return a context, which AcquireEnd and RequestEnd
+// get. The requests of an Acquire get the context of AcquireStart, too: so a span
+// that AcquireStart begins is the parent of their spans. Only the values of a
+// returned context are used. The caller's deadline and cancellation do not
+// change. The context of the lease has the values of the caller's context, not
+// those that AcquireStart has added.
 type Observer struct {
 	// AcquireStart is called when a call of Acquire or TryAcquire begins, and
-	// AcquireEnd when it ends, with the context that AcquireStart has returned.
-	// For a recipe of several locks, as locks.All, there is one such pair for each
-	// lock. While a call waits, it has started and not ended, so their difference
-	// is the number of waiters. AcquireEnd is called before the lease is returned,
+	// AcquireEnd when it ends. A recipe of several locks, such as locks.All, calls
+	// both for each of its locks. The number of starts minus the number of ends is
+	// the number of waiters. AcquireEnd is called before the lease is returned,
 	// and before any other event of the lease.
 	AcquireStart func(ctx context.Context, a Acquire) context.Context
 	AcquireEnd   func(ctx context.Context, a Acquire, r AcquireResult)
-	// Released or Lost is called once for each lease that was granted, when it
-	// ends. So the leases that are held are the grants less these two. The context
-	// has the values of the lease's.
+	// Released or Lost is called once for each granted lease, when it ends. So the
+	// number of held leases is the number of grants minus these two. The context
+	// has the values of the lease's context.
 	Released func(ctx context.Context, r Release)
 	Lost     func(ctx context.Context, l Loss)
-	// LostReleased is called when the holder releases a lease that was lost, with
-	// the same Loss as Lost, which may be called before or after it. It is the
-	// moment to add an event to the span of Do's caller: when Lost is called, that
-	// span may have ended. It is not called for a lost lease that is never released.
+	// LostReleased is called when the holder releases a lost lease, with the same
+	// Loss as Lost. Lost may be called before or after it. Use LostReleased to add
+	// an event to the span of Do's caller: when Lost is called, that span may have
+	// ended. It is not called for a lost lease that is never released.
 	LostReleased func(ctx context.Context, l Loss)
-	// Overran is called when work under Do returns after its lease's deadline, so
-	// at a time when others may hold the lock.
+	// Overran is called when work under Do returns after its lease's deadline.
+	// Another client may hold the lock by that time.
 	Overran func(ctx context.Context, o Overrun)
-	// Revoked is called when somebody asks the holder to release: see
-	// recipes.Lease.Revoked, which must have been called.
+	// Revoked is called when another client asks the holder to release. It needs
+	// a holder that has called recipes.Lease.Revoked.
 	Revoked func(ctx context.Context, r Revocation)
 
-	// RequestStart is called for each request that is sent to the ensemble, and
-	// RequestEnd for its answer, with the context that RequestStart has returned.
-	// Both may be called after the answer. The requests by which the client keeps
-	// its session alive are not told.
+	// RequestStart is called for each request to the ensemble, and RequestEnd for
+	// its answer. They run on the observer's goroutine, so both may be called
+	// after the answer: use Request.Began and RequestResult.Took for times. They
+	// are not called for the heartbeats of the session.
 	RequestStart func(ctx context.Context, r Request) context.Context
 	RequestEnd   func(ctx context.Context, r Request, result RequestResult)
 	// Retried is called when an operation is tried again after an error.
 	Retried func(ctx context.Context, r Retry)
-	// Batched is called for each multi in which writes of contenders have shared
-	// a request. For RequestStart and RequestEnd that is one request, a "multi".
+	// Batched is called for each request in which the writes of several contenders
+	// were sent together. For RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
 
 	// StateChanged is called at every change of the client's state.
 	StateChanged func(StateChange)
-	// Abandoned is called when the client itself gives a connection up.
+	// Abandoned is called when the client itself gives up a connection.
 	Abandoned func(a Abandonment)
 	// Dropped is called after events were dropped.
 	Dropped func(d Drop)
@@ -93,8 +93,9 @@ type Acquire struct {
 	Mode string
 	// Path is the path of the lock at the ensemble.
 	Path string
-	// Label is what is counted together: see recipes.WithLabel. It is the path
-	// unless an option says otherwise, and the root of a locks.Keyed.
+	// Label names a group of locks to count together. It is the label that
+	// recipes.WithLabel has set, otherwise the root for the locks of a
+	// locks.Keyed, otherwise the path.
 	Label string
 	// Try is true for TryAcquire.
 	Try bool
@@ -126,9 +127,9 @@ const (
 	// GrantedByEnsemble: a znode came to the front of the line.
 	GrantedByEnsemble How = "ensemble"
 	// GrantedByHandoff: another caller of the same process has released the lock,
-	// and the znode was passed on while this caller was waiting.
+	// and this caller, who was waiting, has taken over the znode.
 	GrantedByHandoff How = "handoff"
-	// GrantedByLinger: the znode had no user, and was kept for the next caller.
+	// GrantedByLinger: the process had kept an unused znode for the next caller.
 	GrantedByLinger How = "linger"
 	// GrantedByShare: another caller of the same process holds the same shared
 	// lock.
@@ -144,14 +145,14 @@ type Release struct {
 	Held    time.Duration
 }
 
-// Loss is the end of a lease that its holder has not released.
+// Loss is the end of a lease before its release.
 type Loss struct {
 	Acquire Acquire
 	Grant   Grant
 	At      time.Time
 	Held    time.Duration
 	Reason  LossReason
-	Err     error // as Err of the lease
+	Err     error // what Lease.Err returns
 }
 
 // LossReason says why a lease was lost.
@@ -175,11 +176,11 @@ const (
 	LostOtherwise LossReason = "other"
 )
 
-// Overrun is work under a lease that has ended after the lease's deadline.
+// Overrun reports work under Do that returned after its lease's deadline.
 type Overrun struct {
 	Acquire Acquire
 	Grant   Grant
-	By      time.Duration // how long after
+	By      time.Duration // how long after the deadline
 }
 
 // Revocation is a request to the holder of a lease to release it.
@@ -191,7 +192,7 @@ type Revocation struct {
 // Request is a request to the ensemble.
 type Request struct {
 	Op         string // "create", "list", "multi", ...
-	Path       string // of a multi, its first operation's
+	Path       string // of a multi: the path of its first operation
 	Operations int    // of a multi; otherwise 1
 	Session    int64
 	Server     string // the address of the server, as it was dialed
@@ -205,14 +206,14 @@ type RequestResult struct {
 	Err  error  // as the wire client has returned it
 }
 
-// Retry is a further try of an operation.
+// Retry is another attempt of an operation.
 type Retry struct {
 	Op   string
 	Path string
-	Err  error // of the try before
+	Err  error // of the previous attempt
 }
 
-// Batch is a multi in which writes of contenders have shared a request.
+// Batch is a request in which writes of several contenders were sent together.
 type Batch struct {
 	Operations int
 }
@@ -252,7 +253,7 @@ func (r AbandonReason) text() string {
 	return string(r)
 }
 
-// Drop is how many events an observer was too slow for since the last Drop.
+// Drop reports how many events were dropped since the last Drop.
 type Drop struct {
 	Events int
 }

@@ -10,10 +10,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Observers are the observers of a client. Its methods tell them of events, and
-// none of them panics. With no observer they do nothing.
+// Observers are the observers of a client. A method passes one event to all of
+// them. No method panics, and without observers the methods do nothing.
 //
-// It is for the engine of this module's recipes. See Observer for what is called
+// This type is for the recipes of this module. See Observer for what is called
 // where.
 type Observers []*observer
 
@@ -58,9 +58,9 @@ func (o Observers) Values(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// StartAcquire tells that a call of Acquire begins. It returns the context to go
-// on with, and a function that must be called with the result. If an observer
-// ends the goroutine, StartAcquire tells the end itself.
+// StartAcquire reports that a call of Acquire begins. It returns the context for
+// the rest of the call, and a function that must be called with the result. If
+// an observer ends the goroutine, StartAcquire reports the end itself.
 func (o Observers) StartAcquire(ctx context.Context, a Acquire) (during context.Context, end func(AcquireResult)) {
 	began := time.Now()
 	contexts := make([]context.Context, 0, len(o))
@@ -131,7 +131,7 @@ func (c observedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Released tells of a release, in place.
+// Released reports a release, and waits for the observers.
 func (o Observers) Released(ctx context.Context, r Release) {
 	for _, each := range o {
 		if fn := each.Released; fn != nil {
@@ -140,7 +140,7 @@ func (o Observers) Released(ctx context.Context, r Release) {
 	}
 }
 
-// Lost tells of a loss. It does not wait for the observers.
+// Lost reports a loss. It does not wait for the observers.
 func (o Observers) Lost(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.Lost; fn != nil {
@@ -149,7 +149,7 @@ func (o Observers) Lost(ctx context.Context, l Loss) {
 	}
 }
 
-// LostReleased tells of the release of a lost lease, in place.
+// LostReleased reports the release of a lost lease, and waits for the observers.
 func (o Observers) LostReleased(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.LostReleased; fn != nil {
@@ -158,7 +158,7 @@ func (o Observers) LostReleased(ctx context.Context, l Loss) {
 	}
 }
 
-// Overran tells of an overrun, in place.
+// Overran reports an overrun, and waits for the observers.
 func (o Observers) Overran(ctx context.Context, over Overrun) {
 	for _, each := range o {
 		if fn := each.Overran; fn != nil {
@@ -167,7 +167,7 @@ func (o Observers) Overran(ctx context.Context, over Overrun) {
 	}
 }
 
-// Revoked tells of a revocation. It does not wait for the observers.
+// Revoked reports a revocation. It does not wait for the observers.
 func (o Observers) Revoked(ctx context.Context, r Revocation) {
 	for _, each := range o {
 		if fn := each.Revoked; fn != nil {
@@ -185,7 +185,7 @@ func (o Observers) wantRequests() bool {
 	return false
 }
 
-// startRequest tells that a request begins. end must be called with the answer.
+// startRequest reports that a request begins. end must be called with the answer.
 // Neither waits for the observers.
 func (o Observers) startRequest(ctx context.Context, r Request) (end func(error)) {
 	ends := make([]func(RequestResult), 0, len(o))
@@ -202,7 +202,7 @@ func (o Observers) startRequest(ctx context.Context, r Request) (end func(error)
 	}
 }
 
-// startRequest returns nil if the observer does not hear of the request's end.
+// startRequest returns nil if the observer does not get the request's end.
 func (o *observer) startRequest(ctx context.Context, r Request) (end func(RequestResult)) {
 	switch {
 	case o.RequestStart == nil && o.RequestEnd == nil:
@@ -252,8 +252,8 @@ func (o Observers) abandoned(a Abandonment) {
 	}
 }
 
-// flush waits until all events are told. It reports false if patience ends
-// first.
+// flush waits until the observers have got all events. It returns false if
+// patience ends first.
 func (o Observers) flush(patience <-chan time.Time) bool {
 	for _, each := range o {
 		if !each.events.flush(patience) {
@@ -263,8 +263,8 @@ func (o Observers) flush(patience <-chan time.Time) bool {
 	return true
 }
 
-// observed makes a call of the wire client, and tells the observers of it. ask
-// says what is asked: Op, Path and Operations, which is 1 if it is not set.
+// observed makes a call of the wire client, and reports it to the observers. ask
+// has Op, Path and Operations, which is 1 if it is not set.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
 	observers := s.core.observers
 	if !observers.wantRequests() {

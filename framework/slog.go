@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// WithSlog sets the logger to one of log/slog. Its handler may block: the client
-// passes lines to it on another goroutine. Lines have no source. Of this and
-// WithLogger, the last one counts. Default: none.
+// WithSlog sets a logger of log/slog. Its handler may block: the client passes
+// lines to it on another goroutine. Lines have no source file and line. If
+// WithLogger is passed too, the last option is used. Default: none.
 func WithSlog(log *slog.Logger) Option {
 	return func(c *config) {
 		c.log = nil // New refuses a logger that is nil

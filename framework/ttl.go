@@ -13,10 +13,10 @@ import (
 // longestTTL is the longest time to live that the protocol can express.
 const longestTTL = time.Duration(wire.MaxTTL) * time.Millisecond
 
-// CreateTTL is Create for a persistent znode with a time to live: the ensemble
-// deletes it some time after nobody has changed it for ttl, if it has no
-// children then. flags are zk.FlagTTL or
-// zk.FlagPersistentSequentialWithTTL. ttl is from 1ms to about 34 years.
+// CreateTTL creates a persistent znode with a time to live. If the znode has no
+// children, and nobody has changed it for ttl, the ensemble deletes it some time
+// later. flags are zk.FlagTTL or zk.FlagPersistentSequentialWithTTL. ttl is from
+// 1ms to about 34 years. Otherwise CreateTTL is the same as Create.
 //
 // It needs ZooKeeper 3.5.3 or later, and extendedTypesEnabled=true on the
 // servers. Other servers answer that it is not implemented.

@@ -14,16 +14,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// The observers hear of each call of Acquire on a Line, of its result, and of one
-// end of each lease that it has returned. Of a joined lease they hear by its parts.
+// Observers get the start and the result of each call of Acquire on a Line, and one
+// end of each lease that it has returned. For a joined lease they get the events of
+// its parts.
 
-// observedLease is what the observers are told about a lease.
+// observedLease is what observers get about a lease.
 type observedLease struct {
 	acquire framework.Acquire
 	grant   framework.Grant
 }
 
-// described returns what the observers are told about each Acquire.
+// described returns what observers get about each Acquire.
 func (l *Line) described(s *settings, kind string) framework.Acquire {
 	in := &s.inside
 	a := framework.Acquire{Recipe: kind, Mode: Exclusive.String(), Path: l.FullPath(), Permits: 1}
@@ -45,12 +46,12 @@ func (l *Line) described(s *settings, kind string) framework.Acquire {
 	return a
 }
 
-// errExited is what the observers hear of a call whose goroutine has ended before
-// the call did: a function of the user has called runtime.Goexit, or panicked.
+// errExited is the result that observers get if the goroutine ends before the call
+// does: a function of the user has called runtime.Goexit, or panicked.
 var errExited = errors.New("the goroutine has ended")
 
-// acquireObserved is acquire of a client that has observers. The end of the call is
-// told before the lease can be lost, so before all that is told of the lease.
+// acquireObserved is acquire for a client that has observers. It reports the end of
+// the call before the lease is followed, so before any other event of the lease.
 func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 	what := l.about
 	what.Try = try
@@ -89,8 +90,8 @@ func (l *Lease) describeGrant() framework.Grant {
 	}
 }
 
-// observeRelease is called by the goroutine that has released the lease, when all
-// that it is made of has left: the observers may take their time.
+// observeRelease is called by the goroutine that has released the lease, after all of
+// its znodes have left. So slow observers delay only that goroutine.
 func (l *Lease) observeRelease() {
 	for _, part := range l.parts {
 		defer part.observeRelease() // the last part's first; deferred: if an observer ends the goroutine, the others follow
@@ -165,7 +166,8 @@ func lossReason(err error) framework.LossReason {
 	return framework.LostOtherwise
 }
 
-// observeOverrun tells of each of the locks. It is called on the goroutine of the work.
+// observeOverrun reports an overrun for each of the locks. It is called on the
+// goroutine of the work.
 func (l *Lease) observeOverrun(by time.Duration) {
 	for _, part := range slices.Backward(l.parts) {
 		defer part.observeOverrun(by) // as in observeRelease
@@ -178,7 +180,7 @@ func (l *Lease) observeOverrun(by time.Duration) {
 	})
 }
 
-// observeRevocation has the observers hear of the request to release.
+// observeRevocation makes the observers get a request to release.
 func (l *Lease) observeRevocation() {
 	if l.observed == nil {
 		return
@@ -194,10 +196,11 @@ func (l *Lease) observeRevocation() {
 	}
 }
 
-// values returns the lease's context, for an observer: it does not end.
+// values returns a context for observers: it has the values of the lease's context
+// and never ends.
 func (l *Lease) values() context.Context { return context.WithoutCancel(l.ctx) }
 
-// endsNow reports whether this is the end that the observers hear of: the first.
+// endsNow returns true for the first end of the lease, which observers get.
 func (l *Lease) endsNow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

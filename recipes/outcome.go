@@ -9,9 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// failures are the outcomes of calls of Acquire that were granted nothing. The
-// first that fits is used: a context that ended because a client was closed is
-// canceled.
+// failures are the outcomes of calls of Acquire that failed. The first match is
+// used: a context that ended because a client was closed is "canceled".
 var failures = []struct {
 	outcome string
 	errs    []error
@@ -28,10 +27,10 @@ var failures = []struct {
 	{"unreachable", []error{framework.ErrNoSession, zk.ErrNoServer, zk.ErrConnectionClosed}},
 }
 
-// Outcome returns a short name for how a call of Acquire has ended, for an
-// Observer that counts calls: r.Grant.How if it was granted, and otherwise "busy",
-// "timeout", "canceled", "closed", "deadlock", "layout", "exhausted", "no_auth",
-// "session_lost", "unreachable", or "error" for all else.
+// Outcome returns a short name for the result of a call of Acquire, to be used as
+// a label of metrics. If the call was granted it is r.Grant.How. Otherwise it is
+// "busy", "timeout", "canceled", "closed", "deadlock", "layout", "exhausted",
+// "no_auth", "session_lost" or "unreachable", or "error" for any other error.
 func Outcome(r framework.AcquireResult) string {
 	if r.Err == nil {
 		return string(r.Grant.How)

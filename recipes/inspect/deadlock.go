@@ -10,11 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
 
-// Deadlocks is what FindDeadlocks has found.
+// Deadlocks is the result of FindDeadlocks.
 type Deadlocks struct {
-	// Cycles are sessions that wait for each other and will wait forever, unless one
-	// of them gives up. Every session that such a cycle goes through is in at least
-	// one of them.
+	// Cycles are the deadlocks: sessions that wait for each other forever, unless
+	// one of them gives up. Every session of a deadlock is in at least one Cycle.
 	Cycles []Cycle
 	// Possible are cycles that are deadlocks only under a condition: see
 	// Cycle.Condition.
@@ -25,26 +24,26 @@ type Deadlocks struct {
 	Unreadable []string // znodes that the client may not read, sorted
 }
 
-// Cycle is sessions that wait for each other in a circle: each waits for the
-// next, and the last for the first.
+// Cycle is a circle of sessions. Each waits for the next, and the last for the
+// first.
 type Cycle struct {
 	Steps     []Step
-	Condition string // empty: it is a deadlock; otherwise what must be true for that
+	Condition string // empty: it is a deadlock; otherwise it is one only if this is true
 }
 
 // Step is one session of a Cycle.
 type Step struct {
 	Session int64
-	Has     Contender // what the step before waits for
-	HasAt   string    // the path of its line
-	Waits   Contender // what waits for the next step; Has itself if that only waits
-	WaitsAt string
-	Need    int // how many of For have to leave
-	For     []Contender
+	Has     Contender   // the contender that the previous step waits for
+	HasAt   string      // the path of its line
+	Waits   Contender   // the contender that waits for the next step; it may be Has itself
+	WaitsAt string      // the path of its line
+	Need    int         // how many of For have to leave
+	For     []Contender // the contenders that Waits waits for
 }
 
-// String tells the cycle: "session 0x1 holds /x and waits for /y; session 0x2
-// holds /y and waits for /x".
+// String returns the cycle in words: "session 0x1 holds /x and waits for /y;
+// session 0x2 holds /y and waits for /x".
 func (c Cycle) String() string {
 	var parts []string
 	for _, s := range c.Steps {
@@ -64,28 +63,28 @@ const (
 	ifAlone = "if one goroutine or thread does both: the session waits for itself"
 )
 
-// FindDeadlocks finds sessions that wait for each other, over all lines at and
-// below a path, whichever client made them. If it finds any, it looks at their
-// lines again after a pause, and believes only what holds for the same znodes in
-// both looks. So what it returns was true for the whole pause.
+// FindDeadlocks finds sessions that wait for each other, in all lines at and
+// below a path, of any client library. If it finds any, it looks at their lines
+// again after a pause, and returns only what was true for the same znodes in both
+// looks. So what it returns was true for the whole pause.
 //
-// What it cannot know: a znode names its session, and not the goroutine. A
-// session that holds one lock and waits for another is taken for one flow of
-// control. If two goroutines of a process do these things independently, there
-// is no deadlock, although it looks like one until the first znode leaves. This
-// module's goroutines hand a znode off for a session timeout at most while others
-// wait. So locks that are held briefly are no deadlock if the pause is longer than
-// that. If they are held for longer than the pause, a longer one helps.
+// False alarms are possible. A znode belongs to a session, and does not say which
+// goroutine uses it. If one goroutine holds a lock and another one of the same
+// session waits for another lock, FindDeadlocks assumes that one goroutine does
+// both. To avoid that, choose a pause that is longer than locks are held, and
+// longer than the session timeouts. The goroutines of a process may hand one znode
+// off to each other for a session timeout while others wait.
 //
-//   - Two clients of one process are two sessions: what one holds, and the other
-//     waits for, is not seen as one.
-//   - A session that waits for itself is only possibly in a deadlock. This module
-//     refuses that with recipes.ErrDeadlock where it can see it.
-//   - The rule of a kind of recipes.NewLine is not known either: see WithKind.
-//   - A waiter of a semaphore does not say how many permits it wants. It is taken
-//     to want one.
-//   - Locks that a process waits for in memory, and locks outside of the path, are
-//     not seen.
+// What FindDeadlocks does not know:
+//
+//   - Which sessions belong to one process. If a program holds a lock with one
+//     client and waits for another lock with a second client, that is not seen.
+//   - Whether a session that waits for itself is in a deadlock: it is Possible. This
+//     module refuses such a wait with recipes.ErrDeadlock where it can see it.
+//   - The rule of a custom kind: see recipes.NewLine and WithKind.
+//   - How many permits a waiter of a semaphore wants. It assumes one; if more are
+//     free, the result is Possible.
+//   - Locks that a process waits for in memory, and locks outside the path.
 //
 // It costs a sync, a list for each znode that is not a contender, and a read for
 // each contender of a line in which somebody waits. The second look costs a sync,

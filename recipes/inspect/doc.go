@@ -1,15 +1,16 @@
-// Package inspect shows from outside who holds what and who waits for what, and
-// finds deadlocks. It reads znodes only: the processes that use the locks need
-// not know, and may use this module, Apache Curator, Kazoo or go-zookeeper.
+// Package inspect shows who holds a lock and who waits for it, and finds
+// deadlocks. It only reads znodes, so the processes that use the locks do not
+// notice. They may use this module, Apache Curator, Kazoo or go-zookeeper.
 //
 //   - [Read] reads one path: the recipe, its holders, its waiters in order.
 //   - [Tree] finds every line below a path.
 //   - [FindDeadlocks] finds sessions that wait for each other.
 //
-// A line is the contenders of one lock, election or semaphore. The recipe is
-// recognized by the names of the znodes. Each znode is read separately, so a
-// change meanwhile may show in part. A znode that is deleted meanwhile is left
-// out, and is no error.
+// A contender is a holder or a waiter. A line is the contenders of one lock,
+// election or semaphore, in order. The recipe is recognized by the names of the
+// znodes. Each znode is read separately, so a result may mix the states before
+// and after a change. A znode that is deleted meanwhile is left out, without an
+// error.
 //
 // # Cost
 //
@@ -23,5 +24,5 @@
 //	Tree with WithoutDetails  10,002
 //	FindDeadlocks             10,002, since nobody waits
 //
-// where one request more is the list of the directory above, and one the sync.
+// The last two requests are the list of the directory above, and the sync.
 package inspect

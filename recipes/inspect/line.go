@@ -6,8 +6,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// Line is what is found at a path: a lock, an election or a semaphore, with its
-// holders and waiters.
+// Line is a lock, an election or a semaphore at a path, with its holders and its
+// waiters.
 type Line struct {
 	Path     string
 	Exists   bool
@@ -15,12 +15,11 @@ type Line struct {
 	Election bool   // its holder leads
 	Limit    int    // how many permits a semaphore has, as it records them; 0 if unknown
 
-	// Holders, and those who wait, in the order in which they stand in line.
-	Holders []Contender
-	Waiting []Contender
+	Holders []Contender // in the order of the line
+	Waiting []Contender // in the order of the line
 
 	Others   []string // names of children that belong to no recipe
-	Conflict string   // what is wrong if several recipes use the path
+	Conflict string   // the problem, if several recipes use the path; otherwise empty
 
 	form    form
 	entries []Contender // the line, in order; of a semaphore: its waiters
@@ -39,8 +38,8 @@ const (
 // Contender is a holder or a waiter, of any process.
 type Contender struct {
 	Path   string // of its znode
-	Shared bool   // it is a reader, or has or wants a permit; otherwise it holds alone
-	Holds  bool
+	Shared bool   // it is a reader, or has or wants a permit; otherwise it is exclusive
+	Holds  bool   // it is a holder; otherwise it waits
 	// Unsure means that Holds may be wrong: the contender stands in a line of
 	// recipes.NewLine whose kind's rule is not known. See WithKind.
 	Unsure bool
@@ -48,8 +47,8 @@ type Contender struct {
 	// The rest is zero until the znode was read: see WithoutDetails.
 	Session int64     // the session that the znode belongs to; 0 if it is not ephemeral
 	Since   time.Time // when it joined the line, by the ensemble's clock
-	Data    []byte    // what the owner has written into its znode
-	Created int64     // the transaction that created the znode: no other znode has it
+	Data    []byte    // the data of the znode
+	Created int64     // the id of the transaction that created the znode: it is unique
 
 	node layout.Node
 	read bool

@@ -12,12 +12,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Read returns what is at a path. A path without a znode is no error:
-// Line.Exists is false.
+// Read returns the line at a path: the recipe, its holders and its waiters. If the
+// path does not exist, it returns no error, and Line.Exists is false.
 //
 // It costs a sync, a list, and a read for each contender. A semaphore costs two
-// lists and a read more, Kazoo's one list and one read, an unused path one read.
-// A contender that the client may not read is shown without details.
+// more lists and one more read; Kazoo's semaphore costs one more list and one more
+// read; an unused path costs one more read. A contender that the client may not
+// read is returned without details.
 func Read(ctx context.Context, r Reader, path string, opts ...Option) (Line, error) {
 	g, err := newReading(r, opts)
 	if err != nil {

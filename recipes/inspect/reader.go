@@ -26,8 +26,8 @@ type Reader interface {
 const DefaultConcurrency = 16
 
 // DefaultPause is how long FindDeadlocks waits before it looks again. It is longer
-// than framework's default session timeout. For so long the goroutines of a
-// process hand one znode off while others wait, so that each holds only briefly.
+// than framework's default session timeout. The goroutines of a process may hand
+// one znode off to each other for that long while others wait.
 const DefaultPause = 15 * time.Second
 
 // Option sets how znodes are read.
@@ -53,8 +53,7 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithRate limits the requests per second. Without it the answers of the
-// ensemble limit them.
+// WithRate limits the requests per second. Default: no limit.
 func WithRate(perSecond int) Option {
 	return func(s *settings) error {
 		if perSecond < 1 {
@@ -86,8 +85,8 @@ func WithPause(d time.Duration) Option {
 	}
 }
 
-// WithKind says which rule the lines of a kind follow: the function that was
-// passed to recipes.NewLine. Without it only the first in such a line is known to
+// WithKind sets the rule of a custom kind: the function that was passed to
+// recipes.NewLine. Without it only the first contender of such a line is known to
 // hold, and it is unknown what the others wait for.
 func WithKind(kind string, conflicts func(mine, theirs string) bool) Option {
 	return func(s *settings) error {

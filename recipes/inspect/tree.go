@@ -13,16 +13,15 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Forest is what Tree has found below a path.
+// Forest is the result of Tree: all lines at and below a path.
 type Forest struct {
 	Lines      []Line   // those with a holder or a waiter, sorted by path
 	Requests   int      // how many requests were made
 	Unreadable []string // znodes that the client may not read, sorted
 }
 
-// Tree returns every line at and below a path. The path need not exist. A line
-// without a holder and a waiter is left out: on the ensemble it is an empty
-// directory at most.
+// Tree returns every line at and below a path that has a holder or a waiter. The
+// path need not exist.
 //
 // It costs a sync, a list for each znode that is not a contender, and a read for
 // each contender and each semaphore. A directory is not entered if its name looks
