@@ -1,6 +1,6 @@
-// Package zkotel makes OpenTelemetry spans and metrics of what a client of package
-// framework does: of each Acquire, each lease, each request to the ensemble and
-// the client's state. One option does it:
+// Package zkotel has OpenTelemetry spans and metrics for a client of package
+// framework: each Acquire, each lease, each request to the ensemble, and the
+// client's state. Pass one option to the client:
 //
 //	client, err := framework.New(servers, framework.WithObserver(zkotel.New()))
 //
@@ -8,9 +8,9 @@
 //
 // # Spans
 //
-// A call of Acquire or TryAcquire is a span "acquire mutex", or with the name of
-// another recipe: a child of the span in the caller's context, or a root span. It
-// ends before the lease is returned. Work under recipes.Do, or a term under
+// A call of Acquire or TryAcquire is a span named after the recipe, such as
+// "acquire mutex". It is a child of the span in the caller's context, or a root
+// span. It ends before the lease is returned. Work under recipes.Do, or a term under
 // leader.Election.Run, has the caller's context and not the span's, so its spans
 // are siblings of the acquire span. A candidate's acquire span lasts until it leads.
 //
@@ -19,26 +19,26 @@
 // finds the lock busy, and a call whose context was canceled. A deadline that has
 // passed is an error.
 //
-// What happens to a lease later is an event on the span of the context that it was
+// Later events of a lease are added to the span of the context that it was
 // acquired with, if that span has not ended: lease.lost, lease.overran,
-// lease.revoked. The event of a loss is added when the lost lease is released, as
-// Do and Run do, and has the time of the loss.
+// lease.revoked. The event lease.lost has the time of the loss, but is added when
+// the lost lease is released. Do and Run release it.
 //
-// With RequestSpans each request is a CLIENT span, except those that the client
-// makes for itself. Requests that several calls share, as the multi of a batch, are
-// children of the first one's span.
+// With RequestSpans each request is a CLIENT span, except requests that the client
+// makes for itself. If several calls share a request, its span is a child of the
+// first call's span.
 //
 // # Metrics
 //
 // Requests are measured by the semantic conventions for database clients:
-// db.client.operation.duration, with db.system.name "zookeeper". ZooKeeper's name
-// of an error, as NONODE, is the db.response.status_code if a server has sent it.
-// The error.type is that name, or says why there is no answer, as CONNECTIONLOSS.
-// That a znode does not exist is no failure of exists.
+// db.client.operation.duration, with db.system.name "zookeeper". If a server has
+// sent an error, db.response.status_code is ZooKeeper's name for it, such as
+// NONODE. error.type is that name, or the reason why there is no answer, such as
+// CONNECTIONLOSS. If exists finds no znode, that is not an error.
 //
-// The rest is named zkrecipes.*, as the metrics of package zkprom are. What is
-// added on one event and taken away on another one, as zkrecipes.held, is exact as
-// long as zkrecipes.events.dropped is 0.
+// The other metrics are named zkrecipes.*, like those of package zkprom. The
+// up-down counters, such as zkrecipes.held, are exact as long as
+// zkrecipes.events.dropped is 0.
 //
 // # Cost
 //

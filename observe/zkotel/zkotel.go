@@ -30,11 +30,11 @@ func TracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.
 // MeterProvider sets where metrics come from. Default: the global provider.
 func MeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.metrics = p } }
 
-// RequestSpans makes a span of each request to the ensemble whose context has a
-// span: the requests of an Acquire become children of its span, and those of
-// client.Get become children of the caller's. Requests that the client makes for
-// itself have no such context and get no span, so there are never root spans of
-// requests. Default: no spans of requests. Their metric is always there.
+// RequestSpans adds a span for each request to the ensemble whose context has a
+// span. The requests of an Acquire are children of its span, and the request of
+// client.Get is a child of the caller's span. Requests that the client makes for
+// itself have no such context and no span. Default: no spans for requests. The
+// metric of requests does not need this option.
 func RequestSpans() Option { return func(c *config) { c.requestSpans = true } }
 
 // LockLabel adds the attribute zkrecipes.label to the metrics of locks, and sets the
@@ -48,15 +48,15 @@ func RequestSpans() Option { return func(c *config) { c.requestSpans = true } }
 // for it. If it panics, the label is "(panic)".
 func LockLabel(label func(path string) string) Option { return func(c *config) { c.lockLabel = label } }
 
-// Attributes adds attributes to all spans and metrics, to tell clients of one
-// process apart.
+// Attributes adds attributes to all spans and metrics, to distinguish the clients
+// of one process.
 func Attributes(attributes ...attribute.KeyValue) Option {
 	return func(c *config) { c.attributes = append(c.attributes, attributes...) }
 }
 
-// New returns an observer for framework.WithObserver, which makes spans and
-// metrics of a client's events. One observer may serve several clients: their
-// metrics are added up. A nil Option or a nil provider stands for the default.
+// New returns an observer for framework.WithObserver. It makes spans and metrics
+// of the client's events. Several clients may share one observer: their metrics
+// are added up. A nil Option is ignored, and a nil provider means the default.
 func New(opts ...Option) framework.Observer {
 	var cfg config
 	for _, opt := range opts {

@@ -1,6 +1,6 @@
-// Package zkprom counts and times what a zkrecipes client does, as Prometheus
-// metrics: who waits for locks and for how long, what is held, what was lost,
-// which process leads, and what the ensemble answers.
+// Package zkprom has Prometheus metrics of a zkrecipes client: how many callers
+// wait for locks and for how long, which leases are held or lost, which process
+// leads, and what the ensemble answers.
 //
 //	metrics, err := zkprom.New()
 //	...
@@ -12,7 +12,7 @@
 // # Several clients
 //
 // One Metrics counts any number of clients together: call Observer once for
-// each of them. To tell clients apart, make a Metrics for each, with a
+// each of them. To distinguish clients, make a Metrics for each, with a
 // registerer that adds a label:
 //
 //	r := prometheus.WrapRegistererWith(prometheus.Labels{"client": "orders"}, registry)
@@ -20,10 +20,10 @@
 //
 // # Labels
 //
-// The path of a lock is no label, because locks.Keyed may have millions of
-// them: LockLabel adds one. The names of elections are a label of one metric.
-// Both kinds have at most LabelLimit values. What has no place is counted under
-// "(other)".
+// The path of a lock is not a label by default, because locks.Keyed may have
+// millions of locks. LockLabel adds a label. The paths of elections are a label
+// of one metric. Each of the two labels has at most LabelLimit values. The rest
+// is counted under "(other)".
 //
 // # Exactness
 //
@@ -31,6 +31,6 @@
 // observer falls so far behind that losses are dropped, these leases stay
 // counted as held. The metric of dropped events shows that.
 //
-// A loss is told by another goroutine, so it is counted a moment after the
-// lease has ended.
+// Another goroutine counts losses, so a loss is counted a moment after the lease
+// has ended.
 package zkprom

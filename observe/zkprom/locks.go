@@ -89,7 +89,7 @@ func newLockMetrics(cfg config) *lockMetrics {
 		held:        gauge("held", "Leases that are held.", labels),
 		oldestWait:  gauge("oldest_wait_seconds", "For how long the longest of the calls under way has waited; 0 if there is none.", labels),
 		oldestHold:  gauge("oldest_hold_seconds", "For how long the oldest of the leases has been held; 0 if there is none.", labels),
-		leader: gauge("leader", "1 while this process leads the election, 0 while it does not. It is there once the process was a candidate.",
+		leader: gauge("leader", "1 while this process leads the election, 0 while it does not. It exists after the process has been a candidate.",
 			[]string{"election"}),
 		series:    make(map[seriesLabels]*series),
 		elections: make(map[string]*election),

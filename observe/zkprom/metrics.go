@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// Metrics are the metrics of all clients that have one of its observers. It is
-// safe for concurrent use. New returns one.
+// Metrics counts for all clients that have one of its observers. New returns one.
+// It is safe for concurrent use.
 type Metrics struct {
 	config    config
 	clients   *clientMetrics
@@ -20,8 +20,8 @@ type Metrics struct {
 }
 
 // New registers the metrics and returns them. It fails if metrics with these
-// names are registered already, as those of another Metrics: see Registerer and
-// Namespace.
+// names are already registered, for example by another Metrics: see Registerer
+// and Namespace.
 func New(opts ...Option) (*Metrics, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -35,14 +35,14 @@ func New(opts ...Option) (*Metrics, error) {
 	return m, nil
 }
 
-// Unregister removes the metrics from their registerer. Clients that still have
-// observers of it go on without harm.
+// Unregister removes the metrics from their registerer. Clients can keep their
+// observers.
 func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 
 // Observer returns an observer for one client, to be passed to
-// framework.WithObserver. Call it once for each client. From then on the client
-// is counted, as not connected, until it connects or is closed. So it stays
-// counted if framework.New fails because of a bad argument.
+// framework.WithObserver. Call it once for each client: it counts one more
+// client, which is not connected at first. If framework.New then fails because of
+// a bad argument, that client stays counted.
 func (m *Metrics) Observer() framework.Observer {
 	m.clients.open.Inc()
 	return framework.Observer{
