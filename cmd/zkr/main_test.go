@@ -39,9 +39,14 @@ func TestMain(m *testing.M) {
 	// Built with the race detector, a process sleeps for a second before
 	// it ends. There are hundreds here.
 	os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
-	// Under nohup SIGHUP is ignored, and all child processes would inherit
-	// that. A caught signal is reset to the default for them.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// Under nohup SIGHUP is ignored, and in the background of a script SIGINT
+	// and SIGQUIT are. All child processes would inherit that. A caught signal
+	// is reset to the default for them.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	_ = flag.Set("test.parallel", "4") // they mostly wait; -parallel overrides it
 	os.Exit(m.Run())
 }

@@ -30,7 +30,7 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	tel.traces.RegisterSpanProcessor(sdk.NewSimpleSpanProcessor(spans))
-	url := start(t, tel, log)
+	url, _ := start(t, tel, log)
 
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	for n := range 3 {
@@ -69,7 +69,9 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	post(t, start(t, tel, log)+"/items/apple/sell", "")
+	url, stop := start(t, tel, log)
+	post(t, url+"/items/apple/sell", "")
+	stop() // the client tells of requests a moment after their ends, and of all before it is closed
 	if err := tel.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -82,27 +84,30 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// start starts a service on an ensemble of its own, until the test ends, and returns
-// its URL.
-func start(t *testing.T, tel *telemetry, log io.Writer) string {
+// start starts a service on an ensemble of its own, until stop is called or the test
+// ends, and returns its URL.
+func start(t *testing.T, tel *telemetry, log io.Writer) (url string, stop func()) {
 	t.Helper()
 	ens := testutil.Start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, ens.Servers(), listener, tel, slog.New(slog.NewTextHandler(log, nil))) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		http.DefaultClient.CloseIdleConnections()
-		stop()
+		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the service has ended: %v", err)
 		}
+	})
+	t.Cleanup(func() {
+		stop()
 		_ = tel.close(context.Background())
 	})
-	return "http://" + listener.Addr().String()
+	return "http://" + listener.Addr().String(), stop
 }
 
 // post returns the answer to a request, which is a part of the trace.
