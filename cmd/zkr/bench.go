@@ -50,8 +50,8 @@ With --processes, several processes contend for the same locks, each with as man
 goroutines as --goroutines says. The figures are over all of them.
 
 It works below a new directory, /zkr-bench-..., which it deletes at the end, also
-when it is interrupted. On an ensemble that is in use it adds load. It checks what
-it measures, and fails if a process sees more holders than allowed.`,
+when it is interrupted. It adds load to the ensemble. It also checks the locks, and
+fails if a process sees more holders than allowed.`,
 		Example: `  zkr bench
   zkr bench --goroutines 16 --handover 0
   zkr bench --goroutines 256 --locks 256

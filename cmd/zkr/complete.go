@@ -24,10 +24,9 @@ func (e *ensemble) addCompletion(root *cobra.Command) {
 	cmd.Use = "completion bash|zsh|fish|powershell"
 	cmd.Short = "Print a script that makes a shell complete commands, flags and paths"
 	cmd.Long = `Prints a script for a shell. With it the tab key completes commands, flags, and the
-paths of znodes: zkr then asks the ensemble for the children of what was typed, and
-waits for at most a fifth of --connect-timeout. Names with characters that mean
-something to a shell are left out. The help of each shell says where its script
-belongs.`
+paths of znodes. For a path zkr asks the ensemble, and waits for at most a fifth of
+--connect-timeout. Names with characters that are special in a shell are left out. The
+help of each shell says where to install its script.`
 	cmd.Example = `  source <(zkr completion bash)
   zkr completion zsh > "${fpath[1]}/_zkr"
   zkr help completion fish`

@@ -224,7 +224,7 @@ func (s snapshot) headline() string {
 		state = fmt.Sprintf("%d holders", len(s.Holders))
 	}
 	if s.MaxLeases > 0 {
-		state = fmt.Sprintf("%d of %d leases held", len(s.Holders), s.MaxLeases)
+		state = fmt.Sprintf("%d of %d permits held", len(s.Holders), s.MaxLeases)
 	}
 	line := fmt.Sprintf("%s, %s, %d waiting", s.Recipe, state, len(s.Waiting))
 	if s.Conflict != "" {

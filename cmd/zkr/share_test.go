@@ -147,7 +147,7 @@ func TestPermits(t *testing.T) {
 		second := run(2)
 		e.inLine(t, client, path.Join(at, "locks"), 1)
 		text := start(t, e.args("inspect", at)...)
-		if text.wait(t) != 0 || !strings.Contains(text.text(), "semaphore, 2 of 2 leases held, 1 waiting") {
+		if text.wait(t) != 0 || !strings.Contains(text.text(), "semaphore, 2 of 2 permits held, 1 waiting") {
 			t.Errorf("inspect prints %q", text.text())
 		}
 		if other := run(5); other.wait(t) != exitFailed || !strings.Contains(other.text(), "2 is recorded") || !strings.Contains(other.text(), "with 5") {
