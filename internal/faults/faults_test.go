@@ -176,7 +176,13 @@ func whole(t *testing.T, mode string, scenario Scenario) {
 	running.Wait()
 	t.Logf("%d schedules, in %d of them every fault happened; %d histories; %v",
 		tally.Schedules, tally.Struck, tally.Histories, tally.Took.Round(time.Millisecond))
-	if mode == "singles" && tally.Struck < tally.Schedules*9/10 {
+	// Each fault has its place in a run without faults. The race detector's
+	// scheduler is random: some of the later runs do not come to that place.
+	expected := tally.Schedules * 9 / 10
+	if raceEnabled {
+		expected = tally.Schedules / 2
+	}
+	if mode == "singles" && tally.Struck < expected {
 		t.Errorf("only %d of %d faults happened", tally.Struck, tally.Schedules)
 	}
 	if mode == "pairs" {
