@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -20,7 +22,8 @@ func newDeadlocks(to *ensemble) *cobra.Command {
 		Long: `Finds deadlocks at and below PATH, by default /: sessions that hold something and wait
 for something that another of them holds. It looks at all locks, elections and
 semaphores of zkr, Go programs, Curator and Kazoo. The exit code is 114 if there is a
-deadlock, and 0 if there is none.
+deadlock, and 0 if there is none. If PATH does not exist, zkr says so, and the exit
+code is 0: the ensemble deletes the directories of unused locks.
 
 If it finds one, it looks again after --pause, and prints only what was true for the
 same znodes both times. A znode belongs to a session and does not say which thread
@@ -78,6 +81,11 @@ func (d *deadlocks) run(ctx context.Context, r inspect.Reader, at string, out io
 	if err != nil {
 		return err
 	}
+	if !found.Exists {
+		if err := checkChroot(ctx, r); err != nil {
+			return err
+		}
+	}
 	print := printDeadlocks
 	if d.asJSON {
 		print = printDeadlocksJSON
@@ -91,4 +99,14 @@ func (d *deadlocks) run(ctx context.Context, r inspect.Reader, at string, out io
 		return &exit{exitDeadlock, mayNotRead(found.Unreadable)}
 	}
 	return failedIf(mayNotRead(found.Unreadable))
+}
+
+// checkChroot returns an error if the chroot does not exist. Without it nothing
+// below it exists either, which looks like unused locks.
+func checkChroot(ctx context.Context, r inspect.Reader) error {
+	_, _, err := r.Get(ctx, "/")
+	if errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return nil // anything else is not about the chroot
 }

@@ -31,9 +31,19 @@ func printDeadlocks(w io.Writer, found inspect.Deadlocks, at string, now time.Ti
 	if n := len(found.Cycles); n > 0 {
 		result = count(n, "deadlock")
 	}
-	fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, count(found.Lines, "line"), printable(at), count(found.Requests, "request"))
+	if found.Exists {
+		fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, count(found.Lines, "line"), printable(at), count(found.Requests, "request"))
+	} else {
+		fmt.Fprintf(&out, "%s\n", nothingAt(at))
+	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// nothingAt says that a path does not exist. That is no good news if it was
+// mistyped.
+func nothingAt(at string) string {
+	return printable(at) + ": does not exist (the ensemble deletes the directories of unused locks)"
 }
 
 // count returns a number of things.
@@ -97,6 +107,7 @@ func printSteps(w io.Writer, c inspect.Cycle, now time.Time) error {
 type deadlocksJSON struct {
 	Deadlocks  []cycleJSON `json:"deadlocks"`
 	Possible   []cycleJSON `json:"possible"`
+	Exists     bool        `json:"exists"` // the path
 	Lines      int         `json:"lines"`
 	Requests   int         `json:"requests"`
 	Unreadable []string    `json:"unreadable,omitempty"`
@@ -138,13 +149,13 @@ func cyclesJSON(all []inspect.Cycle, now time.Time) []cycleJSON {
 
 func printDeadlocksJSON(w io.Writer, found inspect.Deadlocks, _ string, now time.Time) error {
 	return jsonLine(w, deadlocksJSON{
-		cyclesJSON(found.Cycles, now), cyclesJSON(found.Possible, now), found.Lines, found.Requests, found.Unreadable,
+		cyclesJSON(found.Cycles, now), cyclesJSON(found.Possible, now), found.Exists, found.Lines, found.Requests, found.Unreadable,
 	})
 }
 
 // printDeadlocksDot prints sessions as ellipses and locks as boxes. An edge leads
 // from who waits to what it waits for, and from there to who has it.
-func printDeadlocksDot(w io.Writer, found inspect.Deadlocks, _ string, now time.Time) error {
+func printDeadlocksDot(w io.Writer, found inspect.Deadlocks, at string, now time.Time) error {
 	quoted := func(text string) string {
 		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(printable(text)) + `"`
 	}
@@ -173,6 +184,9 @@ func printDeadlocksDot(w io.Writer, found inspect.Deadlocks, _ string, now time.
 		}
 	}
 	text := "digraph deadlocks {\n"
+	if !found.Exists {
+		text = "// " + nothingAt(at) + "\n" + text
+	}
 	for _, line := range slices.Concat(nodes, edges) {
 		text += line + "\n"
 	}

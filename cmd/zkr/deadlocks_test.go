@@ -127,6 +127,31 @@ func TestPossibleDeadlock(t *testing.T) {
 	}
 }
 
+// A mistyped path must not look like good news.
+func TestDeadlocksBelowAMissingPath(t *testing.T) {
+	e := testutil.Start(t)
+	inTwoOrders(t, e)
+	const missing = "/nope: does not exist (the ensemble deletes the directories of unused locks)\n"
+	for _, test := range []struct{ flag, want string }{
+		{"--pause=1s", missing},
+		{"--dot", "// " + missing + "digraph deadlocks {\n}\n"},
+		{"--json", `{"deadlocks":[],"possible":[],"exists":false,"lines":0,"requests":2}` + "\n"},
+	} {
+		if code, text := findDeadlocks(t, e, test.flag, "/nope"); code != 0 || text != test.want {
+			t.Errorf("%s: exit code %d, it printed %q", test.flag, code, text)
+		}
+	}
+	if code, text := findDeadlocks(t, e, "--json", "/app"); code != exitDeadlock || !strings.Contains(text, `"exists":true`) {
+		t.Errorf("exit code %d, it printed %q", code, text)
+	}
+	for _, at := range []string{"/", "/app"} {
+		code, text := findDeadlocks(t, e, "--servers", e.Servers()+"/nope", at)
+		if code != exitFailed || !strings.Contains(text, "chroot /nope does not exist") || strings.Contains(text, "no deadlock") {
+			t.Errorf("%s: exit code %d, it printed %q", at, code, text)
+		}
+	}
+}
+
 func TestDeadlocksUsage(t *testing.T) {
 	for _, args := range [][]string{{"--json", "--dot"}, {"--pause", "0s"}, {"--rate", "-1"}, {"relative"}, {"/a", "/b"}} {
 		var out, complaints bytes.Buffer

@@ -19,6 +19,7 @@ type Deadlocks struct {
 	// Cycle.Condition.
 	Possible []Cycle
 
+	Exists     bool     // whether the path exists
 	Lines      int      // how many lines were looked at
 	Requests   int      // how many requests were made
 	Unreadable []string // znodes that the client may not read, sorted
@@ -66,7 +67,8 @@ const (
 // FindDeadlocks finds sessions that wait for each other, in all lines at and
 // below a path, of any client library. If it finds any, it looks at their lines
 // again after a pause, and returns only what was true for the same znodes in both
-// looks. So what it returns was true for the whole pause.
+// looks. So what it returns was true for the whole pause. If the path does not
+// exist, it returns no error, and Deadlocks.Exists is false.
 //
 // False alarms are possible. A znode belongs to a session, and does not say which
 // goroutine uses it. If one goroutine holds a lock and another one of the same
@@ -110,7 +112,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	if err != nil {
 		return Deadlocks{}, err
 	}
-	d := Deadlocks{Lines: len(forest.Lines)}
+	d := Deadlocks{Exists: forest.Exists, Lines: len(forest.Lines)}
 	lines := forest.lines((*Line).Contended)
 	if err := g.fill(ctx, lines, 0); err != nil {
 		return d, err

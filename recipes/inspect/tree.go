@@ -15,13 +15,14 @@ import (
 
 // Forest is the result of Tree: all lines at and below a path.
 type Forest struct {
+	Exists     bool     // whether the path exists
 	Lines      []Line   // those with a holder or a waiter, sorted by path
 	Requests   int      // how many requests were made
 	Unreadable []string // znodes that the client may not read, sorted
 }
 
-// Tree returns every line at and below a path that has a holder or a waiter. The
-// path need not exist.
+// Tree returns every line at and below a path that has a holder or a waiter. If the
+// path does not exist, it returns no error, and Forest.Exists is false.
 //
 // It costs a sync, a list for each znode that is not a contender, and a read for
 // each contender and each semaphore. A directory is not entered if its name looks
@@ -68,6 +69,9 @@ func (g *reading) tree(ctx context.Context, top string) (Forest, error) {
 	var mu sync.Mutex // guards forest
 	err := spread(ctx, g.concurrency, []place{{path: top}}, func(ctx context.Context, at place) ([]place, error) {
 		l, err := g.recognize(ctx, at.path, at.kazoo)
+		if at.path == top && (l.Exists || errors.Is(err, zk.ErrNoAuth)) {
+			forest.Exists = true // no other task has begun
+		}
 		if errors.Is(err, zk.ErrNoAuth) {
 			g.mayNotRead(at.path)
 			return nil, nil

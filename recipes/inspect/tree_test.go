@@ -102,6 +102,29 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// A path that does not exist is told from one without locks.
+func TestMissingPath(t *testing.T) {
+	f := &fake{}
+	f.add("/app/unused", "", 0)
+	f.add("/secret", "", 0)
+	f.before = func(op, path string) error {
+		if path == "/secret" {
+			return zk.ErrNoAuth
+		}
+		return nil
+	}
+	for at, want := range map[string]bool{"/": true, "/app": true, "/app/unused": true, "/secret": true, "/nope": false, "/app/nope": false} {
+		forest, err := inspect.Tree(t.Context(), f, at)
+		if err != nil || forest.Exists != want {
+			t.Errorf("Tree: %s exists: %v, error %v", at, forest.Exists, err)
+		}
+		d, err := inspect.FindDeadlocks(t.Context(), f, at)
+		if err != nil || d.Exists != want {
+			t.Errorf("FindDeadlocks: %s exists: %v, error %v", at, d.Exists, err)
+		}
+	}
+}
+
 // Curator's first waiter creates the znode of its permit before there is room.
 func TestPermitThatIsAskedFor(t *testing.T) {
 	f := &fake{}
