@@ -58,7 +58,10 @@ type Observer struct {
 	// ended. It is not called for a lost lease that is never released.
 	LostReleased func(ctx context.Context, l Loss)
 	// Overran is called when work under Do returns after its lease's deadline.
-	// Another client may hold the lock by that time.
+	// Another client may hold the lock by that time. If the loss itself is the
+	// deadline, as with LostSession, LostDeleted and LostClosed, no work can return
+	// before it: then Overran is called if the work goes on for a tenth of the
+	// session timeout.
 	Overran func(ctx context.Context, o Overrun)
 	// Revoked is called when another client asks the holder to release. It needs
 	// a holder that has called recipes.Lease.Revoked.

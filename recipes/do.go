@@ -6,13 +6,17 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 )
 
 // Do acquires a, calls fn, and releases, also when fn panics. fn gets ctx bound to
 // the lease (Lease.Bind): it ends when the lease is lost, which is a stop margin
 // before another client can be granted. fn must return within that margin. Work that goes on past
 // the lease's deadline is logged, and counted by the Observer (Overran). If the
-// session expired or the znode was deleted, the deadline is the time of the loss.
+// session expired, the znode was deleted, or the client was closed, the deadline is
+// the time of the loss: work that ends within a tenth of the session timeout after
+// it is neither logged nor counted.
 //
 // The error joins those of fn and of the release. A loss of the lease is an error,
 // ErrNotHeld, even if fn returned nil. A nil error means that the lease was held all
@@ -53,11 +57,12 @@ func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) e
 
 // work calls fn under the lease, and end when fn has returned or panicked.
 func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease) error, end func() error) (err error) {
-	l.beginWork()
+	told := l.beginWork()
 	bound, cancel := l.Bind(ctx)
 	defer func() { // on a panic too, which goes on after it
 		cancel()
-		if late := l.endWork(); late > 0 {
+		l.Held() // in a process that was stopped for a while the work may end before the loss is told
+		if late := l.endWork(told); late > 0 {
 			defer l.observeOverrun(late) // last: the observer may take its time
 		}
 		err = errors.Join(err, end())
@@ -65,14 +70,17 @@ func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease)
 	return fn(bound, l)
 }
 
-// beginWork makes lose report work that goes on past the deadline.
-func (l *Lease) beginWork() {
+// beginWork makes lose report work that goes on past the deadline. If the lease was
+// lost before, it returns the time: the work is told now.
+func (l *Lease) beginWork() (told time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.working++
 	if l.loss != nil {
 		l.watchWorkLocked()
+		told = clock.Now()
 	}
+	return told
 }
 
 // watchWorkLocked is called at the loss, or when work begins after the loss: work
@@ -83,13 +91,17 @@ func (l *Lease) watchWorkLocked() {
 		return
 	}
 	loss := l.loss
-	l.late = time.AfterFunc(max(time.Until(loss.Deadline), l.timeout()/10), func() {
+	l.late = time.AfterFunc(max(time.Until(loss.Deadline), l.moment()), func() {
 		l.client().Logger().Error("work goes on past its lease's deadline", zap.String("path", l.fullPath()), zap.Error(loss.Err))
 	})
 }
 
-// endWork returns for how long the work has gone on past the deadline, if it has.
-func (l *Lease) endWork() (late time.Duration) {
+// moment is how long work may take to end that is told of a loss only at the deadline.
+func (l *Lease) moment() time.Duration { return l.timeout() / 10 }
+
+// endWork returns for how long the work has gone on past the deadline, if it has. told
+// is what beginWork has returned.
+func (l *Lease) endWork(told time.Time) (late time.Duration) {
 	l.mu.Lock()
 	l.working--
 	if l.late == nil {
@@ -100,8 +112,19 @@ func (l *Lease) endWork() (late time.Duration) {
 		l.late.Stop()
 		l.late = nil // the next work has its own
 	}
-	late = time.Since(l.loss.Deadline)
+	loss, now := l.loss, clock.Now()
 	l.mu.Unlock()
+	until := loss.Deadline
+	switch {
+	case told.After(until):
+		until = told.Add(l.moment())
+	case endsAtOnce(loss.Err):
+		until = until.Add(l.moment())
+	}
+	if now.Before(until) {
+		return 0
+	}
+	late = now.Sub(loss.Deadline)
 	if late > 0 {
 		l.client().Logger().Error("work has ended past its lease's deadline", zap.String("path", l.fullPath()), zap.Duration("by", late))
 	}

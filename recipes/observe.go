@@ -166,6 +166,16 @@ func lossReason(err error) framework.LossReason {
 	return framework.LostOtherwise
 }
 
+// endsAtOnce reports whether a loss for the reason err is the lease's deadline itself,
+// so that nothing can tell the work before it.
+func endsAtOnce(err error) bool {
+	switch lossReason(err) {
+	case framework.LostUnproven, framework.LostConnection, framework.LostMaxHold:
+		return false
+	}
+	return true
+}
+
 // observeOverrun reports an overrun for each of the locks. It is called on the
 // goroutine of the work.
 func (l *Lease) observeOverrun(by time.Duration) {

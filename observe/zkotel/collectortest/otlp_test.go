@@ -58,8 +58,7 @@ func TestCollector(t *testing.T) {
 	wantMetrics(t, col.kept)
 }
 
-// lossOf returns the only event of a loss on a span. Work that hears of the end of its
-// session when that has ended has overrun as well, which is another event.
+// lossOf returns the only event of a loss on a span.
 func lossOf(t *testing.T, span ptrace.Span) (found ptrace.SpanEvent) {
 	t.Helper()
 	n := 0
