@@ -85,6 +85,7 @@ func (c *electCommand) parse(cmd *cobra.Command, args []string) error {
 // campaign between terms, and are passed to the command during a term.
 func (c *electCommand) run() error {
 	signals := catchSignals()
+	outliveReaders()
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	stop := signals.endOn(end)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -27,9 +26,6 @@ type holding struct {
 
 func newHolding(t *lockCommand, stdout io.Writer) *holding {
 	h := &holding{lockCommand: t, stdout: stdout}
-	// A write to a closed pipe then fails, and does not end the process before it
-	// has released the lease.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if t.untilEOF {
 		eof := make(chan struct{})
 		go func() { // ends with stdin or with the process
@@ -113,15 +109,33 @@ type printer struct {
 }
 
 func startPrinter(w io.Writer) *printer {
-	const most = 2 // the announcement and the revocation
+	const most = 2 // the announcement and the revocation, or the revocation and the loss
 	lines, results := make(chan string, most), make(chan error, most)
 	go func() { // ends when lines is closed, or with the process
+		defer close(results)
 		for text := range lines {
 			_, err := io.WriteString(w, text)
 			results <- err
 		}
 	}()
 	return &printer{lines: lines, results: results}
+}
+
+// finish ends the printer. It waits a moment until all is printed.
+func (p *printer) finish() {
+	close(p.lines)
+	const moment = time.Second
+	enough := time.After(moment)
+	for {
+		select {
+		case _, more := <-p.results:
+			if !more {
+				return
+			}
+		case <-enough:
+			return
+		}
+	}
 }
 
 func (p *printer) note(err error) {

@@ -262,7 +262,11 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 }
 
 // guard supervises the job until it has ended, by itself or stopped by guard.
+// Stderr may be a pipe that nobody reads, or a stopped terminal, so guard never
+// waits for a write.
 func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{}, signals *signals) {
+	stderr := startPrinter(os.Stderr)
+	defer stderr.finish()
 	lost := lease.Lost()
 	var kill <-chan time.Time
 	for {
@@ -278,10 +282,10 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 		case <-over:
 			over = nil
 			if lease.Err() == nil { // otherwise the term is over because the lease was lost
-				if h.overMeans != "" {
-					fmt.Fprintf(os.Stderr, "zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name())
-				}
 				job.terminate() // no deadline follows: the lease is held until the command has ended
+				if h.overMeans != "" {
+					stderr.lines <- fmt.Sprintf("zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name())
+				}
 			}
 		case <-lost:
 			lost = nil
@@ -293,10 +297,10 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			if errors.Is(lease.Err(), framework.ErrUnproven) {
 				left = min(left, time.Until(lease.Deadline()))
 			}
-			fmt.Fprintf(os.Stderr, "zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
-				h.path(), complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
 			job.terminate()
 			kill = time.After(left)
+			stderr.lines <- fmt.Sprintf("zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
+				h.path(), complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
 		case <-kill:
 			job.kill()
 		}

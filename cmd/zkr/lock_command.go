@@ -77,6 +77,7 @@ type acquirerOf func(ctx context.Context, c *framework.Client, path string) (rec
 // run acquires the paths, and runs the command or holds.
 func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 	signals := catchSignals()
+	outliveReaders()
 	var hold *holding
 	if len(t.command) == 0 {
 		hold = newHolding(t, stdout)

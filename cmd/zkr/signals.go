@@ -27,6 +27,11 @@ func catchSignals() *signals {
 	return s
 }
 
+// outliveReaders makes a write to a pipe whose reader has ended fail. By default
+// it ends the process, which then could neither stop its command nor release its
+// lease.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // endWhile runs wait and ends its context when a signal arrives. It returns
 // when wait has returned. If a signal arrived, the error is the exit for that
 // signal, whatever wait has returned.

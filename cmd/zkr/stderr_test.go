@@ -1,0 +1,84 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestNobodyReadsStderr: the command is stopped after a loss or a revocation,
+// although zkr cannot print why. Its stderr is a full pipe that nobody reads, or
+// one whose reader has ended.
+func TestNobodyReadsStderr(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	lose := func(t *testing.T, path string) {
+		if err := client.Delete(t.Context(), path+"/"+line(t, client, path)[0], -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoke := func(t *testing.T, path string) {
+		if code := start(t, e.args("revoke", path)...).wait(t); code != 0 {
+			t.Fatalf("revoke: exit code %d", code)
+		}
+	}
+	for _, test := range []struct {
+		path string
+		full bool
+		args []string
+		end  func(t *testing.T, path string)
+		want int
+	}{
+		{"/lock/full", true, []string{"lock"}, lose, exitLost},
+		{"/lock/closed", false, []string{"lock"}, lose, exitLost},
+		{"/elect/full", true, []string{"elect", "--once"}, lose, exitLost},
+		{"/elect/closed", false, []string{"elect", "--once"}, lose, exitLost},
+		{"/revoke/full", true, []string{"lock", "--revocable"}, revoke, 3},
+		{"/revoke/closed", false, []string{"lock", "--revocable"}, revoke, 3},
+	} {
+		t.Run(test.path[1:], func(t *testing.T) {
+			reader, stderr, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			defer stderr.Close()
+			if test.full {
+				fill(t, stderr)
+			} else {
+				_ = reader.Close()
+			}
+			args := append(e.args(test.args[0], test.args[1:]...), append(patientGrace, test.path, "--", self(t))...)
+			p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stderr = stderr }, args...)
+			p.prints(t, "ready\n")
+			test.end(t, test.path)
+			p.prints(t, "stopping\n")
+			_ = stderr.Close()
+			go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with zkr
+			if code := p.wait(t); code != test.want {
+				t.Errorf("exit code %d, want %d", code, test.want)
+			}
+		})
+	}
+}
+
+// fill writes to a pipe until it is full. It must be called before a process gets
+// the pipe, because then writes have no deadline.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	for _, chunk := range []int{4096, 1} {
+		if err := pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		for text := make([]byte, chunk); ; {
+			if _, err := pipe.Write(text); err != nil {
+				break // it is full
+			}
+		}
+	}
+}
