@@ -58,6 +58,18 @@ func (o Observers) Values(ctx context.Context) context.Context {
 	return context.Background()
 }
 
+// WantLeases reports whether any observer has a function for calls of Acquire or for
+// leases. If none has, a recipe need not describe them.
+func (o Observers) WantLeases() bool {
+	for _, each := range o {
+		if each.AcquireStart != nil || each.AcquireEnd != nil || each.Released != nil || each.Lost != nil ||
+			each.LostReleased != nil || each.Overran != nil || each.Revoked != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // StartAcquire reports that a call of Acquire begins. It returns the context for
 // the rest of the call, and a function that must be called with the result. If
 // an observer ends the goroutine, StartAcquire reports the end itself.

@@ -2,6 +2,8 @@ package framework
 
 import (
 	"context"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,5 +63,19 @@ func TestNoObserversAllocateNothing(t *testing.T) {
 	})
 	if allocated > 0 {
 		t.Errorf("%v allocations", allocated)
+	}
+}
+
+// Recipes describe leases if an observer has any function for them.
+func TestWantLeases(t *testing.T) {
+	wanted := []string{"AcquireStart", "AcquireEnd", "Released", "Lost", "LostReleased", "Overran", "Revoked"}
+	kind := reflect.TypeFor[Observer]()
+	for i := range kind.NumField() {
+		var one Observer
+		name, field := kind.Field(i).Name, reflect.ValueOf(&one).Elem().Field(i)
+		field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value { return nil }))
+		if want, got := slices.Contains(wanted, name), newObservers([]Observer{{}, one}, zap.NewNop()).WantLeases(); got != want {
+			t.Errorf("with %s alone: %t, want %t", name, got, want)
+		}
 	}
 }

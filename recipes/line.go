@@ -144,7 +144,7 @@ func (l *Line) acquire(ctx context.Context, try bool) (*Lease, error) {
 	if !l.made() {
 		return nil, errNotMade
 	}
-	if len(l.line.Client().Observers()) > 0 {
+	if l.line.Client().Observers().WantLeases() {
 		return l.acquireObserved(ctx, try)
 	}
 	shares, err := l.shares(ctx, try)

@@ -80,10 +80,11 @@ func describe(span trace.Span, r framework.AcquireResult, end string) {
 		span.SetAttributes(grantAttributes(r.Grant)...)
 		return
 	}
-	span.SetAttributes(failureKey.String(r.Err.Error()))
+	failure := valid(r.Err.Error())
+	span.SetAttributes(failureKey.String(failure))
 	if end == busy || end == canceled {
 		return
 	}
-	span.SetStatus(codes.Error, r.Err.Error())
+	span.SetStatus(codes.Error, failure)
 	span.SetAttributes(errorType(end))
 }

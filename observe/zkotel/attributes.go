@@ -2,6 +2,7 @@ package zkotel
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -37,7 +38,7 @@ func callAttributes(a framework.Acquire) []attribute.KeyValue {
 		recipeKey.String(a.Recipe),
 		modeKey.String(a.Mode),
 		pathKey.String(a.Path),
-		labelKey.String(a.Label),
+		labelKey.String(valid(a.Label)),
 		tryKey.Bool(a.Try),
 		permitsKey.Int(a.Permits),
 	}
@@ -79,8 +80,12 @@ func labelOf(label func(string) string, of string) (text string) {
 			text = "(panic)"
 		}
 	}()
-	return label(of)
+	return valid(label(of))
 }
+
+// valid returns a text that can be exported. One that is not valid UTF-8 would make
+// the export of all spans or metrics fail.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // sessionText writes a session's id as the logs of clients and servers do.
 func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }

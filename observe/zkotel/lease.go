@@ -22,7 +22,7 @@ const (
 func (o *observer) hold(ctx context.Context, a framework.Acquire, lock metric.MeasurementOption, change int64) {
 	o.held.Add(ctx, change, lock)
 	if a.Recipe == electionRecipe {
-		o.leading.Add(ctx, change, o.set(electionKey.String(a.Label)))
+		o.leading.Add(ctx, change, o.set(electionKey.String(valid(a.Label))))
 	}
 }
 
@@ -47,7 +47,7 @@ func (o *observer) lost(ctx context.Context, l framework.Loss) {
 func (o *observer) lostReleased(ctx context.Context, l framework.Loss) {
 	more := []attribute.KeyValue{reasonKey.String(string(l.Reason)), seconds(heldKey, l.Held)}
 	if l.Err != nil {
-		more = append(more, failureKey.String(l.Err.Error()))
+		more = append(more, failureKey.String(valid(l.Err.Error())))
 	}
 	addEvent(ctx, l.At, lostEvent, l.Acquire, l.Grant, more...)
 }

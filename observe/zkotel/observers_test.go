@@ -2,8 +2,12 @@ package zkotel_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -172,6 +176,42 @@ func TestALabelThatPanics(t *testing.T) {
 		}
 		w.span("acquire mutex")
 	})
+}
+
+// A text that is not UTF-8 can be exported. It made the export of all spans and
+// metrics fail that were to be sent together with it.
+func TestTextsThatAreNotUTF8(t *testing.T) {
+	tel := newTelemetry(t)
+	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans(),
+		zkotel.LockLabel(func(path string) string { return path }))
+	call := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/app/lock", Label: "\xff", Permits: 1}
+	bad := errors.New("\xff")
+	for _, err := range []error{nil, bad} {
+		ctx := o.AcquireStart(t.Context(), call)
+		o.RequestEnd(ctx, framework.Request{Op: "create", Path: "/app/lock"}, framework.RequestResult{Code: "OTHER", Err: bad})
+		o.AcquireEnd(ctx, call, framework.AcquireResult{Err: err})
+	}
+	ctx, caller := tel.begin(t.Context(), "caller")
+	o.Lost(ctx, framework.Loss{Acquire: call, Err: bad})
+	o.LostReleased(ctx, framework.Loss{Acquire: call, Err: bad})
+	caller.End()
+	var all metricdata.ResourceMetrics
+	if err := tel.reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	spans, text := tel.spans.GetSpans(), fmt.Sprint(all)
+	for _, span := range spans {
+		text += span.Status.Description
+		for _, event := range span.Events {
+			span.Attributes = append(span.Attributes, event.Attributes...)
+		}
+		for _, attribute := range span.Attributes {
+			text += attribute.Value.AsString()
+		}
+	}
+	if n := strings.Count(text, "\uFFFD"); len(spans) != 5 || !utf8.ValidString(text) || n < 8 {
+		t.Errorf("%d spans, with %d texts replaced: %q", len(spans), n, text)
+	}
 }
 
 // panics is a span processor that panics.

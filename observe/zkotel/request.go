@@ -42,7 +42,7 @@ func (o *observer) requestEnd(ctx context.Context, r framework.Request, result f
 	_, span := o.tracer.Start(parent, r.Op+" "+r.Server, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(r.Began), trace.WithAttributes(all...))
 	if result.Err != nil {
-		span.SetStatus(codes.Error, result.Err.Error())
+		span.SetStatus(codes.Error, valid(result.Err.Error()))
 	}
 	span.End(trace.WithTimestamp(r.Began.Add(result.Took)))
 }
