@@ -31,7 +31,8 @@ func detach[T any](ctx context.Context, s *session, blocking func() (T, error), 
 	if ctx.Err() != nil {
 		return none, ctxerr.Of(ctx)
 	}
-	if ctx.Done() == nil {
+	ended := ctx.Done() // before there is a goroutine: ctx may be user code, which may panic
+	if ended == nil {
 		value, err := blocking()
 		return inTime(s, value, err, late)
 	}
@@ -54,7 +55,7 @@ func detach[T any](ctx context.Context, s *session, blocking func() (T, error), 
 	select {
 	case r := <-results:
 		return inTime(s, r.value, r.err, late)
-	case <-ctx.Done():
+	case <-ended:
 		close(abandoned)
 		return none, detachedError{ctxerr.Of(ctx)}
 	case <-s.over:

@@ -221,6 +221,11 @@ func (c *Client) WaitConnected(ctx context.Context) error {
 func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 	k := c.core()
 	l := &listener{changes: newMailbox[StateChange](), stopped: make(chan struct{}), fn: fn, log: k.cfg.log}
+	l.ended = func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.listeners, l)
+	}
 	k.mu.Lock()
 	present := StateChange{From: k.state, To: k.state, At: time.Now()}
 	if k.session != nil {
@@ -231,12 +236,7 @@ func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 		k.listeners[l] = struct{}{}
 	}
 	k.mu.Unlock()
-	go func() {
-		l.run()
-		k.mu.Lock()
-		delete(k.listeners, l)
-		k.mu.Unlock()
-	}()
+	go l.run()
 	return sync.OnceFunc(func() { close(l.stopped) })
 }
 

@@ -1,6 +1,8 @@
 package framework_test
 
 import (
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -99,6 +101,35 @@ func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 				t.Fatalf("WaitConnected returned in state %v", s)
 			}
 			time.Sleep(3 * time.Second)
+		}
+	})
+}
+
+// A listener that ends its goroutine, as t.FailNow does, gets every change too. It
+// used to get none after the first, and those were kept for it until Close.
+func TestListenerThatExitsMissesNothing(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		free := make(chan struct{})
+		var states []framework.State
+		c.Listen(func(change framework.StateChange) {
+			<-free
+			states = append(states, change.To)
+			runtime.Goexit()
+		})
+		for range 2 {
+			network.Drop()
+			time.Sleep(3 * time.Second)
+		}
+		close(free)
+		synctest.Wait()
+		must(t, c.Close())
+		synctest.Wait()
+		want := []framework.State{
+			framework.Connected, framework.Suspended, framework.Connected, framework.Suspended, framework.Connected, framework.Closed,
+		}
+		if !slices.Equal(states, want) {
+			t.Errorf("got %v, want %v", states, want)
 		}
 	})
 }

@@ -45,25 +45,43 @@ type listener struct {
 	stopped chan struct{} // closed: deliver nothing more
 	fn      func(StateChange)
 	log     *zap.Logger
+	ended   func() // called when nothing more is delivered
+
+	// Only run and what it calls use these.
+	pending []StateChange
+	last    bool // Closed was delivered
 }
 
 func (l *listener) run() {
-	for {
+	exited := true
+	defer func() {
+		if exited { // fn has ended the goroutine
+			go l.run()
+		}
+	}()
+	l.loop()
+	exited = false
+	l.ended()
+}
+
+func (l *listener) loop() {
+	for !l.last {
+		select {
+		case <-l.stopped:
+			return
+		default:
+		}
+		if len(l.pending) > 0 {
+			change := l.pending[0]
+			l.pending, l.last = l.pending[1:], change.To == Closed
+			l.deliver(change)
+			continue
+		}
 		select {
 		case <-l.stopped:
 			return
 		case <-l.changes.ready:
-		}
-		for _, change := range l.changes.take() {
-			select {
-			case <-l.stopped:
-				return
-			default:
-			}
-			l.deliver(change)
-			if change.To == Closed {
-				return
-			}
+			l.pending = l.changes.take()
 		}
 	}
 }

@@ -58,15 +58,15 @@ func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) e
 // work calls fn under the lease, and end when fn has returned or panicked.
 func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease) error, end func() error) (err error) {
 	told := l.beginWork()
-	bound, cancel := l.Bind(ctx)
 	defer func() { // on a panic too, which goes on after it
-		cancel()
 		l.Held() // in a process that was stopped for a while the work may end before the loss is told
 		if late := l.endWork(told); late > 0 {
 			defer l.observeOverrun(late) // last: the observer may take its time
 		}
 		err = errors.Join(err, end())
 	}()
+	bound, cancel := l.Bind(ctx)
+	defer cancel() // like Bind, it may call methods of ctx, which may panic
 	return fn(bound, l)
 }
 

@@ -41,10 +41,18 @@ type Lease struct {
 	late     *time.Timer     // fires at the deadline of a lost lease that works
 }
 
-// newLease makes a lease of shares that were granted to an Acquire with ctx. follow
-// must be called before it is used.
+// newLease makes a lease of shares that were granted to an Acquire with ctx.
+// follow must be called before it is used. If ctx, which may be user code, panics
+// or ends the goroutine, nobody gets the lease: newLease leaves the shares.
 func newLease(ctx context.Context, shares ...*line.Share) *Lease {
 	l := &Lease{shares: shares}
+	defer func() {
+		if l.ctx == nil {
+			for _, s := range shares {
+				s.Leave(context.Background())
+			}
+		}
+	}()
 	l.start(ctx)
 	return l
 }

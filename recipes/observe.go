@@ -63,14 +63,15 @@ func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 		}
 	}()
 	shares, err := l.shares(during, try)
-	told = true
 	if err != nil {
+		told = true
 		err = l.failed("acquire", err)
 		end(framework.AcquireResult{Err: err})
 		return nil, err
 	}
 	lease := newLease(ctx, shares...)
 	lease.observed = &observedLease{what, lease.describeGrant()}
+	told = true
 	heard := false
 	defer func() {
 		if !heard { // an observer has ended the goroutine: nobody gets the lease

@@ -291,6 +291,8 @@ func TestRevocationsAreTold(t *testing.T) {
 		d.want(t, "revoked mutex")
 		bubble.Release(t, silent, again, l)
 		d.want(t, "released mutex", "released mutex", "released mutex")
+		silent.Revoked() // now that it is released, there is nothing to tell
+		d.want(t)
 	})
 }
 

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -104,12 +105,17 @@ func (l *listener) over() bool {
 	return l.election.terms.term == nil && len(l.pending) == 0
 }
 
-func (l *listener) take() []*recipes.Lease {
+// take returns the next change, and false if there is none. It takes one at a
+// time: fn may end the goroutine.
+func (l *listener) take() (term *recipes.Lease, ok bool) {
 	l.election.terms.mu.Lock()
 	defer l.election.terms.mu.Unlock()
-	terms := l.pending
-	l.pending = nil
-	return terms
+	if len(l.pending) == 0 {
+		return nil, false
+	}
+	term = l.pending[0]
+	l.pending = slices.Delete(l.pending, 0, 1)
+	return term, true
 }
 
 func (l *listener) run(stopped context.Context) {
@@ -142,8 +148,9 @@ func (l *listener) loop(stopped context.Context) {
 }
 
 func (l *listener) deliver(stopped context.Context) {
-	for _, term := range l.take() {
-		if stopped.Err() != nil {
+	for stopped.Err() == nil {
+		term, ok := l.take()
+		if !ok {
 			return
 		}
 		l.call(term)

@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,9 @@ func TestStuckListener(t *testing.T) {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), e))
 		}
 		synctest.Wait()
+		if got := exits.Load(); got != 7 {
+			t.Errorf("the one that ends its goroutine was called %d times, want 7", got)
+		}
 		for i, lead := range leads {
 			if lead != (i%2 == 1) {
 				t.Errorf("called with %v", leads)
@@ -182,5 +186,32 @@ func TestListenWithTwoGoroutines(t *testing.T) {
 		bubble.Release(t, second)
 		stop()
 		w.Empty(path)
+	})
+}
+
+// A listener that ends its goroutine is called with all changes. Those that
+// waited together with the one at which it did were lost: it believed forever
+// that it leads.
+func TestListenerThatExitsMissesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.Connect("a")
+		e := w.candidate(c, "a")
+		free := make(chan struct{})
+		var leads []bool
+		e.Listen(func(term *recipes.Lease) {
+			<-free
+			leads = append(leads, term != nil)
+			runtime.Goexit()
+		})
+		synctest.Wait()
+		for range 2 {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), e))
+			synctest.Wait()
+		}
+		close(free)
+		synctest.Wait()
+		if want := []bool{false, true, false, true, false}; !slices.Equal(leads, want) {
+			t.Errorf("called with %v, want %v", leads, want)
+		}
 	})
 }

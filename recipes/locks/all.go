@@ -82,13 +82,12 @@ type enter func(a recipes.Acquirer, ctx context.Context) (*recipes.Lease, error)
 
 func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) {
 	for {
-		parts, err := a.acquireEach(ctx, enter)
+		whole, err := a.acquireEach(ctx, enter)
 		if err == nil {
-			whole := recipes.Join(ctx, parts...)
 			if whole.Held() {
 				return whole, nil
 			}
-			err = lostPart(parts)
+			err = lostPart(whole.Parts())
 			_ = whole.Release(ctx) // as in giveUp
 		}
 		if !errors.Is(err, errLostPart) || !joinsAgain(err) {
@@ -97,16 +96,19 @@ func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) 
 	}
 }
 
-// acquireEach acquires one part after the other; if that fails, or panics, it has
-// given up those that it had. The wait for one ends when one before it is lost:
-// there is nothing to wait for any more.
-func (a *all) acquireEach(ctx context.Context, enter enter) ([]*recipes.Lease, error) {
+// acquireEach acquires one part after the other, and joins them; if that fails,
+// or panics, it has given up those that it had. The wait for one ends when one
+// before it is lost: there is nothing to wait for any more.
+func (a *all) acquireEach(ctx context.Context, enter enter) (whole *recipes.Lease, err error) {
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
 	held := make([]*recipes.Lease, 0, len(a.parts))
-	complete := false
-	defer func() { // also if user code, as an observer, ends the goroutine
-		if !complete {
+	exits := true // user code, as an observer or ctx, has ended the goroutine
+	defer func() {
+		switch {
+		case exits:
+			giveUp(ended, held)
+		case err != nil:
 			giveUp(ctx, held)
 		}
 	}()
@@ -116,14 +118,24 @@ func (a *all) acquireEach(ctx context.Context, enter enter) ([]*recipes.Lease, e
 			if ctx.Err() == nil && wait.Err() != nil {
 				err = lostPart(held)
 			}
+			exits = false
 			return nil, err
 		}
 		defer context.AfterFunc(l.Context(), stop)()
 		held = append(held, l)
 	}
-	complete = true
-	return held, nil
+	whole = recipes.Join(ctx, held...)
+	stop() // like Join, it may call methods of ctx
+	exits = false
+	return whole, nil
 }
+
+// ended is a context with which a release begins, and is not waited for.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // errLostPart says that a part was lost before all were there.
 var errLostPart = errors.New("lost while the others were waited for")
@@ -147,6 +159,6 @@ func joinsAgain(err error) bool {
 // ctx ends, and when it fails, until the znode is gone: its error is no news.
 func giveUp(ctx context.Context, held []*recipes.Lease) {
 	if len(held) > 0 {
-		_ = recipes.Join(ctx, held...).Release(ctx)
+		_ = recipes.Join(context.Background(), held...).Release(ctx)
 	}
 }

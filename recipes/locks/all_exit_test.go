@@ -154,3 +154,17 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 		})
 	}
 }
+
+// Close of a Keyed does not say that a lost lease was held, although an observer
+// ends the goroutine of its release. It returned nil.
+func TestCloseOfKeyedWhenAnObserverExits(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a", framework.WithObserver(framework.Observer{
+			LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },
+		}))
+		k := keyedOf(t, c)
+		bubble.Acquire(t, t.Context(), k.Key("1"))
+		w.ClientNet("a").Cut()
+		bubble.WantErr(t, k.Close(t.Context()), recipes.ErrNotHeld) // it is lost meanwhile
+	})
+}

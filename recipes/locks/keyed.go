@@ -153,14 +153,14 @@ func (k *Keyed) Close(ctx context.Context) error {
 	}
 	k.mu.Unlock()
 	k.close()
-	results := make([]error, len(leases))
 	var all sync.WaitGroup // at once: the observer may take its time over each
-	for i, l := range leases {
-		all.Go(func() { results[i] = l.Release(ctx) })
+	for _, l := range leases {
+		all.Go(func() { _ = l.Release(ctx) })
 	}
 	all.Wait()
 	var lost, other error // the first of thousands will do
-	for _, err := range results {
+	for _, l := range leases {
+		err := l.Release(ctx) // the same again: an observer may have ended the other goroutine
 		if errors.Is(err, recipes.ErrNotHeld) {
 			lost = cmp.Or(lost, err)
 		} else {

@@ -84,6 +84,7 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		}
 		s.Leave(ctx)
 	}
+	ended := ctx.Done() // before w is in the queue: ctx may be user code, which may panic
 	w := newWaiter(ctx, l, try)
 	if !q.join(w) {
 		return nil, ErrBusy
@@ -91,10 +92,9 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 	for {
 		select {
 		case <-w.ready:
-		case <-ctx.Done():
-			err := q.timedOut(ctx)
-			q.leave(w)
-			return nil, err
+		case <-ended:
+			defer q.leave(w) // also if ctx panics
+			return nil, q.timedOut(ctx)
 		}
 		switch {
 		case w.err != nil:

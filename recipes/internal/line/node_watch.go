@@ -79,16 +79,19 @@ func (s *Share) Revoked() <-chan struct{} {
 	return g.watch.revoked
 }
 
-// OnRevoked has fn called once, when the share's release is asked for, or was asked
-// for before. Revoked must have been called. fn must not block.
+// OnRevoked has fn called once, when the share's release is asked for, or was
+// asked for before, unless the share was left. Revoked must have been called. fn
+// must not block.
 func (s *Share) OnRevoked(fn func()) {
 	g := s.grant
 	g.queue.update(func() {
-		if g.watch.isRevoked() {
+		switch {
+		case s.settled:
+		case g.watch.isRevoked():
 			g.queue.later(fn)
-			return
+		default:
+			s.onRevoked = fn
 		}
-		s.onRevoked = fn
 	})
 }
 
