@@ -51,6 +51,7 @@ var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|s
 // do. With --verbose the errors that it wraps follow, one a line.
 func (e *ensemble) explain(err error) string {
 	text := libraryNames.ReplaceAllString(complaint(err), "$1")
+	text = strings.ReplaceAll(text, "\n", "; ")
 	if todo := e.todo(err); todo != "" {
 		text += "; " + todo
 	}

@@ -46,7 +46,7 @@ func TestExplain(t *testing.T) {
 		},
 		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
 		{fmt.Errorf("locks: acquire /x: create /x: %w", zk.ErrNoNode), "acquire /x: create /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers"},
-		{errors.Join(errors.New("framework: one"), errors.New("leader: two, my framework: three")), "one\ntwo, my framework: three"},
+		{errors.Join(errors.New("framework: one"), errors.New("leader: two, my framework: three")), "one; two, my framework: three"},
 		{fmt.Errorf("set /x: %w (; see WithMaxRequest)", framework.ErrTooLarge), "set /x: request too large ()"},
 		{errors.New("name \x1b[2J"), `name \x1b[2J`},
 	} {

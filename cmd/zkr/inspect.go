@@ -36,6 +36,10 @@ go-zookeeper. If several recipes use the same names, all of them are shown, as i
 a waiter. It costs a request for each znode below PATH: see --rate. zkr top shows the
 same and follows the changes.
 
+If PATH does not exist, zkr says so and exits with 0: the ensemble deletes the
+directories of unused locks. If zkr may not read some of the znodes below PATH, it
+exits with 1.
+
 --json prints one object a line. --watch prints again after each change, until it
 is interrupted.`,
 		Example: `  zkr inspect /app/backup

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -44,13 +43,19 @@ func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, as
 	if err != nil {
 		return notAcquired(err)
 	}
-	if len(forest.Lines) == 0 && !asJSON {
-		_, err := fmt.Fprintf(w, "%s: nothing at or below it is held or waited for\n", printable(at))
-		return failedIf(cmp.Or(err, mayNotRead(forest.Unreadable)))
-	}
 	print := printText
 	if asJSON {
 		print = printJSON
+	}
+	if !forest.Exists {
+		if err := checkChroot(ctx, r); err != nil {
+			return failed(err)
+		}
+		return failedIf(print(w, snapshotOf(&inspect.Line{Path: at}, time.Now())))
+	}
+	if len(forest.Lines) == 0 && len(forest.Unreadable) == 0 && !asJSON {
+		_, err := fmt.Fprintf(w, "%s: nothing at or below it is held or waited for\n", printable(at))
+		return failedIf(err)
 	}
 	now := time.Now()
 	for i := range forest.Lines {
@@ -73,5 +78,5 @@ func mayNotRead(paths []string) error {
 	if more := len(paths) - enough; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("not allowed to read %s: see --auth", names)
+	return fmt.Errorf("not allowed to read %s: give credentials with --auth-file", names)
 }

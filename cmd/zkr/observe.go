@@ -28,7 +28,8 @@ interrupted. A line has the time, the leader's id, its session, since when it ha
 a candidate, and its znode; or "no leader". Leaders that come and go while zkr is not
 connected may be left out; the last one never is. zkr never becomes the leader itself.
 The candidates may be zkr elect, Go programs, or Curator's LeaderLatch. --layout
-selector is for Curator's LeaderSelector, --layout kazoo for Kazoo's Election.
+selector is for Curator's LeaderSelector, --layout kazoo for Kazoo's Election. If PATH
+does not exist, zkr says so on stderr, and waits for a leader.
 
 --json prints one object a line. Its "leader" is null while there is none.`,
 		Example: `  zkr observe /app/leader
@@ -49,7 +50,10 @@ selector is for Curator's LeaderSelector, --layout kazoo for Kazoo's Election.
 				if err != nil {
 					return usage("%w", err)
 				}
-				return notAcquired(observe(ctx, client, election, func(now recipes.Participant) error {
+				if err := checkLeader(ctx, client, election, cmd.ErrOrStderr()); err != nil {
+					return notAcquired(err)
+				}
+				return notAcquired(observe(ctx, election, func(now recipes.Participant) error {
 					return print(cmd.OutOrStdout(), time.Now(), now)
 				}))
 			})
@@ -73,10 +77,7 @@ func onePath(_ *cobra.Command, args []string) error {
 
 // observe shows the leader now and after each change. It returns when ctx ends
 // or show fails. The zero Participant stands for no leader.
-func observe(ctx context.Context, c *framework.Client, e *leader.Election, show func(recipes.Participant) error) error {
-	if err := checkLeader(ctx, c, e); err != nil {
-		return err
-	}
+func observe(ctx context.Context, e *leader.Election, show func(recipes.Participant) error) error {
 	for now := range e.Observe(ctx) {
 		if err := show(now); err != nil {
 			return failed(err)
@@ -89,15 +90,22 @@ func observe(ctx context.Context, c *framework.Client, e *leader.Election, show 
 }
 
 // checkLeader finds errors that Observe would only log before it tries again,
-// and a line of another layout, whose leader Observe would not see.
-func checkLeader(ctx context.Context, c *framework.Client, e *leader.Election) error {
+// and a line of another layout, whose leader Observe would not see. If there is
+// no such path, it says so on errs.
+func checkLeader(ctx context.Context, c *framework.Client, e *leader.Election, errs io.Writer) error {
 	_, err := e.Leader(ctx)
 	if !errors.Is(err, leader.ErrNoLeader) {
 		return err
 	}
 	line, err := inspect.Read(ctx, c, e.Path(), inspect.WithoutDetails())
+	if err == nil && !line.Exists {
+		err = checkChroot(ctx, c)
+	}
 	if err != nil {
 		return err
+	}
+	if !line.Exists {
+		fmt.Fprintf(errs, "zkr: %s\n", nothingAt(e.Path()))
 	}
 	// A candidate of the right layout may have arrived since the first look.
 	if _, err = e.Leader(ctx); len(line.Holders) > 0 && errors.Is(err, leader.ErrNoLeader) {

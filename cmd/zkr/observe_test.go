@@ -35,6 +35,9 @@ func TestObserve(t *testing.T) {
 		client := e.client(t)
 		for _, layout := range []string{"latch", "selector", "kazoo"} {
 			path := "/observed/" + layout
+			if err := client.MakePersistentPath(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
 			text := start(t, e.args("observe", "--layout", layout, path)...)
 			asJSON := start(t, e.args("observe", "--json", "--layout", layout, path)...)
 			shows := func(n int, id string) {
@@ -96,7 +99,7 @@ func TestObserve(t *testing.T) {
 }
 
 // TestObserveAnotherLayout: an observer that would see no leader, because the
-// candidates have another layout, says so.
+// candidates have another layout, or there is no such path, says so.
 func TestObserveAnotherLayout(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -106,6 +109,9 @@ func TestObserveAnotherLayout(t *testing.T) {
 	if code := p.wait(t); code != exitFailed || !strings.Contains(p.text(), "another layout; see --layout") {
 		t.Errorf("exit code %d; it printed %q", code, p.text())
 	}
+	missing := start(t, e.args("observe", "/nope")...)
+	missing.prints(t, "zkr: /nope: does not exist (the ensemble deletes the directories of unused locks)\n")
+	missing.prints(t, "  no leader\n")
 	nobody := start(t, target{servers: "127.0.0.1:1"}.args("observe", "--connect-timeout", "200ms", "/layouts")...)
 	if code := nobody.wait(t); code != exitNoEnsemble {
 		t.Errorf("without an ensemble: exit code %d", code)

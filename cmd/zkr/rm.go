@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,12 +121,16 @@ func (r *removal) preview(ctx context.Context, at string) error {
 	case !r.recursive && root.cut:
 		return &advice{text: fmt.Sprintf("delete %s: %v", at, zk.ErrNotEmpty), todo: "--recursive deletes them too", err: zk.ErrNotEmpty}
 	}
+	var unreadable error
 	for _, b := range root.childrenFirst() {
 		if err := r.previewed(b); err != nil {
 			return err
 		}
+		if r.recursive {
+			unreadable = cmp.Or(unreadable, b.err) // there may be more below it
+		}
 	}
-	return nil
+	return unreadable
 }
 
 func (r *removal) previewed(b *branch) error {

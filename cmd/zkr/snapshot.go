@@ -41,6 +41,9 @@ type contender struct {
 // meanwhile may show in part.
 func takeSnapshot(ctx context.Context, r inspect.Reader, at string) (snapshot, error) {
 	l, err := inspect.Read(ctx, r, at)
+	if err == nil && !l.Exists {
+		err = checkChroot(ctx, r)
+	}
 	return snapshotOf(&l, time.Now()), err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/pace"
+	"github.com/zkrecipes/zkrecipes/recipes/inspect"
 )
 
 func newTop(to *ensemble) *cobra.Command {
@@ -40,7 +41,10 @@ that has changed, and nothing if none has. zkr reads the contenders only of the 
 on the screen, at most ten of each line. --rate limits the requests per second: with
 500, the first look at 10,000 locks takes 20 seconds.
 
---once prints the table once. --json prints one object for each line and look.
+--once prints the table once. --json prints one object for each line and look. If PATH
+does not exist, zkr says so, and --once exits with 0: the ensemble deletes the
+directories of unused locks. If zkr may not read some of the znodes, --once exits
+with 1.
 
 ` + safeHelp,
 		Example: `  zkr top /app/locks
@@ -63,7 +67,9 @@ on the screen, at most ten of each line. --rate limits the requests per second: 
 			if !t.once && !t.asJSON && !isTerminal(cmd.OutOrStdout()) {
 				return usage("the output is no terminal: use --once or --json")
 			}
-			return to.onZnodes(func(ctx context.Context, c *framework.Client) error { return t.run(ctx, c, cmd.OutOrStdout()) })
+			return to.onZnodes(func(ctx context.Context, c *framework.Client) error {
+				return t.run(ctx, c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&t.once, "once", false, "print the table once")
@@ -94,10 +100,10 @@ const (
 	detailsFollowed = 1000
 )
 
-func (t *top) run(ctx context.Context, c *framework.Client, out io.Writer) error {
+func (t *top) run(ctx context.Context, c *framework.Client, out, errs io.Writer) error {
 	from := newCollector(c, t.path, int(t.rate))
 	if t.once || t.asJSON {
-		return t.print(ctx, from, out)
+		return t.print(ctx, from, out, errs)
 	}
 	screen, err := tcell.NewScreen()
 	if err == nil {
@@ -110,16 +116,31 @@ func (t *top) run(ctx context.Context, c *framework.Client, out io.Writer) error
 	return newTopScreen(t, screen, from, func() bool { return c.State() == framework.Connected }).run(ctx)
 }
 
-// print prints rows for scripts.
-func (t *top) print(ctx context.Context, from *collector, out io.Writer) error {
+// print prints rows for scripts. What they do not show is told on errs, each time
+// that it changes.
+func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) error {
 	var m topModel
+	told := ""
 	for {
-		rows, err := t.look(ctx, from, &m)
+		found, err := t.look(ctx, from, &m)
 		if err != nil {
 			return err
 		}
-		if err := t.printRows(out, rows, &m); err != nil || t.once {
+		if err := t.printLook(out, found, &m); err != nil {
 			return err
+		}
+		note := t.note(found)
+		if t.once && found.Exists {
+			return note
+		}
+		if note != nil && note.Error() != told {
+			fmt.Fprintf(errs, "zkr: %s\n", complaint(note))
+		}
+		if t.once {
+			return nil
+		}
+		if told = ""; note != nil {
+			told = note.Error()
 		}
 		if err := pace.Sleep(ctx, t.interval); err != nil {
 			return err
@@ -127,36 +148,59 @@ func (t *top) print(ctx context.Context, from *collector, out io.Writer) error {
 	}
 }
 
-// look returns the first rows, with their details.
-func (t *top) look(ctx context.Context, from *collector, m *topModel) ([]topRow, error) {
+// note says what the rows do not show, if there is anything.
+func (t *top) note(found inspect.Forest) error {
+	if !found.Exists && t.asJSON {
+		return errors.New(nothingAt(t.path))
+	}
+	return mayNotRead(found.Unreadable)
+}
+
+// look shows the model what is below the path, with the details of the first
+// rows.
+func (t *top) look(ctx context.Context, from *collector, m *topModel) (inspect.Forest, error) {
 	for shown := map[string]int{}; ; {
-		lines, err := from.collect(ctx, shown)
-		if err != nil {
-			return nil, err
+		found, err := from.collect(ctx, shown)
+		if err == nil && !found.Exists {
+			err = checkChroot(ctx, from.client)
 		}
-		m.update(time.Now(), lines)
-		rows := m.rows(t.order, t.filter)
-		rows = rows[:min(len(rows), t.rows)]
+		if err != nil {
+			return found, err
+		}
+		m.update(time.Now(), found.Lines)
 		more := false
-		for _, r := range rows {
+		for _, r := range t.first(m) {
 			if shown[r.Path] == 0 {
 				shown[r.Path] = detailsShown
 				more = true
 			}
 		}
 		if !more {
-			return rows, nil
+			return found, nil
 		}
 	}
 }
 
-func (t *top) printRows(out io.Writer, rows []topRow, m *topModel) error {
-	if t.asJSON {
+// first returns the rows that are printed.
+func (t *top) first(m *topModel) []topRow {
+	rows := m.rows(t.order, t.filter)
+	return rows[:min(len(rows), t.rows)]
+}
+
+func (t *top) printLook(out io.Writer, found inspect.Forest, m *topModel) error {
+	rows := t.first(m)
+	switch {
+	case t.asJSON:
 		for _, r := range rows {
 			if err := jsonLine(out, r); err != nil {
 				return err
 			}
 		}
+		return nil
+	case !found.Exists:
+		_, err := fmt.Fprintln(out, nothingAt(t.path))
+		return err
+	case len(found.Lines) == 0 && len(found.Unreadable) > 0: // there may be lines
 		return nil
 	}
 	if _, err := fmt.Fprintf(out, "%s below %s, %d waiting\n", count(len(m.lines), "line"), printable(t.path), m.waiting()); err != nil {

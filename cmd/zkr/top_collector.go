@@ -31,14 +31,14 @@ func newCollector(client *framework.Client, path string, perSecond int) *collect
 	return &collector{client: client, path: path, pace: pace.New(perSecond)}
 }
 
-// collect returns the lines below the path, with details of those in the set, of
-// at most most contenders each.
-func (c *collector) collect(ctx context.Context, detailed map[string]int) ([]inspect.Line, error) {
+// collect returns what is below the path, with details of the lines in the set,
+// of at most so many contenders each.
+func (c *collector) collect(ctx context.Context, detailed map[string]int) (inspect.Forest, error) {
 	c.lists.begin()
 	c.nodes.begin()
 	forest, err := inspect.Tree(ctx, c, c.path, inspect.WithoutDetails())
 	if err != nil {
-		return nil, err
+		return inspect.Forest{}, err
 	}
 	lines := forest.Lines
 	for i := range lines {
@@ -47,12 +47,12 @@ func (c *collector) collect(ctx context.Context, detailed map[string]int) ([]ins
 			continue
 		}
 		if err := inspect.Fill(ctx, c, &lines[i], most); err != nil {
-			return nil, err
+			return inspect.Forest{}, err
 		}
 	}
 	c.lists.end()
 	c.nodes.end()
-	return lines, nil
+	return forest, nil
 }
 
 // sent returns how many requests were made.

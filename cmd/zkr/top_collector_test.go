@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,9 +69,9 @@ func TestTopRequests(t *testing.T) {
 			t.Helper()
 			e.ResetRequests()
 			before := from.sent()
-			lines, err := from.collect(t.Context(), detailed)
-			if err != nil || len(lines) != n {
-				t.Fatalf("%d lines, %v", len(lines), err)
+			found, err := from.collect(t.Context(), detailed)
+			if err != nil || len(found.Lines) != n {
+				t.Fatalf("%d lines, %v", len(found.Lines), err)
 			}
 			got := e.Requests()
 			if got[testutil.OpGetChildren2] != lists || got[testutil.OpGetData] != reads || from.sent()-before != lists+reads {
@@ -120,8 +121,9 @@ func TestTopMayNotRead(t *testing.T) {
 		}
 		from := collectorOf(t, e, 0)
 		for range 3 {
-			if lines, err := from.collect(t.Context(), nil); err != nil || len(lines) != 1 {
-				t.Errorf("%d lines, %v", len(lines), err)
+			found, err := from.collect(t.Context(), nil)
+			if err != nil || len(found.Lines) != 1 || !slices.Equal(found.Unreadable, []string{"/locks/secret"}) {
+				t.Errorf("%d lines, may not read %q, %v", len(found.Lines), found.Unreadable, err)
 			}
 		}
 		if n := from.sent(); n != 3 {
@@ -148,9 +150,9 @@ func TestTopForgets(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		lines, err := from.collect(t.Context(), all)
-		if err != nil || len(lines) != 2 || len(from.lists.entries) != 3 || len(from.nodes.entries) != 2 {
-			t.Errorf("%d lines, %v; it keeps %d lists and %d znodes", len(lines), err, len(from.lists.entries), len(from.nodes.entries))
+		found, err := from.collect(t.Context(), all)
+		if err != nil || len(found.Lines) != 2 || len(from.lists.entries) != 3 || len(from.nodes.entries) != 2 {
+			t.Errorf("%d lines, %v; it keeps %d lists and %d znodes", len(found.Lines), err, len(from.lists.entries), len(from.nodes.entries))
 		}
 	})
 }

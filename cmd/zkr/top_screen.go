@@ -29,6 +29,7 @@ type topScreen struct {
 	follows string // the line whose contenders are shown
 	typing  bool   // the filter
 	looked  bool   // at least once
+	found   inspect.Forest
 
 	mu     sync.Mutex // guards wanted
 	wanted map[string]int
@@ -38,7 +39,7 @@ type topScreen struct {
 // topLook is the result of a look.
 type topLook struct {
 	at    time.Time
-	lines []inspect.Line
+	found inspect.Forest
 	err   error
 }
 
@@ -68,7 +69,8 @@ func (s *topScreen) run(ctx context.Context) error {
 		case l := <-looks:
 			s.looked, s.err = true, l.err
 			if l.err == nil {
-				s.model.update(l.at, l.lines)
+				s.found = l.found
+				s.model.update(l.at, l.found.Lines)
 			}
 		case <-tick.C: // shows how the first look goes on, and that the ensemble is lost
 		case event, ok := <-events:
@@ -88,9 +90,9 @@ func (s *topScreen) collect(ctx context.Context, looks chan<- topLook) {
 		s.mu.Lock()
 		wanted := maps.Clone(s.wanted)
 		s.mu.Unlock()
-		lines, err := s.from.collect(ctx, wanted)
+		found, err := s.from.collect(ctx, wanted)
 		select {
-		case looks <- topLook{time.Now(), lines, err}:
+		case looks <- topLook{time.Now(), found, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -251,6 +253,10 @@ func (s *topScreen) header() string {
 		state = "first look"
 	case s.err != nil:
 		state = "FAILED: " + complaint(s.err)
+	case !s.found.Exists:
+		state = "does not exist"
+	case len(s.found.Unreadable) > 0:
+		state += fmt.Sprintf(", %s may not be read", count(len(s.found.Unreadable), "znode"))
 	}
 	header := fmt.Sprintf("zkr top %s: %s; %s", printable(s.path), state, count(s.from.sent(), "request"))
 	if s.rate > 0 {

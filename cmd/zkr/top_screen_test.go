@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gdamore/tcell/v2"
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -202,6 +203,32 @@ func TestTopLosesTheEnsemble(t *testing.T) {
 		tt.cancel(why)
 		if err := tt.end(); !errors.Is(err, why) {
 			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// The screen says that the path does not exist, and that znodes may not be read.
+func TestTopSaysWhatItCannotSee(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		if err := c.Delete(t.Context(), "/locks", -1); err != nil {
+			t.Fatal(err)
+		}
+		from := collectorOf(t, e, 0)
+		tt := startTop(t, from, from.client, 100, 10)
+		tt.see(0, "/locks: does not exist; ")
+		for _, at := range []string{"/locks", "/locks/a", "/locks/b"} {
+			acl := zk.WorldACL(zk.PermAll)
+			if at != "/locks" {
+				acl = zk.DigestACL(zk.PermAll, "user", "password")
+			}
+			if _, err := c.Create(t.Context(), at, nil, 0, acl...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tt.see(0, "/locks: 0 lines, 0 waiting, 2 znodes may not be read; ")
+		tt.press("q")
+		if err := tt.end(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -172,7 +172,10 @@ func (w *watcher) onChildren(now framework.Children) error {
 	}
 	before, first := w.children, !w.listed
 	w.children, w.listed = slices.Sorted(slices.Values(now.Names)), true
-	if first {
+	switch {
+	case first && !now.Exists && !w.kind.value()[0]: // onData does not say it
+		return w.print(change{Event: eventMissing}, false)
+	case first:
 		count := len(w.children)
 		return w.print(change{Event: eventList, Children: &count}, false)
 	}

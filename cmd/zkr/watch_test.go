@@ -53,6 +53,18 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchChildrenOfNothing: a znode that does not exist is not shown as one
+// without children.
+func TestWatchChildrenOfNothing(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t)
+	p := start(t, "watch", "--servers", e.Servers(), "--of", "children", "/nope")
+	p.prints(t, "  /nope  missing\n")
+	if text := p.text(); strings.Count(text, "\n") != 1 {
+		t.Errorf("it printed %q", text)
+	}
+}
+
 // TestWatchOnce: --once ends with the first change, and not with the present
 // state.
 func TestWatchOnce(t *testing.T) {
