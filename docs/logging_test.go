@@ -105,6 +105,8 @@ func typeOf(kind string) string {
 		return "number"
 	case "Duration":
 		return "duration"
+	case "Any":
+		return "any"
 	}
 	return "text"
 }
@@ -163,7 +165,7 @@ func sample(t *testing.T, f logField) zap.Field {
 	case "Int":
 		return zap.Int(f.name, 7)
 	case "Any":
-		return zap.Any(f.name, "what was passed to panic")
+		return zap.Any(f.name, struct{ Code int }{7})
 	case "Stack":
 		return zap.Stack(f.name)
 	}

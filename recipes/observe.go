@@ -50,8 +50,9 @@ func (l *Line) described(s *settings, kind string) framework.Acquire {
 // does: a function of the user has called runtime.Goexit, or panicked.
 var errExited = errors.New("the goroutine has ended")
 
-// acquireObserved is acquire for a client whose observers get something about it. It reports the end of
-// the call before the lease is followed, so before any other event of the lease.
+// acquireObserved is acquire for a client whose observers get something about it.
+// It reports the end of the call before the lease is followed, so before any other
+// event of the lease.
 func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 	what := l.about
 	what.Try = try
