@@ -17,30 +17,51 @@ func (l *Line) arrange(known rules) error {
 		l.arrangePermits()
 		return nil
 	}
-	exclusive := -1 // the last of those before i: the others, often many, make no reader wait
+	seen := map[alike]bool{}
+	var ahead []*layout.Node // of those that are alike, often many, the first
 	for i := range l.entries {
 		c := &l.entries[i]
 		c.Holds, c.Unsure = true, false
-		before := i - 1
-		if c.Shared {
-			before = exclusive
-		} else {
-			exclusive = i
-		}
-		for j := before; j >= 0 && c.Holds; j-- {
-			waits, unsure, err := waitsFor(&c.node, &l.entries[j].node, known)
+		for _, other := range ahead {
+			waits, unsure, err := waitsFor(&c.node, other, known)
 			if err != nil {
 				return err
 			}
-			c.Holds, c.Unsure = !waits, waits && unsure
+			if waits {
+				c.Holds, c.Unsure = false, unsure
+			}
+			if waits && !unsure {
+				break
+			}
 		}
 		if c.Holds {
 			l.Holders = append(l.Holders, *c)
 		} else {
 			l.Waiting = append(l.Waiting, *c)
 		}
+		if key := alikeOf(&c.node, known); !seen[key] {
+			seen[key] = true
+			ahead = append(ahead, &c.node)
+		}
 	}
 	return nil
+}
+
+// alike is equal for contenders that the rule of their line does not tell apart,
+// but for those that have the same number: these do not wait for each other.
+type alike struct {
+	family layout.Family
+	mode   layout.Mode
+	kind   string
+	name   string // if there is a rule of WithKind
+}
+
+func alikeOf(n *layout.Node, known rules) alike {
+	a := alike{family: n.Family, mode: n.Mode, kind: n.Kind}
+	if known[n.Kind] != nil {
+		a.name = n.RuleName
+	}
+	return a
 }
 
 // waitsFor reports whether a contender has to wait for one that stands ahead.
@@ -49,7 +70,7 @@ func waitsFor(own, ahead *layout.Node, known rules) (waits, unsure bool, err err
 	switch {
 	case own.Family == layout.Lease:
 		return false, false, nil
-	case own.Family != layout.KindLine || !sameSet(*own, *ahead):
+	case own.Family != layout.KindLine || !sameSet(own, ahead):
 		waits, err = own.Waits(ahead, func(a, b string) (bool, error) { return modesConflict(own, ahead), nil })
 		return waits, false, err
 	case known[own.Kind] == nil:
@@ -75,8 +96,12 @@ func (l *Line) arrangePermits() {
 	if l.form == kazooSemaphore {
 		slices.SortStableFunc(l.permits, func(a, b Contender) int { return cmp.Compare(a.Created, b.Created) })
 	}
+	newest := int64(0)
 	for _, p := range l.permits {
-		if l.asked(p) {
+		newest = max(newest, p.Created)
+	}
+	for _, p := range l.permits {
+		if p.Created == newest && l.asked(p) {
 			continue
 		}
 		p.Holds = true
@@ -89,7 +114,8 @@ func (l *Line) arrangePermits() {
 }
 
 // asked reports whether a permit belongs to the first waiter, which has created
-// it since it came to the front.
+// it since it came to the front. That is the newest permit: only the first creates
+// any. The others of its session belong to threads that came to the front before.
 func (l *Line) asked(permit Contender) bool {
 	if l.form != semaphore || len(l.entries) == 0 || !permit.read || !l.entries[0].read {
 		return false

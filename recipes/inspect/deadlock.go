@@ -3,9 +3,12 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/pace"
 )
@@ -40,7 +43,7 @@ type Step struct {
 	Waits   Contender   // the contender that waits for the next step; it may be Has itself
 	WaitsAt string      // the path of its line
 	Need    int         // how many of For have to leave
-	For     []Contender // the contenders that Waits waits for
+	For     []Contender // the contenders that Waits waits for; steps may share them
 }
 
 // String returns the cycle in words: "session 0x1 holds /x and waits for /y;
@@ -59,9 +62,11 @@ func (c Cycle) String() string {
 
 // The conditions of a possible deadlock.
 const (
-	ifKind  = "if those two contenders conflict: the rule of the line's kind is not known"
-	ifRoom  = "if the first waiter wants more permits than are free"
-	ifAlone = "if one goroutine or thread does both: the session waits for itself"
+	ifKind      = "if those two contenders conflict: the rule of the line's kind is not known"
+	ifRoom      = "if the first waiter wants more permits than are free"
+	ifCandidate = "if a candidate does nothing else until it leads"
+	ifOthers    = "if no other permit is released there"
+	ifAlone     = "if one goroutine or thread does both: the session waits for itself"
 )
 
 // FindDeadlocks finds sessions that wait for each other, in all lines at and
@@ -83,6 +88,9 @@ const (
 //     client and waits for another lock with a second client, that is not seen.
 //   - Whether a session that waits for itself is in a deadlock: it is Possible. This
 //     module refuses such a wait with recipes.ErrDeadlock where it can see it.
+//   - Whether a candidate for an election waits before it does anything else. Most do
+//     not, so the result is Possible. An election whose znodes have the names of a
+//     lock, as LayoutSelector and LayoutKazoo of package leader, counts as a lock.
 //   - The rule of a custom kind: see recipes.NewLine and WithKind.
 //   - How many permits a waiter of a semaphore wants. It assumes one; if more are
 //     free, the result is Possible.
@@ -117,7 +125,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	if err := g.fill(ctx, lines, 0); err != nil {
 		return d, err
 	}
-	suspects, known, err := g.suspects(lines)
+	suspects, first, err := g.suspects(lines)
 	if err != nil || len(suspects) == 0 {
 		return d, err
 	}
@@ -131,47 +139,52 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	if err != nil {
 		return d, err
 	}
-	d.Cycles, d.Possible, err = cycles(again, g.rules, known)
+	d.Cycles, d.Possible, err = cycles(again, g.rules, first)
 	return d, err
 }
 
-// suspects returns the lines with contenders that cannot go on, and all of their
+// look is what the first look has found: which contenders cannot go on, and which
+// of them cannot under a condition.
+type look struct {
+	certain, possible map[identity]bool
+}
+
+// suspects returns the lines with contenders that cannot go on, and these
 // contenders. Without a cycle there are none.
-func (g *reading) suspects(lines []*Line) ([]*Line, map[identity]bool, error) {
+func (g *reading) suspects(lines []*Line) ([]*Line, look, error) {
 	graph, err := newGraph(lines, g.rules, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, look{}, err
 	}
-	graph.settle(true)
-	self, err := selfWaits(lines, g.rules, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	waiting := map[*Line]bool{}
-	for _, v := range graph.vertices {
-		if v.stuck {
-			waiting[v.line] = true
-		}
-	}
-	for _, c := range self {
-		for _, l := range lines {
-			if l.Path == c.Steps[0].WaitsAt {
-				waiting[l] = true
+	of := map[*Line]bool{}
+	stuck := func() map[identity]bool {
+		all := map[identity]bool{}
+		for _, v := range graph.vertices {
+			if v.stuck && v.c != nil {
+				all[v.c.identity()] = true
+				of[v.line] = true
 			}
 		}
+		return all
 	}
-	known := map[identity]bool{}
+	var first look
+	graph.settle(false)
+	first.certain = stuck()
+	graph.settle(true)
+	first.possible = stuck()
+	for _, s := range graph.selfWaits() {
+		for _, v := range []int{s.holder, s.waiter} {
+			first.possible[graph.vertices[v].c.identity()] = true
+			of[graph.vertices[v].line] = true
+		}
+	}
 	var suspects []*Line
 	for _, l := range lines {
-		if !waiting[l] {
-			continue
-		}
-		suspects = append(suspects, l)
-		for _, c := range slices.Concat(l.Holders, l.Waiting) {
-			known[c.identity()] = true
+		if of[l] {
+			suspects = append(suspects, l)
 		}
 	}
-	return suspects, known, nil
+	return suspects, first, nil
 }
 
 // readAgain reads lines again.
@@ -184,6 +197,10 @@ func (g *reading) readAgain(ctx context.Context, lines []*Line) ([]*Line, error)
 	err := spread(ctx, g.concurrency, all, func(ctx context.Context, i int) ([]int, error) {
 		kazoo := lines[i].form == kazooSemaphore
 		l, err := g.recognize(ctx, lines[i].Path, &kazoo)
+		if errors.Is(err, zk.ErrNoAuth) { // since the first look
+			g.mayNotRead(l.Path)
+			return nil, nil
+		}
 		again[i] = l
 		return nil, err
 	})
@@ -196,27 +213,40 @@ func (g *reading) readAgain(ctx context.Context, lines []*Line) ([]*Line, error)
 }
 
 // cycles returns the deadlocks among lines, whose contenders were read, and those
-// that are only possible. Contenders that are not known are taken to go on.
-func cycles(lines []*Line, rules rules, known map[identity]bool) (certain, possible []Cycle, err error) {
-	graph, err := newGraph(lines, rules, known)
+// that are only possible. Contenders that were not in one in the first look are
+// taken to go on.
+func cycles(lines []*Line, rules rules, first look) (certain, possible []Cycle, err error) {
+	covered := map[int64]bool{}
+	graph, err := newGraph(lines, rules, first.certain)
 	if err != nil {
 		return nil, nil, err
 	}
-	covered := map[int64]bool{}
 	graph.settle(false)
 	certain = graph.cycles(covered)
+	if graph, err = newGraph(lines, rules, first.possible); err != nil {
+		return nil, nil, err
+	}
 	graph.settle(true)
 	possible = graph.cycles(covered)
-	self, err := selfWaits(lines, rules, known)
-	self = slices.DeleteFunc(self, func(c Cycle) bool { return covered[c.Steps[0].Session] })
-	return certain, append(possible, self...), err
+	for i := range possible {
+		if possible[i].Condition == "" { // it is on a way out that the cycle does not go
+			possible[i].Condition = ifOthers
+		}
+	}
+	for _, s := range graph.selfWaits() {
+		if !covered[graph.vertices[s.waiter].c.Session] {
+			possible = append(possible, graph.selfCycle(s))
+		}
+	}
+	return certain, possible, nil
 }
 
 // cycles returns cycles that go through each session that is not covered yet.
 func (g *graph) cycles(covered map[int64]bool) []Cycle {
+	g.findComponents()
 	var all []Cycle
 	for start, v := range g.vertices {
-		if v.c.Holds || g.cyclic[start] < 0 || covered[v.c.Session] {
+		if v.c == nil || v.c.Holds || g.cyclic[start] < 0 || covered[v.c.Session] {
 			continue
 		}
 		c := g.cycle(g.around(start))
@@ -235,24 +265,22 @@ func (g *graph) cycle(way []int) Cycle {
 		way = append([]int{way[last]}, way[:last]...) // the holder of the same session
 	}
 	var c Cycle
+	var conditions []string
 	for i := 0; i < len(way); i++ {
-		has := g.vertices[way[i]]
+		has := &g.vertices[way[i]]
 		waits := has
 		if has.c.Holds {
 			i++
-			waits = g.vertices[way[i]]
+			waits = &g.vertices[way[i]]
 		}
-		step := Step{Session: has.c.Session, Has: has.c, HasAt: has.line.Path, Waits: waits.c, WaitsAt: waits.line.Path, Need: waits.need}
-		for _, next := range waits.next {
-			step.For = append(step.For, g.vertices[next].c)
-		}
+		step := Step{Session: has.c.Session, Has: *has.c, HasAt: has.line.Path, Waits: *waits.c, WaitsAt: waits.line.Path}
+		step.For, step.Need = g.waitsFor(waits)
 		c.Steps = append(c.Steps, step)
-		if waits.unsure && waits.line.form == single {
-			c.Condition = ifKind
-		} else if waits.unsure && c.Condition == "" {
-			c.Condition = ifRoom
+		if on := waits.condition; on != "" && !slices.Contains(conditions, on) {
+			conditions = append(conditions, on)
 		}
 	}
+	c.Condition = strings.Join(conditions, ", and ")
 	first := slices.MinFunc(c.Steps, func(a, b Step) int {
 		return cmp.Or(cmp.Compare(a.HasAt, b.HasAt), cmp.Compare(a.Has.Created, b.Has.Created))
 	})
@@ -262,31 +290,41 @@ func (g *graph) cycle(way []int) Cycle {
 	return c
 }
 
-// selfWaits returns the sessions that wait for themselves: in one line they hold
-// with one znode and wait for that with another. Each is returned once a line.
-func selfWaits(lines []*Line, rules rules, known map[identity]bool) ([]Cycle, error) {
-	var all []Cycle
-	for _, l := range lines {
-		seen := map[int64]bool{}
-		for i, w := range l.Waiting {
-			if w.Session == 0 || seen[w.Session] || known != nil && !known[w.identity()] {
-				continue
-			}
-			ahead, need, _, err := l.inTheWay(i, rules)
-			if err != nil {
-				return nil, err
-			}
-			for _, b := range ahead {
-				if !b.Holds || b.Session != w.Session || known != nil && !known[b.identity()] {
-					continue
-				}
-				seen[w.Session] = true
-				all = append(all, Cycle{Condition: ifAlone, Steps: []Step{{
-					Session: w.Session, Has: b, HasAt: l.Path, Waits: w, WaitsAt: l.Path, Need: need, For: ahead,
-				}}})
+// selfWait is a session that waits for itself: in one line it holds with one znode
+// and waits for that with another.
+type selfWait struct {
+	holder, waiter int // vertices
+}
+
+// selfWaits returns the sessions that wait for themselves, each once a line.
+func (g *graph) selfWaits() []selfWait {
+	type user struct {
+		line    *Line
+		session int64
+	}
+	seen := map[user]bool{}
+	var all []selfWait
+	for i := range g.vertices {
+		v := &g.vertices[i]
+		if v.crowd == nil || seen[user{v.line, v.c.Session}] {
+			continue
+		}
+		for _, at := range v.crowd.ownBefore(v.c.Session, v.ahead) {
+			holder := v.crowd.members[at]
+			if g.vertices[holder].c.Holds && !g.isNew(holder) {
+				seen[user{v.line, v.c.Session}] = true
+				all = append(all, selfWait{holder, i})
 				break
 			}
 		}
 	}
-	return all, nil
+	return all
+}
+
+func (g *graph) selfCycle(s selfWait) Cycle {
+	has, waits := &g.vertices[s.holder], &g.vertices[s.waiter]
+	return Cycle{Condition: ifAlone, Steps: []Step{{
+		Session: has.c.Session, Has: *has.c, HasAt: has.line.Path, Waits: *waits.c, WaitsAt: waits.line.Path,
+		Need: waits.crowd.leave(waits.ahead, 0), For: waits.crowd.show(g, waits.ahead),
+	}}}
 }

@@ -7,22 +7,37 @@ import (
 // graph says which contenders have to move on before others can. Its vertices are
 // contenders. A waiter waits for those in its line that are in its way. A holder
 // waits for what its session waits for elsewhere: it is assumed that one flow of
-// control does both.
+// control does both. Other vertices stand for several contenders: without them
+// there would be an edge from each waiter to each holder.
 type graph struct {
 	vertices []vertex
-	cyclic   []int // of each vertex, the cyclic component it is in; -1: in none
+	known    map[identity]bool // nil: all are
+	cyclic   []int             // of each vertex, the cyclic component it is in; -1: in none
+
+	// of around
+	from  []int // of each vertex that was reached: the contender before it
+	seen  []int // of each vertex: the last call that has reached it
+	calls int
+	queue []int
 }
 
-// vertex is a contender.
+// vertex is a contender, or stands for several.
 type vertex struct {
 	line *Line
-	c    Contender
-	// next is what it waits for. It goes on when need of them have.
-	next []int
-	need int
-	// unsure means that it may not wait at all.
-	unsure bool
-	stuck  bool
+	c    *Contender // nil: it stands for several
+	next []int      // what it waits for, or stands for
+
+	// It goes on when need of needs have. That is next, but for the waiters of a
+	// semaphore: any permits will do.
+	needs []int
+	need  int
+
+	// of a waiter
+	crowd     *crowd // that it waits for, or nil
+	ahead     int    // how many members of the crowd stand ahead of it
+	condition string // it waits only if this is true
+
+	stuck bool
 }
 
 // identity is what a contender is known by in a later look: another znode of the
@@ -41,112 +56,51 @@ func (c *Contender) identity() identity {
 // newGraph returns the graph of lines, whose contenders were read. Where known is
 // not nil, contenders that are not in it are taken to go on by themselves.
 func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, error) {
-	g := &graph{}
+	g := &graph{known: known}
 	waits := map[int64][]int{} // of each session: its vertices that wait
 	var holders []int
 	for _, l := range lines {
-		of := map[string]int{}
-		for _, c := range slices.Concat(l.Holders, l.Waiting) {
-			of[c.Path] = len(g.vertices)
-			if !c.Holds {
-				waits[c.Session] = append(waits[c.Session], len(g.vertices))
-			} else {
-				holders = append(holders, len(g.vertices))
-			}
+		first := len(g.vertices)
+		for i := range l.Holders {
+			holders = append(holders, len(g.vertices))
+			g.vertices = append(g.vertices, vertex{line: l, c: &l.Holders[i]})
+		}
+		for i := range l.Waiting {
+			c := &l.Waiting[i]
+			waits[c.Session] = append(waits[c.Session], len(g.vertices))
 			g.vertices = append(g.vertices, vertex{line: l, c: c})
 		}
-		if err := g.addWaits(l, of, rules); err != nil {
+		if err := g.addWaits(l, first, rules); err != nil {
 			return nil, err
 		}
 	}
+	all := map[int64]int{} // of each session: the vertex of all that it waits for
 	for _, h := range holders {
-		if v := &g.vertices[h]; v.c.Session != 0 {
-			v.next = waits[v.c.Session]
-			v.need = len(v.next)
+		session := g.vertices[h].c.Session
+		next := waits[session]
+		if session == 0 || len(next) == 0 || g.isNew(h) {
+			continue
 		}
-	}
-	for i := range g.vertices {
-		if v := &g.vertices[i]; known != nil && !known[v.c.identity()] {
-			v.next, v.need = nil, 0
+		if _, ok := all[session]; !ok {
+			all[session] = len(g.vertices)
+			g.vertices = append(g.vertices, vertex{next: next, needs: next, need: len(next)})
 		}
+		g.wait(h, []int{all[session]})
 	}
 	return g, nil
 }
 
-// addWaits adds what the waiters of a line wait for. A contender of the same
-// session is left out: see selfWaits.
-func (g *graph) addWaits(l *Line, of map[string]int, rules rules) error {
-	for i := range l.Waiting {
-		w := &l.Waiting[i]
-		ahead, need, unsure, err := l.inTheWay(i, rules)
-		if err != nil {
-			return err
-		}
-		if w.Session == 0 {
-			continue
-		}
-		v := &g.vertices[of[w.Path]]
-		for _, b := range ahead {
-			if b.Session != w.Session {
-				v.next = append(v.next, of[b.Path])
-			}
-		}
-		own := len(ahead) - len(v.next)
-		if l.form == single {
-			v.need = len(v.next)
-		} else {
-			v.need = max(0, need-own)
-		}
-		v.unsure = unsure
-	}
-	return nil
+// isNew reports whether a contender is not known.
+func (g *graph) isNew(v int) bool { return g.known != nil && !g.known[g.vertices[v].c.identity()] }
+
+// wait makes a vertex wait for all others in next.
+func (g *graph) wait(v int, next []int) {
+	g.vertices[v].next, g.vertices[v].needs, g.vertices[v].need = next, next, len(next)
 }
 
-// inTheWay returns the contenders that waiter i waits for, and how many of them
-// have to leave. unsure means that it may not have to wait.
-//
-// In its line it waits for the holders that it conflicts with. If it conflicts
-// with none of them, it waits for the first waiter ahead that it conflicts with,
-// as a reader does behind a writer that waits for other readers. A waiter of a
-// semaphore waits until there is room, whichever permits are released.
-func (l *Line) inTheWay(i int, rules rules) (ahead []Contender, need int, unsure bool, err error) {
-	if l.form != single {
-		need = 1
-		if l.Limit > 0 {
-			need = len(l.Holders) + 1 - l.Limit
-		}
-		// With room for one, the first may want several, or be about to go on.
-		return l.Holders, max(1, need), need < 1, nil
-	}
-	w := &l.Waiting[i]
-	add := func(c Contender) error {
-		if !sameSet(w.node, c.node) { // does not see it
-			return nil
-		}
-		waits, uncertain, err := waitsFor(&w.node, &c.node, rules)
-		if waits {
-			ahead = append(ahead, c)
-			unsure = unsure || uncertain
-		}
-		return err
-	}
-	for _, h := range l.Holders {
-		if err := add(h); err != nil {
-			return nil, 0, false, err
-		}
-	}
-	for j := 0; j < i && (len(ahead) == 0 || rules[w.node.Kind] != nil); j++ {
-		if err := add(l.Waiting[j]); err != nil {
-			return nil, 0, false, err
-		}
-	}
-	return ahead, len(ahead), unsure, nil
-}
-
-// settle finds the contenders that can never go on, and the components of those
-// in which each waits for each. If unsure is false, a contender that perhaps does
-// not have to wait is taken to go on.
-func (g *graph) settle(unsure bool) {
+// settle finds the contenders that can never go on. If possible is false, those that
+// wait only under a condition are taken to go on.
+func (g *graph) settle(possible bool) {
 	left := make([]int, len(g.vertices)) // how many have to go on before this one does
 	back := make([][]int, len(g.vertices))
 	var free []int
@@ -154,14 +108,14 @@ func (g *graph) settle(unsure bool) {
 		v := &g.vertices[i]
 		v.stuck = true
 		left[i] = v.need
-		if v.unsure && !unsure {
+		if v.condition != "" && !possible {
 			left[i] = 0
 		}
 		if left[i] == 0 {
 			free = append(free, i)
 		}
-		for _, next := range v.next {
-			back[next] = append(back[next], i)
+		for _, other := range v.needs {
+			back[other] = append(back[other], i)
 		}
 	}
 	for len(free) > 0 {
@@ -174,10 +128,10 @@ func (g *graph) settle(unsure bool) {
 			}
 		}
 	}
-	g.findComponents()
 }
 
-// findComponents is Tarjan's algorithm, over the contenders that are stuck.
+// findComponents finds the components in which each waits for each: Tarjan's
+// algorithm, over the vertices that are stuck.
 func (g *graph) findComponents() {
 	n := len(g.vertices)
 	g.cyclic = slices.Repeat([]int{-1}, n)
@@ -202,7 +156,10 @@ func (g *graph) findComponents() {
 		if low[v] != order[v] {
 			return
 		}
-		at := slices.Index(stack, v)
+		at := len(stack) - 1
+		for stack[at] != v {
+			at--
+		}
 		for _, member := range stack[at:] {
 			on[member] = false
 			if len(stack)-at > 1 {
@@ -219,27 +176,57 @@ func (g *graph) findComponents() {
 }
 
 // around returns the shortest way from a contender back to itself, within its
-// component: start, and those after it.
+// component: start, and the contenders after it.
 func (g *graph) around(start int) []int {
-	from := map[int]int{}
-	for queue := []int{start}; len(queue) > 0; {
-		v := queue[0]
-		queue = queue[1:]
-		for _, next := range g.vertices[v].next {
-			if next == start {
-				way := []int{v}
-				for v != start {
-					v = from[v]
-					way = append(way, v)
-				}
-				slices.Reverse(way)
-				return way
+	if g.from == nil {
+		g.from, g.seen = make([]int, len(g.vertices)), make([]int, len(g.vertices))
+	}
+	g.calls++
+	g.queue = append(g.queue[:0], start)
+	// reach adds the contenders after v, and reports whether start is one of them.
+	var reach func(v int, next []int) bool
+	reach = func(v int, next []int) bool {
+		for _, n := range next {
+			if n == start {
+				return true
 			}
-			if _, seen := from[next]; !seen && g.cyclic[next] == g.cyclic[start] {
-				from[next] = v
-				queue = append(queue, next)
+			if g.seen[n] == g.calls || g.cyclic[n] != g.cyclic[start] {
+				continue
+			}
+			g.seen[n], g.from[n] = g.calls, v
+			if g.vertices[n].c != nil {
+				g.queue = append(g.queue, n)
+			} else if reach(v, g.vertices[n].next) {
+				return true
 			}
 		}
+		return false
+	}
+	for i := 0; i < len(g.queue); i++ {
+		v := g.queue[i]
+		if !reach(v, g.vertices[v].next) {
+			continue
+		}
+		way := []int{v}
+		for v != start {
+			v = g.from[v]
+			way = append(way, v)
+		}
+		slices.Reverse(way)
+		return way
 	}
 	return nil
+}
+
+// waitsFor returns the contenders that a waiter waits for, and how many of them
+// have to leave.
+func (g *graph) waitsFor(v *vertex) (all []Contender, need int) {
+	if v.crowd != nil {
+		own := v.crowd.ownBefore(v.c.Session, v.ahead)
+		return v.crowd.showBut(g, v.c.Session, v.ahead), v.crowd.leave(v.ahead, len(own))
+	}
+	for _, next := range v.next {
+		all = append(all, *g.vertices[next].c)
+	}
+	return all, len(all)
 }

@@ -133,6 +133,10 @@ func (g *reading) readContender(ctx context.Context, c *Contender) error {
 // readLimit reads the limit that a semaphore records at its path.
 func (g *reading) readLimit(ctx context.Context, l *Line) error {
 	data, _, err := g.get(ctx, l.Path)
+	if errors.Is(err, zk.ErrNoAuth) {
+		g.mayNotRead(l.Path)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (l *Line) setLine(line []layout.Node) {
 	l.Election = line[0].Family == layout.Latch
 	for _, node := range line[1:] {
 		switch {
-		case sameSet(line[0], node):
+		case sameSet(&line[0], &node):
 			if node.Family == layout.KazooRLock {
 				l.Recipe = recipeOf(node)
 			}
@@ -83,7 +83,7 @@ func (l *Line) setLine(line []layout.Node) {
 }
 
 // sameSet reports whether two contenders belong to one line.
-func sameSet(a, b layout.Node) bool {
+func sameSet(a, b *layout.Node) bool {
 	if a.Family == b.Family {
 		return a.Kind == b.Kind
 	}

@@ -74,7 +74,7 @@ func (g *reading) tree(ctx context.Context, top string) (Forest, error) {
 		}
 		if errors.Is(err, zk.ErrNoAuth) {
 			g.mayNotRead(at.path)
-			return nil, nil
+			l, err = Line{}, nil
 		}
 		if err != nil {
 			return nil, err

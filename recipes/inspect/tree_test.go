@@ -137,6 +137,42 @@ func TestPermitThatIsAskedFor(t *testing.T) {
 	}
 }
 
+// Threads of one process: of its permits only the newest may be asked for. The
+// others were granted to threads that came to the front before.
+func TestPermitsOfOneSession(t *testing.T) {
+	f := &fake{}
+	f.add("/s/locks/"+id(2)+"lock-0000000002", "", 1) // joined before the other thread was granted
+	f.add("/s/leases/"+id(1)+"lease-0000000001", "", 1)
+	f.add("/s/leases/"+id(2)+"lease-0000000002", "", 1)
+	l, err := inspect.Read(t.Context(), f, "/s")
+	if got := outline(&l); err != nil || got != "/s: semaphore 1|2" {
+		t.Errorf("%s, %v", got, err)
+	}
+	f.add("/s/leases/"+id(3)+"lease-0000000003", "", 3) // the newest is another client's
+	l, err = inspect.Read(t.Context(), f, "/s")
+	if got := outline(&l); err != nil || got != "/s: semaphore 123|2" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// A rule of WithKind is not asked for each pair of a long line.
+func TestRuleOfALongLine(t *testing.T) {
+	const n = 1000
+	f := &fake{}
+	for i := range n {
+		f.add(fmt.Sprintf("/k/%sparity.v1~%d~%010d", id(i), i%2, i), "", int64(i+1))
+	}
+	asked := 0
+	rule := func(mine, theirs string) bool {
+		asked++
+		return false
+	}
+	l, err := inspect.Read(t.Context(), f, "/k", inspect.WithKind("parity.v1", rule), inspect.WithConcurrency(1))
+	if err != nil || len(l.Holders) != n || asked > 20*n {
+		t.Errorf("%d holders, asked %d times; error %v", len(l.Holders), asked, err)
+	}
+}
+
 // Rules of kinds decide who holds.
 func TestKinds(t *testing.T) {
 	f := &fake{}
@@ -222,6 +258,34 @@ func TestChangesMeanwhile(t *testing.T) {
 	}
 	if _, err := inspect.FindDeadlocks(t.Context(), f, "/"); err != nil {
 		t.Error(err)
+	}
+}
+
+// One znode that may not be read does not hide others: neither the line beside it
+// that could be part of its semaphore, nor a semaphore whose limit it has.
+func TestForbiddenZnodesHideNothing(t *testing.T) {
+	f := &fake{}
+	f.add("/k", "", 0)
+	f.add("/k-__lock__/"+hexID+"__lock__0000000001", "", 1)
+	f.add("/s", "2", 0)
+	f.add("/s/locks/"+id(2)+"lock-0000000002", "", 2)
+	f.add("/s/leases/"+id(1)+"lease-0000000001", "", 1)
+	f.before = func(op, path string) error {
+		if path == "/k" || op == "get" && path == "/s" {
+			return zk.ErrNoAuth
+		}
+		return nil
+	}
+	forest, err := inspect.Tree(t.Context(), f, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/k-__lock__: lock or election (Kazoo) 1|", "/s: semaphore 1|2"}
+	if got := outlines(forest.Lines); !slices.Equal(got, want) {
+		t.Errorf("found %q", got)
+	}
+	if want := []string{"/k", "/s"}; !slices.Equal(forest.Unreadable, want) {
+		t.Errorf("unreadable: %q", forest.Unreadable)
 	}
 }
 
