@@ -28,6 +28,9 @@ func printDeadlocks(w io.Writer, found inspect.Deadlocks, at string, now time.Ti
 		}
 	}
 	result := "no deadlock"
+	if len(found.Unreadable) > 0 {
+		result += " in what zkr may read"
+	}
 	if n := len(found.Cycles); n > 0 {
 		result = count(n, "deadlock")
 	}

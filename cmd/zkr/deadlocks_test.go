@@ -152,6 +152,18 @@ func TestDeadlocksBelowAMissingPath(t *testing.T) {
 	}
 }
 
+// What may not be read is not said to be without a deadlock.
+func TestDeadlocksInForbiddenZnodes(t *testing.T) {
+	e := testutil.Start(t)
+	if _, err := dial(t, e).Create(t.Context(), "/secret", nil, 0, zk.DigestACL(zk.PermAll, "user", "password")...); err != nil {
+		t.Fatal(err)
+	}
+	want := "no deadlock in what zkr may read; 0 lines at and below /secret, read with 2 requests\nzkr: not allowed to read /secret: "
+	if code, text := findDeadlocks(t, e, "/secret"); code != exitFailed || !strings.HasPrefix(text, want) {
+		t.Errorf("exit code %d, it printed %q", code, text)
+	}
+}
+
 func TestDeadlocksUsage(t *testing.T) {
 	for _, args := range [][]string{{"--json", "--dot"}, {"--pause", "0s"}, {"--rate", "-1"}, {"relative"}, {"/a", "/b"}} {
 		var out, complaints bytes.Buffer
