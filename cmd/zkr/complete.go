@@ -30,6 +30,13 @@ help of each shell says where to install its script.`
 	cmd.Example = `  source <(zkr completion bash)
   zkr completion zsh > "${fpath[1]}/_zkr"
   zkr help completion fish`
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("no script for %q: want bash, zsh, fish or powershell", args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // cobra checks only the arguments of what runs
 	for _, each := range cmd.Commands() {
 		each.Short = "Print the script for " + each.Name()
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/go-zookeeper/zk"
 
@@ -45,13 +46,12 @@ func (a *advice) Unwrap() error { return a.err }
 
 // libraryNames are the parts of an error's text that are for programmers: the
 // package that it comes from, and the option that would help there.
-var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect): |\bzk: |; see WithMaxRequest`)
+var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect|testutil): |\bzk: |; see WithMaxRequest`)
 
 // explain returns what is printed for an error: what failed, where, and what to
 // do. With --verbose the errors that it wraps follow, one a line.
 func (e *ensemble) explain(err error) string {
-	text := libraryNames.ReplaceAllString(complaint(err), "$1")
-	text = strings.ReplaceAll(text, "\n", "; ")
+	text := plain(err)
 	if todo := e.todo(err); todo != "" {
 		text += "; " + todo
 	}
@@ -61,6 +61,11 @@ func (e *ensemble) explain(err error) string {
 		text += strings.TrimRight(chain.String(), "\n")
 	}
 	return text
+}
+
+// plain returns the text of an error as one line, without what is for programmers.
+func plain(err error) string {
+	return strings.ReplaceAll(libraryNames.ReplaceAllString(complaint(err), "$1"), "\n", "; ")
 }
 
 // todo says what to do about the ensemble's errors.
@@ -82,6 +87,8 @@ func (e *ensemble) todo(err error) string {
 		return "the znode was changed: zkr stat shows its version"
 	case errors.Is(err, zk.ErrNoServer):
 		return fmt.Sprintf("check that the servers at %s run", e.servers)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another program listens there: choose another address"
 	case errors.Is(err, zk.ErrInvalidACL):
 		return "check the scheme and the id of --acl"
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -48,6 +49,10 @@ func TestExplain(t *testing.T) {
 		{fmt.Errorf("locks: acquire /x: create /x: %w", zk.ErrNoNode), "acquire /x: create /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers"},
 		{errors.Join(errors.New("framework: one"), errors.New("leader: two, my framework: three")), "one; two, my framework: three"},
 		{fmt.Errorf("set /x: %w (; see WithMaxRequest)", framework.ErrTooLarge), "set /x: request too large ()"},
+		{
+			fmt.Errorf("testutil: member 0: listen tcp 127.0.0.1:2181: bind: %w", syscall.EADDRINUSE),
+			"member 0: listen tcp 127.0.0.1:2181: bind: address already in use; another program listens there: choose another address",
+		},
 		{errors.New("name \x1b[2J"), `name \x1b[2J`},
 	} {
 		if got := e.explain(test.err); got != test.want {

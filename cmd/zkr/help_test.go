@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"unicode"
@@ -51,6 +52,28 @@ func TestRootHelp(t *testing.T) {
 	for _, each := range exitCodes {
 		if !strings.Contains(root.Long, each.code) || !strings.Contains(root.Long, each.meaning) {
 			t.Errorf("the help does not list %s", each.code)
+		}
+	}
+}
+
+// TestNoSuchHelp: a name that zkr has no help and no script for is wrong usage. A
+// shell must not run the help instead of a script.
+func TestNoSuchHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"help nosuch":       `no help for "nosuch"`,
+		"help lock nosuch":  "",
+		"help man":          "",
+		"completion tcsh":   `no script for "tcsh"`,
+		"completion":        "",
+		"server --tick 1us": "--tick 1µs: must be at least 2ms",
+	} {
+		var out, errs bytes.Buffer
+		code := run(strings.Fields(args), &out, &errs)
+		switch {
+		case want == "" && (code != 0 || errs.Len() > 0 || out.Len() == 0):
+			t.Errorf("%s: exit code %d: %s", args, code, errs.String())
+		case want != "" && (code != exitUsage || out.Len() > 0 || !strings.HasPrefix(errs.String(), "zkr: "+want)):
+			t.Errorf("%s: exit code %d; it printed %q and %q", args, code, out.String(), errs.String())
 		}
 	}
 }

@@ -159,6 +159,12 @@ Where zkr runs a command, it otherwise exits with that command's exit code.`,
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		to.prepare(withoutEnsemble(help))
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if cmd, rest, err := root.Find(args); err != nil || cmd == root && len(rest) > 0 {
+				return usage("no help for %q: zkr help lists the commands", strings.Join(args, " "))
+			}
+			return nil
+		}
 	}
 	root.SetCompletionCommandGroupID(other)
 	to.addCompletion(root)

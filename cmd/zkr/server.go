@@ -70,6 +70,9 @@ clients connect (TLS, authentication, several servers) are refused.`,
 				if settings.listen, err = addresses(listen, settings.members); err != nil {
 					return usage("%w", err)
 				}
+				if settings.tick < 2*time.Millisecond {
+					return usage("--tick %v: must be at least 2ms", settings.tick)
+				}
 				if settings.containers < time.Millisecond {
 					return usage("--container-interval %v: must be at least 1ms", settings.containers)
 				}

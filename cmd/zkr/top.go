@@ -117,30 +117,34 @@ func (t *top) run(ctx context.Context, c *framework.Client, out, errs io.Writer)
 }
 
 // print prints rows for scripts. What they do not show is told on errs, each time
-// that it changes.
+// that it changes. Once it has printed rows, an error does not end it.
 func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) error {
 	var m topModel
 	told := ""
-	for {
-		found, err := t.look(ctx, from, &m)
-		if err != nil {
-			return err
-		}
-		if err := t.printLook(out, found, &m); err != nil {
-			return err
-		}
-		note := t.note(found)
-		if t.once && found.Exists {
+	for first := true; ; first = false {
+		found, note := t.look(ctx, from, &m)
+		switch {
+		case note != nil && (first || ctx.Err() != nil):
 			return note
+		case note == nil:
+			if err := t.printLook(out, found, &m); err != nil {
+				return err
+			}
+			note = t.note(found)
+			if t.once && found.Exists {
+				return note
+			}
 		}
-		if note != nil && note.Error() != told {
-			fmt.Fprintf(errs, "zkr: %s\n", complaint(note))
+		text := ""
+		if note != nil {
+			text = fmt.Sprintf("zkr: %s\n", plain(note))
+		}
+		if text != told {
+			fmt.Fprint(errs, text)
+			told = text
 		}
 		if t.once {
 			return nil
-		}
-		if told = ""; note != nil {
-			told = note.Error()
 		}
 		if err := pace.Sleep(ctx, t.interval); err != nil {
 			return err

@@ -233,6 +233,46 @@ func TestTopSaysWhatItCannotSee(t *testing.T) {
 	})
 }
 
+// A lost session does not end what prints rows for scripts: it is told once.
+func TestTopPrintsAfterALostSession(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		from := collectorOf(t, e, 0)
+		var out, errs bytes.Buffer
+		shown := &top{path: "/locks", asJSON: true, interval: time.Second, rows: 20}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- shown.print(ctx, from, &out, &errs) }() // ends with ctx
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if n := strings.Count(out.String(), "\n"); n != 3 {
+			t.Errorf("%d rows in 2.5s", n)
+		}
+		if err := e.Pause(0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := e.Resume(0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		create(t, c, topNode(0, 1)) // the first holder's session has ended
+		synctest.Wait()
+		before := strings.Count(out.String(), "\n")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := strings.Count(out.String(), "\n") - before; n < 30 {
+			t.Errorf("%d rows in the minute after", n)
+		}
+		if text := errs.String(); !strings.HasPrefix(text, "zkr: watch /locks/00000") || !strings.Contains(text, "session lost") || strings.Count(text, "\n") > 5 {
+			t.Errorf("it printed %q", text)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
 // Ctrl-C ends it from everywhere, also before the first look is done.
 func TestTopCtrlC(t *testing.T) {
 	inBubble(t, 600, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
