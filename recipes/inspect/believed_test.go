@@ -2,6 +2,8 @@ package inspect_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -147,5 +149,34 @@ func TestForbiddenInTheSecondLook(t *testing.T) {
 	d, err := inspect.FindDeadlocks(t.Context(), reader, "/", inspect.WithPause(time.Nanosecond))
 	if err != nil || len(d.Cycles) != 1 || d.Cycles[0].Steps[0].HasAt != "/a" || !slices.Equal(d.Unreadable, []string{"/c"}) {
 		t.Errorf("%v, unreadable: %q, error %v", d.Cycles, d.Unreadable, err)
+	}
+}
+
+// The data of waiters, which may be large, is not kept during the pause.
+func TestLargeDataIsNotKept(t *testing.T) {
+	const waiters, size = 100, 200_000
+	f := &fake{}
+	for i, pair := range [][2]string{{"/a", "/b"}, {"/b", "/a"}} {
+		f.add(pair[0]+"/"+id(1)+"lock-0000000001", "", int64(i+1))
+		f.add(pair[1]+"/"+id(2)+"lock-0000000002", "", int64(i+1))
+	}
+	large := strings.Repeat("x", size)
+	for i := range waiters {
+		f.add(fmt.Sprintf("/a/%slock-%010d", id(3), i+3), large, int64(i+3))
+	}
+	inUse := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := inUse()
+	reader := &twoLooks{fake: f, change: func() {
+		if kept := inUse() - before; kept > waiters*size/2 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+	}}
+	if certain, _ := find(t, reader); len(certain) != 1 || reader.looks != 2 {
+		t.Errorf("%d looks; deadlocks: %q", reader.looks, certain)
 	}
 }

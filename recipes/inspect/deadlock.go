@@ -122,6 +122,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	}
 	d := Deadlocks{Exists: forest.Exists, Lines: len(forest.Lines)}
 	lines := forest.lines((*Line).Contended)
+	g.noData = true // until it is known which contenders are told
 	if err := g.fill(ctx, lines, 0); err != nil {
 		return d, err
 	}
@@ -135,6 +136,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	if err := g.sync(ctx, path); err != nil {
 		return d, err
 	}
+	g.noData = false
 	again, err := g.readAgain(ctx, suspects)
 	if err != nil {
 		return d, err

@@ -126,7 +126,10 @@ func (g *reading) readContender(ctx context.Context, c *Contender) error {
 		c.Path = ""
 		return nil
 	}
-	c.read, c.Session, c.Since, c.Data, c.Created = true, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), data, stat.Czxid
+	c.read, c.Session, c.Since, c.Created = true, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid
+	if !g.noData {
+		c.Data = data
+	}
 	return nil
 }
 

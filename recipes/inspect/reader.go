@@ -104,7 +104,8 @@ func WithKind(kind string, conflicts func(mine, theirs string) bool) Option {
 // reading is one use of a Reader under its settings.
 type reading struct {
 	settings
-	r Reader
+	r      Reader
+	noData bool // the data of contenders is not kept
 
 	mu         sync.Mutex // guards what follows
 	requests   int
