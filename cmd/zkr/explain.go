@@ -75,7 +75,7 @@ func (e *ensemble) todo(err error) string {
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && chroot != "" && strings.Contains(err.Error(), "chroot "+chroot+" does not exist"):
 		return fmt.Sprintf("check --servers %s, or create the chroot with --servers %s", e.servers, strings.TrimSuffix(e.servers, chroot))
-	case errors.As(err, &advised):
+	case errors.As(err, &advised), errors.Is(err, errLost): // of a lost lease it says how it was lost
 		return ""
 	case framework.MaybeApplied(err):
 		return "no answer came to a request, so it may have been executed: look before you repeat it"

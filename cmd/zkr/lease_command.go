@@ -300,7 +300,7 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			job.terminate()
 			kill = time.After(left)
 			stderr.lines <- fmt.Sprintf("zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
-				h.path(), complaint(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
+				h.path(), plain(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
 		case <-kill:
 			job.kill()
 		}
