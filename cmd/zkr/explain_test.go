@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 			fmt.Errorf("get /x: %w", zk.ErrNoAuth),
 			"get /x: not authenticated; the ACL at zk1:2181,zk2:2181/app does not allow it: give credentials with --auth-file",
 		},
-		{fmt.Errorf("/x: %w: recipes: znode n deleted: %w", errLost, zk.ErrNoNode), "/x: lease lost: znode n deleted: node does not exist"},
+		{fmt.Errorf("/x: %w: znode n deleted: %w", errLost, zk.ErrNoNode), "/x: lease lost: znode n deleted: node does not exist"},
 		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
 		{fmt.Errorf("locks: acquire /x: create /x: %w", zk.ErrNoNode), "acquire /x: create /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers"},
 		{errors.Join(errors.New("framework: one"), errors.New("leader: two, my framework: three")), "one; two, my framework: three"},

@@ -33,7 +33,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"`zkr version`":                  build{},
 		"`zkr bench`":                    figures{},
 	} {
-		_, row, found := strings.Cut(section, "\n| "+object)
+		_, row, found := strings.Cut(section, "\n| of "+object)
 		if !found {
 			t.Errorf("no row for %s", object)
 			continue
