@@ -76,6 +76,7 @@ func TestExitCodes(t *testing.T) {
 		{"no command for an election", e.args("elect", "/free"), 2, "PATH -- CMD"},
 		{"no command after the dashes", e.args("lock", "/free", "--"), 2, "no command"},
 		{"no dashes", e.args("lock", "/free", "true"), 2, "PATH -- CMD"},
+		{"no dashes before a program", e.args("lock", "/free", self(t)), 2, "PATH -- CMD"},
 		{"two paths", e.args("lock", "/free/two", "/other/two", "--", "true"), 0, ""},
 		{"the same path twice", e.args("lock", "/free/same", "/free/same", "--", "true"), 2, "more than once"},
 		{"two paths of a semaphore", e.args("semaphore", "--max", "2", "/permits/a", "/permits/b", "--", "true"), 2, "one PATH"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,8 +59,10 @@ func (t *lockCommand) parse(cmd *cobra.Command, args []string) error {
 		case t.json:
 			return usage("--json: only without a command, which gets stdout")
 		}
-	} else if len(args) > 1 && framework.ValidatePath(args[1]) != nil {
-		return usage("%s is no path: want PATH -- CMD [ARG]...", args[1])
+	} else if len(args) > 1 {
+		if err := forgotDashes(args[1]); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(paths) == 0:
@@ -68,6 +71,18 @@ func (t *lockCommand) parse(cmd *cobra.Command, args []string) error {
 		return usage("want one PATH, got %d", len(paths))
 	}
 	return t.parseParts(cmd, paths, command)
+}
+
+// forgotDashes returns an error if an argument looks like the command: otherwise
+// zkr would take it for a second lock, and hold both without running anything.
+func forgotDashes(arg string) error {
+	if framework.ValidatePath(arg) != nil {
+		return usage("%s is no path: want PATH -- CMD [ARG]...", arg)
+	}
+	if _, err := exec.LookPath(arg); err == nil {
+		return usage("%s is a program on this machine: want PATH -- CMD [ARG]...", arg)
+	}
+	return nil
 }
 
 // acquirerOf returns the acquirer of one path. Its error is a usage error,

@@ -68,7 +68,7 @@ func TestReadyFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("stale"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		p := server()
 		p.signal(t, sig)
 		if code := p.wait(t); code != 0 {

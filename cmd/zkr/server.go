@@ -27,8 +27,8 @@ func newServer() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		Use:                   "server [flags]",
 		Short:                 "Run the embedded ensemble, for development",
-		Long: `Runs an ensemble inside this process until it gets SIGINT or SIGTERM. It speaks
-ZooKeeper's protocol and keeps everything in memory: it is for development and
+		Long: `Runs an ensemble inside this process until it gets SIGINT, SIGTERM or SIGHUP. It
+speaks ZooKeeper's protocol and keeps everything in memory: it is for development and
 tests. When it ends, all data is gone. A new one refuses a client that has seen
 later transactions: it closes the connection without an answer, like a real server
 that has lost its data. Such a client retries forever; restart it too.
@@ -161,7 +161,11 @@ func (s serverSettings) options() []testutil.Option {
 
 // serve runs the ensemble until a signal arrives.
 func serve(cmd *cobra.Command, settings serverSettings) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // not under nohup
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	opts := settings.options()
 	if settings.verbose {
