@@ -122,6 +122,9 @@ func TestEachLineIsTheSameInZapAndSlog(t *testing.T) {
 		core := zapcore.NewCore(zapcore.NewJSONEncoder(keys), zapcore.AddSync(&fromZap), zap.DebugLevel)
 		inZap := offline(t, framework.WithLogger(zap.New(core)))
 		inSlog := offline(t, framework.WithSlog(slog.New(slog.NewJSONHandler(&fromSlog, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+		synctest.Wait() // the clients have logged that there is no network
+		fromZap.Reset()
+		fromSlog.Reset()
 		lines := logLines(t)
 		for _, line := range lines {
 			level, err := zapcore.ParseLevel(line.level)
