@@ -53,6 +53,7 @@ repeat the request: check with zkr ls whether the znode exists.`,
 				}
 			}
 			if k.ephemeral {
+				outliveReaders()
 				return catchSignals().untilSignal(func(ctx context.Context, began func()) error {
 					return to.withClient(ctx, func(ctx context.Context, c *framework.Client) error {
 						return k.hold(ctx, c, args[0], data, func(made string) error {

@@ -45,8 +45,9 @@ func (a *advice) Error() string { return a.text + "; " + a.todo }
 func (a *advice) Unwrap() error { return a.err }
 
 // libraryNames are the parts of an error's text that are for programmers: the
-// package that it comes from, and the option that would help there.
-var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect|testutil): |\bzk: |; see WithMaxRequest`)
+// package that it comes from, the option that would help there, and Go's name of
+// a timeout, which is followed by a better one.
+var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect|testutil): |\bzk: |; see WithMaxRequest|context deadline exceeded: `)
 
 // explain returns what is printed for an error: what failed, where, and what to
 // do. With --verbose the errors that it wraps follow, one a line.

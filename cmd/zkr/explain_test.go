@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,6 +55,7 @@ func TestExplain(t *testing.T) {
 			fmt.Errorf("testutil: member 0: listen tcp 127.0.0.1:2181: bind: %w", syscall.EADDRINUSE),
 			"member 0: listen tcp 127.0.0.1:2181: bind: address already in use; another program listens there: choose another address",
 		},
+		{fmt.Errorf("acquire /x: %w: timed out after 1s", context.DeadlineExceeded), "acquire /x: timed out after 1s"},
 		{errors.New("name \x1b[2J"), `name \x1b[2J`},
 	} {
 		if got := e.explain(test.err); got != test.want {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -64,6 +65,30 @@ func TestNobodyReadsStderr(t *testing.T) {
 				t.Errorf("exit code %d, want %d", code, test.want)
 			}
 		})
+	}
+}
+
+// TestNobodyReadsThePath: an ephemeral znode does not outlive zkr, although zkr
+// cannot print its path.
+func TestNobodyReadsThePath(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	reader, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	_ = reader.Close()
+	p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = stdout }, e.args("create", "--ephemeral", "/unread")...)
+	if code := p.wait(t); code != exitFailed || !strings.Contains(p.text(), "broken pipe") {
+		t.Errorf("exit code %d; it printed %q", code, p.text())
+	}
+	if err := client.Sync(t.Context(), "/unread"); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err := client.Exists(t.Context(), "/unread"); err != nil || found {
+		t.Errorf("after the end of zkr its znode exists: %v, %v", found, err)
 	}
 }
 
