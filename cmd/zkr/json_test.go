@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
@@ -54,6 +55,22 @@ func TestJSONIsDocumented(t *testing.T) {
 		}
 		if !slices.Equal(listed, want) {
 			t.Errorf("%s: listed are %s, want %s", object, listed, want)
+		}
+	}
+}
+
+// TestJSONOfAnyData: what a client has written cannot make the output invalid.
+func TestJSONOfAnyData(t *testing.T) {
+	for data, want := range map[string]string{
+		"plain": "plain", "\xffbin": "\ufffdbin", "\x1b[2J\n": "\x1b[2J\n", "\u202e": "\u202e", "\u2028\"": "\u2028\"",
+	} {
+		var out strings.Builder
+		if err := jsonLine(&out, contender{Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		var got contender
+		if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Data != want || strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("%q is printed as %q: %v", data, out.String(), err)
 		}
 	}
 }
