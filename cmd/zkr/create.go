@@ -81,7 +81,7 @@ repeat the request: check with zkr ls whether the znode exists.`,
 	flags.BoolVarP(&k.ephemeral, "ephemeral", "e", false, "delete the znode when zkr ends")
 	flags.BoolVarP(&k.sequential, "sequential", "s", false, "append a number, which increases, to PATH")
 	flags.BoolVarP(&k.container, "container", "c", false, "let the ensemble delete the znode some time after its last child")
-	flags.DurationVar(&k.ttl, "ttl", 0, "let the ensemble delete the znode some time after nobody has changed it for so long, if it has no children")
+	flags.DurationVar(&k.ttl, "ttl", 0, "let the ensemble delete the znode when it has not been changed for this long and has no children")
 	flags.BoolVarP(&k.parents, "parents", "p", false, "create the missing znodes above PATH, as persistent ones")
 	flags.Var(&k.acl, "acl", "permissions, scheme:id:permissions; may be repeated")
 	flags.BoolVar(&k.json, "json", false, "print one JSON object")

@@ -27,10 +27,11 @@ func newInspect(to *ensemble) *cobra.Command {
 		Use:                   "inspect [flags] PATH",
 		Short:                 "Show which recipe uses PATH, its holders and its waiters",
 		Long: `Shows the recipe at PATH, its holders, and its waiters in order. For each it shows
-the mode, the session, the age, the data and the name of the znode. The recipe is
-recognized by the names of the znodes, which may be made by zkr, Curator, Kazoo or
-go-zookeeper. If several recipes use the same names, all of them are shown, as in
-"mutex or election (selector)".
+the mode, the session, the age, the data and the name of the znode. The age of a
+holder's znode includes the time that the holder has waited. The recipe is recognized
+by the names of the znodes, which may be made by zkr, Curator, Kazoo or go-zookeeper.
+If several recipes use the same names, all of them are shown, as in "mutex or election
+(selector)".
 
 --tree shows every lock, election and semaphore at and below PATH that has a holder or
 a waiter. It costs a request for each znode below PATH: see --rate. zkr top shows the
@@ -77,7 +78,7 @@ is interrupted.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
-	cmd.Flags().BoolVar(&tree, "tree", false, "show every line at and below PATH")
+	cmd.Flags().BoolVar(&tree, "tree", false, "show every lock, election and semaphore at and below PATH")
 	cmd.Flags().Var(&rate, "rate", "with --tree: requests per second, 0 for no limit")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print again after each change, until interrupted")
 	return cmd

@@ -79,8 +79,8 @@ CMD leaves in the background.
 
 The lease runs out if the ensemble cannot be reached for most of the session
 timeout. CMD's process group then gets SIGTERM, and SIGKILL before another client
-can be granted the lock. --grace is the time between the two. In these cases CMD may
-still run when the next holder begins:
+can be granted the lock. --grace is the time between the two. In the following cases
+CMD may still run when the next holder begins:
 
   - Somebody deletes the lease's znode, or closes its session on a server. CMD gets
     SIGTERM as soon as zkr learns of it, and SIGKILL after --grace.

@@ -20,7 +20,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitNotAcquired = 111 // not in time, or with --try not at once
-	exitLost        = 112 // the lease was lost while the command ran, whatever the command returned
+	exitLost        = 112 // the lease was lost before its release, whatever the command returned
 	exitNoEnsemble  = 113 // no ensemble could be reached
 	exitDeadlock    = 114 // zkr deadlocks has found one
 	exitCannotRun   = 126
@@ -33,8 +33,8 @@ var exitCodes = []struct{ code, meaning string }{
 	{"0", "success"},
 	{"1", "any error that is not listed here"},
 	{"2", "wrong usage"},
-	{"111", "the lock was not acquired in time"},
-	{"112", "the lock was lost while the command ran"},
+	{"111", "the lock was not acquired in time; of revoke --wait: not released in time"},
+	{"112", "the lock was lost before its release; of create --ephemeral: the session"},
 	{"113", "no ensemble was reached"},
 	{"114", "there is a deadlock"},
 	{"126", "the command cannot be run"},

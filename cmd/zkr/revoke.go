@@ -32,9 +32,9 @@ identifies the holder, so zkr prints that data first.
 --all also asks the waiters. They stay in line, and learn of the request when they are
 granted the lock. --session asks the holders and waiters of one session.
 
-zkr exits with 0 if it has asked at least one, and with 1 if there is none to ask. With
---wait it waits until all that it has asked have left, and exits with 111 if they have
-not left in time.`,
+zkr exits with 0 if it has asked anybody, and with 1 if there is nobody to ask. With
+--wait it waits until all holders and waiters that it has asked have left, and exits
+with 111 if they have not left in time.`,
 		Example: `  zkr revoke /app/backup
   zkr revoke --wait 1m /app/backup && zkr lock --try /app/backup -- ./urgent
   zkr revoke --session 0x100a2b3c4d50001 /app/encoders`,

@@ -29,8 +29,8 @@ the holder, how long the first waiter has waited, the grants seen per second, an
 number of sessions. It shows locks of zkr, Go programs, Curator and Kazoo.
 
 HELD with a "<" includes the holder's wait, because zkr has not seen the grant. zkr
-cannot see handoffs between goroutines of one process. In the output, a line is one
-lock, election or semaphore.
+cannot see handoffs between goroutines of one process. In the output, a "line" is one
+lock, election or semaphore, with its holders and waiters.
 
 Keys: up and down select a row, Enter shows its holders and waiters, s sorts by the
 next column, / filters by a part of the path, q quits.
@@ -41,10 +41,10 @@ that has changed, and nothing if none has. zkr reads the contenders only of the 
 on the screen, at most ten of each line. --rate limits the requests per second: with
 500, the first look at 10,000 locks takes 20 seconds.
 
---once prints the table once. --json prints one object for each line and look. If PATH
-does not exist, zkr says so, and --once exits with 0: the ensemble deletes the
-directories of unused locks. If zkr may not read some of the znodes, --once exits
-with 1.
+--once prints the table once. --json prints one object for each lock each time that it
+looks. If PATH does not exist, zkr says so, and --once exits with 0: the ensemble
+deletes the directories of unused locks. If zkr may not read some of the znodes, --once
+exits with 1.
 
 ` + safeHelp,
 		Example: `  zkr top /app/locks
@@ -73,7 +73,7 @@ with 1.
 		},
 	}
 	cmd.Flags().BoolVar(&t.once, "once", false, "print the table once")
-	cmd.Flags().BoolVar(&t.asJSON, "json", false, "print one JSON object a line, for each lock and look")
+	cmd.Flags().BoolVar(&t.asJSON, "json", false, "print one JSON object for each lock, each time that it looks")
 	cmd.Flags().DurationVar(&t.interval, "interval", t.interval, "how often to look")
 	cmd.Flags().Var(&t.rate, "rate", "requests per second at most, 0 for no limit")
 	cmd.Flags().IntVar(&t.rows, "rows", t.rows, "with --once or --json: how many locks to print")
