@@ -120,8 +120,8 @@ func TestConditionBesideTheCycle(t *testing.T) {
 	f.add("/k/"+id(2)+"odd~b~0000000002", "", 2)
 	certain, possible := find(t, f)
 	want := []string{
-		"if those two contenders conflict: the rule of the line's kind is not known: session 0x3 holds /k and waits for /s; session 0x2 holds /s and waits for /k",
-		"if no other permit is released there: session 0x1 holds /s and waits for /y; session 0x3 holds /y and waits for /s",
+		"if contenders of that custom kind conflict (its rule is not known): session 0x3 holds /k and waits for /s; session 0x2 holds /s and waits for /k",
+		"if no other permit of that semaphore is released: session 0x1 holds /s and waits for /y; session 0x3 holds /y and waits for /s",
 	}
 	if certain != nil || !slices.Equal(possible, want) {
 		t.Errorf("deadlocks: %q, possible: %q", certain, possible)

@@ -5,27 +5,34 @@ import (
 	"sort"
 )
 
-// crowd is the contenders that several waiters of a line wait for: holders, and
-// where a rule of WithKind asks for it also waiters. There may be thousands of
-// both. So a waiter does not have an edge to each member, but to vertices of a
-// tree, whose leaves are the members.
+// crowd is a list of contenders that several waiters of one line wait for:
+// holders, and with a rule of WithKind also waiters. Each of these waiters
+// waits for a part of the list: the members ahead of it that are not of its own
+// session.
+//
+// Thousands of waiters may wait for thousands of members. An edge from each
+// waiter to each member would take too much memory. So the members are the
+// leaves of a segment tree. A vertex of the tree stands for all members below
+// it, and a waiter has edges to a few vertices that together stand for its part
+// of the list.
 type crowd struct {
-	members []int           // vertices: the holders, those of a session together, then waiters in order
-	own     map[int64][]int // of each session: the places of its members, in order
-	first   int             // the vertex of the tree's root; its other vertices follow
-	need    int             // how many have to leave; 0: all
-	shown   []Contender     // the members, and then the members again: see but
+	members []int           // vertices: the holders, grouped by session, then waiters in the order of the line
+	own     map[int64][]int // of each session: the indexes of its members, ascending
+	first   int             // the vertex of the tree's root; the tree's other vertices follow it
+	need    int             // of a semaphore: how many holders have to leave; otherwise 0: all
+	shown   []Contender     // the members twice, one list behind the other: see showBut
 }
 
-// newCrowd returns the crowd of some holders and waiters, and adds its tree. A
-// vertex of the tree goes on when all members below it have.
+// newCrowd returns the crowd of the given holders and waiters, and adds its
+// tree to the graph. A vertex of the tree goes on when all members below it
+// have gone on.
 func (g *graph) newCrowd(holders, waiters []int) *crowd {
 	c := &crowd{own: map[int64][]int{}, first: len(g.vertices)}
 	of := map[int64][]int{}
 	for _, h := range holders {
 		of[g.vertices[h].c.Session] = append(of[g.vertices[h].c.Session], h)
 	}
-	for _, h := range holders { // a session stands where its first holder stands
+	for _, h := range holders { // all holders of a session come where its first holder is
 		session := g.vertices[h].c.Session
 		c.members = append(c.members, of[session]...)
 		delete(of, session)
@@ -42,8 +49,8 @@ func (g *graph) newCrowd(holders, waiters []int) *crowd {
 	return c
 }
 
-// node returns the vertex of node i of the tree. The nodes below it are 2i and
-// 2i+1. The root is node 1, and the members are the last nodes.
+// node returns the vertex of node i of the tree. The root is node 1. The
+// children of node i are nodes 2i and 2i+1. The last nodes are the members.
 func (c *crowd) node(i int) int {
 	if n := len(c.members); i >= n {
 		return c.members[i-n]
@@ -51,8 +58,8 @@ func (c *crowd) node(i int) int {
 	return c.first + i - 1
 }
 
-// cover appends the fewest nodes that have the members from and before to, and no
-// others, below them.
+// cover appends the fewest vertices of the tree that together stand for the
+// members with the indexes from, from+1, ..., to-1, and for no others.
 func (c *crowd) cover(nodes []int, from, to int) []int {
 	var last []int
 	n := len(c.members)
@@ -70,14 +77,15 @@ func (c *crowd) cover(nodes []int, from, to int) []int {
 	return append(nodes, last...)
 }
 
-// ownBefore returns the places before end of a session's members.
+// ownBefore returns the indexes of a session's members that are less than end.
 func (c *crowd) ownBefore(session int64, end int) []int {
 	own := c.own[session]
 	n, _ := slices.BinarySearch(own, end)
 	return own[:n]
 }
 
-// coverBut covers the members before end, without those of a session.
+// coverBut returns vertices of the tree that together stand for the first end
+// members, except those of a session.
 func (c *crowd) coverBut(session int64, end int) []int {
 	var nodes []int
 	from := 0
@@ -88,13 +96,15 @@ func (c *crowd) coverBut(session int64, end int) []int {
 	return c.cover(nodes, from, end)
 }
 
-// ahead returns how many members stand ahead of a waiter.
+// ahead returns how many members are ahead of a waiter: all holders, and the
+// waiters that joined the line before it.
 func (c *crowd) ahead(waiter int) int {
 	return sort.Search(len(c.members), func(i int) bool { return c.members[i] >= waiter })
 }
 
-// leave returns how many others have to leave before a waiter goes on, if so many
-// members stand ahead of it and so many of those are its session's.
+// leave returns how many members of other sessions have to leave before a
+// waiter goes on. ahead is how many members are ahead of it, and own is how
+// many of these belong to its own session.
 func (c *crowd) leave(ahead, own int) int {
 	if c.need > 0 {
 		return max(0, c.need-own)
@@ -102,7 +112,7 @@ func (c *crowd) leave(ahead, own int) int {
 	return ahead - own
 }
 
-// show returns the members before end.
+// show returns the first end members.
 func (c *crowd) show(g *graph, end int) []Contender {
 	if c.shown == nil {
 		c.shown = make([]Contender, 0, 2*len(c.members))
@@ -113,9 +123,11 @@ func (c *crowd) show(g *graph, end int) []Contender {
 	return c.shown[:end:end]
 }
 
-// showBut returns the members before end, without those of a session. Mostly these
-// stand together: then it returns a part of a slice that all waiters share, which
-// goes on with the first member behind the last one.
+// showBut returns the first end members, except those of a session. If that
+// session is all that is missing, and its members follow each other, the result
+// is a part of shown, which all waiters share: the members after the session's,
+// and then, from the second list, the members before them. Otherwise it is a
+// copy.
 func (c *crowd) showBut(g *graph, session int64, end int) []Contender {
 	all := c.show(g, end)
 	own := c.ownBefore(session, end)

@@ -15,8 +15,9 @@ import (
 
 // Deadlocks is the result of FindDeadlocks.
 type Deadlocks struct {
-	// Cycles are the deadlocks: sessions that wait for each other forever, unless
-	// one of them gives up. Every session of a deadlock is in at least one Cycle.
+	// Cycles are the deadlocks: sessions that wait for each other forever,
+	// unless one of them gives up. Every session of a deadlock is in at least
+	// one Cycle.
 	Cycles []Cycle
 	// Possible are cycles that are deadlocks only under a condition: see
 	// Cycle.Condition.
@@ -62,43 +63,45 @@ func (c Cycle) String() string {
 
 // The conditions of a possible deadlock.
 const (
-	ifKind      = "if those two contenders conflict: the rule of the line's kind is not known"
+	ifKind      = "if contenders of that custom kind conflict (its rule is not known)"
 	ifRoom      = "if the first waiter wants more permits than are free"
 	ifCandidate = "if a candidate does nothing else until it leads"
-	ifOthers    = "if no other permit is released there"
+	ifOthers    = "if no other permit of that semaphore is released"
 	ifAlone     = "if one goroutine or thread does both: the session waits for itself"
 )
 
 // FindDeadlocks finds sessions that wait for each other, in all lines at and
 // below a path, of any client library. If it finds any, it looks at their lines
-// again after a pause, and returns only what was true for the same znodes in both
-// looks. So what it returns was true for the whole pause. If the path does not
-// exist, it returns no error, and Deadlocks.Exists is false.
+// again after a pause, and returns only what was true for the same znodes in
+// both looks. So what it returns was true for the whole pause. If the path does
+// not exist, it returns no error, and Deadlocks.Exists is false.
 //
-// False alarms are possible. A znode belongs to a session, and does not say which
-// goroutine uses it. If one goroutine holds a lock and another one of the same
-// session waits for another lock, FindDeadlocks assumes that one goroutine does
-// both. To avoid that, choose a pause that is longer than locks are held, and
-// longer than the session timeouts. The goroutines of a process may hand one znode
-// off to each other for a session timeout while others wait.
+// False alarms are possible. A znode belongs to a session, and does not say
+// which goroutine uses it. If one goroutine holds a lock and another one of the
+// same session waits for another lock, FindDeadlocks assumes that one goroutine
+// does both. To avoid that, choose a pause that is longer than locks are held,
+// and longer than the session timeouts. The goroutines of a process may hand
+// one znode off to each other for a session timeout while others wait.
 //
 // What FindDeadlocks does not know:
 //
 //   - Which sessions belong to one process. If a program holds a lock with one
 //     client and waits for another lock with a second client, that is not seen.
-//   - Whether a session that waits for itself is in a deadlock: it is Possible. This
-//     module refuses such a wait with recipes.ErrDeadlock where it can see it.
-//   - Whether a candidate for an election waits before it does anything else. Most do
-//     not, so the result is Possible. An election whose znodes have the names of a
-//     lock, as LayoutSelector and LayoutKazoo of package leader, counts as a lock.
+//   - Whether a session that waits for itself is in a deadlock: it is Possible.
+//     This module refuses such a wait with recipes.ErrDeadlock where it can see
+//     it.
+//   - Whether a candidate for an election waits before it does anything else.
+//     Most do not, so the result is Possible. An election whose znodes have the
+//     names of a lock, as LayoutSelector and LayoutKazoo of package leader,
+//     counts as a lock.
 //   - The rule of a custom kind: see recipes.NewLine and WithKind.
-//   - How many permits a waiter of a semaphore wants. It assumes one; if more are
-//     free, the result is Possible.
+//   - How many permits a waiter of a semaphore wants. It assumes one; if more
+//     are free, the result is Possible.
 //   - Locks that a process waits for in memory, and locks outside the path.
 //
-// It costs a sync, a list for each znode that is not a contender, and a read for
-// each contender of a line in which somebody waits. The second look costs a sync,
-// and for the lines that are part of a deadlock what Read costs.
+// It costs a sync, a list for each znode that is not a contender, and a read
+// for each contender of a line in which somebody waits. The second look costs a
+// sync, and for the lines that are part of a deadlock what Read costs.
 func FindDeadlocks(ctx context.Context, r Reader, path string, opts ...Option) (Deadlocks, error) {
 	g, err := newReading(r, opts)
 	if err != nil {
@@ -122,7 +125,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	}
 	d := Deadlocks{Exists: forest.Exists, Lines: len(forest.Lines)}
 	lines := forest.lines((*Line).Contended)
-	g.noData = true // until it is known which contenders are told
+	g.noData = true // only what the second look reads is returned
 	if err := g.fill(ctx, lines, 0); err != nil {
 		return d, err
 	}
@@ -145,14 +148,14 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 	return d, err
 }
 
-// look is what the first look has found: which contenders cannot go on, and which
-// of them cannot under a condition.
+// look is what the first look has found: the contenders that cannot go on, and
+// those that cannot go on under a condition.
 type look struct {
 	certain, possible map[identity]bool
 }
 
-// suspects returns the lines with contenders that cannot go on, and these
-// contenders. Without a cycle there are none.
+// suspects returns the contenders that cannot go on, and their lines. If there
+// is no cycle, there are none.
 func (g *reading) suspects(lines []*Line) ([]*Line, look, error) {
 	graph, err := newGraph(lines, g.rules, nil)
 	if err != nil {
@@ -214,9 +217,9 @@ func (g *reading) readAgain(ctx context.Context, lines []*Line) ([]*Line, error)
 	return found, g.fill(ctx, found, 0)
 }
 
-// cycles returns the deadlocks among lines, whose contenders were read, and those
-// that are only possible. Contenders that were not in one in the first look are
-// taken to go on.
+// cycles returns the deadlocks of lines, whose contenders were read, and those
+// that are only possible. Contenders that could go on in the first look are
+// assumed to go on now.
 func cycles(lines []*Line, rules rules, first look) (certain, possible []Cycle, err error) {
 	covered := map[int64]bool{}
 	graph, err := newGraph(lines, rules, first.certain)
@@ -231,7 +234,7 @@ func cycles(lines []*Line, rules rules, first look) (certain, possible []Cycle, 
 	graph.settle(true)
 	possible = graph.cycles(covered)
 	for i := range possible {
-		if possible[i].Condition == "" { // it is on a way out that the cycle does not go
+		if possible[i].Condition == "" { // another permit is stuck only under a condition
 			possible[i].Condition = ifOthers
 		}
 	}
@@ -243,7 +246,9 @@ func cycles(lines []*Line, rules rules, first look) (certain, possible []Cycle, 
 	return certain, possible, nil
 }
 
-// cycles returns cycles that go through each session that is not covered yet.
+// cycles returns cycles, so that each session of a deadlock is in at least one.
+// It leaves out the sessions that are in covered, and adds those that it has
+// found.
 func (g *graph) cycles(covered map[int64]bool) []Cycle {
 	g.findComponents()
 	var all []Cycle
@@ -260,8 +265,8 @@ func (g *graph) cycles(covered map[int64]bool) []Cycle {
 	return all
 }
 
-// cycle returns the steps of a way around, which begins with a waiter. The steps
-// begin with the first line by path.
+// cycle returns the Cycle of what around has returned for a waiter. Its steps
+// begin with the line whose path sorts first.
 func (g *graph) cycle(way []int) Cycle {
 	if last := len(way) - 1; g.vertices[way[last]].c.Holds {
 		way = append([]int{way[last]}, way[:last]...) // the holder of the same session
@@ -292,13 +297,14 @@ func (g *graph) cycle(way []int) Cycle {
 	return c
 }
 
-// selfWait is a session that waits for itself: in one line it holds with one znode
-// and waits for that with another.
+// selfWait is a session that waits for itself: in one line, one of its znodes
+// waits for another one of its znodes, which holds.
 type selfWait struct {
 	holder, waiter int // vertices
 }
 
-// selfWaits returns the sessions that wait for themselves, each once a line.
+// selfWaits returns the sessions that wait for themselves, each once for each
+// line.
 func (g *graph) selfWaits() []selfWait {
 	type user struct {
 		line    *Line

@@ -6,23 +6,24 @@
 //   - [Tree] finds every line below a path.
 //   - [FindDeadlocks] finds sessions that wait for each other.
 //
-// A contender is a holder or a waiter. A line is the contenders of one lock,
-// election or semaphore, in order. The recipe is recognized by the names of the
-// znodes. Each znode is read separately, so a result may mix the states before
-// and after a change. A znode that is deleted meanwhile is left out, without an
-// error.
+// A contender is a holder or a waiter. A line is one lock, election or
+// semaphore, with its contenders in order. The recipe is recognized by the
+// names of the znodes. Each znode is read separately, so a result may mix the
+// states before and after a change. A znode that is deleted meanwhile is left
+// out, without an error.
 //
 // # Cost
 //
-// ZooKeeper can neither list a subtree nor read several znodes in one request
-// (before 3.6). So a tree costs a sync, a list for each znode that is not a
-// contender, and a read for each contender. At most 16 requests are under way at
-// a time: see [WithConcurrency] and [WithRate]. For 10,000 directories with one
-// holder each that is
+// ZooKeeper cannot list a subtree in one request, and before 3.6 it cannot read
+// several znodes in one request. So a tree costs a sync, a list for each znode
+// that is not a contender, and a read for each contender. At most 16 requests
+// are under way at a time: see [WithConcurrency] and [WithRate]. For 10,000
+// directories with one holder each that is
 //
 //	Tree                      20,002 requests
 //	Tree with WithoutDetails  10,002
 //	FindDeadlocks             10,002, since nobody waits
 //
-// The last two requests are the list of the directory above, and the sync.
+// Two requests of each figure are the list of the directory above, and the
+// sync.
 package inspect

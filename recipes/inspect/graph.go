@@ -4,44 +4,55 @@ import (
 	"slices"
 )
 
-// graph says which contenders have to move on before others can. Its vertices are
-// contenders. A waiter waits for those in its line that are in its way. A holder
-// waits for what its session waits for elsewhere: it is assumed that one flow of
-// control does both. Other vertices stand for several contenders: without them
-// there would be an edge from each waiter to each holder.
+// graph is a wait-for graph: it says which contenders have to go on before
+// others can. A vertex is a contender, or stands for a group of contenders.
+//
+//   - A waiter goes on when the contenders of its line that it waits for have
+//     gone on.
+//   - A holder goes on, which means that it releases, when all waiters of its
+//     session have gone on. So it is assumed that one goroutine or thread does
+//     all that the session does. A holder whose session waits for nothing goes
+//     on by itself.
+//   - A group goes on when enough of its members have. Groups save edges:
+//     without them there would be an edge from each waiter to each holder.
+//
+// A vertex that can never go on is stuck: see settle. A deadlock is a cycle of
+// stuck vertices: see findComponents and around.
 type graph struct {
 	vertices []vertex
-	known    map[identity]bool // nil: all are
-	cyclic   []int             // of each vertex, the cyclic component it is in; -1: in none
+	known    map[identity]bool // the contenders that may be stuck; nil: all may be
+	cyclic   []int             // of each vertex: a number of its cyclic component, -1 if it is in no cycle
 
-	// of around
+	// What around uses, kept from call to call.
 	from  []int // of each vertex that was reached: the contender before it
 	seen  []int // of each vertex: the last call that has reached it
 	calls int
 	queue []int
 }
 
-// vertex is a contender, or stands for several.
+// vertex is a contender, or stands for a group of contenders.
 type vertex struct {
 	line *Line
-	c    *Contender // nil: it stands for several
-	next []int      // what it waits for, or stands for
+	c    *Contender // nil: it stands for a group
+	next []int      // the vertices that it waits for, or the members of the group
 
-	// It goes on when need of needs have. That is next, but for the waiters of a
-	// semaphore: any permits will do.
+	// It goes on when any need vertices of needs have gone on. Usually needs is
+	// next, and need is its length. In a semaphore it may be fewer: any permits
+	// will do.
 	needs []int
 	need  int
 
-	// of a waiter
-	crowd     *crowd // that it waits for, or nil
-	ahead     int    // how many members of the crowd stand ahead of it
-	condition string // it waits only if this is true
+	// Only of a waiter.
+	crowd     *crowd // it waits for members of this crowd; may be nil
+	ahead     int    // how many members of the crowd are ahead of it
+	condition string // if not empty, it waits only if this is true
 
-	stuck bool
+	stuck bool // it can never go on: see settle
 }
 
-// identity is what a contender is known by in a later look: another znode of the
-// same name has another transaction, and a waiter that was granted holds.
+// identity tells whether a contender in the second look is the same as one in
+// the first. If a znode was deleted and created again, created differs. If a
+// waiter was granted meanwhile, holds differs.
 type identity struct {
 	path    string
 	created int64
@@ -53,8 +64,9 @@ func (c *Contender) identity() identity {
 	return identity{c.Path, c.Created, c.Session, c.Holds}
 }
 
-// newGraph returns the graph of lines, whose contenders were read. Where known is
-// not nil, contenders that are not in it are taken to go on by themselves.
+// newGraph returns the graph of lines, whose contenders were read. If known is
+// not nil, all contenders that are not in it are assumed to go on by
+// themselves.
 func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, error) {
 	g := &graph{known: known}
 	waits := map[int64][]int{} // of each session: its vertices that wait
@@ -74,7 +86,7 @@ func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, erro
 			return nil, err
 		}
 	}
-	all := map[int64]int{} // of each session: the vertex of all that it waits for
+	all := map[int64]int{} // of each session: the vertex of the group of its waiters
 	for _, h := range holders {
 		session := g.vertices[h].c.Session
 		next := waits[session]
@@ -90,7 +102,7 @@ func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, erro
 	return g, nil
 }
 
-// isNew reports whether a contender is not known.
+// isNew reports whether known lacks a contender. If known is nil, none is new.
 func (g *graph) isNew(v int) bool { return g.known != nil && !g.known[g.vertices[v].c.identity()] }
 
 // wait makes a vertex wait for all others in next.
@@ -98,12 +110,14 @@ func (g *graph) wait(v int, next []int) {
 	g.vertices[v].next, g.vertices[v].needs, g.vertices[v].need = next, next, len(next)
 }
 
-// settle finds the contenders that can never go on. If possible is false, those that
-// wait only under a condition are taken to go on.
+// settle sets stuck for the vertices that can never go on. It begins with those
+// that wait for nothing, and follows the edges back from each vertex that goes
+// on. If possible is false, it assumes that no condition is true: then waiters
+// that wait only under a condition go on.
 func (g *graph) settle(possible bool) {
-	left := make([]int, len(g.vertices)) // how many have to go on before this one does
-	back := make([][]int, len(g.vertices))
-	var free []int
+	left := make([]int, len(g.vertices))   // of each vertex: how many still have to go on before it does
+	back := make([][]int, len(g.vertices)) // of each vertex: those that need it
+	var free []int                         // the vertices that go on, and whose back is still to be followed
 	for i := range g.vertices {
 		v := &g.vertices[i]
 		v.stuck = true
@@ -130,8 +144,8 @@ func (g *graph) settle(possible bool) {
 	}
 }
 
-// findComponents finds the components in which each waits for each: Tarjan's
-// algorithm, over the vertices that are stuck.
+// findComponents sets cyclic: it finds the strongly connected components of the
+// stuck vertices, in which each waits for each, by Tarjan's algorithm.
 func (g *graph) findComponents() {
 	n := len(g.vertices)
 	g.cyclic = slices.Repeat([]int{-1}, n)
@@ -175,15 +189,17 @@ func (g *graph) findComponents() {
 	}
 }
 
-// around returns the shortest way from a contender back to itself, within its
-// component: start, and the contenders after it.
+// around returns the shortest cycle from a contender back to itself, within its
+// component: start, and then each contender that the one before it waits for.
 func (g *graph) around(start int) []int {
 	if g.from == nil {
 		g.from, g.seen = make([]int, len(g.vertices)), make([]int, len(g.vertices))
 	}
 	g.calls++
 	g.queue = append(g.queue[:0], start)
-	// reach adds the contenders after v, and reports whether start is one of them.
+	// reach adds the contenders in next to the queue, and those of groups in
+	// next. v is the contender before them. It reports whether start is one of
+	// them.
 	var reach func(v int, next []int) bool
 	reach = func(v int, next []int) bool {
 		for _, n := range next {

@@ -48,7 +48,7 @@ type Contender struct {
 	Session int64     // the session that the znode belongs to; 0 if it is not ephemeral
 	Since   time.Time // when it joined the line, by the ensemble's clock
 	Data    []byte    // the data of the znode
-	Created int64     // the id of the transaction that created the znode: it is unique
+	Created int64     // the id of the transaction that created the znode; znodes created together share one
 
 	node layout.Node
 	read bool

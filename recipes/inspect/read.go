@@ -48,8 +48,8 @@ func (g *reading) readLine(ctx context.Context, path string) (Line, error) {
 
 // Fill reads the details of a line that was read WithoutDetails: the sessions,
 // ages and data of at most limit contenders, and the limit of a semaphore. It
-// begins with the holders and goes on in the order of the line. 0 means no
-// limit. Contenders that were deleted meanwhile are removed from the line.
+// begins with the holders and goes on in the order of the line. A limit of 0 means
+// all. Contenders that were deleted meanwhile are removed from the line.
 //
 // It costs a read for each contender, and one more for a semaphore.
 func Fill(ctx context.Context, r Reader, l *Line, limit int, opts ...Option) error {

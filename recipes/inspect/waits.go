@@ -4,26 +4,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// queue is what the waiters of a line wait for that their line's rule does not
-// tell apart: the holders that they conflict with. If they conflict with none,
-// each waits for the first waiter ahead that it conflicts with, as a reader does
-// behind a writer that waits for other readers. By a rule of WithKind each waits
-// for the holders and for all waiters ahead that it conflicts with.
+// queue says what a group of similar waiters of one line waits for. Waiters are
+// similar if the rule of their line treats them in the same way: see alike.
+//
+//   - If they conflict with holders, they wait for these holders.
+//   - Otherwise each waits for the first waiter ahead that it conflicts with.
+//     For example, a reader waits behind a writer that waits for other readers.
+//   - By a rule of WithKind, each waits for all holders and all waiters ahead
+//     that it conflicts with.
 type queue struct {
-	crowd     *crowd // nil if there is none
+	crowd     *crowd // the contenders that they wait for, or nil
 	first     int    // without a crowd: the vertex of the first waiter that they conflict with, -1 if there is none
-	condition string // they wait only if this is true
+	condition string // if not empty, they wait only if this is true
 }
 
-// addWaits adds what the waiters of a line wait for. The vertices of the line
-// begin with first: its holders, and then its waiters. A contender of the same
-// session is left out: see selfWaits.
+// addWaits adds to the graph what the waiters of a line wait for. first is the
+// vertex of the line's first holder; the other holders follow, and then the
+// waiters. That a waiter waits for its own session is not added: see selfWaits.
 func (g *graph) addWaits(l *Line, first int, rules rules) error {
 	if l.form != single {
 		g.addPermitWaits(l, first)
 		return nil
 	}
-	numbers := map[int32]int{}
+	numbers := map[int32]int{} // how many contenders have each sequence number
 	for i := range l.entries {
 		numbers[l.entries[i].node.Seq]++
 	}
@@ -43,7 +46,11 @@ func (g *graph) addWaits(l *Line, first int, rules rules) error {
 			continue
 		}
 		node := c.node
-		if numbers[node.Seq] == 1 { // it stands for all that are alike, itself included
+		// Contenders with the same number do not wait for each other. A number
+		// that no other contender has does not matter: with an unused one
+		// instead, all similar waiters share a queue. join leaves out those
+		// that are not ahead.
+		if numbers[node.Seq] == 1 {
 			node.Seq = unused
 		}
 		k := key{alikeOf(&node, rules), node.Seq}
@@ -60,12 +67,14 @@ func (g *graph) addWaits(l *Line, first int, rules rules) error {
 	return nil
 }
 
-// newQueue returns what waiters like own wait for.
+// newQueue returns the queue of the waiters that are similar to own.
 func (g *graph) newQueue(l *Line, first int, own *layout.Node, rules rules) (*queue, error) {
 	q := &queue{first: -1}
 	if own.Family == layout.Latch { // a candidate mostly does other work
 		q.condition = ifCandidate
 	}
+	// conflicting returns the vertices of those in all that own has to wait
+	// for, at most enough of them. first is the vertex of all[0].
 	conflicting := func(all []Contender, first int, enough int) (found []int, err error) {
 		for i := range all {
 			if len(found) == enough {
@@ -92,7 +101,7 @@ func (g *graph) newQueue(l *Line, first int, own *layout.Node, rules rules) (*qu
 	if err != nil {
 		return nil, err
 	}
-	enough := 0 // of the waiters
+	enough := 0 // how many waiters are needed
 	if rules[own.Kind] != nil {
 		enough = len(l.Waiting)
 	} else if len(holders) == 0 {
@@ -111,7 +120,7 @@ func (g *graph) newQueue(l *Line, first int, own *layout.Node, rules rules) (*qu
 	return q, nil
 }
 
-// join makes a waiter wait in a queue.
+// join makes waiter w wait for what its queue says.
 func (g *graph) join(w int, q *queue) {
 	v := &g.vertices[w]
 	v.condition = q.condition
@@ -123,10 +132,11 @@ func (g *graph) join(w int, q *queue) {
 	}
 }
 
-// addPermitWaits adds what the waiters of a semaphore wait for: until there is
-// room, whichever permits are released. Those of a session wait for the same.
+// addPermitWaits adds what the waiters of a semaphore wait for: until enough
+// permits have been released, no matter which. All waiters of one session wait
+// for the same.
 func (g *graph) addPermitWaits(l *Line, first int) {
-	if len(l.Holders) == 0 { // they go on
+	if len(l.Holders) == 0 { // nobody is in their way
 		return
 	}
 	need := 1
@@ -139,8 +149,8 @@ func (g *graph) addPermitWaits(l *Line, first int) {
 	}
 	c := g.newCrowd(holders, nil)
 	c.need = max(1, need)
-	released := map[int]int{} // by their number: the vertex that goes on when so many holders have
-	alike := map[int64]vertex{}
+	released := map[int]int{}   // of n: the vertex that goes on when n holders have gone on
+	alike := map[int64]vertex{} // of each session: what its waiters wait for
 	for i := range l.Waiting {
 		w := first + len(l.Holders) + i
 		session := l.Waiting[i].Session
@@ -150,7 +160,8 @@ func (g *graph) addPermitWaits(l *Line, first int) {
 		like, ok := alike[session]
 		if !ok {
 			like = vertex{crowd: c, ahead: len(holders), next: c.coverBut(session, len(holders))}
-			// With room for one, the first may want several, or be about to go on.
+			// A permit is free. Either the first waiter wants more than one, or
+			// it will be granted in a moment.
 			if need < 1 {
 				like.condition = ifRoom
 			}
@@ -168,9 +179,11 @@ func (g *graph) addPermitWaits(l *Line, first int) {
 	}
 }
 
-// ofOthers returns how many holders of permits have to go on before a waiter of a
-// session does. It is enough to count all holders: its own holders do not go on
-// before it, but for those that are new.
+// ofOthers returns how many holders of permits have to go on before a waiter of
+// a session goes on. Only holders of other sessions matter. The caller may
+// count all holders, because the session's own holders wait for this waiter.
+// Only its own holders that are new go on at once, so the result is increased
+// by their number.
 func (g *graph) ofOthers(c *crowd, session int64) int {
 	own := c.own[session]
 	leave := c.leave(len(c.members), len(own))
