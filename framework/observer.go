@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// WithObserver adds an observer, for metrics and traces. It may be passed several
-// times: every observer gets every event. Default: none, which costs nothing.
+// WithObserver adds an observer, for metrics and traces. It may be passed
+// several times: every observer gets every event. Default: none, which costs
+// nothing.
 func WithObserver(o Observer) Option { return func(c *config) { c.observers = append(c.observers, o) } }
 
 // An Observer has functions that the client calls when something happens: an
@@ -18,14 +19,15 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 // # Where they are called
 //
 // AcquireStart, AcquireEnd, Released, LostReleased and Overran are called in
-// place: on the goroutine that acquires, releases or works, which waits for them.
-// No lock of the library is held then, and no deadline depends on them. But a
-// lease that was granted stays held while AcquireEnd blocks. If several leases are
-// released together, the functions may be called on several goroutines at once.
+// place: on the goroutine that acquires, releases or runs the work, which waits
+// for them. No lock of the library is held then, and no deadline depends on
+// them. But a lease that was granted stays held while AcquireEnd blocks. If
+// several leases are released together, the functions may be called on several
+// goroutines at once.
 //
-// All others are called one at a time, in the order of the events, on a
-// goroutine that the client has for each observer. While one of them blocks,
-// later events of this observer wait in memory, and nothing else waits. When too
+// For all others the client has one goroutine for each observer. It calls them
+// one at a time, in the order of the events. While one of them blocks, later
+// events of this observer wait in memory, and nothing else waits. When too
 // many events wait, further ones are dropped, and Dropped reports how many. The
 // limit is 4096 for requests, Batched and Retried, and 65536 for the rest. Of a
 // request either both RequestStart and RequestEnd are dropped, or neither is.
@@ -47,9 +49,9 @@ type Observer struct {
 	// and before any other event of the lease.
 	AcquireStart func(ctx context.Context, a Acquire) context.Context
 	AcquireEnd   func(ctx context.Context, a Acquire, r AcquireResult)
-	// Released or Lost is called once for each granted lease, when it ends. So the
-	// number of held leases is the number of grants minus these two. The context
-	// has the values of the lease's context.
+	// Either Released or Lost is called for each granted lease, once, when it ends.
+	// So the number of held leases is the number of grants minus the number of
+	// these calls. The context has the values of the lease's context.
 	Released func(ctx context.Context, r Release)
 	Lost     func(ctx context.Context, l Loss)
 	// LostReleased is called when the holder releases a lost lease, with the same
@@ -58,10 +60,10 @@ type Observer struct {
 	// ended. It is not called for a lost lease that is never released.
 	LostReleased func(ctx context.Context, l Loss)
 	// Overran is called when work under Do returns after its lease's deadline.
-	// Another client may hold the lock by that time. If the loss itself is the
-	// deadline, as with LostSession, LostDeleted and LostClosed, no work can return
-	// before it: then Overran is called if the work goes on for a tenth of the
-	// session timeout.
+	// Another client may hold the lock by that time. With LostSession,
+	// LostDeleted and LostClosed the loss itself is the deadline, and no work can
+	// return before it: then Overran is called only if the work goes on for at
+	// least a tenth of the session timeout after the loss.
 	Overran func(ctx context.Context, o Overrun)
 	// Revoked is called when another client asks the holder to release. It needs
 	// a holder that has called recipes.Lease.Revoked.

@@ -36,7 +36,7 @@ type instruments struct {
 }
 
 // newInstruments makes all instruments. If the provider refuses one, the global
-// error handler is told, and that metric is missing.
+// error handler gets the error, and that metric is missing.
 func newInstruments(meter metric.Meter) instruments {
 	m := maker{meter}
 	operations, err := dbconv.NewClientOperationDuration(meter, metric.WithExplicitBucketBoundaries(requestBuckets...))

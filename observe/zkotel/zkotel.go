@@ -41,8 +41,8 @@ func RequestSpans() Option { return func(c *config) { c.requestSpans = true } }
 // function that returns its value. The function gets the path of the lock at the
 // ensemble: for a lock of locks.Keyed the path of its root, and for a lock with
 // recipes.WithLabel that label. Return few different values, because each adds
-// some hundred time series, and always the same one for the same path. Default: no
-// such attribute.
+// about a hundred time series. For the same path always return the same value.
+// Default: no such attribute.
 //
 // The function is called on the goroutine that acquires or releases, which waits
 // for it. If it panics, the label is "(panic)".

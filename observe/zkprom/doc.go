@@ -27,10 +27,8 @@
 //
 // # Exactness
 //
-// Waiting and held are exact at every scrape, with one exception: if the
-// observer falls so far behind that losses are dropped, these leases stay
-// counted as held. The metric of dropped events shows that.
-//
-// Another goroutine counts losses, so a loss is counted a moment after the lease
-// has ended.
+// Waiting and held are exact, with two exceptions. Another goroutine counts
+// losses, so a loss is counted a moment after the lease has ended. If the
+// observer falls so far behind that losses are dropped, these leases stay counted
+// as held: the metric of dropped events shows that.
 package zkprom

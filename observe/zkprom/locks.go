@@ -31,7 +31,7 @@ type lockMetrics struct {
 	names     labelSet // of elections
 }
 
-// seriesLabels are what series are told apart by.
+// seriesLabels are the labels that distinguish series.
 type seriesLabels struct{ recipe, mode, lock string }
 
 // series are the metrics of one recipe, mode and lock.
@@ -113,7 +113,7 @@ func (m *lockMetrics) acquireStart(ctx context.Context, a framework.Acquire) con
 func (m *lockMetrics) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
 	wait, ok := ctx.Value(waitKey{m}).(*span)
 	if !ok {
-		return // no start of it was told
+		return // its start was not reported
 	}
 	s := wait.series
 	m.mu.Lock()
@@ -139,7 +139,7 @@ func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Gra
 func (m *lockMetrics) endHold(a framework.Acquire, g framework.Grant, held time.Duration) *series {
 	s := m.takeHold(leaseID{a, g})
 	if s == nil {
-		s = m.seriesOf(a) // no grant of it was told
+		s = m.seriesOf(a) // its grant was not reported
 	}
 	s.holds.Observe(held.Seconds())
 	return s
