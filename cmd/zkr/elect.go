@@ -58,6 +58,7 @@ type electCommand struct {
 	id      string
 	maxTerm time.Duration
 	layout  enumFlag[leader.Layout]
+	stderr  *printer // nobody may read it, and the campaign is to go on
 }
 
 func (c *electCommand) addFlags(cmd *cobra.Command) {
@@ -90,13 +91,15 @@ func (c *electCommand) run() error {
 	defer end(nil)
 	stop := signals.endOn(end)
 	defer func() { stop() }()
+	c.stderr = startPrinter(os.Stderr)
+	defer c.stderr.finish(time.Second)
 
 	client, err := c.connect(ctx)
 	if err != nil {
 		return bySignal(ctx, err)
 	}
 	defer client.Close() // bounded; what it cannot release ends with the session
-	pauses := &termBackoff{path: c.path()}
+	pauses := &termBackoff{path: c.path(), stderr: c.stderr}
 	pauses.Reset()
 	election, err := leader.New(client, c.paths[0], leader.WithID(c.id), leader.WithLayout(c.layout.value()),
 		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return pauses }))
@@ -136,7 +139,7 @@ func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, 
 	pauses.why = ""
 	switch {
 	case errors.Is(outcome, errLost):
-		fmt.Fprintf(os.Stderr, "zkr: %s; campaigning again\n", complaint(end.err))
+		c.stderr.offer(fmt.Sprintf("zkr: %s; campaigning again\n", complaint(end.err)))
 		return nil
 	case failed && end.err != nil: // the command cannot be started, so there is no point in leading
 		return leader.ErrStop
@@ -159,6 +162,7 @@ func (c *electCommand) afterTerm(outcome error, took time.Duration, ended bool, 
 // last term ended, and each pause is reported on stderr.
 type termBackoff struct {
 	path     string
+	stderr   *printer
 	failures backoff.BackOff // backoff for consecutive failures of the command
 	pause    time.Duration   // after the last term
 	why      string          // the reason for the pause; empty if the last term asked for none
@@ -176,7 +180,7 @@ func (r *termBackoff) NextBackOff() time.Duration {
 	if r.why == "" { // there was no term
 		r.after(r.failures.NextBackOff(), "not elected (--verbose shows why)")
 	}
-	fmt.Fprintf(os.Stderr, "zkr: %s: %s; campaigning again in %v\n", r.path, r.why, r.pause.Round(time.Millisecond))
+	r.stderr.offer(fmt.Sprintf("zkr: %s: %s; campaigning again in %v\n", r.path, r.why, r.pause.Round(time.Millisecond)))
 	r.why = ""
 	return r.pause
 }

@@ -70,6 +70,10 @@ func (e *ensemble) connect(ctx context.Context, more ...framework.Option) (*fram
 	return client, nil
 }
 
+// slack is how long before the deadline of a lease all must be over: a process
+// does not end in the instant of its SIGKILL, and zkr prints its last line.
+func (e *ensemble) slack() time.Duration { return min(200*time.Millisecond, e.sessionTimeout/50) }
+
 // chroot returns the path in --servers below which all paths are, or an empty
 // one.
 func (e *ensemble) chroot() string {

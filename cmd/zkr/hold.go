@@ -115,17 +115,34 @@ func startPrinter(w io.Writer) *printer {
 		defer close(results)
 		for text := range lines {
 			_, err := io.WriteString(w, text)
-			results <- err
+			select {
+			case results <- err:
+			default: // nobody wants to know
+			}
 		}
 	}()
 	return &printer{lines: lines, results: results}
 }
 
-// finish ends the printer. It waits a moment until all is printed.
-func (p *printer) finish() {
+// offer prints text, unless nobody has read the texts before it.
+func (p *printer) offer(text string) {
+	select {
+	case p.lines <- text:
+	default:
+	}
+}
+
+// say prints text. It waits for that at most so long: maybe nobody reads.
+func say(w io.Writer, most time.Duration, text string) {
+	p := startPrinter(w)
+	p.offer(text)
+	p.finish(most)
+}
+
+// finish ends the printer. It waits at most so long until all is printed.
+func (p *printer) finish(most time.Duration) {
 	close(p.lines)
-	const moment = time.Second
-	enough := time.After(moment)
+	enough := time.After(most)
 	for {
 		select {
 		case _, more := <-p.results:

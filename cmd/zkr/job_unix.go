@@ -3,11 +3,12 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -35,8 +36,9 @@ type job struct {
 	group    int  // the process group's id, which is also the command's process id
 	terminal bool // the group owns the terminal, which was ours before
 
-	ended chan struct{} // closed when the command has ended
-	code  int           // its exit code as a shell reports it; read after ended
+	ended   chan struct{} // closed when the command has ended
+	code    int           // its exit code as a shell reports it; read after ended
+	stopped chan struct{} // receives when Control-Z has stopped it, and it was continued
 }
 
 // startJob starts a command with our stdin, stdout and stderr. If stdin is a
@@ -48,22 +50,17 @@ func startJob(program string, args, env []string) (*job, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 
-	j := &job{ended: make(chan struct{})}
+	j := &job{ended: make(chan struct{}), stopped: make(chan struct{}, 1)}
 	started := make(chan error, 1)
 	go func() { // ends with the command
 		// Linux treats the end of the thread that started a child as
 		// the parent's death, so keep the thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		err := startOnTerminal(cmd)
 		if err == nil {
 			j.group = cmd.Process.Pid
 			if terminalGroup() == syscall.Getpgrp() {
-				// From now on we are a background group, which
-				// is stopped if it changes the terminal's
-				// group. The command has already started and
-				// does not inherit this.
-				signal.Ignore(syscall.SIGTTOU)
 				j.terminal = true
 				j.giveTerminal()
 			}
@@ -74,6 +71,23 @@ func startJob(program string, args, env []string) (*job, error) {
 		}
 	}()
 	return j, <-started
+}
+
+// stopping returns the signals by which a terminal would stop zkr, which then
+// could not stop its command: Control-Z, and reads and writes in the background,
+// where zkr is once it has given the terminal to the command. The ones that zkr
+// was started to ignore are not among them: the command is to ignore them, too.
+var stopping = sync.OnceValue(func() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, signal.Ignored)
+})
+
+// startOnTerminal starts the command. From then on no terminal can stop zkr.
+func startOnTerminal(cmd *exec.Cmd) error {
+	for _, sig := range stopping() {
+		signal.Notify(make(chan os.Signal, 1), sig) // the command inherits what is ignored, but not this
+		defer signal.Ignore(sig)
+	}
+	return cmd.Start()
 }
 
 // wait also sees the command stop, which os.Process.Wait does not.
@@ -95,10 +109,13 @@ func (j *job) wait() {
 				// back and leave the job stopped. But others
 				// may wait for this lock, and zkr would lose it
 				// if it stopped too.
-				if status.StopSignal() == syscall.SIGTSTP {
-					fmt.Fprintln(os.Stderr, "zkr: cannot stop the command while others may wait for the lock")
-				}
 				j.giveTerminal()
+				if status.StopSignal() == syscall.SIGTSTP {
+					select {
+					case j.stopped <- struct{}{}:
+					default: // it is about to be told
+					}
+				}
 			}
 		case status.Signaled():
 			j.code = exitSignal + int(status.Signal())
@@ -114,14 +131,16 @@ func (j *job) wait() {
 
 // The group may be gone already. A signal to no process is no error.
 
-func (j *job) signal(sig os.Signal) { _ = syscall.Kill(-j.group, sig.(syscall.Signal)) }
-
-// terminate asks the job to end. A stopped job must be continued to receive the
+// signal passes a signal on. A stopped job must be continued to receive the
 // signal.
-func (j *job) terminate() {
-	_ = syscall.Kill(-j.group, syscall.SIGTERM)
-	_ = syscall.Kill(-j.group, syscall.SIGCONT)
+func (j *job) signal(sig os.Signal) {
+	_ = syscall.Kill(-j.group, sig.(syscall.Signal))
+	if asksToEnd(sig) {
+		_ = syscall.Kill(-j.group, syscall.SIGCONT)
+	}
 }
+
+func (j *job) terminate() { j.signal(syscall.SIGTERM) }
 
 func (j *job) kill() { _ = syscall.Kill(-j.group, syscall.SIGKILL) }
 

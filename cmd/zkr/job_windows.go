@@ -17,6 +17,7 @@ func asksToEnd(os.Signal) bool { return true }
 type job struct {
 	process *os.Process
 	ended   chan struct{} // closed when the command has ended
+	stopped chan struct{} // never: there is no Control-Z
 	code    int           // its exit code; read after ended
 }
 

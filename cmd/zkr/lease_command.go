@@ -75,7 +75,8 @@ than one it has seen.`
 	lossHelp = `
 
 zkr passes signals on to CMD's process group. It does not wait for processes that
-CMD leaves in the background.
+CMD leaves in the background. Once CMD runs, Control-Z does not stop zkr. If the
+lease is lost before CMD is started, zkr does not start it.
 
 The lease runs out if the ensemble cannot be reached for most of the session
 timeout. CMD's process group then gets SIGTERM, and SIGKILL before another client
@@ -163,7 +164,7 @@ func cannotRun(err error) error {
 // connect returns a connected client. Its leases are declared lost early enough
 // to leave the grace.
 func (h *leaseCommand) connect(ctx context.Context) (*framework.Client, error) {
-	client, err := h.to.connect(ctx, framework.WithStopMargin(h.grace))
+	client, err := h.to.connect(ctx, framework.WithStopMargin(h.stopMargin()))
 	if err != nil || !h.graceSet {
 		return client, err
 	}
@@ -177,6 +178,11 @@ func (h *leaseCommand) connect(ctx context.Context) (*framework.Client, error) {
 		return nil, h.graceError(timeout)
 	}
 	return client, nil
+}
+
+// stopMargin is how long before its deadline a lease is declared lost.
+func (h *leaseCommand) stopMargin() time.Duration {
+	return min(h.grace+h.to.slack(), h.to.sessionTimeout/3)
 }
 
 // name returns the command's name, for messages.
@@ -204,6 +210,10 @@ func (h *leaseCommand) identity() []byte {
 // The error is an exit: of the command, of a command that could not be started,
 // or of a lost lease.
 func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals *signals) error {
+	if !lease.Held() { // zkr may have been paused since the grant
+		why := cmp.Or(lease.Err(), recipes.ErrNotHeld)
+		return &exit{h.lostCode.code, fmt.Errorf("%s: %w before %s was started: %w", h.path(), errLost, h.name(), why)}
+	}
 	job, err := startJob(h.program, h.command, h.environment(lease))
 	if err != nil {
 		return cannotRun(err)
@@ -256,7 +266,7 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 	if err := release(lease); errors.Is(err, recipes.ErrNotHeld) {
 		return h.lost(err)
 	} else if err != nil {
-		fmt.Fprintf(os.Stderr, "zkr: %s (its znode ends with the session)\n", complaint(err))
+		say(os.Stderr, time.Second, fmt.Sprintf("zkr: %s (its znode ends with the session)\n", complaint(err)))
 	}
 	return outcome
 }
@@ -266,7 +276,7 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 // waits for a write.
 func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{}, signals *signals) {
 	stderr := startPrinter(os.Stderr)
-	defer stderr.finish()
+	defer stderr.finish(time.Second)
 	lost := lease.Lost()
 	var kill <-chan time.Time
 	for {
@@ -284,27 +294,35 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			if lease.Err() == nil { // otherwise the term is over because the lease was lost
 				job.terminate() // no deadline follows: the lease is held until the command has ended
 				if h.overMeans != "" {
-					stderr.lines <- fmt.Sprintf("zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name())
+					stderr.offer(fmt.Sprintf("zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name()))
 				}
 			}
 		case <-lost:
 			lost = nil
-			// At the deadline another process may be granted the
-			// lock. If the lease was not lost by its deadline, one
-			// may hold the lock already: then the grace is all the
-			// time that is left.
-			left := h.grace
-			if errors.Is(lease.Err(), framework.ErrUnproven) {
-				left = min(left, time.Until(lease.Deadline()))
-			}
+			left := h.untilKill(lease)
 			job.terminate()
 			kill = time.After(left)
-			stderr.lines <- fmt.Sprintf("zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
-				h.path(), plain(lease.Err()), h.name(), max(left, 0).Round(time.Millisecond))
+			stderr.offer(fmt.Sprintf("zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
+				h.path(), plain(lease.Err()), h.name(), left.Round(time.Millisecond)))
 		case <-kill:
 			job.kill()
+		case <-job.stopped:
+			stderr.offer("zkr: cannot stop the command while others may wait for the lock\n")
 		}
 	}
+}
+
+// untilKill returns how long the command may run on after the loss of its lease.
+// At the deadline another process may be granted the lock. If the lease was not
+// lost by its deadline, one may hold the lock already: then the grace is all the
+// time that is left.
+func (h *leaseCommand) untilKill(lease *recipes.Lease) time.Duration {
+	if !errors.Is(lease.Err(), framework.ErrUnproven) {
+		return h.grace
+	}
+	now, deadline := time.Now(), lease.Deadline()
+	left := min(deadline.Sub(now), deadline.Round(0).Sub(now.Round(0))) // while a machine is suspended, only the wall clock goes on
+	return max(0, min(h.grace, left-h.to.slack()))
 }
 
 // errLost is in the error of a lease that was lost, whatever its exit code.

@@ -81,7 +81,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		end = &exit{exitUsage, err}
 	}
 	if end.err != nil {
-		fmt.Fprintf(stderr, "zkr: %s\n", to.explain(end.err))
+		text := fmt.Sprintf("zkr: %s\n", to.explain(end.err))
+		if errors.Is(end.err, errLost) { // a script may learn of it by the end of zkr alone
+			say(stderr, to.slack(), text)
+		} else {
+			fmt.Fprint(stderr, text)
+		}
 	}
 	if end.code == exitUsage {
 		fmt.Fprintf(stderr, "usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())

@@ -68,6 +68,39 @@ func TestNobodyReadsStderr(t *testing.T) {
 	}
 }
 
+// TestLossIsToldByTheEnd: zkr ends after a loss, and zkr elect campaigns again,
+// although nobody reads what they print: a script that holds the lock by zkr may
+// learn of the loss by the end of zkr alone.
+func TestLossIsToldByTheEnd(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	for _, test := range []struct {
+		verb, first, again string
+		more               []string
+	}{
+		{"lock", "\n", "", nil},
+		{"elect", "ready\n", "ready\n", []string{"--", self(t)}},
+	} {
+		path := "/unheard/" + test.verb
+		_, stderr := pipe(t)
+		fill(t, stderr)
+		args := append(append(patientGrace, path), test.more...)
+		p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stderr = stderr }, e.args(test.verb, args...)...)
+		p.prints(t, test.first)
+		if err := client.Delete(t.Context(), path+"/"+line(t, client, path)[0], -1); err != nil {
+			t.Fatal(err)
+		}
+		if test.again != "" {
+			eventually(t, "it leads again", func() bool { return strings.Count(p.text(), test.again) == 2 })
+			continue
+		}
+		if code := p.wait(t); code != exitLost {
+			t.Errorf("%s: exit code %d, want %d", test.verb, code, exitLost)
+		}
+	}
+}
+
 // TestNobodyReadsThePath: an ephemeral znode does not outlive zkr, although zkr
 // cannot print its path.
 func TestNobodyReadsThePath(t *testing.T) {
