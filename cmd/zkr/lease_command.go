@@ -41,8 +41,8 @@ const (
 
 	severalHelp = `
 With several PATHs zkr acquires all of the locks or none. Every zkr acquires them in
-the same order, whatever the order of the arguments, so two of them never wait for
-each other. CMD then gets ZKR_PATHS and ZKR_TOKENS instead: one path, or one token, a
+the same order, whatever the order of the arguments, so two of them cannot
+deadlock. CMD then gets ZKR_PATHS and ZKR_TOKENS instead: one path, or one token, a
 line, in the order of the arguments. Tokens of different locks cannot be compared, so
 each resource must check the token of its lock. Without CMD zkr prints these tokens.
 With a single PATH, ZKR_PATHS and ZKR_TOKENS are set, too.
