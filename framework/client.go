@@ -134,8 +134,8 @@ func (c *core) isClosing() bool {
 }
 
 // transition applies an event of session s to the state, and tells the
-// listeners. Only run's goroutine calls it, so changes are told in the order in
-// which they happen. The state is set before anybody is told.
+// listeners. Only run's goroutine calls it, so they hear of changes in the
+// order in which these happen. The state is set before any listener is called.
 func (c *core) transition(e stateEvent, s *session, why error) {
 	c.mu.Lock()
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
@@ -292,8 +292,8 @@ func (c *Client) Done() <-chan struct{} { return c.core().closing }
 
 // Close ends the client. Leases are lost first. Whatever waits fails with
 // ErrClosed. Then the session is closed, which removes its ephemeral znodes at
-// once. Close returns after the observer and the logger were told, unless they
-// block.
+// once. Close returns after the observers and the logger have got what was
+// left, unless they block.
 //
 // It takes at most a few seconds. If no server answers in that time, it returns
 // an error, and the session is left to expire. Another call waits for the first

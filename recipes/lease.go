@@ -317,8 +317,8 @@ func (l *Lease) leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lossNow returns how the lease was lost, also if lose has not been told yet; nil if
-// it was not.
+// lossNow returns how the lease was lost, also if lose has not been called yet. It
+// returns nil if the lease was not lost.
 func (l *Lease) lossNow() *line.Loss {
 	l.mu.Lock()
 	loss := l.loss
@@ -424,7 +424,7 @@ func (l *Lease) session() (*framework.Session, error) {
 		if first == nil {
 			first = sess
 		}
-		if sess.ID() != first.ID() { // one of them is lost, and has not been told yet
+		if sess.ID() != first.ID() { // one of them is lost, and lose has not been called yet
 			return nil, fmt.Errorf("%w: %w", ErrNotHeld, framework.ErrSessionLost)
 		}
 	}

@@ -116,8 +116,8 @@ func (t *top) run(ctx context.Context, c *framework.Client, out, errs io.Writer)
 	return newTopScreen(t, screen, from, func() bool { return c.State() == framework.Connected }).run(ctx)
 }
 
-// print prints rows for scripts. What they do not show is told on errs, each time
-// that it changes. Once it has printed rows, an error does not end it.
+// print prints rows for scripts. It prints what they do not show to errs, each
+// time that it changes. Once it has printed rows, an error does not end it.
 func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) error {
 	var m topModel
 	told := ""
