@@ -56,10 +56,8 @@ repeat the request: check with zkr ls whether the znode exists.`,
 				outliveReaders()
 				return catchSignals().untilSignal(func(ctx context.Context, began func()) error {
 					return to.withClient(ctx, func(ctx context.Context, c *framework.Client) error {
-						return k.hold(ctx, c, args[0], data, func(made string) error {
-							began()
-							return k.print(cmd.OutOrStdout(), made)
-						})
+						print := func(made string) error { return k.print(cmd.OutOrStdout(), made) }
+						return k.hold(ctx, c, args[0], data, print, began)
 					})
 				})
 			}
@@ -148,9 +146,10 @@ func (k *creation) create(ctx context.Context, c *framework.Client, path string,
 	return made, err
 }
 
-// hold creates an ephemeral znode, passes its path to created, and waits until
-// ctx ends. It fails if the znode ends earlier.
-func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, created func(made string) error) error {
+// hold creates an ephemeral znode, passes its path to print, and waits until ctx
+// ends. It fails if the znode ends earlier, or if print does. It calls began once
+// print has succeeded, and ends without print if nobody reads.
+func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, print func(made string) error, began func()) error {
 	session, err := c.AwaitSession(ctx)
 	if err != nil {
 		return err
@@ -161,16 +160,18 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 			made, err = path, nil // the first try was executed, and its answer was lost
 		}
 	}
-	if err == nil {
-		err = created(made)
-	}
 	if err != nil {
 		return err
 	}
+	printed := make(chan error, 1)
+	go func() { printed <- print(made) }() // ends when somebody reads it, or with the process
 	for {
 		found, stat, changed, err := session.WatchExists(ctx, made)
 		switch {
 		case ctx.Err() != nil:
+			if printed != nil && soon(printed) == nil { // a reader may answer before the write has returned
+				began()
+			}
 			if err := c.Close(); err != nil {
 				fmt.Fprintf(os.Stderr, "zkr: %s: %s (it ends with the session)\n", printable(made), complaint(err))
 			}
@@ -184,10 +185,26 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 			return failed(fmt.Errorf("%s was deleted by another client", made))
 		}
 		select {
+		case err := <-printed:
+			if printed = nil; err != nil {
+				return err
+			}
+			began()
 		case <-changed:
 		case <-session.Done():
 		case <-ctx.Done():
 		}
+	}
+}
+
+// soon returns what it receives in a moment.
+func soon(result <-chan error) error {
+	const moment = time.Second
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(moment):
+		return errors.New("not yet")
 	}
 }
 

@@ -81,6 +81,14 @@ var stopping = sync.OnceValue(func() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, signal.Ignored)
 })
 
+// outliveTerminal keeps a terminal from stopping zkr, which then could not tell
+// of a loss.
+func outliveTerminal() {
+	for _, sig := range stopping() {
+		signal.Ignore(sig)
+	}
+}
+
 // startOnTerminal starts the command. From then on no terminal can stop zkr.
 func startOnTerminal(cmd *exec.Cmd) error {
 	for _, sig := range stopping() {

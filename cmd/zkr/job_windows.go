@@ -10,6 +10,9 @@ var passedOn = []os.Signal{os.Interrupt}
 
 func harmless(syscall.Signal) bool { return false }
 
+// outliveTerminal does nothing: no terminal stops a process.
+func outliveTerminal() {}
+
 // asksToEnd returns true: Control-C is the only signal.
 func asksToEnd(os.Signal) bool { return true }
 

@@ -126,6 +126,7 @@ func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 		revoked, t.overMeans = lease.Revoked(), "another client asks for the release"
 	}
 	if hold != nil {
+		outliveTerminal()
 		return t.giveUp(lease, hold.until(client, lease, revoked, signals))
 	}
 	return t.giveUp(lease, t.work(lease, revoked, signals))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -80,6 +81,7 @@ func TestLossIsToldByTheEnd(t *testing.T) {
 		more               []string
 	}{
 		{"lock", "\n", "", nil},
+		{"lock", "\n", "", []string{"--verbose"}},
 		{"elect", "ready\n", "ready\n", []string{"--", self(t)}},
 	} {
 		path := "/unheard/" + test.verb
@@ -122,6 +124,32 @@ func TestNobodyReadsThePath(t *testing.T) {
 	}
 	if found, _, err := client.Exists(t.Context(), "/unread"); err != nil || found {
 		t.Errorf("after the end of zkr its znode exists: %v, %v", found, err)
+	}
+}
+
+// TestNobodyReadsThePathYet: a signal ends zkr, and its ephemeral znode, while it
+// cannot print the path because its stdout is full.
+func TestNobodyReadsThePathYet(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	client := e.client(t)
+	_, stdout := pipe(t)
+	fill(t, stdout)
+	p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = stdout }, e.args("create", "--ephemeral", "/unread")...)
+	exists := func() bool {
+		found, _, err := client.Exists(t.Context(), "/unread")
+		return err == nil && found
+	}
+	eventually(t, "the znode exists", exists)
+	p.signal(t, syscall.SIGTERM)
+	if code := p.wait(t); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+	if err := client.Sync(t.Context(), "/unread"); err != nil {
+		t.Fatal(err)
+	}
+	if exists() {
+		t.Error("after the end of zkr its znode exists")
 	}
 }
 

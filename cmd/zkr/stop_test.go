@@ -77,9 +77,9 @@ func TestKillBeforeTheDeadline(t *testing.T) {
 	}
 }
 
-// TestTerminalCannotStopZkr: the signals by which a terminal stops programs stop
-// a zkr that runs a command no more than its command, which must be told of a
-// loss.
+// TestTerminalCannotStopZkr: the signals by which a terminal stops programs do
+// not stop a zkr that holds a lock, since its command or its script must be told
+// of a loss.
 func TestTerminalCannotStopZkr(t *testing.T) {
 	t.Parallel()
 	e := startServer(t)
@@ -89,14 +89,19 @@ func TestTerminalCannotStopZkr(t *testing.T) {
 		ownGroup := func(cmd *exec.Cmd) { // otherwise its group may be one that no terminal stops
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		}
-		p := startChanged(t, ownGroup, e.args("lock", append(patientGrace, path, "--", self(t))...)...)
-		p.prints(t, "ready\n")
-		p.signal(t, sig)
-		if err := client.Delete(t.Context(), path+"/"+line(t, client, path)[0], -1); err != nil {
-			t.Fatal(err)
-		}
-		if code := p.wait(t); code != exitLost || !strings.Contains(p.text(), "stopping\n") {
-			t.Errorf("%v: exit code %d; it printed %q", sig, code, p.text())
+		for _, test := range []struct {
+			command     []string
+			first, last string
+		}{{nil, "\n", ": lease lost: "}, {[]string{"--", self(t)}, "ready\n", "stopping\n"}} {
+			p := startChanged(t, ownGroup, e.args("lock", append(append(patientGrace, path), test.command...)...)...)
+			p.prints(t, test.first)
+			p.signal(t, sig)
+			if err := client.Delete(t.Context(), path+"/"+line(t, client, path)[0], -1); err != nil {
+				t.Fatal(err)
+			}
+			if code := p.wait(t); code != exitLost || !strings.Contains(p.text(), test.last) {
+				t.Errorf("%v: exit code %d; it printed %q", sig, code, p.text())
+			}
 		}
 	}
 }
