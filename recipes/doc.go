@@ -77,7 +77,8 @@
 //
 // What you need not worry about: two contenders that conflict are never granted
 // together, since the later one always waits; nobody starves, since no contender
-// overtakes; a rule that panics fails the call and grants nothing. Do not build what overtakes (priorities, for example) into a rule: who
-// holds cannot be told from who waits by their names. Use a line to decide who may
-// try, and a mutex that is tried: examples/prioritylock.
+// overtakes; a rule that panics fails the call and grants nothing. Do not build
+// what overtakes, such as priorities, into a rule: the names do not say who holds
+// and who waits. Use a line to decide who may try, and a mutex that is tried:
+// examples/prioritylock.
 package recipes

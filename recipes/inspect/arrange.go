@@ -18,7 +18,7 @@ func (l *Line) arrange(known rules) error {
 		return nil
 	}
 	seen := map[alike]bool{}
-	var ahead []*layout.Node // of those that are alike, often many, the first
+	var ahead []*layout.Node // of each group of alike contenders the first: the others add nothing
 	for i := range l.entries {
 		c := &l.entries[i]
 		c.Holds, c.Unsure = true, false
@@ -47,8 +47,9 @@ func (l *Line) arrange(known rules) error {
 	return nil
 }
 
-// alike is equal for contenders that the rule of their line does not tell apart,
-// but for those that have the same number: these do not wait for each other.
+// alike is what the rule of a line looks at. Contenders for which it is equal
+// are treated in the same way, except that those with the same sequence number
+// do not wait for each other.
 type alike struct {
 	family layout.Family
 	mode   layout.Mode
@@ -90,8 +91,9 @@ func modesConflict(own, ahead *layout.Node) bool {
 
 // arrangePermits sorts the contenders of a semaphore. Each permit is held,
 // except one that is only asked for: the first of Curator's waiters creates its
-// permit's znode, and then waits until there are no more than the limit. Kazoo's
-// permits have no numbers, and are sorted by the transactions that created them.
+// permit's znode, and then waits until there are no more than the limit.
+// Kazoo's permits have no numbers, and are sorted by the transactions that
+// created them.
 func (l *Line) arrangePermits() {
 	if l.form == kazooSemaphore {
 		slices.SortStableFunc(l.permits, func(a, b Contender) int { return cmp.Compare(a.Created, b.Created) })
@@ -114,8 +116,9 @@ func (l *Line) arrangePermits() {
 }
 
 // asked reports whether a permit belongs to the first waiter, which has created
-// it since it came to the front. That is the newest permit: only the first creates
-// any. The others of its session belong to threads that came to the front before.
+// it since it came to the front. That is the newest permit: only the first
+// creates any. The others of its session belong to threads that came to the
+// front before.
 func (l *Line) asked(permit Contender) bool {
 	if l.form != semaphore || len(l.entries) == 0 || !permit.read || !l.entries[0].read {
 		return false

@@ -80,8 +80,8 @@ const (
 // which goroutine uses it. If one goroutine holds a lock and another one of the
 // same session waits for another lock, FindDeadlocks assumes that one goroutine
 // does both. To avoid that, choose a pause that is longer than locks are held,
-// and longer than the session timeouts. The goroutines of a process may hand
-// one znode off to each other for a session timeout while others wait.
+// and longer than the session timeouts: for one session timeout the goroutines
+// of a process may hand one znode off to each other while others wait.
 //
 // What FindDeadlocks does not know:
 //

@@ -15,8 +15,8 @@ import (
 )
 
 // A Reader reads znodes. A *framework.Client is one, and so is a
-// *framework.Session. If it also has the method Sync of *framework.Client, a sync
-// comes first, because a member that lags could show old data.
+// *framework.Session. If it also has the method Sync of *framework.Client, a
+// sync comes first, because a member that lags could show old data.
 type Reader interface {
 	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
@@ -25,9 +25,10 @@ type Reader interface {
 // DefaultConcurrency is how many requests are under way at a time.
 const DefaultConcurrency = 16
 
-// DefaultPause is how long FindDeadlocks waits before it looks again. It is longer
-// than framework's default session timeout. The goroutines of a process may hand
-// one znode off to each other for that long while others wait.
+// DefaultPause is how long FindDeadlocks waits before it looks again. It is
+// longer than framework's default session timeout, because for one session
+// timeout the goroutines of a process may hand one znode off to each other
+// while others wait.
 const DefaultPause = 15 * time.Second
 
 // Option sets how znodes are read.
@@ -41,8 +42,8 @@ type settings struct {
 	rules       map[string]func(mine, theirs string) bool
 }
 
-// WithConcurrency sets how many requests are under way at a time. The default is
-// 16.
+// WithConcurrency sets how many requests are under way at a time. The default
+// is 16.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -64,8 +65,8 @@ func WithRate(perSecond int) Option {
 	}
 }
 
-// WithoutDetails makes Tree and Read list directories only. Sessions, ages, data
-// and the limits of semaphores stay zero: see Fill.
+// WithoutDetails makes Tree and Read list directories only. Sessions, ages,
+// data and the limits of semaphores stay zero: see Fill.
 func WithoutDetails() Option {
 	return func(s *settings) error {
 		s.names = true
@@ -73,8 +74,8 @@ func WithoutDetails() Option {
 	}
 }
 
-// WithPause sets how long FindDeadlocks waits before it looks again. The default
-// is 15s. It should be longer than the session timeouts of the clients.
+// WithPause sets how long FindDeadlocks waits before it looks again. The
+// default is 15s. It should be longer than the session timeouts of the clients.
 func WithPause(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -86,8 +87,8 @@ func WithPause(d time.Duration) Option {
 }
 
 // WithKind sets the rule of a custom kind: the function that was passed to
-// recipes.NewLine. Without it only the first contender of such a line is known to
-// hold, and it is unknown what the others wait for.
+// recipes.NewLine. Without it only the first contender of such a line is known
+// to hold, and it is unknown what the others wait for.
 func WithKind(kind string, conflicts func(mine, theirs string) bool) Option {
 	return func(s *settings) error {
 		if err := layout.CheckKind(kind); err != nil {

@@ -16,9 +16,9 @@ const (
 	kazooQueue = layout.KazooSemaphoreLine // appended to the path of Kazoo's semaphore: its waiters; the permits are at the path itself
 )
 
-// Directories returns the directories whose children are the contenders of a line
-// at path, whichever recipe that is: path itself, and those of semaphores. They
-// need not exist.
+// Directories returns the directories whose children are the contenders of a
+// line at path, whichever recipe that is: path itself, and those of semaphores.
+// They need not exist.
 func Directories(at string) []string {
 	return []string{at, path.Join(at, queueDir), path.Join(at, leaseDir), at + kazooQueue}
 }
@@ -38,10 +38,10 @@ func sortLine(children []string) (line []layout.Node, others []string) {
 	return line, others
 }
 
-// recognize reads the line at a path. Others are the children that are no part
-// of it, with their path below at. kazoo reports whether a directory for the
-// waiters of Kazoo's semaphore stands beside the path; nil means that this is not
-// known.
+// recognize reads the line at a path. Line.Others are the znodes below the path
+// that are no part of it, such as "config" or "leases/config". kazoo says
+// whether there is a directory for the waiters of Kazoo's semaphore beside the
+// path; nil means that this is not known.
 func (g *reading) recognize(ctx context.Context, at string, kazoo *bool) (Line, error) {
 	l := Line{Path: at}
 	children, found, err := g.list(ctx, at)
