@@ -177,12 +177,12 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, framework.ErrSessionLost):
-			return &exit{exitLost, fmt.Errorf("%s is deleted: %w", made, err)}
+			return &exit{exitLost, urgent{fmt.Errorf("%s is deleted: %w", made, err)}}
 		case errors.Is(err, zk.ErrNoAuth): // it may not be read, so a deletion by others is not seen
 		case err != nil:
 			return err
 		case !found || stat.EphemeralOwner != session.ID():
-			return failed(fmt.Errorf("%s was deleted by another client", made))
+			return failed(urgent{fmt.Errorf("%s was deleted by another client", made)})
 		}
 		select {
 		case err := <-printed:

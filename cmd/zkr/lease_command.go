@@ -212,7 +212,7 @@ func (h *leaseCommand) identity() []byte {
 func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals *signals) error {
 	if !lease.Held() { // zkr may have been paused since the grant
 		why := cmp.Or(lease.Err(), recipes.ErrNotHeld)
-		return &exit{h.lostCode.code, fmt.Errorf("%s: %w before %s was started: %w", h.path(), errLost, h.name(), why)}
+		return &exit{h.lostCode.code, urgent{fmt.Errorf("%s: %w before %s was started: %w", h.path(), errLost, h.name(), why)}}
 	}
 	job, err := startJob(h.program, h.command, h.environment(lease))
 	if err != nil {
@@ -330,9 +330,9 @@ var errLost = errors.New("lease lost")
 
 func (h *leaseCommand) lost(why error) error {
 	if len(h.command) == 0 {
-		return &exit{h.lostCode.code, fmt.Errorf("%s: %w: %w", h.path(), errLost, why)}
+		return &exit{h.lostCode.code, urgent{fmt.Errorf("%s: %w: %w", h.path(), errLost, why)}}
 	}
-	return &exit{h.lostCode.code, fmt.Errorf("%s: %w while %s ran: %w", h.path(), errLost, h.name(), why)}
+	return &exit{h.lostCode.code, urgent{fmt.Errorf("%s: %w while %s ran: %w", h.path(), errLost, h.name(), why)}}
 }
 
 // release releases the lease. A znode that cannot be deleted in time is deleted

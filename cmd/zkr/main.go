@@ -58,6 +58,12 @@ func (e *exit) Error() string {
 
 func (e *exit) Unwrap() error { return e.err }
 
+// urgent is an error of which a script may learn by the end of zkr alone, so it
+// does not wait for readers of stderr.
+type urgent struct{ error }
+
+func (u urgent) Unwrap() error { return u.error }
+
 func failed(err error) error { return &exit{exitFailed, err} }
 
 func usage(format string, args ...any) error { return &exit{exitUsage, fmt.Errorf(format, args...)} }
@@ -82,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if end.err != nil {
 		text := fmt.Sprintf("zkr: %s\n", to.explain(end.err))
-		if errors.Is(end.err, errLost) { // a script may learn of it by the end of zkr alone
+		if errors.As(end.err, new(urgent)) {
 			say(stderr, to.slack(), text)
 		} else {
 			fmt.Fprint(stderr, text)

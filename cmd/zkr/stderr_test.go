@@ -127,6 +127,23 @@ func TestNobodyReadsThePath(t *testing.T) {
 	}
 }
 
+// TestEndOfZnodeIsToldByTheEnd: zkr ends with its ephemeral znode, although
+// nobody reads why.
+func TestEndOfZnodeIsToldByTheEnd(t *testing.T) {
+	t.Parallel()
+	e := startServer(t)
+	_, stderr := pipe(t)
+	fill(t, stderr)
+	p := startChanged(t, func(cmd *exec.Cmd) { cmd.Stderr = stderr }, e.args("create", "--ephemeral", "/deleted")...)
+	p.prints(t, "/deleted\n")
+	if err := e.client(t).Delete(t.Context(), "/deleted", -1); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+}
+
 // TestNobodyReadsThePathYet: a signal ends zkr, and its ephemeral znode, while it
 // cannot print the path because its stdout is full.
 func TestNobodyReadsThePathYet(t *testing.T) {
