@@ -140,15 +140,19 @@ func (j *job) wait() {
 // The group may be gone already. A signal to no process is no error.
 
 // signal passes a signal on. A stopped job must be continued to receive the
-// signal.
-func (j *job) signal(sig os.Signal) {
-	_ = syscall.Kill(-j.group, sig.(syscall.Signal))
+// signal. It fails if the job runs as another user, whom zkr must not signal.
+func (j *job) signal(sig os.Signal) error {
+	err := syscall.Kill(-j.group, sig.(syscall.Signal))
 	if asksToEnd(sig) {
 		_ = syscall.Kill(-j.group, syscall.SIGCONT)
 	}
+	if err == syscall.EPERM {
+		return err
+	}
+	return nil
 }
 
-func (j *job) terminate() { j.signal(syscall.SIGTERM) }
+func (j *job) terminate() error { return j.signal(syscall.SIGTERM) }
 
 func (j *job) kill() { _ = syscall.Kill(-j.group, syscall.SIGKILL) }
 

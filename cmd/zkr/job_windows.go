@@ -45,11 +45,12 @@ func startJob(program string, args, env []string) (*job, error) {
 var generateConsoleCtrlEvent = syscall.NewLazyDLL("kernel32.dll").NewProc("GenerateConsoleCtrlEvent")
 
 // signal sends Control-Break: Control-C does not reach another process group.
-func (j *job) signal(os.Signal) {
+func (j *job) signal(os.Signal) error {
 	_, _, _ = generateConsoleCtrlEvent.Call(syscall.CTRL_BREAK_EVENT, uintptr(j.process.Pid))
+	return nil
 }
 
-func (j *job) terminate() { j.signal(nil) }
+func (j *job) terminate() error { return j.signal(nil) }
 
 // kill ends the command, but not the processes it has started: Windows cannot
 // signal a group.

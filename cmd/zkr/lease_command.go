@@ -88,6 +88,7 @@ CMD may still run when the next holder begins:
   - zkr is stopped or paused.
   - zkr is killed. On Linux CMD is killed with it, but not the processes that CMD
     has started. On other systems CMD goes on.
+  - CMD runs as another user (sudo), whom zkr must not signal. zkr says so.
   - CMD leaves processes in the background or in another process group. They go on.
     On Windows, so does every process that CMD has started.
 
@@ -288,20 +289,29 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			return
 		case sig := <-signals.arrived:
 			signals.last = signals.last || asksToEnd(sig)
-			job.signal(sig)
+			if err := job.signal(sig); err != nil {
+				stderr.offer(h.cannotEnd(err))
+			}
 		case <-over:
 			over = nil
 			if lease.Err() == nil { // otherwise the term is over because the lease was lost
-				job.terminate() // no deadline follows: the lease is held until the command has ended
-				if h.overMeans != "" {
+				// No deadline follows: the lease is held until
+				// the command has ended.
+				if err := job.terminate(); err != nil {
+					stderr.offer(h.cannotEnd(err))
+				} else if h.overMeans != "" {
 					stderr.offer(fmt.Sprintf("zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name()))
 				}
 			}
 		case <-lost:
 			lost = nil
 			left := h.untilKill(lease)
-			job.terminate()
+			err := job.terminate()
 			kill = time.After(left)
+			if err != nil {
+				stderr.offer(h.cannotEnd(err))
+				continue
+			}
 			stderr.offer(fmt.Sprintf("zkr: %s: lease lost (%s): %s gets SIGTERM now and SIGKILL in %v\n",
 				h.path(), plain(lease.Err()), h.name(), left.Round(time.Millisecond)))
 		case <-kill:
@@ -310,6 +320,11 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			stderr.offer("zkr: cannot stop the command while others may wait for the lock\n")
 		}
 	}
+}
+
+// cannotEnd is what zkr says about a command that runs as another user.
+func (h *leaseCommand) cannotEnd(err error) string {
+	return fmt.Sprintf("zkr: %s: cannot signal %s: %v\n", h.path(), h.name(), err)
 }
 
 // untilKill returns how long the command may run on after the loss of its lease.

@@ -54,11 +54,21 @@ func TestMain(m *testing.M) {
 // gateVariable names a file without which a command does not end.
 const gateVariable = "ZKR_TEST_GATE"
 
+// becomeRootVariable makes a command run as root, if its file allows that.
+const becomeRootVariable = "ZKR_TEST_BECOME_ROOT"
+
 // command prints the signals it receives, and ends with exit code 3 at SIGTERM,
 // once the file that gateVariable names exists.
 func command() {
 	heard := make(chan os.Signal, 10)
 	signal.Notify(heard)
+	if os.Getenv(becomeRootVariable) != "" {
+		if err := syscall.Setuid(0); err != nil {
+			fmt.Println("not root:", err)
+			os.Exit(1)
+		}
+		fmt.Printf("root %d\n", os.Getpid())
+	}
 	fmt.Println("ready")
 	for sig := range heard {
 		switch sig {

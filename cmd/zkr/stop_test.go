@@ -144,6 +144,54 @@ func TestStoppedCommandIsToldToEnd(t *testing.T) {
 	}
 }
 
+// TestCommandOfAnotherUser: zkr says that it cannot end a command that it must
+// not signal, and waits until it has ended.
+func TestCommandOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		t.Skip("only root can be two users")
+	}
+	e := startServer(t)
+	client := e.client(t)
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	asNobody, asRoot := filepath.Join(dir, "zkr"), filepath.Join(dir, "command")
+	for file, mode := range map[string]string{asNobody: "755", asRoot: "4755"} {
+		// Not by this process: a file that it writes may be open in a
+		// child process for a moment, and cannot be executed then.
+		if out, err := exec.Command("install", "-m", mode, self(t), file).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	p := startChanged(t, func(cmd *exec.Cmd) {
+		cmd.Path = asNobody
+		cmd.Env = append(cmd.Env, becomeRootVariable+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}, e.args("lock", append(patientGrace, "/sudo", "--", asRoot)...)...)
+	p.prints(t, "\n")
+	var pid int
+	if n, _ := fmt.Sscanf(p.text(), "root %d", &pid); n != 1 {
+		t.Skip(p.text()) // a file system without such files
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // it has ended, unless the test fails
+	p.prints(t, "ready\n")
+	p.signal(t, syscall.SIGUSR1)
+	const said = "zkr: /sudo: cannot signal command: operation not permitted\n"
+	p.prints(t, said)
+	if err := client.Delete(t.Context(), "/sudo/"+line(t, client, "/sudo")[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "zkr says so", func() bool { return strings.Count(p.text(), said) == 2 })
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != exitLost {
+		t.Errorf("exit code %d, want %d", code, exitLost)
+	}
+}
+
 // TestControlZ: Control-Z at the terminal does not stop the command for long,
 // also if nobody reads what zkr says about that.
 func TestControlZ(t *testing.T) {
