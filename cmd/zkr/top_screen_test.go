@@ -233,11 +233,29 @@ func TestTopSaysWhatItCannotSee(t *testing.T) {
 	})
 }
 
+// printed is what one goroutine prints and another one reads meanwhile.
+type printed struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (p *printed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(text)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
 // A lost session does not end what prints rows for scripts: it is told once.
 func TestTopPrintsAfterALostSession(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		from := collectorOf(t, e, 0)
-		var out, errs bytes.Buffer
+		var out, errs printed
 		shown := &top{path: "/locks", asJSON: true, interval: time.Second, rows: 20}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
