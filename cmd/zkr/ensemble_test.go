@@ -23,8 +23,9 @@ type target struct {
 	thaw    func(t *testing.T) // ends that
 }
 
-// onEach runs a test on every kind of ensemble: in ring 3 on real servers only,
-// since the others are tested before.
+// onEach runs a test on every kind of ensemble. In ring 3 that is one of three
+// real members: the others are tested before, and that a standalone server
+// answers as they do is a test of package testutil.
 func onEach(t *testing.T, test func(t *testing.T, e target)) {
 	if !inRing3 {
 		t.Run("zkr server", func(t *testing.T) {
@@ -36,8 +37,7 @@ func onEach(t *testing.T, test func(t *testing.T, e target)) {
 			test(t, startServer(t, "--members", "3"))
 		})
 	}
-	t.Run("real standalone", func(t *testing.T) { test(t, startReal(t, 1)) })
-	t.Run("real with 3 members", func(t *testing.T) { test(t, startReal(t, 3)) })
+	t.Run("real with 3 members", func(t *testing.T) { test(t, startReal(t)) })
 }
 
 var serving = regexp.MustCompile(`serves? at (\S+) `)
@@ -60,8 +60,9 @@ func startServer(t *testing.T, args ...string) target {
 	}
 }
 
-func startReal(t *testing.T, members int) target {
+func startReal(t *testing.T) target {
 	t.Helper()
+	const members = 3
 	e := apache.Start(t, members)
 	each := func(do func(int) error) func(*testing.T) {
 		return func(t *testing.T) {
