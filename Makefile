@@ -14,12 +14,13 @@ TIMEOUT   ?= 30m
 # ours. All of our code is instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# Packages with tests in virtual time (those of ./internal/acceptance and ./cmd/zkr mostly run processes, in real time), and packages with
-# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the modules below
-# observe are check-observe's.
-tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe '"$(1)"' .)))
-VIRTUAL  = $(filter-out ./internal/acceptance/ ./cmd/zkr/,$(call tests_with,testing/synctest))
-REAL     = $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache)
+# Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
+# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the nested modules
+# are check-modules'.
+tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"$(1)"' .)))
+ZKR      = $(call tests_with,github.com/zkrecipes/zkrecipes/internal/test/zkrtest)
+VIRTUAL  = $(filter-out ./internal/test/acceptance/ $(ZKR),$(call tests_with,testing/synctest))
+REAL     = $(sort $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache) $(ZKR))
 
 .PHONY: help
 help: ## list the targets
@@ -31,11 +32,11 @@ test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothi
 
 # In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
 # share one of its contexts (Go 1.26).
-BUBBLES = $(VIRTUAL) ./internal/sim/ ./cmd/zkr/
+BUBBLES = $(VIRTUAL) ./internal/test/sim/ $(ZKR)
 
 .PHONY: race
-race: ## rings 1 and 2 under the race detector, without what SPIN checks
-	$(GO) test $(RACE) -timeout $(TIMEOUT) -cpu 1 $(BUBBLES)
+race: ## rings 1 and 2 under the race detector, with a fifth of the random games (-short), without what SPIN checks
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
 	$(GO) test $(RACE) -timeout $(TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
 
 .PHONY: processors
@@ -51,7 +52,7 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: what stands beside Kazoo; it needs Debian's python3-kazoo"
 	ZKR_REAL=1 $(GO) test -p 1 -count=1 -timeout $(TIMEOUT) $(REAL)
 
-# The newest releases that could be fetched when docs/versions.md was last updated.
+# The newest releases that could be fetched when docs/compatibility.md was last updated.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5
 MATRIX_CURATOR   ?= 5.9.0
 MATRIX_KAZOO     ?= 2.11.0
@@ -72,11 +73,11 @@ soak-virtual: ## the tests in virtual time, COUNT (50) times without and with th
 
 .PHONY: soak
 soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
-	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
+	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
 .PHONY: singles
 singles: ## every fault at every step of the smallest scenarios of each recipe
-	$(GO) test ./internal/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v -faults.every=1
+	$(GO) test ./internal/test/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v -faults.every=1
 
 # How long the pairs of each recipe are tried, and how many second faults for each first one. The next run goes on with other first
 # faults, until all of SEED were tried.
@@ -85,45 +86,50 @@ FAULT_SECONDS ?= 0
 
 .PHONY: faults
 faults: ## every fault at every step of all scenarios, pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
-	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestSingles$$' -v -faults.every=1 -faults.scenarios=all
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestSingles$$' -v -faults.every=1 -faults.scenarios=all
 	@mkdir -p build
-	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.minutes=$(FAULT_MINUTES) \
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.minutes=$(FAULT_MINUTES) \
 		-faults.seconds=$(FAULT_SECONDS) -faults.seed=$(SEED) -faults.record=$(CURDIR)/build/pairs.json
-	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestTriples$$' -v -faults.triples=10000 -faults.seed=$(SEED)
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestTriples$$' -v -faults.triples=10000 -faults.seed=$(SEED)
+
+# Which mutants: a regular expression, or few, as in CI.
+MUTANTS ?= .
 
 .PHONY: fault-mutants
 fault-mutants: ## which faults find the simulator's mutants: single ones, or pairs; an hour
-	$(GO) test ./internal/faults -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -faults.mutants=.
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -faults.mutants=$(MUTANTS)
 
 .PHONY: mutants
 mutants: ## the simulator with sources in which one thing is broken: it must find each
-	$(GO) test ./internal/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=.
+	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=$(MUTANTS)
+
+BOUNDS ?= large
 
 .PHONY: models
-models: ## the models, with their large bounds: SPIN searches all of their states; needs spin and gcc
-	ZKR_MODELS=large $(GO) test ./models -count=1 -timeout 0 -run 'TestModels$$' -v
+models: ## the models: SPIN searches all of their states; needs spin and gcc; BOUNDS=small as in CI
+	ZKR_MODELS=$(BOUNDS) $(GO) test ./models -count=1 -timeout 0 -run 'TestModels$$' -v
 
 N    ?= 200
 SEED ?= 1
 
 .PHONY: mutate
 mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: each must fail a test; resumes
-	$(GO) run ./internal/mutate -n $(N) -seed $(SEED)
+	cd internal/test/mutate && $(GO) run . -n $(N) -seed $(SEED)
 
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)
-	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/acceptance
+	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/test/acceptance
 
 .PHONY: cuts
 cuts: ## all recipes on three real members whose network is cut, each cut for MINUTES (3); ZKR_NETWORK=relays needs no root
-	ZKR_REAL=1 ZKR_CUTS=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestTheNetworkIsCut$$' ./internal/acceptance
+	cd internal/test/cutnet && ZKR_REAL=1 ZKR_CUTS=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestTheNetworkIsCut$$' .
 
 # A loaded machine sometimes lets a test stand still. This does it to every test all the time.
 STALLS ?= 25%60ms 4%500ms
 
 .PHONY: stalls
 stalls: ## the suites of all recipes with clients that stall at random: finds tests that do not wait for what they need; ten minutes
-	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./internal/acceptance; done
+	@set -e; for each in $(STALLS); do ZKR_STALLS=$$each $(GO) test -count=1 -timeout $(TIMEOUT) ./internal/test/acceptance; done
 
 .PHONY: build
 build: ## everything, for this system
@@ -135,6 +141,7 @@ cross: ## everything, tests included, for the other systems we support
 		echo "GOOS=$$os go build ./... && go vet ./..."; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
+		(cd internal/test/cutnet && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); \
 	done
 
 .PHONY: tools
@@ -166,23 +173,23 @@ check-bench: ## bench, a nested module that measures beside other makers' locks:
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 # The tests do without vet, which has looked at the same packages and at all that they import a moment before.
-.PHONY: check-observe
-check-observe: tools ## the modules below observe, for metrics and traces, and their example: vet, tests, lint
-	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod); do \
+.PHONY: check-modules
+check-modules: tools ## the modules below observe, their example, and those below internal/test: vet, tests, lint
+	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod internal/test/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
 		$(GO) vet ./...; $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; \
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
-.PHONY: race-observe
-race-observe: ## the modules below observe under the race detector
-	@set -e; for module in $(wildcard observe/*/go.mod); do \
+.PHONY: race-modules
+race-modules: ## the modules below observe, and the cut network, under the race detector
+	@set -e; for module in $(wildcard observe/*/go.mod internal/test/cutnet/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); $(GO) test $(RACE) -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
 	done
 
 .PHONY: performance
-performance: ## measure the figures of docs/performance.md again, other libraries included: 40 minutes on an idle machine
-	cd bench && $(GO) run . -write ../docs
+performance: ## measure bench/results and the tables of docs/performance.md again, other libraries included: 40 minutes on an idle machine
+	cd bench && $(GO) run . -write ..
 
 .PHONY: cover
 cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out's summary

@@ -127,7 +127,7 @@ func (o *options) clients(ctx context.Context, out *page) (err error) {
 		}
 		fmt.Fprintf(&text, "| %s | %d | %s | %s | %s |\n", c.name, c.number(o.many), significant(median(requests[i])), significant(median(leader[i])), ratio)
 	}
-	out.tables = append(out.tables, table{"clients", text.String()})
+	out.tables = append(out.tables, table{name: "clients", text: text.String()})
 	return nil
 }
 

@@ -147,7 +147,8 @@ func (o *options) contest(name string) func(context.Context, *page) error {
 		if err != nil {
 			return err
 		}
-		out.tables = append(out.tables, table{name, got.markdown(o)})
+		short, all := got.markdown(o)
+		out.tables = append(out.tables, table{name: name, text: all, short: short})
 		if name == "peers" {
 			out.plot = got.plot()
 		}

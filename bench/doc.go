@@ -1,6 +1,7 @@
 // Command bench measures the locks of several makers at the same work and
-// writes the tables and the plot of docs/performance.md. The Go benchmarks of
-// internal/measure are a part of that: it compiles and runs them.
+// writes their tables to bench/results, and some to docs/performance.md. The Go
+// benchmarks of internal/test/measure are a part of that: it compiles and runs
+// them.
 //
 // It always measures this library's Mutex, the wire client's own Lock, and the
 // create, list and delete that a lock cannot do without. It also measures
@@ -22,7 +23,7 @@
 //
 // The parts storm and clients need a thousand open files and some more.
 //
-//	go run . -write ../docs                         # everything: 40 minutes on a quiet machine
+//	go run . -write ..                              # everything: 40 minutes on a quiet machine
 //	go run . -parts peers -rounds 7 -for 3s         # the peers alone, to the terminal
 //	go run . -parts storm,clients -clients 100      # smaller
 //

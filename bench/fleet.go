@@ -44,8 +44,8 @@ func (f *fleet) close() {
 	f.clients = nil
 }
 
-// connectBare connects n clients of the bare wire client. It returns what closes
-// them.
+// connectBare connects n clients of the bare wire client. It returns what
+// closes them.
 func (f *fleet) connectBare(ctx context.Context, n int) (closeAll func(), err error) {
 	all := make([]*wire, n)
 	closeAll = func() {

@@ -100,8 +100,8 @@ func startForeign(ctx context.Context, cmd *exec.Cmd) (peer, error) {
 	return f, nil
 }
 
-// run asks for the work. The answer is the number of cycles, how long they took,
-// and the median and the longest of them, in seconds.
+// run asks for the work. The answer is the number of cycles, how long they
+// took, and the median and the longest of them, in seconds.
 func (f *foreign) run(ctx context.Context, w work, d time.Duration) (outcome, error) {
 	if _, err := fmt.Fprintln(f.in, w.threads, w.locks, d.Seconds()); err != nil {
 		return outcome{}, err

@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	})
 	flag.IntVar(&o.many, "clients", 1000, "number of clients of the parts storm and clients")
 	parts := flag.String("parts", allParts, "parts to measure, separated by commas")
-	flag.StringVar(&o.write, "write", "", "directory of performance.md and the plot, which get the figures; default: print them")
+	flag.StringVar(&o.write, "write", "", "root of the repository, where bench/results and docs/performance.md get the figures; default: print them")
 	flag.BoolVar(&o.sync, "sync", true, "make ZooKeeper wait for its disk before it answers, as it does by default")
 	flag.StringVar(&o.dir, "dir", "", "directory for the servers' data, on the disk to measure; default: the system's temporary directory")
 	worker := flag.String(workFlag[1:], "", "peer whose work to do for another process of this program, at an address and below a path")

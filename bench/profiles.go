@@ -110,7 +110,7 @@ func (o *options) profiles(ctx context.Context, out *page) error {
 		}
 	}
 	text := machine() + ".\n\n" + shares("microseconds of a processor, a cycle", times) + "\n" + shares("allocations, a cycle", allocs)
-	out.tables = append(out.tables, table{"profiles", text})
+	out.tables = append(out.tables, table{name: "profiles", text: text})
 	return nil
 }
 

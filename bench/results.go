@@ -70,8 +70,8 @@ func median(all []float64) float64 {
 }
 
 // markdown returns a table of cycles a second, each with how many times as many
-// ours does, and a table for each other figure.
-func (r *results) markdown(o *options) string {
+// ours does, and with that a table for each other figure.
+func (r *results) markdown(o *options) (short, all string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s; %d rounds of %v each; %s.\n\n", machine(), o.rounds, o.each, ensembleOf(r.members, o.sync))
 	out.WriteString(r.grid("cycles a second (how many times as many `zkrecipes` does)", func(w work, peer int) string {
@@ -81,6 +81,7 @@ func (r *results) markdown(o *options) string {
 		}
 		return text
 	}))
+	short = out.String()
 	for _, other := range []struct {
 		what      string
 		figure    func(figures) float64
@@ -97,9 +98,11 @@ func (r *results) markdown(o *options) string {
 		}
 	}
 	for _, m := range r.missing {
-		fmt.Fprintf(&out, "\nNot measured: %s.\n", m)
+		missing := fmt.Sprintf("\nNot measured: %s.\n", m)
+		short += missing
+		out.WriteString(missing)
 	}
-	return out.String()
+	return short, out.String()
 }
 
 // grid returns a table with a row for each peer and a column for each work.
@@ -211,55 +214,62 @@ type page struct {
 	plot   string
 }
 
-// table is written between the marks of its name.
-type table struct{ name, text string }
+// table is the result of a part. If docs/performance.md has marks of its name,
+// the page has it between them.
+type table struct {
+	name, text string
+	short      string // what the page gets of it; empty: all
+}
 
-// pages are the files that have the tables.
-var pages = []string{"performance.md", "capacity.md"}
-
-// put prints the tables, or writes them to the pages in dir, with the plot
-// beside them.
+// put prints the tables, or writes them into the repository at dir: to
+// bench/results, with the plot, and to the page.
 func (p *page) put(dir string) error {
-	if dir == "" {
-		for _, t := range p.tables {
-			fmt.Printf("## %s\n\n%s\n", t.name, t.text)
-		}
-		return nil
-	}
 	for _, t := range p.tables {
-		if err := t.write(dir); err != nil {
+		if dir == "" {
+			fmt.Printf("## %s\n\n%s\n", t.name, t.text)
+		} else if err := t.write(dir); err != nil {
 			return err
 		}
 	}
-	if p.plot == "" {
+	if p.plot == "" || dir == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(dir, "performance.svg"), []byte(p.plot), 0o644)
+	return os.WriteFile(filepath.Join(dir, "bench", "results", "peers.svg"), []byte(p.plot), 0o644)
 }
 
-// write writes the table to the page that has its marks.
 func (t table) write(dir string) error {
-	var errs []error
-	for _, name := range pages {
-		file := filepath.Join(dir, name)
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if text, err = replace(text, t); err == nil {
-			return os.WriteFile(file, text, 0o644)
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", file, err))
+	if err := os.WriteFile(filepath.Join(dir, "bench", "results", t.name+".txt"), []byte(t.text), 0o644); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	file := filepath.Join(dir, "docs", "performance.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if text, err = replace(text, t); errors.Is(err, errNoMarks) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, text, 0o644)
 }
+
+var errNoMarks = errors.New("no begin mark")
 
 func replace(text []byte, t table) ([]byte, error) {
 	begin, end := fmt.Sprintf("<!-- %s: begin -->\n", t.name), fmt.Sprintf("<!-- %s: end -->\n", t.name)
 	before, rest, found := strings.Cut(string(text), begin)
 	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return nil, fmt.Errorf("no begin and end marks for table %q", t.name)
+	if !found {
+		return nil, fmt.Errorf("table %q: %w", t.name, errNoMarks)
 	}
-	return []byte(before + begin + "\n" + t.text + "\n" + end + after), nil
+	if !closed {
+		return nil, fmt.Errorf("no end mark for table %q", t.name)
+	}
+	shown := t.short
+	if shown == "" {
+		shown = t.text
+	}
+	return []byte(before + begin + "\n" + shown + "\n" + end + after), nil
 }

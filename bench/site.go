@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/child"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
@@ -63,9 +64,9 @@ func (s *site) place(on *server) place {
 	return place{on.address, fmt.Sprintf("/bench-%d", s.paths), s.dir}
 }
 
-// zookeeper returns the ensemble. Its address is that of one member, so that all
-// peers have the same way to the leader: of a follower, if there are several
-// members.
+// zookeeper returns the ensemble. Its address is that of one member, so that
+// all peers have the same way to the leader: of a follower, if there are
+// several members.
 func (s *site) zookeeper(ctx context.Context) (*server, error) {
 	if on := s.running["zookeeper"]; on != nil {
 		return on, nil
@@ -170,7 +171,7 @@ type process struct {
 }
 
 func startProcess(cmd *exec.Cmd) (*process, error) {
-	dieWithParent(cmd)
+	child.DieWithParent(cmd)
 	p := &process{cmd, make(chan struct{})}
 	started := make(chan error, 1)
 	go func() { // ends with the process

@@ -14,8 +14,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// stormSession is the session timeout in a storm: long enough for the servers of
-// a slow machine to start again, while leases last.
+// stormSession is the session timeout in a storm: long enough for the servers
+// of a slow machine to start again, while leases last.
 const stormSession = 20 * time.Second
 
 // settling is how long clients have, when all are connected, to send what they
@@ -201,6 +201,6 @@ func (o *options) storm(ctx context.Context, out *page) (err error) {
 		fmt.Fprintf(&text, "| %s | %d | %s s | %s s | %s | %d | %s s |\n", storm.name, got.lost, significant(got.serving.Seconds()),
 			significant(got.answered.Seconds()), significant(float64(got.requests)/float64(o.many)), got.largest, significant(got.served.Seconds()))
 	}
-	out.tables = append(out.tables, table{"storm", text.String()})
+	out.tables = append(out.tables, table{name: "storm", text: text.String()})
 	return nil
 }

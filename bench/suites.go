@@ -57,7 +57,7 @@ func (o *options) suite(ctx context.Context, out *page, name string) error {
 	} else {
 		text += grid(lines, s.columns)
 	}
-	out.tables = append(out.tables, table{name, text})
+	out.tables = append(out.tables, table{name: name, text: text})
 	return nil
 }
 
@@ -71,7 +71,7 @@ func compile(ctx context.Context) (*measurement, error) {
 		return nil, err
 	}
 	m := &measurement{dir, filepath.Join(dir, "measure")}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.program, "./internal/measure")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.program, "./internal/test/measure")
 	cmd.Dir = ".."
 	if said, err := cmd.CombinedOutput(); err != nil {
 		m.remove()
@@ -86,7 +86,7 @@ func (m *measurement) remove() { _ = os.RemoveAll(m.dir) }
 func (m *measurement) run(ctx context.Context, pattern, benchtime string, args ...string) ([]measured, error) {
 	args = append([]string{"-test.run", "^$", "-test.bench", pattern, "-test.benchtime", benchtime, "-test.benchmem", "-test.timeout", "2h"}, args...)
 	cmd := exec.Command(m.program, args...)
-	cmd.Dir = "../internal/measure"
+	cmd.Dir = "../internal/test/measure"
 	cmd.Env = append(os.Environ(), "ZKR_REAL=1")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, os.Stderr

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/measure"
+	"github.com/zkrecipes/zkrecipes/internal/cycles"
 )
 
 // work is what all peers do: threads acquire and release locks, with nothing in
@@ -74,21 +74,14 @@ const mostThreads = 1024
 // drive does the work for a time. It passes cycle the numbers of the thread and
 // of its lock.
 func drive(ctx context.Context, w work, d time.Duration, cycle func(ctx context.Context, thread, lock int) error) (outcome, error) {
-	times := make([][]time.Duration, w.threads)
-	timed := cycle
+	l := cycles.Load{Goroutines: w.threads, Locks: w.locks, For: d}
 	if w.processes > 0 {
-		timed = func(ctx context.Context, thread, lock int) error {
-			began := time.Now()
-			err := cycle(ctx, thread, lock)
-			times[thread] = append(times[thread], time.Since(began))
-			return err
-		}
+		l.Times = new(cycles.Times)
 	}
-	cycles, took, err := measure.Load{Goroutines: w.threads, Locks: w.locks, For: d}.Run(ctx, timed)
-	got := outcome{cycles: cycles, took: took, evenness: 1}
-	if all := slices.Concat(times...); len(all) > 0 {
-		slices.Sort(all)
-		got.median, got.longest = all[len(all)/2], all[len(all)-1]
+	n, took, err := l.Run(ctx, cycle)
+	got := outcome{cycles: n, took: took, evenness: 1}
+	if l.Times != nil {
+		got.median, got.longest = l.Times.Quantile(0.5), l.Times.Quantile(1)
 	}
 	return got, err
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/measure"
+	"github.com/zkrecipes/zkrecipes/internal/cycles"
+	"github.com/zkrecipes/zkrecipes/internal/test/measure"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -55,7 +56,7 @@ func (m *mutexes) run(ctx context.Context, w work, d time.Duration) (outcome, er
 			return outcome{}, err
 		}
 	}
-	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error { return measure.Cycle(ctx, all[lock]) })
+	return drive(ctx, w, d, func(ctx context.Context, _, lock int) error { return cycles.Cycle(ctx, all[lock]) })
 }
 
 func (m *mutexes) close() { _ = m.client.Close() } // the servers are stopped next

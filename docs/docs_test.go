@@ -2,6 +2,8 @@
 package docs
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,11 +13,13 @@ import (
 
 // The documents name tests as "package: TestA, TestB". One that was renamed or
 // removed must not go on being claimed.
-func TestTrackRecordNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "track-record.md") }
+func TestEmbeddedNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "../testutil/README.md") }
 
-func TestEmbeddedNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "embedded.md") }
+func TestReadmeNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "../README.md") }
 
-func TestSecurityNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "security.md") }
+func TestPerformanceNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "performance.md") }
+
+func TestTrustNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "trust.md") }
 
 func namesTestsThatExist(t *testing.T, document string) {
 	t.Helper()
@@ -23,6 +27,7 @@ func namesTestsThatExist(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text = regexp.MustCompile("(?s)```.*?```").ReplaceAll(text, nil)
 	claim := regexp.MustCompile(`([a-z][a-z/]*):\s+((?:Test|Fuzz)\w+(?:,\s+(?:Test|Fuzz)\w+)*)`)
 	claims := 0
 	for _, m := range claim.FindAllStringSubmatch(string(text), -1) {
@@ -36,6 +41,51 @@ func namesTestsThatExist(t *testing.T, document string) {
 	}
 	if names := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1); len(names) != claims {
 		t.Errorf("%d tests are named, %d of them with a package", len(names), claims)
+	}
+}
+
+// What proof.md counts is what there is.
+func TestProofCountsWhatThereIs(t *testing.T) {
+	page, err := os.ReadFile("proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(pattern string, files ...string) (n int) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(regexp.MustCompile(pattern).FindAll(text, -1))
+		}
+		return n
+	}
+	var tests []string
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "build" {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, "_test.go") {
+			tests = append(tests, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutants, _ := filepath.Glob("../internal/test/sim/testdata/mutants/*.mutant")
+	models, _ := filepath.Glob("../models/*.pml")
+	const scenarios = "../internal/test/faults/scenario.go"
+	for _, want := range []string{
+		fmt.Sprintf("| %d smallest scenarios", count(`\n\t\{"[\w-]+", true, func`, scenarios)),
+		fmt.Sprintf("in %d larger scenarios", count(`\n\t\{"[\w-]+", false, func`, scenarios)),
+		fmt.Sprintf("| %d models", len(models)),
+		fmt.Sprintf("%d fuzz targets", count(`(?m)^func Fuzz`, tests...)),
+		fmt.Sprintf("%d mutants", len(mutants)),
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("proof.md does not say %q", want)
+		}
 	}
 }
 

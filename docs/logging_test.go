@@ -36,7 +36,7 @@ type logLine struct {
 
 type logField struct{ name, kind string } // kind is zap's function that makes it
 
-// row is the line as the table of logging.md has it.
+// row is the line as the table of observability.md has it.
 func (l logLine) row() string {
 	names := make([]string, len(l.fields))
 	for i, f := range l.fields {
@@ -53,7 +53,7 @@ func TestLoggingNamesEachLine(t *testing.T) {
 		inSources[line.row()] = line.at
 	}
 	inTable := map[string]bool{}
-	for _, cells := range tableAfter(t, "## Lines") {
+	for _, cells := range tableAfter(t, "### Lines") {
 		if len(cells) != 4 || cells[3] == "" {
 			t.Fatalf("a row with %d cells: %q", len(cells), cells)
 		}
@@ -61,12 +61,12 @@ func TestLoggingNamesEachLine(t *testing.T) {
 	}
 	for row, at := range inSources {
 		if !inTable[row] {
-			t.Errorf("%s: logging.md has no row | %s |", at, row)
+			t.Errorf("%s: observability.md has no row | %s |", at, row)
 		}
 	}
 	for row := range inTable {
 		if _, ok := inSources[row]; !ok {
-			t.Errorf("logging.md has a row | %s |, which nothing logs", row)
+			t.Errorf("observability.md has a row | %s |, which nothing logs", row)
 		}
 	}
 }
@@ -83,16 +83,16 @@ func TestLoggingNamesEachField(t *testing.T) {
 		}
 	}
 	inTable := map[string]bool{}
-	for _, cells := range tableAfter(t, "## Fields") {
+	for _, cells := range tableAfter(t, "### Fields") {
 		name := strings.Trim(cells[0], "`")
 		inTable[name] = true
 		if kinds[name] == "" || cells[1] != typeOf(kinds[name]) {
-			t.Errorf("logging.md says that %s is a %s; made by zap.%s it is a %s", name, cells[1], kinds[name], typeOf(kinds[name]))
+			t.Errorf("observability.md says that %s is a %s; made by zap.%s it is a %s", name, cells[1], kinds[name], typeOf(kinds[name]))
 		}
 	}
 	for name := range kinds {
 		if !inTable[name] {
-			t.Errorf("logging.md does not explain the field %s", name)
+			t.Errorf("observability.md does not explain the field %s", name)
 		}
 	}
 }
@@ -206,10 +206,10 @@ func offline(t *testing.T, opt framework.Option) *framework.Client {
 }
 
 // tableAfter returns the cells of the first table after a heading of
-// logging.md, without the table's head.
+// observability.md, without the table's head.
 func tableAfter(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("logging.md")
+	text, err := os.ReadFile("observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func tableAfter(t *testing.T, heading string) (rows [][]string) {
 	for line := range strings.Lines(below) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "|"):
+		case strings.Contains(line, "|"):
 			cells := strings.Split(strings.Trim(line, "|"), "|")
 			for i := range cells {
 				cells[i] = strings.TrimSpace(cells[i])
@@ -228,7 +228,7 @@ func tableAfter(t *testing.T, heading string) (rows [][]string) {
 		}
 	}
 	if len(rows) < 3 {
-		t.Fatalf("logging.md has no table below %q", heading)
+		t.Fatalf("observability.md has no table below %q", heading)
 	}
 	return rows[2:]
 }

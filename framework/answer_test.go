@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -134,5 +135,43 @@ func TestWhatComesBeforeAMalformedFrame(t *testing.T) {
 	whole, ok := in.feed(stream, func([]byte, bool) ([]field, bool) { return nil, true })
 	if ok || whole != len(connect)+len(answer) {
 		t.Errorf("%d bytes, %t", whole, ok)
+	}
+}
+
+// A length is refused as soon as it is read, if what it says cannot follow.
+func TestLengthsOfFields(t *testing.T) {
+	one := []field{{kind: text}}
+	for _, tt := range []struct {
+		field  field
+		number int32
+		rest   int // bytes behind the number
+		ok     bool
+	}{
+		{field{kind: text}, 3, 3, true},
+		{field{kind: text}, 3, 2, false},
+		{field{kind: text}, 0, 0, true},
+		{field{kind: text}, -1, 9, false},
+		{field{kind: blob}, 3, 3, true},
+		{field{kind: blob}, 3, 2, false},
+		{field{kind: blob}, -1, 0, true},
+		{field{kind: blob}, -2, 9, false},
+		{field{kind: list, of: one}, 2, 8, true},
+		{field{kind: list, of: one}, 2, 7, false},
+		{field{kind: list, of: append(one, one...)}, 2, 16, true},
+		{field{kind: list, of: append(one, one...)}, 2, 15, false},
+		{field{kind: list, of: one}, 0, 0, true},
+		{field{kind: list, of: one}, -1, 9, false},
+		{field{kind: eventType}, 1, 0, true},
+		{field{kind: eventType}, 0, 0, false},
+		{field{kind: eventType}, -1, 0, false},
+	} {
+		var c bodyCheck
+		ok := c.begin([]field{tt.field}, 4+tt.rest) && c.feed(binary.BigEndian.AppendUint32(nil, uint32(tt.number)))
+		if ok != tt.ok {
+			t.Errorf("%+v: %t", tt, ok)
+		}
+		if c.begin([]field{tt.field}, 3) {
+			t.Errorf("%+v: 3 bytes are enough", tt)
+		}
 	}
 }

@@ -69,7 +69,7 @@ type batchCreate struct {
 func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
-		id := newID(false)
+		id := newID()
 		m.ids = append(m.ids, id)
 		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, layout.Protect(id, b.Name)), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -64,6 +64,15 @@ func session(t *testing.T, c *framework.Client) *framework.Session {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// holdUntilLost holds s for good, so that it ends at its deadline if no server
+// answers.
+func holdUntilLost(t *testing.T, s *framework.Session) {
+	t.Helper()
+	if _, err := s.Hold(nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // recorder keeps the states that a client went through.

@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// call makes one blocking call of the wire client, as detach does, and tells the
-// observers of it.
+// call makes one blocking call of the wire client, as detach does, and tells
+// the observers of it.
 func call[T any](ctx context.Context, s *session, ask Request, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	return detach(ctx, s, func() (T, error) { return observed(ctx, s, ask, wire) }, late)
 }

@@ -32,14 +32,14 @@ type queuedCall struct {
 	place *places // that it takes; nil: none
 }
 
-// newCallQueue returns a queue in which so many calls of offer, and of post, may
-// wait.
+// newCallQueue returns a queue in which so many calls of offer, and of post,
+// may wait.
 func newCallQueue(offers, posts int, log *zap.Logger) *callQueue {
 	return &callQueue{often: places{most: offers}, rare: places{most: posts}, log: log}
 }
 
-// offer adds a call of fn, for what happens often. If too many of these wait, it
-// is dropped and counted, and offer reports false.
+// offer adds a call of fn, for what happens often. If too many of these wait,
+// it is dropped and counted, and offer reports false.
 func (c *callQueue) offer(fn func()) (added bool) { return c.add(queuedCall{fn, &c.often}) }
 
 // post is offer for what happens rarely.
@@ -130,8 +130,8 @@ func (c *callQueue) call(fn func()) {
 	fn()
 }
 
-// flush waits until all calls that were added before have returned, and what was
-// dropped before is reported. It reports false if patience ends first.
+// flush waits until all calls that were added before have returned, and what
+// was dropped before is reported. It reports false if patience ends first.
 func (c *callQueue) flush(patience <-chan time.Time) bool {
 	for range 2 { // the report comes after the calls that were waiting at the time
 		done := make(chan struct{})

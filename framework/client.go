@@ -40,7 +40,7 @@ type core struct {
 	done      chan struct{}  // closed: run has returned
 	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
 	lines     *callQueue     // to the user's logger
-	observers Observers
+	observers observerList
 
 	closeOnce sync.Once
 
@@ -59,9 +59,10 @@ type core struct {
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
 // validates its arguments and starts to connect, but does not wait: no server
-// needs to be up. The port is 2181 where none is given. The chroot is optional.
-// It must exist before it is used, as with any client; the recipes,
-// MakeContainerPath and MakePersistentPath create it.
+// needs to be up. The port is 2181 where none is given. The chroot is optional,
+// and written once, behind the last server. It must exist: without it, creates
+// and recipes fail with zk.ErrNoNode, and their errors name it.
+// WithCreateChroot creates it instead.
 //
 // The caller must Close the client.
 func New(servers string, opts ...Option) (*Client, error) {
@@ -80,6 +81,7 @@ func New(servers string, opts ...Option) (*Client, error) {
 		}
 	}
 	c := newCore(cfg, addrs, prefix(chroot))
+	c.observers.opened()
 	go c.run()
 	return &Client{shared: c, root: c.chroot}, nil
 }
@@ -158,8 +160,19 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 		return
 	}
 	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
-		zap.String("session", wire.SessionText(change.Session)), zap.Error(why))
+		zap.String("session", wire.SessionText(change.Session)), zap.Stringer("timeout", timeoutText{s.granted(), c.cfg.sessionTimeout}), zap.Error(why))
 	c.observers.stateChanged(change)
+}
+
+// timeoutText is a session timeout in words, with the requested one where the
+// servers have granted another.
+type timeoutText struct{ granted, requested time.Duration }
+
+func (t timeoutText) String() string {
+	if t.granted == t.requested.Truncate(time.Millisecond) { // as it is sent
+		return t.granted.String()
+	}
+	return fmt.Sprintf("%v (%v requested)", t.granted, t.requested)
 }
 
 // noteFault remembers why there is no connection, for error texts.
@@ -270,7 +283,8 @@ func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 // Namespace returns a view of the same client, with all paths below name, a
 // relative path such as "app" or "app/locks". Namespaces nest. They share the
 // connection and the session: closing any of them closes the client. The znodes
-// of the namespace are not created by this call; see MakePersistentPath.
+// of the namespace are not created by this call. Recipes create them on demand,
+// as containers, and so do MakeContainerPath and MakePersistentPath.
 func (c *Client) Namespace(name string) (*Client, error) {
 	if err := ValidatePath("/" + name); err != nil || name == "" {
 		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)

@@ -96,20 +96,21 @@ func (c *Client) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, err
 	return c.scope().multi(ctx, ops)
 }
 
-// MakeContainerPath creates path, and every missing znode above it, as
-// containers. The ensemble removes a container some time after its last child
-// was deleted. So this is for the directories of recipes; for the parents of
-// data use MakePersistentPath. Znodes that exist are not changed. On an
-// ensemble without containers the znodes are persistent. It costs one request
-// if nothing or only path is missing, and two more for each missing znode above
-// it.
+// MakeContainerPath creates path, and every missing znode above it and below
+// the chroot, as containers. The ensemble removes a container some time after
+// its last child was deleted. So this is for the directories of recipes; for
+// the parents of data use MakePersistentPath. Znodes that exist are not
+// changed. On an ensemble without containers the znodes are persistent. It
+// costs one request if nothing or only path is missing, and two more for each
+// missing znode above it. For the chroot see WithCreateChroot.
 func (c *Client) MakeContainerPath(ctx context.Context, path string) error {
 	return c.scope().makePath(ctx, path, c.core().createContainer)
 }
 
-// MakePersistentPath creates path, and every missing znode above it, as
-// persistent znodes, which exist until they are deleted. Znodes that exist are
-// not changed, containers included. It costs as much as MakeContainerPath.
+// MakePersistentPath creates path, and every missing znode above it and below
+// the chroot, as persistent znodes, which exist until they are deleted. Znodes
+// that exist are not changed, containers included. It costs as much as
+// MakeContainerPath.
 func (c *Client) MakePersistentPath(ctx context.Context, path string) error {
 	return c.scope().makePath(ctx, path, createPersistent)
 }

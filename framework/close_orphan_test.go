@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -91,6 +91,7 @@ func TestAnOrphanIsClosedWhileSomeServersAreDown(t *testing.T) {
 				c, _ := start(t, ens, framework.WithDialer(g.Dial))
 				must(t, c.WaitConnected(within(t, time.Minute)))
 				s := session(t, c)
+				holdUntilLost(t, s)
 				path, err := s.Create(t.Context(), "/mine", nil, zk.FlagEphemeral)
 				must(t, err)
 				time.Sleep(time.Minute)
@@ -144,6 +145,7 @@ func TestAnOrphanIsTouchedSeldom(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
+		holdUntilLost(t, s)
 		var attached []time.Time
 		ens.Control(func(r testutil.Request) testutil.Action {
 			if r.Session != s.ID() {
@@ -234,6 +236,7 @@ func TestALostSessionLeavesNoConnection(t *testing.T) {
 			}}, nil
 		}))
 		s := session(t, c)
+		holdUntilLost(t, s)
 		never := make(chan struct{})
 		stop := ens.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpCreateSession {

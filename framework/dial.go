@@ -14,7 +14,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/internal/chance"
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -36,7 +37,7 @@ func (r hostProvider) Next() (server string, retryStart bool) {
 
 func shuffled(addrs []string) []string {
 	addrs = slices.Clone(addrs)
-	chance.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	random.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	return addrs
 }
 
@@ -50,16 +51,17 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	}
 	s.mu.Lock()
 	limit := s.timeout / 3
+	s.dialedAt = clock.Now()
 	s.mu.Unlock()
-	conn, err := c.dialNext(network, limit)
+	conn, to, err := c.dialNext(network, limit)
 	if err != nil {
 		c.noteFault(err)
 		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}
-	l := newLink(conn, s, limit)
+	l := newLink(conn, s, to, limit)
 	s.mu.Lock()
-	s.dialed = l
+	s.dialed, s.dialedAt = l, clock.Now() // from here on it is the server that is slow
 	severed := s.isSevered()
 	s.mu.Unlock()
 	if severed {
@@ -70,21 +72,21 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 }
 
 // dialNext opens a connection to the next server, within limit.
-func (c *core) dialNext(network string, limit time.Duration) (net.Conn, error) {
+func (c *core) dialNext(network string, limit time.Duration) (net.Conn, server, error) {
 	began := time.Now()
 	to, round, err := c.servers.next(limit)
 	c.pace.setRound(round)
 	if err != nil {
-		return nil, err
+		return nil, to, err
 	}
 	if limit -= time.Since(began); to.oneOfSeveral {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
 	conn, err := c.dialServer(network, to, max(limit, time.Millisecond))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", to, err)
+		return nil, to, fmt.Errorf("connect to %s: %w", to, err)
 	}
-	return conn, nil
+	return conn, to, nil
 }
 
 // dialServer opens a connection to one server, with TLS if that is configured,

@@ -17,19 +17,18 @@
 //     all, with one-time watches and protected creates. Use it to write a
 //     recipe.
 //
-// # Operations
+// # Operations and failures
 //
 // An operation waits for a connection, and is retried after a loss of the
 // connection. Its context bounds it, and so does one budget of the retry policy
-// ([WithRetry]), however many requests it makes. Unless its comment says
-// otherwise it costs one request.
+// ([WithRetry]), however many requests it makes.
 //
 // An error names the operation and the path. It wraps the wire client's error,
 // such as zk.ErrNoNode, or [ErrClosed], [ErrSessionLost], or the error and the
 // cause of the context. If a write has failed, [MaybeApplied] reports whether
 // the ensemble may have executed it.
 //
-// # Sessions and states
+// # States
 //
 // A session begins, may be suspended and resume, and ends once, for good. After
 // its end the client opens another one. Each session has its own wire
@@ -39,7 +38,8 @@
 //	Connecting              a session is connected              -> Connected
 //	Connected               the connection is lost              -> Suspended
 //	Suspended               the same session is connected again -> Connected
-//	Connected, Suspended    deadline passed, or session expired -> Lost
+//	Connected, Suspended    session expired, or, if something
+//	                        is held, the deadline passed        -> Lost
 //	Lost                    a new session is connected          -> Connected
 //
 // Close leads to Closed from every state, and Closed is final.
@@ -52,14 +52,33 @@
 //
 // The holder of a lock must know until when the lock is certainly held.
 // [Session.Deadline] is the instant before which the ensemble cannot have
-// expired the session, as far as the client can prove. An answered ping proves
-// nothing: a member answers pings and reads for a while after it was cut off
-// from its leader. So the client's heartbeats reach the leader. When the
-// deadline passes without a new proof, the client gives the session up, even if
-// the ensemble has not expired it yet.
+// expired the session, as far as the client can prove:
+//
+//	deadline   = when the latest proven contact was sent + T
+//	lost       = deadline - M
+//	heartbeats   every (F + r) / 2, each of two round trips to the leader
+//
+//	T  the least session timeout that any member has granted in the session
+//	M  the stop margin: WithStopMargin, by default T/10
+//	F  T/3, or WithServerTick if that is longer
+//	r  the time of a round trip to the leader
+//
+// A contact is proven by the two round trips of a heartbeat that begins F after
+// the contact's answer, or later. An answered ping proves nothing: a member
+// answers pings and reads for a while after it was cut off from its leader. In
+// a quick network the deadline is at least T/2 ahead, so a lease survives an
+// outage of T/2 - M. In the first T/3 or so after a grant to a client that was
+// idle it is T/3 - M.
 //
 // Only a session that holds something has heartbeats and an enforced deadline:
-// see [Session.Hold]. Any other one costs pings, which any member answers. It is
-// Lost when the ensemble says so, or when no server has answered for a session
-// timeout.
+// see [Session.Hold]. Any other one is Lost when the ensemble says so. In an
+// outage it is Suspended, for as long as that takes, and resumes if the
+// ensemble still knows it.
+//
+// # Costs
+//
+// A session that holds something costs a heartbeat, two syncs, 10 to 15
+// requests in T in a quick network, however much it holds. Any other one costs
+// a ping each T/3, which any member answers. An operation costs one request,
+// unless its comment says otherwise.
 package framework

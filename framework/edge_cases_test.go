@@ -19,7 +19,7 @@ import (
 )
 
 // A timeout of a day was lost after eight minutes, because its milliseconds
-// overflowed.
+// overflowed. A known failure elsewhere: CURATOR-460.
 func TestLongSessionTimeout(t *testing.T) {
 	const day = 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -69,6 +69,7 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithSessionTimeouts(time.Second, time.Hour))
 		c, network := connect(t, ens, framework.WithSessionTimeout(time.Minute))
 		s := session(t, c)
+		holdUntilLost(t, s)
 		var attached atomic.Int32
 		defer ens.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpCreateSession && r.Session == s.ID() {
@@ -94,7 +95,8 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 }
 
 // A wire client that hangs, here in a dialer that ignores its timeout, is left
-// behind. The session ends by our own clock, and the next one begins.
+// behind. The session ends by our own clock, and the next one begins. A known
+// failure elsewhere: go-zookeeper.
 func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
@@ -113,11 +115,11 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 		must(t, err)
 		must(t, c.WaitConnected(t.Context()))
 		s := session(t, c)
-		deadline := s.Deadline()
+		began := time.Now()
 		must(t, ens.DropConnections(s.ID()))
 		<-s.Done()
-		if !near(time.Now(), deadline) {
-			t.Errorf("lost %v from the deadline", time.Since(deadline))
+		if took := time.Since(began); took < timeout || took > timeout+timeout/3 {
+			t.Errorf("lost %v after the connection, want a session timeout, and a third at most until that is noticed", took)
 		}
 		must(t, c.WaitConnected(within(t, time.Minute)))
 		if session(t, c).ID() == s.ID() {
@@ -131,7 +133,8 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	})
 }
 
-// Discard goes on whatever the retry policy says.
+// Discard goes on whatever the retry policy says. A known failure elsewhere:
+// CURATOR-106.
 func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.Never()))
@@ -224,7 +227,8 @@ func TestNoListenerIsLeft(t *testing.T) {
 }
 
 // Servers that accept connections and drop them, as a proxy without a backend
-// does, are not called in a tight loop. The first healthy one is found soon.
+// does, are not called in a tight loop. The first healthy one is found soon. A
+// known failure elsewhere: go-zookeeper.
 func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dials atomic.Int32
@@ -252,7 +256,8 @@ func TestServersThatAcceptAndDropAreCalledNowAndThen(t *testing.T) {
 }
 
 // A server that sends malformed frames costs the client its connection and
-// nothing else.
+// nothing else. A connect answer with a timeout of 0 does not cause a panic. A
+// known failure elsewhere: go-zookeeper.
 func TestMalformedFramesFromTheServer(t *testing.T) {
 	for name, answer := range map[string]string{
 		"text":           "HTTP/1.1 400 Bad Request\r\n\r\n",

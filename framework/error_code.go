@@ -9,8 +9,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// errorNames are the names of the errors that are the ensemble's answers, or that
-// say why there is none.
+// errorNames are the names of the errors that are the ensemble's answers, or
+// that say why there is none.
 var errorNames = []struct {
 	err  error
 	name string
@@ -41,10 +41,11 @@ var errorNames = []struct {
 // client, to be used as a label of metrics. There are fewer than 50 names:
 //
 //   - "OK" for nil.
-//   - The name in ZooKeeper's Java client, such as "NONODE" or "SESSIONEXPIRED".
-//     "CONNECTIONLOSS" says that the connection was lost before the answer came.
-//   - "NOSERVER", "CLOSED", "UNPROVEN", "TIMEOUT" or "CANCELED" for a request that
-//     was not sent or not answered.
+//   - The name in ZooKeeper's Java client, such as "NONODE" or
+//     "SESSIONEXPIRED". "CONNECTIONLOSS" says that the connection was lost
+//     before the answer came.
+//   - "NOSERVER", "CLOSED", "UNPROVEN", "TIMEOUT" or "CANCELED" for a request
+//     that was not sent or not answered.
 //   - "OTHER" for everything else.
 func ErrorCode(err error) string {
 	if err == nil {
@@ -61,7 +62,8 @@ func ErrorCode(err error) string {
 	return "OTHER"
 }
 
-// unknownNames are the names of codes that the wire client calls unknown errors.
+// unknownNames are the names of codes that the wire client calls unknown
+// errors.
 var unknownNames = map[wire.Code]string{
 	wire.SystemError:          "SYSTEMERROR",
 	wire.RuntimeInconsistency: "RUNTIMEINCONSISTENCY",

@@ -32,8 +32,8 @@ func TestErrorCode(t *testing.T) {
 	}
 }
 
-// Each code of the protocol that the wire client does not know has a name of its
-// own.
+// Each code of the protocol that the wire client does not know has a name of
+// its own.
 func TestUnknownCodesHaveNames(t *testing.T) {
 	names := map[string]bool{"OTHER": true}
 	for _, code := range []wire.Code{

@@ -70,11 +70,12 @@ var meanings = map[wire.Code]string{
 	wire.NotReadOnly:          "the server is read-only",
 	wire.EphemeralOnLocal: "ephemeral znode on a local session: the servers have localSessionsEnabled=true; " +
 		"set localSessionsUpgradingEnabled=true on them, too",
-	wire.NoWatcher:            "no such watch",
-	wire.RequestTimeout:       "request timeout",
-	wire.SessionClosedRequire: "the servers require SASL authentication, which this client does not have",
-	wire.QuotaExceeded:        "quota exceeded",
-	wire.Throttled:            "throttled",
+	wire.NoWatcher:      "no such watch",
+	wire.RequestTimeout: "request timeout",
+	wire.SessionClosedRequire: "the servers require SASL authentication, which this client does not have, " +
+		"or credentials with another scheme (their enforce.auth.schemes)",
+	wire.QuotaExceeded: "quota exceeded",
+	wire.Throttled:     "throttled",
 }
 
 // unknownError is an error with such a code, and its meaning.

@@ -183,7 +183,7 @@ func ExampleClient_Multi() {
 	check(err)
 	fmt.Printf("%s\n", data)
 	// Output:
-	// multi /accounts/a: zk: node does not exist
+	// multi: delete /accounts/b: zk: node does not exist
 	// 0 <nil>
 	// 1 <nil>
 	// 2 zk: node does not exist
@@ -380,10 +380,10 @@ func ExampleWithObserver() {
 	// NONODE
 }
 
-// Log with log/slog. A line has its time too, and the session.
+// Log with log/slog. A line has its time, its level and the session as well.
 func ExampleWithSlog() {
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == "session" {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == "session" {
 			return slog.Attr{}
 		}
 		return a
@@ -392,6 +392,6 @@ func ExampleWithSlog() {
 	check(client.WaitConnected(context.Background()))
 	stop()
 	// Output:
-	// level=INFO msg="state changed" app=billing from=CONNECTING to=CONNECTED
-	// level=INFO msg="state changed" app=billing from=CONNECTED to=CLOSED
+	// msg="state changed" app=billing from=CONNECTING to=CONNECTED timeout=10s
+	// msg="state changed" app=billing from=CONNECTED to=CLOSED timeout=10s
 }

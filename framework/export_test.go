@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"reflect"
 
 	"github.com/go-zookeeper/zk"
@@ -8,6 +9,13 @@ import (
 
 // UnderWay is how many requests with creates may be under way in a session.
 const UnderWay = underWay
+
+// StartDelete and Attach are what forEngine has.
+func (s *Session) StartDelete(ctx context.Context, path string) (finish func() error) {
+	return s.startDelete(ctx, path)
+}
+
+func (c *Client) Attach(key any, newValue func() any) any { return c.attach(key, newValue) }
 
 // Wire returns the wire client of a session, for tests that bypass the
 // framework.

@@ -82,8 +82,8 @@ type groupCommit struct {
 	refused map[string]struct{} // directories in which the last create was refused
 }
 
-// groupedWrite is one write, a create or a delete. It is enqueued once, and then
-// awaited once.
+// groupedWrite is one write, a create or a delete. It is enqueued once, and
+// then awaited once.
 type groupedWrite struct {
 	op     any             // *zk.CreateRequest or *zk.DeleteRequest, with an absolute path
 	path   string          // the one in op
@@ -319,8 +319,8 @@ func (g *groupCommit) send(f *flight) {
 	}
 }
 
-// refusedOperation returns the index of the operation for which the ensemble has
-// refused a multi, -1 if the answer does not say.
+// refusedOperation returns the index of the operation for which the ensemble
+// has refused a multi, -1 if the answer does not say.
 func refusedOperation(responses []zk.MultiResponse, ops int) int {
 	if len(responses) != ops {
 		return -1

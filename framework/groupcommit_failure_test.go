@@ -81,7 +81,8 @@ func TestColdDirectories(t *testing.T) {
 			}
 		}
 		// The first create leaves alone, and UnderWay-1 requests with it. Then there
-		// may be enough creates for one more. The rest leaves behind the first answer.
+		// may be enough creates for one more. The rest leaves behind the first
+		// answer.
 		most := framework.UnderWay + 1
 		if got := l.requests(); got[testutil.OpMulti] == 0 || got[testutil.OpMulti] > most || got[testutil.OpCreate] > n {
 			t.Errorf("requests %v, want %d batches at most, and each create alone", got, most)

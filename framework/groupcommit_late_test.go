@@ -146,9 +146,9 @@ func TestASharedListIsCopied(t *testing.T) {
 	}, framework.WithBatching(false))
 }
 
-// The connection ends twice, and then searches are waited for that have not begun.
-// Who waits for them does so as long as the retry policy allows, and not until the
-// session ends.
+// The connection ends twice, and then searches are waited for that have not
+// begun. Who waits for them does so as long as the retry policy allows, and not
+// until the session ends.
 func TestASearchBeginsWithoutAConnection(t *testing.T) {
 	const n = 50
 	inLines(t, n, func(t *testing.T, l *lines) {
@@ -195,8 +195,8 @@ func (a *asked) Err() error {
 	return a.Context.Err()
 }
 
-// The context of a caller may be the user's own code. While its write is queued,
-// nobody else calls that, who would do so with a lock held.
+// The context of a caller may be the user's own code. While its write is
+// queued, nobody else calls that, who would do so with a lock held.
 func TestNoOtherCallerAsksAContext(t *testing.T) {
 	inLines(t, 2, func(t *testing.T, l *lines) {
 		waitFirst := l.occupy()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/garble"
+	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -39,7 +39,7 @@ func TestBatchesThatAreAnsweredWrongly(t *testing.T) {
 					_, err := watcher.Create(t.Context(), fmt.Sprint("/d", i), nil, zk.FlagPersistent)
 					must(t, err)
 				}
-				c, lies := liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
+				c, lies := liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
 					var answer wire.MultiResponse
 					must(t, wire.Unmarshal(f[answerHead:], &answer))
 					return resized((&wire.MultiResponse{Results: lie(answer.Results)}).Append(slices.Clip(f[:answerHead])))

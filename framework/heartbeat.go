@@ -2,8 +2,6 @@ package framework
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -11,15 +9,42 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/chance"
 	"github.com/zkrecipes/zkrecipes/internal/clock"
-	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // hold is an interest in the fate of the session: see Session.Hold.
 type hold struct {
 	lost   func(error)
 	number uint64 // counts the holds of the session
+}
+
+// heartbeats is what checkClock knows of the heartbeats on the present
+// connection.
+type heartbeats struct {
+	last     time.Time // when the last one began, or the connection
+	underWay []*beat   // the oldest first
+}
+
+// underWaySince returns when the latest heartbeat with two halves began that is
+// under way, the zero time if none is.
+func (h *heartbeats) underWaySince() time.Time {
+	for _, b := range slices.Backward(h.underWay) {
+		if b.whole {
+			return b.sent
+		}
+	}
+	return time.Time{}
+}
+
+// beat is a heartbeat that is under way. Its fields are guarded by session.mu.
+type beat struct {
+	link      *link
+	sent      time.Time // for the first time
+	whole     bool      // it began with a first half
+	first     time.Time // when the first half was answered; zero: it was not, as far as is known
+	throttled bool      // the server has refused it for now
+	retryAt   time.Time // when it is sent again; zero: not decided
 }
 
 // hold registers lost to be called once: a stop margin before the deadline, or
@@ -120,22 +145,17 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 //
 // A session that holds nothing sends no heartbeat, and its deadline may pass.
 // The wire client's pings keep it alive, one every T/3, which any member
-// answers. It ends when the ensemble says so, or when no server has answered
-// anything for T. So its callers learn that no server can be reached.
+// answers. It ends when the ensemble says so: while no server can be reached,
+// nobody can say whether the ensemble would resume it.
 //
-// In both cases checkClock closes a connection on which a request, a ping
-// included, is not answered for T/3.
+// In both cases checkClock closes a connection that is silent: see
+// silenceLocked.
 //
 // A heartbeat is two round trips, one after the other: the R0 and the R1 of
-// proof.go. One is sent T/6 after the previous one. So it is F = T/3 after the
-// last but one, and proves that. While all are answered at once, a lease has
-// about T/2 ahead of it or more. If it has clearly less, as after an idle time,
-// a heartbeat is sent as soon as it can prove more.
-//
-// A connection on which a heartbeat is not answered for T/3 is closed. It is
-// closed earlier if only T/6 is left until the deadline, so that there is time
-// for another connection; and after T/6 if F is longer than T/3
-// (WithServerTick).
+// proof.go. cadence.go says how often one is sent. While all are answered at
+// once, that is every T/6, each proves the last but one, and a lease has about
+// T/2 ahead of it or more. If it has clearly less, as after an idle time, a
+// heartbeat is sent as soon as it can prove more.
 //
 // A timer stands still while the machine is suspended, and the time that has
 // passed must be noticed soon afterwards. So checkClock runs at least every T/6
@@ -147,26 +167,20 @@ func (s *session) checkClock(now time.Time) time.Duration {
 		s.mu.Unlock()
 		return idle
 	}
-	third, sixth := s.timeout/3, s.sixth()
-	next := third
+	next := s.timeout / 3
 	left := s.timeout - elapsed(s.proven, now)
 	unproven := left <= s.margin && len(s.holds) > 0
 	s.doubted = unproven || s.doubted && left <= s.margin
-	over := left <= 0 && s.doubted
-	beating := s.isHeldLocked() || !s.heartbeat.sent.IsZero()
 	if s.isHeldLocked() {
-		next = sixth
+		next = s.timeout / 6
 	}
 	switch {
 	case s.doubted:
 		next = min(next, left)
 	case len(s.holds) > 0:
 		next = min(next, left-s.margin)
-	default:
-		silent := s.timeout - elapsed(s.answered, now)
-		over, next = silent <= 0, min(next, silent)
 	}
-	if over {
+	if left <= 0 && s.doubted || s.isStuckLocked(now) {
 		s.mu.Unlock()
 		s.sever()
 		s.end(ErrUnproven)
@@ -179,15 +193,11 @@ func (s *session) checkClock(now time.Time) time.Duration {
 			s.useful = true
 			s.core.pace.reset()
 		}
-		var due time.Duration
-		if due, stalled = s.awaitAnswersLocked(now); !stalled && beating {
-			if !s.heartbeat.sent.IsZero() {
-				on = s.heartbeat.link // not s.link: that may be the next one already
-			}
-			var beat time.Duration
-			beat, stalled = s.beatLocked(now, left)
-			due = min(due, beat)
+		if s.isHeldLocked() {
+			next = min(next, s.beatLocked(now, left))
 		}
+		var due time.Duration
+		due, stalled = s.silenceLocked(now, left)
 		next = min(next, due)
 	}
 	s.nextCheck = now.Add(next)
@@ -203,107 +213,181 @@ func (s *session) checkClock(now time.Time) time.Duration {
 	return next
 }
 
+// isStuckLocked reports whether the wire client has been without a connection
+// for T and has not even tried to make one. It waits for something that the
+// user supplied, a dialer or a connection, which does not end. It will not
+// resume the session. A longer time without a check means that the process, or
+// its clock, has stood still or has jumped: then the wire client gets its time
+// again.
+func (s *session) isStuckLocked(now time.Time) bool {
+	if s.up || now.Sub(s.nextCheck) > s.timeout/3 {
+		s.dialedAt = now
+	}
+	return now.Sub(s.dialedAt) >= s.timeout
+}
+
 // isHeldLocked reports whether anybody needs the heartbeat.
 func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0 }
 
-// sixth is T/6, rounded up: two of them make F.
-func (s *session) sixth() time.Duration { return (s.timeout/3 + 1) / 2 }
-
-// usuallyLeftLocked is how far ahead the deadline is right before a heartbeat
-// moves it on: T/2, unless F is longer than T/3.
-func (s *session) usuallyLeftLocked() time.Duration {
-	return s.timeout - s.proof.wait - s.sixth()
+// silenceLocked returns how much longer the connection may be silent, and
+// whether it was for too long.
+//
+// A sync or a ping may be unanswered for T/3, and another request for 2/3 T
+// without any byte: see (*proof).silence. While something is held, the
+// connection is left earlier if only T/6 is left until the stop margin. Then
+// there is time for another connection. But the member gets T/12, or the time
+// of two round trips.
+//
+// A heartbeat that a member goes on throttling is treated as one that it does
+// not answer.
+func (s *session) silenceLocked(now time.Time, left time.Duration) (due time.Duration, silent bool) {
+	due = s.timeout / 3
+	judge := func(since time.Time, limit time.Duration) {
+		silentFor := now.Sub(since)
+		due = min(due, limit-silentFor)
+		if len(s.holds) > 0 {
+			// A request that may take longer gets a part of the time for another
+			// connection.
+			hurry := left - s.margin - (s.timeout-limit)/4 // T/6 or T/12
+			least := max(s.timeout/12, 2*s.proof.trips.longest()) - silentFor
+			due = min(due, max(hurry, least))
+		}
+	}
+	if since, limit, ok := s.proof.silence(); ok {
+		judge(since, limit)
+	}
+	if all := s.heartbeats.underWay; len(all) > 0 && all[0].throttled {
+		judge(all[0].sent, s.timeout/3)
+	}
+	return due, due <= 0
 }
 
-// awaitAnswersLocked returns how much longer the oldest request may stay
-// unanswered, and whether it is unanswered for too long.
-func (s *session) awaitAnswersLocked(now time.Time) (due time.Duration, stalled bool) {
-	patience := s.timeout / 3
-	oldest, ok := s.proof.oldest()
+// beatLocked sends a heartbeat if one is due, and returns how long to wait
+// until it must run again.
+func (s *session) beatLocked(now time.Time, left time.Duration) time.Duration {
+	h, p := &s.heartbeats, s.proof
+	for _, b := range h.underWay {
+		if b.throttled {
+			return s.retryBeatLocked(b, now) // it comes in place of the next one
+		}
+	}
+	switch due := s.beatDueLocked(now, left); {
+	case due > 0:
+		return due
+	case s.firstHalfsLocked() >= mostFirstHalfs:
+		return p.interval(s.margin) // or when one is answered: see sendHeartbeat
+	}
+	b := &beat{link: s.link, sent: now, whole: true}
+	if len(h.underWay) == 0 && p.isReported() {
+		b.first, b.whole = now, false // the first half was made: by Prove, as a rule
+	}
+	s.beginBeatLocked(b)
+	return s.beatDueLocked(now, left)
+}
+
+// beatDueLocked returns how long to wait until a heartbeat must begin. While
+// one is under way that begins at now, it is positive.
+func (s *session) beatDueLocked(now time.Time, left time.Duration) time.Duration {
+	h, p := &s.heartbeats, s.proof
+	interval := p.interval(s.margin)
+	due := h.last.Add(interval).Sub(now)
+	soon, after, ok := p.reportable(now, h.underWaySince(), len(h.underWay) > 0)
 	if !ok {
-		return patience, false
+		return due
 	}
-	if due = patience - now.Sub(oldest); due <= 0 {
-		return patience, true
+	if !soon.IsZero() {
+		left = max(left, s.timeout-elapsed(soon, now))
 	}
-	return due, false
+	// A little less than usual is normal, since answers take time. A heartbeat for
+	// that alone would be too early to prove anything, and another one would be
+	// needed. So where round trips are quick and the deadline is far away, one is
+	// early for a clear reason only. It then begins as soon as it is of use, and
+	// those that follow find their pace again. Elsewhere each one that can be of
+	// use begins, and only a little is waited for.
+	r := p.trips.longest()
+	little := min(12*r, s.timeout/24)
+	early := left - p.usuallyLeft(interval)
+	quiet := r <= s.timeout/40 && left-due >= s.margin+s.timeout/4
+	if !quiet {
+		early += little
+	}
+	early = max(early, after)
+	if len(h.underWay) > 0 {
+		early = max(early, h.last.Add(p.shortestInterval()).Sub(now))
+	}
+	switch {
+	case early < due && !quiet, early+little < due:
+		return early
+	case quiet:
+		return p.worthwhile(now, due, min(100*r, max(little, p.grain)))
+	case due < after && after <= due+little: // so that it reports the contact that it is for
+		return after
+	}
+	return due
 }
 
-// beatLocked sends a heartbeat if one is due. It returns how long to wait until
-// it must run again, and whether a heartbeat is unanswered for too long.
-func (s *session) beatLocked(now time.Time, left time.Duration) (due time.Duration, stalled bool) {
-	patience := s.timeout / 3
-	if s.proof.wait > patience {
-		patience = s.sixth()
-	}
-	if s.heartbeat.sent.IsZero() {
-		due = s.heartbeat.last.Add(s.sixth()).Sub(now)
-		if provable, ok := s.proof.provable(now); ok {
-			// A little less than usual is normal, since answers take time. A heartbeat
-			// for that alone would be too early to prove anything, and another one
-			// would be needed.
-			early := max(provable, left-s.usuallyLeftLocked())
-			if early+min(6*s.heartbeat.took, s.timeout/24) < due {
-				due = early
-			}
+// firstHalfsLocked returns how many heartbeats wait for the answer to their
+// first half.
+func (s *session) firstHalfsLocked() (n int) {
+	for _, b := range s.heartbeats.underWay {
+		if b.first.IsZero() {
+			n++
 		}
-		if due > 0 {
-			return due, false
-		}
-		s.heartbeat.sent, s.heartbeat.link = now, s.link
-		go s.sendHeartbeat(s.link, s.heartbeat.first)
 	}
-	// Not so long that no time is left for another connection, but long enough
-	// for an answer.
-	patience = min(patience, max(now.Sub(s.heartbeat.sent)+left-s.timeout/6, s.timeout/12))
-	if due = s.heartbeat.sent.Add(patience).Sub(now); due <= 0 {
-		return patience, true
-	}
-	if s.heartbeat.throttled {
-		due = min(due, s.retryHeartbeatLocked(now, patience))
-	}
-	return due, false
+	return n
+}
+
+// beginBeatLocked sends a heartbeat for the first time.
+func (s *session) beginBeatLocked(b *beat) {
+	s.heartbeats.last = b.sent
+	s.heartbeats.underWay = append(s.heartbeats.underWay, b)
+	go s.sendHeartbeat(b, b.first)
 }
 
 // beginHoldingLocked plans the first heartbeat for what is held from now on:
-// T/6 from now, or earlier if checkClock finds a reason. A client that
+// an interval from now, or earlier if checkClock finds a reason. A client that
 // repeatedly holds something for a moment sends none: its other requests prove
 // the session.
 func (s *session) beginHoldingLocked(now time.Time) {
-	if s.heartbeat.sent.IsZero() {
-		s.heartbeat.last = now
+	if len(s.heartbeats.underWay) == 0 {
+		s.heartbeats.last = now
 	}
+	interval := s.proof.interval(s.margin)
 	left := s.timeout - elapsed(s.proven, now)
-	if due := min(s.sixth(), left-s.usuallyLeftLocked()); now.Add(due).Before(s.nextCheck) {
+	if due := min(interval, left-s.proof.usuallyLeft(interval)); now.Add(due).Before(s.nextCheck) {
 		s.wake() // the next check was planned for a session without holds
 	}
 }
 
-// retryHeartbeatLocked sends a throttled heartbeat again when its pause is
-// over, and returns how long it must still wait. The pauses are short and have
-// jitter, so that several tries fit into the patience, which counts from the
-// first of them: the connection to a member that throttles all of them is
-// closed.
-func (s *session) retryHeartbeatLocked(now time.Time, patience time.Duration) time.Duration {
-	if s.heartbeat.retryAt.IsZero() {
-		s.heartbeat.retryAt = now.Add(patience/8 + chance.N(patience/8+1))
+// retryBeatLocked sends a throttled heartbeat again when its pause is over, and
+// returns how long it must still wait. The pauses are short and have jitter, so
+// that several tries fit into T/3, which counts from the first of them: the
+// connection to a member that throttles all of them is closed.
+func (s *session) retryBeatLocked(b *beat, now time.Time) time.Duration {
+	pause := s.timeout / 24
+	if b.retryAt.IsZero() {
+		b.retryAt = now.Add(pause + random.N(pause+1))
 	}
-	if due := s.heartbeat.retryAt.Sub(now); due > 0 {
+	if due := b.retryAt.Sub(now); due > 0 {
 		return due
 	}
-	s.heartbeat.throttled, s.heartbeat.retryAt = false, time.Time{}
-	go s.sendHeartbeat(s.heartbeat.link, s.heartbeat.first)
-	return patience
+	b.throttled, b.retryAt = false, time.Time{}
+	go s.sendHeartbeat(b, b.first)
+	return pause
 }
 
 // sendHeartbeat makes two round trips to the leader, one after the other. The
-// proof counts the answers as they arrive on the link; here it only matters that
-// there are some. first is when the first one was answered, if it was.
-func (s *session) sendHeartbeat(on *link, first time.Time) {
+// proof counts the answers as they arrive on the link; here it only matters
+// that there are some. first is when the first one was answered, if it was.
+func (s *session) sendHeartbeat(b *beat, first time.Time) {
 	var err error
 	if first.IsZero() {
 		if _, err = s.conn.Sync("/"); err == nil {
 			first = clock.Now()
+			s.mu.Lock()
+			b.first = first
+			s.mu.Unlock()
+			s.wake() // the next one may begin
 		}
 	}
 	if err == nil {
@@ -313,55 +397,7 @@ func (s *session) sendHeartbeat(on *link, first time.Time) {
 			_, err = s.conn.Sync("/")
 		}
 	}
-	s.events.put(event{kind: heartbeatDone, err: err, link: on, at: first})
-}
-
-// makeRoundTrip makes a round trip that can be R0 or R1 of a proof.
-func (s *session) makeRoundTrip(ctx context.Context) error {
-	w := scope{core: s.core, in: s}
-	if s.core.cfg.proof != ProofWrite {
-		return w.sync(ctx, "/")
-	}
-	_, err := w.multi(ctx, []any{&zk.CheckVersionRequest{Path: "/", Version: -1}})
-	if s.Err() == nil && ctx.Err() == nil && (errors.Is(err, zk.ErrNoAuth) || MaybeApplied(err)) {
-		return nil // a refusal has made the round trip, too; after a lost answer another one is made
-	}
-	return err
-}
-
-// shareRoundTrip calls makeRoundTrip, or waits until another goroutine's call
-// has ended. It fails only if its own call fails, or if the wait ends early.
-func (s *session) shareRoundTrip(ctx context.Context) error {
-	s.mu.Lock()
-	others := s.proving
-	if others == nil {
-		s.proving = make(chan struct{})
-	}
-	mine := s.proving
-	s.mu.Unlock()
-	if others == nil {
-		err := s.makeRoundTrip(ctx)
-		s.mu.Lock()
-		s.proving = nil
-		s.mu.Unlock()
-		close(mine)
-		return err
-	}
-	select {
-	case <-others:
-		return nil
-	case <-s.over:
-		return s.Err()
-	case <-ctx.Done():
-		return ctxerr.Of(ctx)
-	}
-}
-
-// ahead returns the time until the deadline.
-func (s *session) ahead() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.timeout - elapsed(s.proven, clock.Now())
+	s.events.put(event{kind: heartbeatDone, err: err, beat: b, at: first})
 }
 
 func (s *session) granted() time.Duration {
@@ -370,40 +406,16 @@ func (s *session) granted() time.Duration {
 	return s.timeout
 }
 
-// untilProvable returns how long Prove waits before its next pair of round
-// trips.
-func (s *session) untilProvable() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proof == nil {
-		return s.sixth()
-	}
-	after, ok := s.proof.provable(clock.Now())
-	if !ok || after <= 0 {
-		return s.sixth()
-	}
-	return min(after, s.sixth())
-}
-
 // onHeartbeat runs when a heartbeat was answered or has failed.
 func (s *session) onHeartbeat(e event) {
-	if isThrottled(e.err) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.heartbeat.link == e.link {
-			s.heartbeat.throttled, s.heartbeat.first = true, e.at
-		}
-		return // checkClock sends it again, or the second half of it
-	}
-	if e.err != nil && classify(e.err) != final {
-		return // the connection has ended, or is about to be closed
-	} // a refusal has made the round trip, too
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.heartbeat.link == e.link {
-		if e.at.IsZero() {
-			e.at = clock.Now()
-		}
-		s.heartbeat = heartbeat{last: e.at, took: e.at.Sub(s.heartbeat.sent)}
+	i := slices.Index(s.heartbeats.underWay, e.beat)
+	switch {
+	case i < 0: // its connection has ended
+	case isThrottled(e.err):
+		e.beat.throttled, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
+	default: // a refusal has made the round trip, too; after any other error the next one is sent
+		s.heartbeats.underWay = slices.Delete(s.heartbeats.underWay, i, i+1)
 	}
 }

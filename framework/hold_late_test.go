@@ -8,9 +8,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A hold begins shortly before the stop margin, when no server answers and others
-// keep the session already. It is lost at the stop margin, and not at the next
-// look at the clock that was planned without it.
+// A hold begins shortly before the stop margin, when no server answers and
+// others keep the session already. It is lost at the stop margin, and not at
+// the next look at the clock that was planned without it.
 func TestAHoldThatBeginsLateIsLostInTime(t *testing.T) {
 	for name, kept := range map[string]bool{"kept": true, "idle": false} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -47,7 +48,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	// A real member does not tell its leader of its sessions at exactly each
 	// half tick.
 	late := rand.New(rand.NewPCG(seed, 0))
-	late250 := testutil.WithTouchDelays(func(int) time.Duration { return time.Duration(late.Int64N(int64(tick / 8))) })
+	late250 := hidden.WithTouchDelays(func(int) time.Duration { return time.Duration(late.Int64N(int64(tick / 8))) })
 	lost, caught := int32(0), 0
 	for _, timeout := range []time.Duration{2 * tick, 2*tick + tick/2, 3 * tick, 5 * tick} {
 		for _, proof := range []framework.Proof{framework.ProofSync, framework.ProofWrite} {
@@ -59,7 +60,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 			}{
 				{name: "exact", members: 3},
 				{name: "late", members: 3, opts: []testutil.Option{late250}},
-				{name: "second hop", members: 5, tick: tick, opts: []testutil.Option{testutil.WithSecondHop(0, 1)}},
+				{name: "second hop", members: 5, tick: tick, opts: []testutil.Option{hidden.WithSecondHop(0, 1)}},
 			} {
 				t.Run(fmt.Sprintf("%v proof %d %s", timeout, proof, ens.name), func(t *testing.T) {
 					r := ring{members: ens.members, timeout: timeout, proof: proof, tick: ens.tick}
@@ -91,7 +92,7 @@ func TestSecondHopNeedsAWholeTick(t *testing.T) {
 	const tick = 2 * time.Second
 	outlived := func(t *testing.T, opts ...framework.Option) (outlived bool) {
 		synctest.Test(t, func(t *testing.T) {
-			ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(5), testutil.WithTick(tick), testutil.WithSecondHop(0, 1))
+			ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(5), testutil.WithTick(tick), hidden.WithSecondHop(0, 1))
 			began := time.Now()
 			at := func(d time.Duration) { time.Sleep(time.Until(began.Add(d))) }
 			ens.Latency(5 * time.Millisecond)
@@ -131,11 +132,11 @@ func TestSecondHopNeedsAWholeTick(t *testing.T) {
 	}
 }
 
-// The leader asks a member each half tick which sessions it has heard from. That
-// question may be late. Then the member forwards a round trip to the leader before
-// it has reported an earlier contact, and the connection between the two may end
-// before the report arrives. A client that was content with one round trip
-// believed in that contact, and outlived its session.
+// The leader asks a member each half tick which sessions it has heard from.
+// That question may be late. Then the member forwards a round trip to the
+// leader before it has reported an earlier contact, and the connection between
+// the two may end before the report arrives. A client that was content with one
+// round trip believed in that contact, and outlived its session.
 func TestLateQuestionsDoNotMatter(t *testing.T) {
 	const tick, late, slow = 2 * time.Second, 950 * time.Millisecond, 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestLateQuestionsDoNotMatter(t *testing.T) {
 			}
 		}
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithTick(tick),
-			testutil.WithTouchDelays(from(late)), testutil.WithReportDelays(from(slow)))
+			hidden.WithTouchDelays(from(late)), hidden.WithReportDelays(from(slow)))
 		at := func(d time.Duration) { time.Sleep(time.Until(began.Add(d))) }
 		ens.Latency(5 * time.Millisecond)
 		// The leader hears of the session before 2 s, and then not before 4.05 s: it

@@ -6,18 +6,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// StartDelete begins to delete the znode at path, whatever its version, and
-// returns at once. Of ctx only the values are used, for the observers; it may be
-// nil. No create of a contender that is asked for later in this session is
-// executed before it, unless the delete has to be sent again: its answer is lost,
-// it was in a batch that was refused, or WithBatching is off. finish does the
-// rest, and has to be called, soon and on another goroutine. It returns as Delete
-// does: when the znode is gone, the session is over, or the budget of the retry
-// policy is used up.
-//
-// It is for the engine of this module's recipes: the delete may share a request
-// with other deletes and creates of contenders.
-func (s *Session) StartDelete(ctx context.Context, path string) (finish func() error) {
+// startDelete is StartDelete of package recipes/internal/privileged.
+func (s *Session) startDelete(ctx context.Context, path string) (finish func() error) {
 	live, w := s.session(), s.scope()
 	if err := ValidatePath(path); err != nil {
 		return func() error { return &opError{op: opNameDelete, path: path, err: err} }
@@ -26,7 +16,7 @@ func (s *Session) StartDelete(ctx context.Context, path string) (finish func() e
 	if ctx == nil { // a bug of the caller's: but a panic here would be one with the line's mutex held
 		ctx = context.Background()
 	}
-	ctx = live.core.observers.Values(ctx)
+	ctx = live.core.observers.values(ctx)
 	write := newDelete(ctx, full)
 	live.writes.enqueue(write, false)
 	return func() error {

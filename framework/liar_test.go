@@ -13,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
-	"github.com/zkrecipes/zkrecipes/internal/garble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -29,10 +29,10 @@ func TestNotificationsOfSessionStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-				c, lies := liar(t, ens, wire.OpGetData, 1, func(f []byte) garble.Instead {
+				c, lies := liar(t, ens, wire.OpGetData, 1, func(f []byte) tamper.Instead {
 					event := wire.AppendFrame(nil, &wire.ReplyHeader{Xid: wire.XidNotification, Zxid: -1},
 						&wire.WatcherEvent{Type: -1, State: int32(state), Path: ""})
-					return garble.Instead{Frame: append(event, f...)}
+					return tamper.Instead{Frame: append(event, f...)}
 				}, framework.WithAuth("digest", []byte("me:secret")))
 				must(t, c.WaitConnected(t.Context()))
 				s, states := session(t, c), record(c)
@@ -55,10 +55,10 @@ func TestNotificationsOfSessionStates(t *testing.T) {
 // for the rest of a frame that it has begun to read, however long.
 func TestConnectAnswersThatDoNotEnd(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, lies := liar(t, ens, wire.OpCreateSession, 1, func(f []byte) garble.Instead {
+		c, lies := liar(t, ens, wire.OpCreateSession, 1, func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint32(f, uint32(len(f)-4+100)) // a hundred bytes more than come
 			binary.BigEndian.PutUint32(f[8:], 1<<30)            // a timeout of twelve days
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		})
 		began := time.Now()
 		must(t, c.WaitConnected(t.Context()))
@@ -87,7 +87,7 @@ func TestCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 					_, err := watcher.Create(t.Context(), path, nil, 0)
 					must(t, err)
 				}
-				c, lies := liar(t, ens, wire.OpCreate, 1, func(f []byte) garble.Instead {
+				c, lies := liar(t, ens, wire.OpCreate, 1, func(f []byte) tamper.Instead {
 					var made wire.PathResponse
 					must(t, wire.Unmarshal(f[answerHead:], &made))
 					return resized((&wire.PathResponse{Path: path(made.Path)}).Append(slices.Clip(f[:answerHead])))
@@ -119,7 +119,7 @@ func TestCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 // was executed, and for those of a batch.
 func TestPlainCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		lie := func(f []byte) garble.Instead {
+		lie := func(f []byte) tamper.Instead {
 			return resized((&wire.PathResponse{Path: "/zookeeper"}).Append(slices.Clip(f[:answerHead])))
 		}
 		c, _ := liar(t, ens, wire.OpCreate, 1, lie)
@@ -129,7 +129,7 @@ func TestPlainCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 		}
 		c, _ = liar(t, ens, wire.OpCreateContainer, 1, lie)
 		must(t, c.MakeContainerPath(t.Context(), "/a/b"))
-		c, _ = liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
+		c, _ = liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
 			return resized((&wire.MultiResponse{Results: []wire.MultiResult{{Op: wire.OpCreate, Path: "/zookeeper"}}}).Append(slices.Clip(f[:answerHead])))
 		})
 		must(t, c.WaitConnected(t.Context()))
@@ -137,7 +137,7 @@ func TestPlainCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 		if err != nil || len(paths) != 1 || !strings.HasPrefix(paths[0], "/a/b/_c_") {
 			t.Errorf("created %q, %v", paths, err)
 		}
-		c, _ = liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
+		c, _ = liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
 			return resized((&wire.MultiResponse{Results: []wire.MultiResult{{Op: wire.OpCreate, Path: "/zookeeper"}}}).Append(slices.Clip(f[:answerHead])))
 		})
 		_, err = c.Multi(t.Context(), &zk.CreateRequest{Path: "/by-multi"})
@@ -157,11 +157,11 @@ func TestSessionTimeoutsThatMakeNoSense(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				var lying atomic.Bool
 				lying.Store(true)
-				c, lies := liar(t, ens, wire.OpCreateSession, 1<<30, func(f []byte) garble.Instead {
+				c, lies := liar(t, ens, wire.OpCreateSession, 1<<30, func(f []byte) tamper.Instead {
 					if lying.Load() {
 						binary.BigEndian.PutUint32(f[8:], granted)
 					}
-					return garble.Instead{Frame: f}
+					return tamper.Instead{Frame: f}
 				})
 				err := c.WaitConnected(within(t, 10*time.Second))
 				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "malformed answer: a session timeout of ") {
@@ -196,9 +196,9 @@ func TestOddSessionTimeouts(t *testing.T) {
 // which then refuses the session. That ends in time, and another one begins.
 func TestTransactionNumbersOfTheFuture(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, lies := liar(t, ens, wire.OpGetData, 1, func(f []byte) garble.Instead {
+		c, lies := liar(t, ens, wire.OpGetData, 1, func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint64(f[8:], 1<<62)
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		})
 		must(t, c.WaitConnected(within(t, timeout)))
 		s, states := session(t, c), record(c)

@@ -29,17 +29,23 @@ import (
 //     the wire client's reading side notices.
 //
 // The wire client writes one frame per Write, from one goroutine at a time, and
-// reads from one goroutine. A frame may leave with one of the next: see outbound.
+// reads from one goroutine. A frame may leave with one of the next: see
+// outbound.
 type link struct {
 	net.Conn
 	session      *session
+	to           server
 	out          outbound
 	read         *bufio.Reader
 	connectTimer *time.Timer // closes the connection unless the connect is answered in time
 	connectSent  bool
 	sentAt       time.Time // when the connect request was sent; set before any answer can be read
+	seen         int64     // the latest transaction that the session has seen, as the connect request says
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
+	grows        bool          // the wire client's buffer for answers may grow: see wireBuffers
+	receiving    bool          // an answer has arrived in part
+	granted      time.Duration // the session timeout in the connect answer
 	unanswered   unanswered
 	fault        error // what arrived that makes no sense; nothing is read after it
 }
@@ -50,15 +56,17 @@ const (
 	frameOp           = 8 // of a request
 	frameErr          = 16
 	frameAnswerHead   = 20
-	writePath         = 12 // of a create or a delete: the length of its path
+	pathAt            = 12 // of a request about one path: the length of it
 	multiPath         = 21 // of a multi: the length of the path of its first operation
+	connectSeen       = 8  // of a connect request: the latest transaction that the client has seen
 	connectSessionID  = 20 // of a connect request
+	connectTimeout    = 8  // of a connect answer
 	connectAnswerHead = 40 // of a connect answer: length, version, timeout, id, password with its length
 	passwordSize      = 16
 )
 
-func newLink(conn net.Conn, s *session, limit time.Duration) *link {
-	l := &link{Conn: conn, session: s, out: outbound{conn: conn}, read: bufio.NewReaderSize(conn, 4096)}
+func newLink(conn net.Conn, s *session, to server, limit time.Duration) *link {
+	l := &link{Conn: conn, session: s, to: to, out: outbound{conn: conn}, read: bufio.NewReaderSize(conn, 4096)}
 	l.connectTimer = time.AfterFunc(limit, func() {
 		s.core.onAbandoned(s, AbandonedSilent)
 		_ = conn.Close()
@@ -80,6 +88,10 @@ func (l *link) Write(p []byte) (int, error) {
 	if !l.beforeSend(p) {
 		_ = l.Close()
 		return len(p), nil
+	}
+	if l.session.hub.wireWatches.arms(opOf(p), p) {
+		p = bytes.Clone(p)
+		p[len(p)-1] = 1 // whether to arm a watch
 	}
 	if err := l.out.send(p, opOf(p)); err != nil {
 		_ = l.Close()
@@ -105,6 +117,7 @@ func (l *link) beforeSend(frame []byte) bool {
 		id := int64(0)
 		if len(frame) >= connectSessionID+8 {
 			id = int64(binary.BigEndian.Uint64(frame[connectSessionID:]))
+			l.seen = int64(binary.BigEndian.Uint64(frame[connectSeen:]))
 		}
 		return l.session.mayConnect(id)
 	}
@@ -135,14 +148,18 @@ func opOf(frame []byte) wire.Op {
 // pathOfWrite returns the path of a create or a delete, and the first one of a
 // multi.
 func pathOfWrite(frame []byte, op wire.Op) []byte {
-	at := writePath
 	switch op {
 	case wire.OpMulti:
-		at = multiPath
+		return pathIn(frame, multiPath)
 	case wire.OpCreate, wire.OpDelete:
-	default:
-		return nil
+		return pathIn(frame, pathAt)
 	}
+	return nil
+}
+
+// pathIn returns the path that begins, with its length, at an offset of a
+// frame.
+func pathIn(frame []byte, at int) []byte {
 	if len(frame) < at+4 {
 		return nil
 	}
@@ -157,12 +174,29 @@ func (l *link) Read(p []byte) (int, error) {
 	if l.fault != nil {
 		return 0, l.fault
 	}
+	if !l.in.later {
+		l.session.buffers.beforeAnswers()
+	} else if !l.grows {
+		l.grows = true
+		l.session.buffers.whileAnswers()
+	}
+	if !l.in.later && l.in.have == 0 {
+		l.limitTimeout()
+	}
+	answered := l.in.later || l.in.have > 0
 	n, err := l.read.Read(p)
 	whole, ok := l.in.feed(p[:n], l.onHead)
 	if l.in.later {
 		l.connectTimer.Stop() // not before: the wire client waits for the end without a limit
 	}
 	if ok {
+		if n == 0 && !answered && isHangUp(err) {
+			l.session.onHangUp(l.to, l.seen)
+		}
+		if l.in.seen || l.receiving {
+			l.receiving = l.in.seen
+			l.session.onBytes(l, n, l.receiving)
+		}
 		return n, err
 	}
 	_ = l.Close()
@@ -178,6 +212,29 @@ func (l *link) Read(p []byte) (int, error) {
 	}
 	return 0, l.fault
 }
+
+// limitTimeout makes the answer to a connect grant at most what was granted in
+// this session before: see proof.go. The wire client asks for what was granted
+// last, and derives its pings from it. So each connect asks for exactly that.
+func (l *link) limitTimeout() {
+	head, err := l.read.Peek(4)
+	if err != nil || binary.BigEndian.Uint32(head) < connectAnswerHead-4 {
+		return
+	}
+	if head, err = l.read.Peek(connectTimeout + 4); err != nil {
+		return
+	}
+	field := head[connectTimeout:]
+	l.granted = time.Duration(int32(binary.BigEndian.Uint32(field))) * time.Millisecond
+	if most := l.session.mostTimeout(); most > 0 && l.granted > most {
+		binary.BigEndian.PutUint32(field, uint32(most.Milliseconds()))
+	}
+}
+
+// SetReadDeadline does nothing. The wire client would allow two thirds of the
+// session timeout for an answer, a large one included. checkClock decides when
+// a connection is silent for too long.
+func (l *link) SetReadDeadline(time.Time) error { return nil }
 
 // The wire client allocates whatever length a frame claims. These are more than
 // any answer to a connect needs, and more than any other answer should need.

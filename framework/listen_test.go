@@ -13,7 +13,7 @@ import (
 )
 
 // A listener that is slow, and one that panics, delay nobody else, and get
-// every change in order.
+// every change in order. A known failure elsewhere: CURATOR-495.
 func TestListenersDoNotHarmEachOther(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -82,7 +82,7 @@ func TestListenerStops(t *testing.T) {
 }
 
 // State must return the new state before WaitConnected returns, and before a
-// listener is called.
+// listener is called. A known failure elsewhere: CURATOR-218.
 func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -105,8 +105,8 @@ func TestStateIsSetBeforeAnybodyIsTold(t *testing.T) {
 	})
 }
 
-// A listener that ends its goroutine, as t.FailNow does, gets every change too. It
-// used to get none after the first, and those were kept for it until Close.
+// A listener that ends its goroutine, as t.FailNow does, gets every change too.
+// It used to get none after the first, and those were kept for it until Close.
 func TestListenerThatExitsMissesNothing(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

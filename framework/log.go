@@ -20,8 +20,8 @@ const (
 
 // queuedLogger returns a logger that passes each line to log on another
 // goroutine, and calls nothing of log on the caller's. If a sink, a clock, a
-// level or a hook of log blocks, that delays only the lines behind it. Lines are
-// dropped when too many wait, and their number is logged later.
+// level or a hook of log blocks, that delays only the lines behind it. Lines
+// are dropped when too many wait, and their number is logged later.
 func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
 	log = log.WithOptions(zap.WithCaller(false), zap.AddStacktrace(noLevel{})) // they would always be the call queue's
 	lines := newCallQueue(logLines, logLines, zap.NewNop())                    // a panic of the logger cannot be logged
@@ -46,8 +46,8 @@ type debugLevel struct {
 	asking  atomic.Bool
 }
 
-// ask asks the user's logger, unless it is being asked. It does not wait for the
-// answer.
+// ask asks the user's logger, unless it is being asked. It does not wait for
+// the answer.
 func (d *debugLevel) ask() {
 	if d.asking.Swap(true) {
 		return

@@ -15,21 +15,21 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/garble"
+	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // liar is a client whose first n answers of a kind are replaced.
-func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(frame []byte) garble.Instead, opts ...framework.Option) (*framework.Client, *atomic.Int32) {
+func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(frame []byte) tamper.Instead, opts ...framework.Option) (*framework.Client, *atomic.Int32) {
 	t.Helper()
 	var lies atomic.Int32
 	network := ens.ClientNet(t.Name())
 	opts = append(opts, framework.WithSessionTimeout(timeout),
-		framework.WithDialer(garble.Wrap(network.Dial, func(a garble.Answer) garble.Instead {
+		framework.WithDialer(tamper.Wrap(network.Dial, func(a tamper.Answer) tamper.Instead {
 			if a.Op != op || lies.Load() >= n {
-				return garble.Pass(a)
+				return tamper.Pass(a)
 			}
 			lies.Add(1)
 			return lie(slices.Clone(a.Frame))
@@ -41,9 +41,9 @@ func liar(t *testing.T, ens *testutil.Embedded, op wire.Op, n int32, lie func(fr
 }
 
 // resized is a frame that says how long it is.
-func resized(frame []byte) garble.Instead {
+func resized(frame []byte) tamper.Instead {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-	return garble.Instead{Frame: frame}
+	return tamper.Instead{Frame: frame}
 }
 
 const answerHead = 20 // length, xid, zxid, error
@@ -52,7 +52,8 @@ const answerHead = 20 // length, xid, zxid, error
 // names made it allocate 64 GiB. A multi that ended too early made it panic. A
 // length beyond the end of its frame made it read what the previous frame had
 // left. Now an answer that cannot be decoded closes its connection, and the
-// request is handled as after any loss.
+// request is handled as after any loss. A known failure elsewhere:
+// go-zookeeper.
 func TestAnswersThatCannotBeDecoded(t *testing.T) {
 	asks := map[wire.Op]func(t *testing.T, c *framework.Client) error{
 		wire.OpCreate: func(t *testing.T, c *framework.Client) error {
@@ -104,30 +105,30 @@ func TestAnswersThatCannotBeDecoded(t *testing.T) {
 	// which stands a stat that nobody looks at.
 	harmless := map[string]bool{"multi/a length of -1": true, "createContainer/half of it": true, "createContainer/a byte short": true}
 	for op, ask := range asks {
-		for name, lie := range map[string]func(frame []byte) garble.Instead{
-			"half of it":           func(f []byte) garble.Instead { return resized(f[:answerHead+(len(f)-answerHead)/2]) },
-			"a byte short":         func(f []byte) garble.Instead { return resized(f[:len(f)-1]) },
-			"nothing but its head": func(f []byte) garble.Instead { return resized(f[:answerHead]) },
-			"less than its head":   func(f []byte) garble.Instead { return resized(f[:answerHead-1]) },
-			"no bytes":             func(f []byte) garble.Instead { return resized(f[:4]) },
-			"four bytes of a body": func(f []byte) garble.Instead { return resized(f[:answerHead+4]) },
-			"a length of -1": func(f []byte) garble.Instead {
+		for name, lie := range map[string]func(frame []byte) tamper.Instead{
+			"half of it":           func(f []byte) tamper.Instead { return resized(f[:answerHead+(len(f)-answerHead)/2]) },
+			"a byte short":         func(f []byte) tamper.Instead { return resized(f[:len(f)-1]) },
+			"nothing but its head": func(f []byte) tamper.Instead { return resized(f[:answerHead]) },
+			"less than its head":   func(f []byte) tamper.Instead { return resized(f[:answerHead-1]) },
+			"no bytes":             func(f []byte) tamper.Instead { return resized(f[:4]) },
+			"four bytes of a body": func(f []byte) tamper.Instead { return resized(f[:answerHead+4]) },
+			"a length of -1": func(f []byte) tamper.Instead {
 				return resized(append(f[:answerHead:answerHead], bytes.Repeat([]byte{0xff}, 14)...))
 			},
-			"a length of 2 GiB": func(f []byte) garble.Instead {
+			"a length of 2 GiB": func(f []byte) tamper.Instead {
 				return resized(append(f[:answerHead:answerHead], 0x7f, 0xff, 0xff, 0xff, 0, 0))
 			},
-			"a length of a megabyte": func(f []byte) garble.Instead { return resized(append(f[:answerHead:answerHead], 0, 0x10, 0, 0, 'x')) },
-			"to nobody": func(f []byte) garble.Instead {
+			"a length of a megabyte": func(f []byte) tamper.Instead { return resized(append(f[:answerHead:answerHead], 0, 0x10, 0, 0, 'x')) },
+			"to nobody": func(f []byte) tamper.Instead {
 				binary.BigEndian.PutUint32(f[4:], 0x7ffffff0)
-				return garble.Instead{Frame: f}
+				return tamper.Instead{Frame: f}
 			},
-			"twice":            func(f []byte) garble.Instead { return garble.Instead{Frame: slices.Concat(f, f)} },
-			"a frame too long": func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f, 1<<30); return garble.Instead{Frame: f} },
-			"a frame of half":  func(f []byte) garble.Instead { return garble.Instead{Frame: f[:len(f)/2], HangUp: true} },
-			"a frame that does not end": func(f []byte) garble.Instead {
+			"twice":            func(f []byte) tamper.Instead { return tamper.Instead{Frame: slices.Concat(f, f)} },
+			"a frame too long": func(f []byte) tamper.Instead { binary.BigEndian.PutUint32(f, 1<<30); return tamper.Instead{Frame: f} },
+			"a frame of half":  func(f []byte) tamper.Instead { return tamper.Instead{Frame: f[:len(f)/2], HangUp: true} },
+			"a frame that does not end": func(f []byte) tamper.Instead {
 				binary.BigEndian.PutUint32(f, 1<<20)
-				return garble.Instead{Frame: f}
+				return tamper.Instead{Frame: f}
 			},
 		} {
 			t.Run(op.String()+"/"+name, func(t *testing.T) {
@@ -210,9 +211,9 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
 		ask := asks[int(which)%len(asks)]
 		c, err := framework.New(ens.Servers(), framework.WithRetry(retry.Never()),
-			framework.WithDialer(garble.Wrap(ens.Dial, func(a garble.Answer) garble.Instead {
+			framework.WithDialer(tamper.Wrap(ens.Dial, func(a tamper.Answer) tamper.Instead {
 				if a.Op != ask.op {
-					return garble.Pass(a)
+					return tamper.Pass(a)
 				}
 				return resized(append(a.Frame[:answerHead:answerHead], body...))
 			})))
@@ -230,7 +231,7 @@ func FuzzAnswers(f *testing.F) {
 // A multi with fewer results than operations has failed.
 func TestAMultiOfTooFewResults(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, _ := liar(t, ens, wire.OpMulti, 1, func(f []byte) garble.Instead {
+		c, _ := liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
 			return resized(append(f[:answerHead:answerHead], 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff))
 		})
 		responses, err := c.Multi(t.Context(), &zk.CreateRequest{Path: "/made"})
@@ -240,19 +241,34 @@ func TestAMultiOfTooFewResults(t *testing.T) {
 	})
 }
 
+// Codes that the wire client has no error for have a text in the results as
+// well.
+func TestAMultiThatIsRefusedForAnUnknownReason(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
+			return tamper.Instead{Frame: bytes.ReplaceAll(f, binary.BigEndian.AppendUint32(nil, -101&0xffffffff), binary.BigEndian.AppendUint32(nil, -125&0xffffffff))}
+		})
+		const want = "quota exceeded (code -125)"
+		responses, err := c.Multi(t.Context(), &zk.CheckVersionRequest{Path: "/none"})
+		if err == nil || err.Error() != "multi: check /none: "+want || len(responses) != 1 || responses[0].Error == nil || responses[0].Error.Error() != want {
+			t.Errorf("%v, %v", responses, err)
+		}
+	})
+}
+
 // A notification that cannot be decoded closes the connection, and all watchers
 // look again.
 func TestNotificationsThatCannotBeDecoded(t *testing.T) {
-	for name, lie := range map[string]func(frame []byte) garble.Instead{
-		"half of it": func(f []byte) garble.Instead { return resized(f[:len(f)/2]) },
-		"its head":   func(f []byte) garble.Instead { return resized(f[:answerHead]) },
-		"a path of 2 GiB": func(f []byte) garble.Instead {
+	for name, lie := range map[string]func(frame []byte) tamper.Instead{
+		"half of it": func(f []byte) tamper.Instead { return resized(f[:len(f)/2]) },
+		"its head":   func(f []byte) tamper.Instead { return resized(f[:answerHead]) },
+		"a path of 2 GiB": func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint32(f[answerHead+8:], 0x7fffffff)
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		},
-		"a path of -1 byte": func(f []byte) garble.Instead {
+		"a path of -1 byte": func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint32(f[answerHead+8:], 0xffffffff)
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,20 +292,21 @@ func TestNotificationsThatCannotBeDecoded(t *testing.T) {
 
 // A connect answer of another session, or a malformed one, never gives the
 // client another session. Its session goes on if the next answer comes in time.
+// A known failure elsewhere: go-zookeeper.
 func TestConnectAnswersThatAreNone(t *testing.T) {
-	for name, lie := range map[string]func(frame []byte) garble.Instead{
-		"another session's": func(f []byte) garble.Instead { f[19]++; return garble.Instead{Frame: f} },
-		"half of it":        func(f []byte) garble.Instead { return resized(f[:len(f)/2]) },
-		"its head":          func(f []byte) garble.Instead { return resized(f[:8]) },
-		"a password of 2 GiB": func(f []byte) garble.Instead {
+	for name, lie := range map[string]func(frame []byte) tamper.Instead{
+		"another session's": func(f []byte) tamper.Instead { f[19]++; return tamper.Instead{Frame: f} },
+		"half of it":        func(f []byte) tamper.Instead { return resized(f[:len(f)/2]) },
+		"its head":          func(f []byte) tamper.Instead { return resized(f[:8]) },
+		"a password of 2 GiB": func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint32(f[20:], 0x7fffffff)
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		},
-		"no password":    func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f[20:], 0); return garble.Instead{Frame: f} },
-		"a timeout of 0": func(f []byte) garble.Instead { binary.BigEndian.PutUint32(f[8:], 0); return garble.Instead{Frame: f} },
-		"a timeout in the past": func(f []byte) garble.Instead {
+		"no password":    func(f []byte) tamper.Instead { binary.BigEndian.PutUint32(f[20:], 0); return tamper.Instead{Frame: f} },
+		"a timeout of 0": func(f []byte) tamper.Instead { binary.BigEndian.PutUint32(f[8:], 0); return tamper.Instead{Frame: f} },
+		"a timeout in the past": func(f []byte) tamper.Instead {
 			binary.BigEndian.PutUint32(f[8:], 0x80000000)
-			return garble.Instead{Frame: f}
+			return tamper.Instead{Frame: f}
 		},
 	} {
 		for _, again := range []bool{false, true} {
@@ -301,11 +318,11 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 					var lying atomic.Bool
 					lying.Store(!again)
-					c, lies := liar(t, ens, wire.OpCreateSession, 1000, func(f []byte) garble.Instead {
+					c, lies := liar(t, ens, wire.OpCreateSession, 1000, func(f []byte) tamper.Instead {
 						if lying.CompareAndSwap(true, false) {
 							return lie(f)
 						}
-						return garble.Instead{Frame: f}
+						return tamper.Instead{Frame: f}
 					})
 					if !again && name == "another session's" {
 						t.Skip("at first any session is")
@@ -338,7 +355,7 @@ func TestConnectAnswersThatAreNone(t *testing.T) {
 // and says why. It uses bounded memory.
 func TestNothingButMalformedAnswers(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(f []byte) garble.Instead {
+		c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(f []byte) tamper.Instead {
 			return resized(append(f[:answerHead:answerHead], 0x0f, 0xff, 0xff, 0xff, 0, 0))
 		})
 		must(t, c.WaitConnected(t.Context()))
@@ -361,7 +378,8 @@ func TestNothingButMalformedAnswers(t *testing.T) {
 }
 
 // A multi that does not fit into one request is refused before it is sent. The
-// wire client panicked if its buffer ended within the head of an operation.
+// wire client panicked if its buffer ended within the head of an operation. A
+// known failure elsewhere: go-zookeeper.
 func TestMultisThatAreTooLarge(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -380,13 +398,14 @@ func TestMultisThatAreTooLarge(t *testing.T) {
 }
 
 // An answer that is too long ends in an error that says so, however often the
-// request is retried, and whether the connection or the retries end first.
+// request is retried, and whether the connection or the retries end first. A
+// known failure elsewhere: go-zookeeper.
 func TestAnAnswerThatIsTooLongIsNamed(t *testing.T) {
 	for _, tries := range []int{1, 3, 10} {
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-			c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(frame []byte) garble.Instead {
+			c, lies := liar(t, ens, wire.OpGetChildren2, 1<<30, func(frame []byte) tamper.Instead {
 				binary.BigEndian.PutUint32(frame, 65<<20)
-				return garble.Instead{Frame: frame}
+				return tamper.Instead{Frame: frame}
 			}, framework.WithRetry(retry.NTimes(tries, time.Millisecond)))
 			must(t, c.WaitConnected(t.Context()))
 			for range 5 {

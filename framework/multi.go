@@ -14,20 +14,42 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	if err != nil {
 		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
 	}
-	var responses []zk.MultiResponse
-	err = w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
-		var err error
-		responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: firstPath(full), Operations: len(full)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-			return wireMulti(conn, full)
-		}, nil)
-		return err
-	})
-	for i := range responses {
-		if made := &responses[i].String; *made != "" {
-			*made = w.root.unfix(*made)
+	try := func(w scope) ([]zk.MultiResponse, error) {
+		var responses []zk.MultiResponse
+		err := w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
+			var err error
+			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: firstPath(full), Operations: len(full)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+				return wireMulti(conn, full)
+			}, nil)
+			return err
+		})
+		for i := range responses {
+			if made := &responses[i].String; *made != "" {
+				*made = w.root.unfix(*made)
+			}
 		}
+		return responses, w.nameMissingRoot(ctx, nameOperation(err, ops, responses))
 	}
-	return responses, w.nameMissingRoot(ctx, err)
+	if !slices.ContainsFunc(ops, func(op any) bool { return nameOf(op) == opNameCreate }) {
+		return try(w)
+	}
+	return withChroot(ctx, w, try)
+}
+
+// nameOperation names in the error of a multi the operation that the ensemble
+// has refused. If it is not known, the error concerns all of them.
+func nameOperation(err error, ops []any, responses []zk.MultiResponse) error {
+	var e *opError
+	if !errors.As(err, &e) {
+		return err
+	}
+	op, path := opNameMulti, firstPath(ops)
+	if i := refusedOperation(responses, len(ops)); i >= 0 {
+		op, path = opNameMulti+": "+nameOf(ops[i]), operationPath(ops[i])
+	} else if len(ops) > 1 {
+		path = fmt.Sprintf("%s and %d more", path, len(ops)-1)
+	}
+	return &opError{op: op, path: path, err: e.err, maybe: e.maybe}
 }
 
 // wireMulti is the wire client's Multi. An answer that has results must have as
@@ -57,8 +79,8 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	return responses, err
 }
 
-// wasExecuted reports whether a result is one of an operation that was executed.
-// A multi that is refused has no such result.
+// wasExecuted reports whether a result is one of an operation that was
+// executed. A multi that is refused has no such result.
 func wasExecuted(r zk.MultiResponse) bool { return r.String != "" || r.Stat != nil }
 
 // fixOps returns a copy of the operations, with absolute paths. The caller's
@@ -112,11 +134,29 @@ func copyOp(op any) (copied any, path *string) {
 	return nil, nil
 }
 
-// firstPath returns the first path of a multi, which names it in errors.
+// nameOf returns what an operation of a multi does.
+func nameOf(op any) string {
+	switch op.(type) {
+	case *zk.CreateRequest:
+		return opNameCreate
+	case *zk.DeleteRequest:
+		return opNameDelete
+	case *zk.SetDataRequest:
+		return opNameSet
+	}
+	return "check"
+}
+
+// operationPath returns the path of an operation that fixOps has checked.
+func operationPath(op any) string {
+	_, path := copyOp(op)
+	return *path
+}
+
+// firstPath returns the first path of a multi that fixOps has checked.
 func firstPath(ops []any) string {
 	if len(ops) == 0 {
 		return "/"
 	}
-	_, path := copyOp(ops[0])
-	return *path // fixOps has checked the operations
+	return operationPath(ops[0])
 }

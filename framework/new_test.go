@@ -23,6 +23,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 		{"a bad port", "a:port", nil, `"port"`},
 		{"a relative chroot part", "a/x/../y", nil, `chroot: path "/x/../y"`},
 		{"a chroot that ends with a slash", "a/x/", nil, `chroot: path "/x/"`},
+		{"a chroot behind each server", "a/x,b/x", nil, `as in "a,b/x"`},
 		{"no session timeout", "a", framework.WithSessionTimeout(0), "session timeout 0s"},
 		{"a negative session timeout", "a", framework.WithSessionTimeout(-time.Second), "session timeout -1s"},
 		{"an overlong session timeout", "a", framework.WithSessionTimeout(1000 * time.Hour), "session timeout 1000h"},

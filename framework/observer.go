@@ -34,13 +34,13 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 //
 // # Contexts
 //
-// A context that is passed to a function has the values of the caller's context.
-// AcquireStart and RequestStart return a context, which AcquireEnd and RequestEnd
-// get. The requests of an Acquire get the context of AcquireStart, too: so a span
-// that AcquireStart begins is the parent of their spans. Only the values of a
-// returned context are used. The caller's deadline and cancellation do not
-// change. The context of the lease has the values of the caller's context, not
-// those that AcquireStart has added.
+// A context that is passed to a function has the values of the caller's
+// context. AcquireStart and RequestStart return a context, which AcquireEnd and
+// RequestEnd get. The requests of an Acquire get the context of AcquireStart,
+// too: so a span that AcquireStart begins is the parent of their spans. Only
+// the values of a returned context are used. The caller's deadline and
+// cancellation do not change. The context of the lease has the values of the
+// caller's context, not those that AcquireStart has added.
 type Observer struct {
 	// AcquireStart is called when a call of Acquire or TryAcquire begins, and
 	// AcquireEnd when it ends. A recipe of several locks, such as locks.All, calls
@@ -49,9 +49,9 @@ type Observer struct {
 	// and before any other event of the lease.
 	AcquireStart func(ctx context.Context, a Acquire) context.Context
 	AcquireEnd   func(ctx context.Context, a Acquire, r AcquireResult)
-	// Either Released or Lost is called for each granted lease, once, when it ends.
-	// So the number of held leases is the number of grants minus the number of
-	// these calls. The context has the values of the lease's context.
+	// Either Released or Lost is called for each granted lease, once, when it
+	// ends. So the number of held leases is the number of grants minus the number
+	// of these calls. The context has the values of the lease's context.
 	Released func(ctx context.Context, r Release)
 	Lost     func(ctx context.Context, l Loss)
 	// LostReleased is called when the holder releases a lost lease, with the same
@@ -81,6 +81,9 @@ type Observer struct {
 	// were sent together. For RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
 
+	// Opened is called once for each client that New returns, before StateChanged.
+	// The client ends with a change of its state to Closed.
+	Opened func()
 	// StateChanged is called at every change of the client's state.
 	StateChanged func(StateChange)
 	// Abandoned is called when the client itself gives up a connection.
@@ -165,7 +168,8 @@ type LossReason string
 
 // Why a lease was lost.
 const (
-	// LostUnproven: the session was not proven alive in time, by the client's clock.
+	// LostUnproven: the session was not proven alive in time, by the client's
+	// clock.
 	LostUnproven LossReason = "unproven"
 	// LostSession: the ensemble has ended the session.
 	LostSession LossReason = "session"

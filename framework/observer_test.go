@@ -233,3 +233,26 @@ func TestAConnectionThatStandsStill(t *testing.T) {
 		}
 	})
 }
+
+// A client is opened once, before any change of its state, and then closed. One
+// that New refuses is not opened.
+func TestAnObserverHearsOfEachClientOnce(t *testing.T) {
+	var events []string
+	o := framework.Observer{
+		Opened:       func() { events = append(events, "opened") },
+		StateChanged: func(c framework.StateChange) { events = append(events, c.To.String()) },
+	}
+	if _, err := framework.New("h1:2181", framework.WithSessionTimeout(-1), framework.WithObserver(o)); err == nil {
+		t.Fatal("a session timeout below zero")
+	}
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithObserver(o))
+		must(t, c.WaitConnected(t.Context()))
+		_, err := c.Namespace("below")
+		must(t, err)
+		must(t, c.Close())
+	})
+	if want := []string{"opened", "CONNECTED", "CLOSED"}; !slices.Equal(events, want) {
+		t.Errorf("the observer has heard of %q, want %q", events, want)
+	}
+}

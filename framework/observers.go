@@ -10,12 +10,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Observers are the observers of a client. A method passes one event to all of
-// them. No method panics, and without observers the methods do nothing.
-//
-// This type is for the recipes of this module. See Observer for what is called
-// where.
-type Observers []*observer
+// observerList is the observers of a client. A method passes one event to all
+// of them. No method panics, and without observers the methods do nothing. See
+// Observer for what is called where.
+type observerList []*observer
 
 // observer is one of them.
 type observer struct {
@@ -30,8 +28,8 @@ const (
 	otherEvents   = 65536
 )
 
-func newObservers(all []Observer, log *zap.Logger) Observers {
-	var observers Observers
+func newObservers(all []Observer, log *zap.Logger) observerList {
+	var observers observerList
 	for _, each := range all {
 		o := &observer{each, newCallQueue(requestEvents, otherEvents, log)}
 		if each.Dropped != nil {
@@ -42,14 +40,11 @@ func newObservers(all []Observer, log *zap.Logger) Observers {
 	return observers
 }
 
-// Observers returns the client's observers.
-func (c *Client) Observers() Observers { return c.core().observers }
-
-// Values returns a context that has the values of ctx and never ends, for
+// values returns a context that has the values of ctx and never ends, for
 // requests that nobody waits for. If nobody observes requests or retries it has
 // no values either, which costs nothing. It calls nothing of ctx, which may be
 // user code.
-func (o Observers) Values(ctx context.Context) context.Context {
+func (o observerList) values(ctx context.Context) context.Context {
 	for _, each := range o {
 		if each.RequestStart != nil || each.RequestEnd != nil || each.Retried != nil {
 			return context.WithoutCancel(ctx)
@@ -58,9 +53,9 @@ func (o Observers) Values(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// WantLeases reports whether any observer has a function for calls of Acquire or for
-// leases. If none has, a recipe need not describe them.
-func (o Observers) WantLeases() bool {
+// wantLeases reports whether any observer has a function for calls of Acquire
+// or for leases. If none has, a recipe need not describe them.
+func (o observerList) wantLeases() bool {
 	for _, each := range o {
 		if each.AcquireStart != nil || each.AcquireEnd != nil || each.Released != nil || each.Lost != nil ||
 			each.LostReleased != nil || each.Overran != nil || each.Revoked != nil {
@@ -70,10 +65,10 @@ func (o Observers) WantLeases() bool {
 	return false
 }
 
-// StartAcquire reports that a call of Acquire begins. It returns the context for
-// the rest of the call, and a function that must be called with the result. If
-// an observer ends the goroutine, StartAcquire reports the end itself.
-func (o Observers) StartAcquire(ctx context.Context, a Acquire) (during context.Context, end func(AcquireResult)) {
+// startAcquire reports that a call of Acquire begins. It returns the context
+// for the rest of the call, and a function that must be called with the result.
+// If an observer ends the goroutine, StartAcquire reports the end itself.
+func (o observerList) startAcquire(ctx context.Context, a Acquire) (during context.Context, end func(AcquireResult)) {
 	began := time.Now()
 	contexts := make([]context.Context, 0, len(o))
 	end = func(r AcquireResult) {
@@ -143,8 +138,8 @@ func (c observedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Released reports a release, and waits for the observers.
-func (o Observers) Released(ctx context.Context, r Release) {
+// released reports a release, and waits for the observers.
+func (o observerList) released(ctx context.Context, r Release) {
 	for _, each := range o {
 		if fn := each.Released; fn != nil {
 			defer each.events.call(func() { fn(ctx, r) }) // deferred: if one ends the goroutine, the others are called
@@ -152,8 +147,8 @@ func (o Observers) Released(ctx context.Context, r Release) {
 	}
 }
 
-// Lost reports a loss. It does not wait for the observers.
-func (o Observers) Lost(ctx context.Context, l Loss) {
+// lost reports a loss. It does not wait for the observers.
+func (o observerList) lost(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.Lost; fn != nil {
 			each.events.post(func() { fn(ctx, l) })
@@ -161,8 +156,9 @@ func (o Observers) Lost(ctx context.Context, l Loss) {
 	}
 }
 
-// LostReleased reports the release of a lost lease, and waits for the observers.
-func (o Observers) LostReleased(ctx context.Context, l Loss) {
+// lostReleased reports the release of a lost lease, and waits for the
+// observers.
+func (o observerList) lostReleased(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.LostReleased; fn != nil {
 			defer each.events.call(func() { fn(ctx, l) })
@@ -170,8 +166,8 @@ func (o Observers) LostReleased(ctx context.Context, l Loss) {
 	}
 }
 
-// Overran reports an overrun, and waits for the observers.
-func (o Observers) Overran(ctx context.Context, over Overrun) {
+// overran reports an overrun, and waits for the observers.
+func (o observerList) overran(ctx context.Context, over Overrun) {
 	for _, each := range o {
 		if fn := each.Overran; fn != nil {
 			defer each.events.call(func() { fn(ctx, over) })
@@ -179,8 +175,8 @@ func (o Observers) Overran(ctx context.Context, over Overrun) {
 	}
 }
 
-// Revoked reports a revocation. It does not wait for the observers.
-func (o Observers) Revoked(ctx context.Context, r Revocation) {
+// revoked reports a revocation. It does not wait for the observers.
+func (o observerList) revoked(ctx context.Context, r Revocation) {
 	for _, each := range o {
 		if fn := each.Revoked; fn != nil {
 			each.events.post(func() { fn(ctx, r) })
@@ -188,7 +184,7 @@ func (o Observers) Revoked(ctx context.Context, r Revocation) {
 	}
 }
 
-func (o Observers) wantRequests() bool {
+func (o observerList) wantRequests() bool {
 	for _, each := range o {
 		if each.RequestStart != nil || each.RequestEnd != nil {
 			return true
@@ -197,9 +193,9 @@ func (o Observers) wantRequests() bool {
 	return false
 }
 
-// startRequest reports that a request begins. end must be called with the answer.
-// Neither waits for the observers.
-func (o Observers) startRequest(ctx context.Context, r Request) (end func(error)) {
+// startRequest reports that a request begins. end must be called with the
+// answer. Neither waits for the observers.
+func (o observerList) startRequest(ctx context.Context, r Request) (end func(error)) {
 	ends := make([]func(RequestResult), 0, len(o))
 	for _, each := range o {
 		if end := each.startRequest(ctx, r); end != nil {
@@ -232,7 +228,7 @@ func (o *observer) startRequest(ctx context.Context, r Request) (end func(Reques
 	}
 }
 
-func (o Observers) retried(ctx context.Context, r Retry) {
+func (o observerList) retried(ctx context.Context, r Retry) {
 	for _, each := range o {
 		if fn := each.Retried; fn != nil {
 			each.events.offer(func() { fn(ctx, r) })
@@ -240,7 +236,7 @@ func (o Observers) retried(ctx context.Context, r Retry) {
 	}
 }
 
-func (o Observers) batched(b Batch) {
+func (o observerList) batched(b Batch) {
 	for _, each := range o {
 		if fn := each.Batched; fn != nil {
 			each.events.offer(func() { fn(b) })
@@ -248,7 +244,15 @@ func (o Observers) batched(b Batch) {
 	}
 }
 
-func (o Observers) stateChanged(change StateChange) {
+func (o observerList) opened() {
+	for _, each := range o {
+		if each.Opened != nil {
+			each.events.post(each.Opened)
+		}
+	}
+}
+
+func (o observerList) stateChanged(change StateChange) {
 	for _, each := range o {
 		if fn := each.StateChanged; fn != nil {
 			each.events.post(func() { fn(change) })
@@ -256,7 +260,7 @@ func (o Observers) stateChanged(change StateChange) {
 	}
 }
 
-func (o Observers) abandoned(a Abandonment) {
+func (o observerList) abandoned(a Abandonment) {
 	for _, each := range o {
 		if fn := each.Abandoned; fn != nil {
 			each.events.post(func() { fn(a) })
@@ -266,7 +270,7 @@ func (o Observers) abandoned(a Abandonment) {
 
 // flush waits until the observers have got all events. It returns false if
 // patience ends first.
-func (o Observers) flush(patience <-chan time.Time) bool {
+func (o observerList) flush(patience <-chan time.Time) bool {
 	for _, each := range o {
 		if !each.events.flush(patience) {
 			return false
@@ -275,8 +279,8 @@ func (o Observers) flush(patience <-chan time.Time) bool {
 	return true
 }
 
-// observed makes a call of the wire client, and reports it to the observers. ask
-// has Op, Path and Operations, which is 1 if it is not set.
+// observed makes a call of the wire client, and reports it to the observers.
+// ask has Op, Path and Operations, which is 1 if it is not set.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
 	observers := s.core.observers
 	if !observers.wantRequests() {

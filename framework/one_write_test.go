@@ -25,7 +25,8 @@ func (c countedConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A create and the list behind it leave in one write, and the delete in another.
+// A create and the list behind it leave in one write, and the delete in
+// another.
 func TestACreateAndItsListAreOneWrite(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var writes atomic.Int64
@@ -50,8 +51,8 @@ func TestACreateAndItsListAreOneWrite(t *testing.T) {
 	})
 }
 
-// Callers that give up at any instant leave no request behind that is kept back:
-// each is answered at once, though nothing else is sent.
+// Callers that give up at any instant leave no request behind that is kept
+// back: each is answered at once, though nothing else is sent.
 func TestNothingIsKeptBackForWhoHasGivenUp(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)

@@ -69,12 +69,14 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if isSequential(flags) {
 		again = onceOnly
 	}
-	full, err := request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
-		if flags == zk.FlagContainer {
-			return w.core.createContainer(conn, full, data, acl)
-		}
-		return createAt(conn, full, data, flags, acl)
-	}, nil)
+	full, err := withChroot(ctx, w, func(w scope) (string, error) {
+		return request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
+			if flags == zk.FlagContainer {
+				return w.core.createContainer(conn, full, data, acl)
+			}
+			return createAt(conn, full, data, flags, acl)
+		}, nil)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -223,9 +225,33 @@ func (w scope) makePath(ctx context.Context, path string, create znodeCreator) e
 	})
 }
 
+// makeDir creates full, and what is missing above it. It creates the chroot,
+// and what is above that, only if the client may: as persistent znodes, since
+// the ensemble removes an empty container.
 func (c *core) makeDir(ctx context.Context, s *session, full string, create znodeCreator) error {
 	if full == "/" {
 		return nil
+	}
+	exists := func() (bool, error) {
+		return call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
+			found, _, err := conn.Exists(full)
+			return found, err
+		}, nil)
+	}
+	isChroot := full == string(c.chroot)
+	if isChroot && !c.cfg.createChroot {
+		found, err := exists()
+		switch {
+		case found, errors.Is(err, zk.ErrNoAuth): // it may not be read, so it exists
+			return nil
+		case err != nil:
+			return err
+		}
+		c.forgetRoot(c.chroot)
+		return c.missing(c.chroot, zk.ErrNoNode)
+	}
+	if isChroot {
+		create = createPersistent
 	}
 	for {
 		_, err := call(ctx, s, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
@@ -237,15 +263,14 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		case errors.Is(err, zk.ErrNoAuth):
 			// The server checks the permission to create before it checks
 			// whether the znode exists.
-			found, existsErr := call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
-				found, _, err := conn.Exists(full)
-				return found, err
-			}, nil)
-			if found {
+			found, existsErr := exists()
+			switch {
+			case found:
 				return nil
-			}
-			if existsErr != nil {
+			case existsErr != nil:
 				return existsErr
+			case isChroot:
+				return fmt.Errorf("chroot %s: %w", full, err)
 			}
 			return err
 		case !errors.Is(err, zk.ErrNoNode):

@@ -32,6 +32,8 @@ func once(ens *testutil.Embedded, op testutil.Op, action testutil.Action) (stop 
 	})
 }
 
+// The paths in the results of a multi are not changed, neither if it fails nor
+// for a delete. A known failure elsewhere: go-zookeeper.
 func TestOperations(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -102,11 +104,12 @@ func errorText(err error) string {
 }
 
 // Under a chroot and a namespace every operation uses the paths of the
-// namespace.
+// namespace. The chroot and the server list survive an expiry. An empty list is
+// an error. Known failures elsewhere: CURATOR-455, -593, -583.
 func TestChrootAndNamespace(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		network := ens.ClientNet("chrooted")
-		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial))
+		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial), framework.WithCreateChroot())
 		must(t, err)
 		defer root.Close()
 		c, err := root.Namespace("locks")
@@ -236,7 +239,9 @@ func TestMakePersistentPath(t *testing.T) {
 }
 
 // One budget bounds an operation while no server answers, and ctx bounds it,
-// too.
+// too. The retries of an operation share one budget, and run before the
+// operation returns. No queue grows without bound. Known failures elsewhere:
+// CURATOR-559, CURATOR-599, Spring Integration #1863, CURATOR-52, -66.
 func TestOperationsAreBounded(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		must(t, ens.Stop(0))
@@ -351,7 +356,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// The dialer gets names, not addresses, at every attempt.
+// The dialer gets names, not addresses, at every attempt. A known failure
+// elsewhere: CURATOR-229.
 func TestDialerGetsNamesEachTime(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var dialed atomic.Int32
@@ -454,14 +460,19 @@ func TestAMissingChrootIsNamed(t *testing.T) {
 			t.Helper()
 			for op, do := range ops {
 				err := do(c)
-				if !errors.Is(err, zk.ErrNoNode) || !strings.HasPrefix(err.Error(), op+" /a: ") || framework.MaybeApplied(err) ||
-					strings.Contains(err.Error(), "does not exist: ") != (text != "") || !strings.Contains(err.Error(), text) {
+				prefix := op + " /a: "
+				if op == "multi" {
+					prefix = "multi: create /a: "
+				}
+				if !errors.Is(err, zk.ErrNoNode) || !strings.HasPrefix(err.Error(), prefix+text) || framework.MaybeApplied(err) ||
+					text == "" && err.Error() != prefix+zk.ErrNoNode.Error() {
 					t.Errorf("%s: %v, want %q in it", op, err, text)
 				}
 			}
 		}
-		named(root, "chroot /app does not exist")
-		named(ns, "chroot /app does not exist")
+		const missing = "chroot /app does not exist, and the client was made without WithCreateChroot: "
+		named(root, missing)
+		named(ns, missing)
 		_, err = all.Create(t.Context(), "/app", nil, 0)
 		must(t, err)
 		delete(ops, "create")
@@ -590,6 +601,7 @@ func TestDeleteCreatedEnds(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
+		holdUntilLost(t, s)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
 		must(t, err)
 		czxid := stat(t, ens, "/a").Czxid

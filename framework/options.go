@@ -47,7 +47,8 @@ const (
 	ErrorPolicyConnection
 )
 
-// Option configures a client. New returns an error for a bad value.
+// Option configures a client: New takes all of them, and returns an error for a
+// bad value.
 type Option func(*config)
 
 type config struct {
@@ -62,6 +63,7 @@ type config struct {
 	acl            []zk.ACL
 	auths          []auth
 	maxRequest     int
+	createChroot   bool
 	dial           Dialer
 	resolver       *net.Resolver
 	resolverSet    bool
@@ -175,8 +177,9 @@ func (cfg *config) margin(timeout time.Duration) time.Duration {
 
 // WithSessionTimeout sets the session timeout to request. The server limits it,
 // by default to between 2 and 20 of its ticks; Session.Timeout returns the
-// result. A server that shortens it to less than 100ms, or extends it to more
-// than an hour, is not used. Default 10s.
+// result. If members grant different ones, the shortest counts from then on,
+// and later connects ask for it. A server that shortens it to less than 100ms,
+// or extends it to more than an hour, is not used. Default 10s.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(c *config) { c.sessionTimeout = d }
 }
@@ -209,9 +212,19 @@ func WithAuth(scheme string, data []byte) Option {
 // WithMaxRequest sets the size of the largest request, in bytes. It must be
 // what the servers have as jute.maxbuffer, if that was changed. A larger
 // request fails with ErrTooLarge and is not sent, because a server would close
-// the connection. At least 16384, at most 33554432. Default 1048575, the
-// servers' default.
+// the connection. The client keeps a buffer of that size, of 128 KiB at least.
+// At least 16384, at most 33554432. Default 1048575, the servers' default.
 func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
+
+// WithCreateChroot lets the client create its chroot, the path behind the
+// addresses of the servers. A create that finds a znode missing, of the client
+// or of a recipe, then creates the chroot, and what is missing above it, as
+// persistent znodes with the client's ACL, and is made once more. If several
+// clients do so at once, all succeed. Reads and watches create nothing. It
+// costs two requests for each create that fails with zk.ErrNoNode, and none
+// otherwise. Default: a create that finds the chroot missing fails with
+// zk.ErrNoNode, and its error names the chroot.
+func WithCreateChroot() Option { return func(c *config) { c.createChroot = true } }
 
 // WithDialer sets the function that opens connections. It is called with the
 // names of the server list, unless WithResolver is set as well. Default: TCP.
@@ -233,8 +246,10 @@ func WithTLS(cfg *tls.Config) Option {
 }
 
 // WithStopMargin sets how long before its deadline a lease is declared lost, so
-// that work under it has time to stop. At most a third of the session timeout.
-// Default a tenth of the session timeout.
+// that work under it has time to stop. At most a third of the session timeout,
+// the one that is granted: if that makes the margin too long, a third of it is
+// used. The longer the margin, the shorter the disconnect, and the round trip
+// to the leader, at which leases last. Default a tenth of the session timeout.
 func WithStopMargin(d time.Duration) Option {
 	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
 }
@@ -256,7 +271,10 @@ func WithStopMargin(d time.Duration) Option {
 // whole tick by more than a question of the observer master and the observer's
 // answer take at worst. If they take long, pass a longer time than the tick.
 //
-// At most half of the session timeout. Default 0: not needed.
+// At most half of the session timeout. If the servers grant a shorter one, with
+// which no lease can last, then a proof fails at once, with an error that names
+// the granted timeout, the stop margin and the tick. A shorter tick is never
+// used instead. Default 0: not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.

@@ -43,8 +43,8 @@ func pathFault(path string) string {
 			return "relative names are not allowed"
 		}
 	}
-	for _, r := range path { // beyond U+FFFF a Java server sees two surrogates
-		if r == 0 || r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 {
+	for _, r := range path { // beyond U+FFFF a Java server sees two surrogates; here none is left
+		if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xe000 && r <= 0xf8ff || r >= 0xfff0 {
 			return fmt.Sprintf("character %U is not allowed", r)
 		}
 	}
@@ -53,10 +53,17 @@ func pathFault(path string) string {
 
 // parseServers splits "h1:2181,h2:2181/chroot" into addresses, each with a
 // port, and the chroot, which is empty or an absolute path other than the root.
+// The chroot cannot have a comma: it would be taken for a part of
+// "h1:2181/chroot,h2:2181/chroot", and be another directory than that of
+// clients that write the list in the right form.
 func parseServers(servers string) (addrs []string, chroot string, err error) {
 	list := servers
 	if i := strings.IndexByte(servers, '/'); i >= 0 {
 		list, chroot = servers[:i], servers[i:]
+	}
+	if strings.Contains(chroot, ",") {
+		return nil, "", fmt.Errorf("servers %q: chroot %q: cannot have a comma: it is written once, behind the last server, as in %q",
+			servers, chroot, withChrootLast(servers))
 	}
 	for _, field := range strings.Split(list, ",") {
 		field = strings.TrimSpace(field)
@@ -81,6 +88,23 @@ func parseServers(servers string) (addrs []string, chroot string, err error) {
 		}
 	}
 	return addrs, chroot, nil
+}
+
+// withChrootLast returns a server list that has a chroot at several places in
+// the right form, with the first of them.
+func withChrootLast(servers string) string {
+	var hosts []string
+	chroot := ""
+	for field := range strings.SplitSeq(servers, ",") {
+		host, path, found := strings.Cut(strings.TrimSpace(field), "/")
+		if host != "" {
+			hosts = append(hosts, host)
+		}
+		if found && chroot == "" {
+			chroot = "/" + path
+		}
+	}
+	return strings.Join(hosts, ",") + chroot
 }
 
 func parseAddress(field string) (string, error) {

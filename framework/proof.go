@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -67,7 +68,25 @@ import (
 //
 // models/deadline.pml has this argument in a form that a machine has checked.
 //
-// The deadline is the latest proven send time plus T.
+// The deadline is the latest proven send time plus T, the shortest timeout that
+// any member has granted in this session. It must not be what the latest member
+// has granted. Members with different settings grant different timeouts, each
+// one tells the leader its own with every report, and the leader takes the
+// latest. So a session that has moved to a member with a longer timeout is
+// shortened again by a late report of the member before it. For the same reason
+// each connect asks for exactly T: a member can then grant less than T only if
+// its maxSessionTimeout is below T. If the answer to such a connect is lost,
+// the leader may have the shorter timeout, and the client does not know it. So
+// it is assumed that no member has a maxSessionTimeout below T, or that its
+// connect answers arrive. The default is 20 of the member's own ticks.
+//
+// The leader ends a session in two steps. It marks the session as closing, and
+// then the removal of its znodes makes its way through the ensemble. A sync is
+// still answered in between. That proves nothing wrong as long as the removal
+// follows within the stop margin. It does, unless the leader throttles requests
+// (request_throttle_max_requests, off by default), and the removal waits there.
+// ProofSync assumes that the leader does not throttle. With ProofWrite R1
+// stands behind the removal, and is refused.
 //
 // Only a session that holds something needs a deadline. A session that holds
 // nothing sends no heartbeat. Its contacts are the wire client's pings, one
@@ -91,20 +110,24 @@ import (
 //     nothing is granted.
 //   - After a reconnect the connect is the proof, or under ProofWrite a contact
 //     that the first write proves.
-//   - The machine was suspended. The old proof is too old by the clock, and Prove
-//     makes another one.
+//   - The machine was suspended. The old proof is too old by the clock, and
+//     Prove makes another one.
 
 // contact is a request that was answered.
 type contact struct {
 	sent, answered time.Time
 	reported       uint64 // the number of R0's answer, 0 if there is none yet
+	reportedAt     time.Time
 }
 
 // sentRequest is a request that is not answered yet.
 type sentRequest struct {
+	xid       int32
+	op        wire.Op
 	at        time.Time
 	answers   uint64 // how many answers had arrived before it was sent
 	roundTrip trip
+	prompt    bool // its answer should come at once
 }
 
 // trip says what a request is good for in a proof, if it is answered without
@@ -123,9 +146,17 @@ type proof struct {
 	wait     time.Duration // F
 	grain    time.Duration // of contacts closer together than this only two are kept
 	kind     Proof
-	pending  map[int32]sentRequest
-	answers  uint64    // that have arrived, the connect's included
-	contacts []contact // answered, oldest first; those that are no longer needed are dropped
+	pending  []sentRequest // in the order in which they were sent, which is that of their answers
+	answers  uint64        // that have arrived, the connect's included
+	contacts []contact     // answered, oldest first; those that are no longer needed are dropped
+	trips    roundTrips
+	progress progress
+
+	// When a part of an answer was read last that is too large to arrive at once,
+	// as a long list is. A request that was sent before has waited behind it, and
+	// says nothing about round trips. This is for their estimate alone: no
+	// deadline rests on it.
+	partRead time.Time
 }
 
 func newProof(timeout, tick time.Duration, kind Proof) *proof {
@@ -134,37 +165,54 @@ func newProof(timeout, tick time.Duration, kind Proof) *proof {
 		wait:    max(timeout/3, tick),
 		grain:   timeout / 64,
 		kind:    kind,
-		pending: make(map[int32]sentRequest),
 		answers: 1,
+		trips:   roundTrips{window: timeout / 3},
 	}
 }
 
 // connect notes a connect that was sent at sent and was answered. The leader
 // has had its touch, so it can be proven without an R0.
 func (p *proof) connect(sent time.Time) {
-	p.contacts = append(p.contacts, contact{sent: sent, answered: sent, reported: p.answers})
+	p.contacts = append(p.contacts, contact{sent: sent, answered: sent, reported: p.answers, reportedAt: sent})
 }
 
-// send notes that a request is sent. All pings have the same number and are
-// answered in order: a ping that is sent while another one is under way does
-// not count.
+// send notes that a request is sent. All pings have the same number. They are
+// answered in order, so each of them must be noted: an answer is that to the
+// oldest one.
 func (p *proof) send(xid int32, op wire.Op, at time.Time) {
-	if _, underWay := p.pending[xid]; !underWay {
-		p.pending[xid] = sentRequest{at: at, answers: p.answers, roundTrip: p.tripOf(op)}
-	}
+	p.pending = append(p.pending, sentRequest{
+		xid: xid, op: op, at: at, answers: p.answers, roundTrip: p.tripOf(op), prompt: op == wire.OpPing || op == wire.OpSync,
+	})
+}
+
+// sendCheck is send for a multi that only checks the root: the R1 of a
+// heartbeat under ProofWrite.
+func (p *proof) sendCheck(xid int32, at time.Time) {
+	p.send(xid, wire.OpMulti, at)
+	p.pending[len(p.pending)-1].prompt = true
 }
 
 // answer notes the answer to xid. If it proves a contact, it returns the send
 // time of the latest contact that it proves.
 func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, ok bool) {
-	r, known := p.pending[xid]
-	if !known {
+	i := slices.IndexFunc(p.pending, func(r sentRequest) bool { return r.xid == xid })
+	if i < 0 {
 		return time.Time{}, false
 	}
-	delete(p.pending, xid)
+	r := p.pending[i]
+	p.pending = slices.Delete(p.pending, i, i+1)
 	p.answers++
+	if i == 0 {
+		p.progress.at = at
+	} else {
+		p.pending[0].prompt = true // it was overtaken
+	}
+	behind := r.at.Before(p.partRead) && p.trips.isKnown(at)
+	if (r.prompt || r.roundTrip != noTrip && !p.trips.isRecent(at)) && !behind {
+		p.trips.add(at.Sub(r.at), at)
+	}
 	if r.roundTrip != noTrip && !failed {
-		proven, ok = p.count(r)
+		proven, ok = p.count(r, at)
 	}
 	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // proves nothing any longer
 		p.contacts = p.contacts[1:]
@@ -173,9 +221,18 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	return proven, ok
 }
 
-// keep adds a contact. Of those that are closer together than the grain it keeps
-// the first and the last. The last matters: it may be a ping that no other contact
-// follows for T/3.
+// receive notes that n bytes of an answer have arrived. inPart says that there
+// are more to come.
+func (p *proof) receive(n int, inPart bool, at time.Time) {
+	p.progress.receive(n, inPart, at)
+	if inPart {
+		p.partRead = at
+	}
+}
+
+// keep adds a contact. Of those that are closer together than the grain it
+// keeps the first and the last. The last matters: it may be a ping that no
+// other contact follows for T/3.
 func (p *proof) keep(c contact) {
 	n := len(p.contacts)
 	switch {
@@ -189,7 +246,7 @@ func (p *proof) keep(c contact) {
 
 // count takes an answered round trip for R1 of all contacts that it can prove,
 // and for R0 of all others that are old enough.
-func (p *proof) count(r sentRequest) (proven time.Time, ok bool) {
+func (p *proof) count(r sentRequest, at time.Time) (proven time.Time, ok bool) {
 	n := 0
 	for i := range p.contacts {
 		switch c := &p.contacts[i]; {
@@ -198,7 +255,7 @@ func (p *proof) count(r sentRequest) (proven time.Time, ok bool) {
 				n = i + 1
 			}
 		case r.at.Sub(c.answered) >= p.wait:
-			c.reported = p.answers
+			c.reported, c.reportedAt = p.answers, at
 		}
 	}
 	if n == 0 {
@@ -207,28 +264,6 @@ func (p *proof) count(r sentRequest) (proven time.Time, ok bool) {
 	proven = p.contacts[n-1].sent
 	p.contacts = append(p.contacts[:0], p.contacts[n:]...)
 	return proven, true
-}
-
-// oldest returns when the oldest request was sent that is not answered yet.
-func (p *proof) oldest() (sent time.Time, ok bool) {
-	for _, r := range p.pending {
-		if !ok || r.at.Before(sent) {
-			sent, ok = r.at, true
-		}
-	}
-	return sent, ok
-}
-
-// provable returns how long to wait until a pair of round trips can prove more
-// than is proven already. ok is false if there is no contact to prove.
-func (p *proof) provable(now time.Time) (after time.Duration, ok bool) {
-	switch {
-	case len(p.contacts) == 0:
-		return 0, false
-	case p.contacts[0].reported != 0:
-		return 0, true
-	}
-	return max(0, p.wait-now.Sub(p.contacts[0].answered)), true
 }
 
 func (p *proof) tripOf(op wire.Op) trip {

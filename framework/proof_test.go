@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -11,7 +12,8 @@ import (
 // A follower answers pings and reads for a while after it was cut off from the
 // leader. So a deadline that follows from answers alone still runs while
 // another client gets the lock. Each row is a history of one connection with T
-// = 6s, hence F = 2s.
+// = 6s, hence F = 2s. A lease begins with a third of the session timeout ahead,
+// also where another contact came just before a ping.
 func TestProofOfContact(t *testing.T) {
 	const read, roundTrip = 4, wire.OpSync
 	type exchange struct {
@@ -105,6 +107,31 @@ func TestAnswerToAPingIsThatOfTheOldest(t *testing.T) {
 	}
 }
 
+// So it is where more of them are under way: a ping that is sent before the
+// second one was answered does not get the second one's answer. It may reach
+// the server only with the round trips, behind the leader's last question.
+func TestAnswerToAPingIsNotThatOfALaterOne(t *testing.T) {
+	const ping, opPing = wire.XidPing, wire.OpPing
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.send(ping, opPing, at(0))
+	p.send(ping, opPing, at(1.9))
+	p.answer(ping, false, at(2)) // to the first
+	p.send(ping, opPing, at(3.8))
+	p.answer(ping, false, at(3.9)) // to the second
+	p.send(1, wire.OpSync, at(6))
+	p.answer(ping, false, at(6.1)) // to the third
+	p.answer(1, false, at(6.1))
+	p.send(2, wire.OpSync, at(6.1))
+	if proven, ok := p.answer(2, false, at(6.2)); !ok || !proven.Equal(at(1.9)) {
+		t.Errorf("proven at %v (%v), want the time of the second ping", proven.Sub(start), ok)
+	}
+	if len(p.pending) != 0 {
+		t.Errorf("%d requests are taken for unanswered", len(p.pending))
+	}
+}
+
 // A busy connection must not make the list of contacts grow. Contacts are
 // thinned out, and dropped once they are not needed.
 func TestProofStaysSmall(t *testing.T) {
@@ -128,6 +155,95 @@ func TestProofStaysSmall(t *testing.T) {
 	}
 	if len(p.pending) != 0 {
 		t.Errorf("%d answered requests are kept", len(p.pending))
+	}
+}
+
+// Of contacts that are closer together than the grain only two are kept.
+func TestKeep(t *testing.T) {
+	const grain = 6 * time.Second / 64
+	type all []time.Duration
+	start := time.Now()
+	for name, tt := range map[string]struct {
+		have     all
+		reported int // how many of them, the oldest
+		add      time.Duration
+		want     all
+	}{
+		"the first":                   {nil, 0, 0, all{0}},
+		"at the same time":            {all{0}, 0, 0, all{0}},
+		"the second":                  {all{0}, 0, 1, all{0, 1}},
+		"the third":                   {all{0, 1}, 0, 2, all{0, 2}},
+		"after a grain":               {all{0, 50}, 0, grain, all{0, 50, grain}},
+		"right before that":           {all{0, 50}, 0, grain - 1, all{0, grain - 1}},
+		"after a grain from the last": {all{0, grain - 10, grain}, 0, grain + 10, all{0, grain - 10, grain + 10}},
+		"before the last":             {all{0, 50}, 0, 40, all{0, 50}},
+		"the last is reported":        {all{0, 50}, 2, 60, all{0, 50}},
+		"the first is reported":       {all{0, 50}, 1, 60, all{0, 60}},
+	} {
+		p := newProof(6*time.Second, 0, ProofSync)
+		for i, at := range tt.have {
+			c := contact{sent: start.Add(at)}
+			if i < tt.reported {
+				c.reported = 1
+			}
+			p.contacts = append(p.contacts, c)
+		}
+		p.keep(contact{sent: start.Add(tt.add), answered: start.Add(tt.add)})
+		var got all
+		for _, c := range p.contacts {
+			got = append(got, c.sent.Sub(start))
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// What an answer changes apart from what it proves.
+func TestAnswer(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.contacts = []contact{{sent: at(-1), answered: at(-1)}, {sent: at(0), answered: at(0)}, {sent: at(1), answered: at(1)}}
+	p.send(1, wire.OpGetData, at(5))
+	p.send(2, wire.OpCreate, at(5.1))
+	p.send(3, wire.OpPing, at(5.2))
+	if _, ok := p.answer(4, false, at(5.3)); ok || p.answers != 1 || len(p.pending) != 3 || len(p.contacts) != 3 {
+		t.Errorf("an answer to nothing: %+v", p)
+	}
+	for i, step := range []struct {
+		xid      int32
+		at       float64
+		contacts int // those from before that are left
+		progress float64
+		longest  time.Duration
+		prompt   bool // the oldest that is unanswered
+	}{
+		{1, 5.5, 2, 5.5, 0, false},        // a read is no round trip
+		{3, 6, 1, 5.5, 800 * ms, true},    // a ping overtakes
+		{2, 6.9, 1, 6.9, 1800 * ms, true}, // it should have come at once
+	} {
+		p.answer(step.xid, false, at(step.at))
+		left := 0
+		for _, c := range p.contacts {
+			if !c.sent.After(at(1)) {
+				left++
+			}
+		}
+		if left != step.contacts || !p.progress.at.Equal(at(step.progress)) || p.trips.longest() != step.longest || p.answers != uint64(i+2) || len(p.pending) != 2-i {
+			t.Errorf("step %d: %d contacts, progress at %v, longest %v, %+v", i, left, p.progress.at.Sub(start), p.trips.longest(), p)
+		}
+		if len(p.pending) > 0 && p.pending[0].prompt != step.prompt {
+			t.Errorf("step %d: prompt %t", i, !step.prompt)
+		}
+	}
+	p.send(5, wire.OpCreate, at(7))
+	if p.answer(5, false, at(7.9)); p.trips.present != 1800*ms || p.trips.since != at(6) {
+		t.Errorf("a write counts although a sync has: %+v", p.trips)
+	}
+	p.send(6, wire.OpCreate, at(8.1))
+	if p.answer(6, false, at(8.6)); p.trips.present != 500*ms {
+		t.Errorf("a write where nothing else is known: %+v", p.trips)
 	}
 }
 
@@ -229,5 +345,61 @@ func TestHoldersAreToldSoonAfterASuspension(t *testing.T) {
 	s.checkClock(shiftWall(now.Add(time.Second), time.Minute))
 	if told == nil || s.Err() == nil {
 		t.Errorf("a minute later by the wall clock: holder told %v, session %v", told, s.Err())
+	}
+}
+
+// An answer that stood behind that of a large list looked as slow as the list.
+// For a third of the session timeout and more, heartbeats then came as often as
+// in a slow network, and a lease could be refused as one that cannot last.
+func TestARoundTripBehindAListIsNotSlow(t *testing.T) {
+	const list, ms = 12, time.Millisecond
+	begin := time.Now()
+	p := newProof(6*time.Second, 0, ProofSync)
+	xid := int32(0)
+	exchange := func(op wire.Op, sent, answered time.Duration) {
+		xid++
+		p.send(xid, op, begin.Add(sent))
+		p.answer(xid, false, begin.Add(answered))
+	}
+	exchange(wire.OpSync, 0, 10*ms)
+	p.send(100, list, begin.Add(1000*ms))
+	p.send(101, wire.OpSync, begin.Add(1001*ms))
+	p.send(102, wire.OpPing, begin.Add(1500*ms))
+	p.receive(4096, true, begin.Add(2850*ms)) // the list is long
+	p.answer(100, false, begin.Add(2900*ms))
+	p.answer(101, false, begin.Add(2901*ms))
+	p.answer(102, false, begin.Add(2902*ms))
+	exchange(wire.OpSync, 2950*ms, 2962*ms)
+	if got := p.trips.longest(); got != 12*ms {
+		t.Errorf("a round trip takes %v, want 12ms", got)
+	}
+
+	// Long lists are under way all the time, and every answer is slow. That is
+	// the network.
+	for at := 3000 * ms; at < 12000*ms; at += 100 * ms {
+		p.receive(4096, true, begin.Add(at))
+		exchange(list, at-400*ms, at)
+		exchange(wire.OpSync, at-390*ms, at+10*ms)
+	}
+	if got := p.trips.longest(); got != 400*ms {
+		t.Errorf("a round trip takes %v beside many lists, want 400ms", got)
+	}
+}
+
+// The follower answers reads at once, but its leader has become slow. Each sync
+// is sent while a read is under way.
+func TestARoundTripBesideQuickReadsIsSlow(t *testing.T) {
+	const ms = time.Millisecond
+	begin := time.Now()
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.send(1, wire.OpSync, begin)
+	p.answer(1, false, begin.Add(10*ms))
+	p.send(2, wire.OpExists, begin.Add(1000*ms))
+	p.send(3, wire.OpSync, begin.Add(1001*ms))
+	p.receive(100, false, begin.Add(1010*ms))
+	p.answer(2, false, begin.Add(1010*ms))
+	p.answer(3, false, begin.Add(1701*ms))
+	if got := p.trips.longest(); got != 700*ms {
+		t.Errorf("a round trip takes %v, want 700ms", got)
 	}
 }

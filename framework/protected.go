@@ -77,7 +77,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(s.customIDs), unhurried: s.unhurried}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(), unhurried: s.unhurried}
 		path := join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
@@ -135,6 +135,9 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 				return made, nil
 			}
 		case <-ctx.Done():
+			if p.unhurried {
+				return made, nil
+			}
 			s.discard(made.Path)
 			return Created{}, ctxerr.Of(ctx)
 		case <-s.over:
@@ -305,16 +308,11 @@ func idOf(name string) string {
 	return id
 }
 
-// newID returns a random UUID in the form that Curator uses. It is of version
-// 4, or of version 8 if custom is set.
-func newID(custom bool) string {
+// newID returns a random UUID, of version 4, in the form that Curator uses.
+func newID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
-	version := byte(4)
-	if custom {
-		version = 8
-	}
-	b[6] = b[6]&0x0f | version<<4
+	b[6] = b[6]&0x0f | 4<<4
 	b[8] = b[8]&0x3f | 0x80
 	var text [36]byte
 	at := 0

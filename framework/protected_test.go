@@ -103,7 +103,7 @@ func TestACreateIsAnsweredThoughItsListIsNot(t *testing.T) {
 }
 
 // A create whose answer is lost succeeds: its znode is found by its id, in this
-// session, and exists once.
+// session, and exists once. Known failures elsewhere: CURATOR-45, -498, -190.
 func TestCreateSurvivesALostAnswer(t *testing.T) {
 	for name, action := range map[string]testutil.Action{
 		"executed":     testutil.DropAfter(),
@@ -131,7 +131,8 @@ func TestCreateSurvivesALostAnswer(t *testing.T) {
 }
 
 // A znode that is found by its id, but belongs to another session, is not used.
-// The lock would be lost with that session.
+// The lock would be lost with that session. A known failure elsewhere:
+// CURATOR-498.
 func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
@@ -163,7 +164,7 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 // search for the znode, but the create may have been executed, which the error
 // used to deny. And the search, if it began before the loss of the connection
 // was known, waited in the wire client for the next connection, whatever its
-// budget.
+// budget. A known failure elsewhere: go-zookeeper.
 func TestCreateThatCannotBeLookedForMayBeApplied(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
@@ -214,7 +215,7 @@ func TestListThatIsLostIsNoError(t *testing.T) {
 }
 
 // Whenever the caller returns, and whatever happens to the request, no znode
-// stays while the session lives.
+// stays while the session lives. Known failures elsewhere: CURATOR-79, -62.
 func TestCancelledCreateLeavesNothing(t *testing.T) {
 	for name, action := range map[string]func(release chan struct{}) testutil.Action{
 		"request held":              func(r chan struct{}) testutil.Action { return testutil.Hold(r) },
@@ -342,7 +343,8 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// Discard goes on until the znode is gone, whatever the network does.
+// Discard goes on until the znode is gone, whatever the network does. Known
+// failures elsewhere: CURATOR-205, CURATOR-42.
 func TestDiscard(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
@@ -393,7 +395,7 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 		"connected":    {gone: true},
 		"never there":  {before: func(t *testing.T, w world) { must(t, w.c.Delete(t.Context(), "/a", -1)) }, gone: true},
 		"disconnected": {before: func(_ *testing.T, w world) { w.network.Cut() }, meanwhile: func(_ *testing.T, w world) { w.network.Heal() }, gone: true},
-		"cut off":      {before: func(_ *testing.T, w world) { w.network.Cut() }, meanwhile: func(*testing.T, world) { time.Sleep(2 * timeout) }},
+		"cut off":      {before: func(t *testing.T, w world) { holdUntilLost(t, w.s); w.network.Cut() }, meanwhile: func(*testing.T, world) { time.Sleep(2 * timeout) }},
 		"expired": {
 			before:    func(_ *testing.T, w world) { w.network.Cut() },
 			meanwhile: func(t *testing.T, w world) { must(t, w.ens.ExpireSession(w.s.ID())); w.network.Heal() },
@@ -444,11 +446,12 @@ func TestDiscardTellsWhenTheZnodeIsGone(t *testing.T) {
 }
 
 // A removal ends with its session. It never goes on in the next session, even
-// if the znode stays.
+// if the znode stays. A known failure elsewhere: nakadi #1305.
 func TestDiscardEndsWithTheSession(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		s := session(t, c)
+		holdUntilLost(t, s)
 		for i := range 100 {
 			_, err := c.Create(t.Context(), fmt.Sprintf("/%d", i), nil, 0)
 			must(t, err)

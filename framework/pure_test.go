@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +21,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
+// The state matches the connection. The next session ends the state LOST, and
+// no late event brings it back. A known failure elsewhere: CURATOR-525.
 func TestNextState(t *testing.T) {
 	for _, tt := range []struct {
 		from State
@@ -54,6 +56,8 @@ func TestNextState(t *testing.T) {
 	}
 }
 
+// A chroot behind each server of the list is refused, with the right form in
+// the error.
 func TestParseServers(t *testing.T) {
 	for _, tt := range []struct {
 		in     string
@@ -94,6 +98,10 @@ func TestParseServers(t *testing.T) {
 		{in: "a/app/", errHas: "slash"},
 		{in: "a/app//x", errHas: "empty name"},
 		{in: "a/../x", errHas: "relative"},
+		{in: "h1:2181/a,h2:2181/a", errHas: `behind the last server, as in "h1:2181,h2:2181/a"`}, // it was one server, with the chroot /a,h2:2181/a
+		{in: "h1/a/b, h2/a/b", errHas: `as in "h1,h2/a/b"`},
+		{in: "h1/a,h2", errHas: `as in "h1,h2/a"`},
+		{in: "h1,h2/a,", errHas: `as in "h1,h2/a"`},
 	} {
 		addrs, chroot, err := parseServers(tt.in)
 		if tt.errHas != "" {
@@ -111,7 +119,7 @@ func TestParseServers(t *testing.T) {
 // FuzzParseServers checks that an accepted list can be written down again and
 // means the same.
 func FuzzParseServers(f *testing.F) {
-	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "[::0%0]0", "a:00080", ",a,", "a//", "a/\x00", "\xff"} {
+	for _, servers := range []string{"a", "a:1,b,c:3/app", " a:1 , b:2 /x", "[::1]:2181,[fe80::1%eth0]/a/b", "[::0%0]0", "a:00080", ",a,", "a//", "a/\x00", "\xff", "a/x,b/x"} {
 		f.Add(servers)
 	}
 	f.Fuzz(func(t *testing.T, servers string) {
@@ -122,7 +130,7 @@ func FuzzParseServers(f *testing.F) {
 			}
 			return
 		}
-		if chroot != "" && (chroot == "/" || ValidatePath(chroot) != nil) {
+		if chroot != "" && (chroot == "/" || strings.Contains(chroot, ",") || ValidatePath(chroot) != nil) {
 			t.Errorf("%q has the chroot %q", servers, chroot)
 		}
 		again, chrootAgain, err := parseServers(strings.Join(addrs, ",") + chroot)
@@ -136,7 +144,8 @@ func TestValidatePath(t *testing.T) {
 	for path, ok := range map[string]bool{
 		"/": true, "/a": true, "/a/b": true, "/a/...": true, "/ü/日本": true, "/_c_x-lock-0000000001": true,
 		"": false, "a": false, "a/b": false, "/a/": false, "//": false, "/a//b": false, "/a/./b": false, "/..": false,
-		"/a\x00": false, "/a\x1fb": false, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false, "/\U0001f511": false,
+		"/a\x00": false, "/a\x1fb": false, "/ ": true, "/~": true, "/\u009f": false, "/\u00a0": true,
+		"/\ud7ff": true, "/\ue000": false, "/\uf8ff": false, "/\uf900": true, "/\uffef": true, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false, "/\U0001f511": false,
 	} {
 		err := ValidatePath(path)
 		if (err == nil) != ok {
@@ -148,6 +157,8 @@ func TestValidatePath(t *testing.T) {
 	}
 }
 
+// The namespace and the chroot are added once and removed once, for every path.
+// Known failures elsewhere: CURATOR-132, -626.
 func FuzzPrefixIsUndone(f *testing.F) {
 	f.Add("", "/a")
 	f.Add("/app", "/")
@@ -192,7 +203,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Codes that the wire client has no error for have a text.
+// Codes that the wire client has no error for have a text. A known failure
+// elsewhere: go-zookeeper.
 func TestErrorsThatTheWireClientDoesNotKnow(t *testing.T) {
 	for text, want := range map[string]string{
 		"unknown error: -125": "quota exceeded (code -125)",
@@ -355,17 +367,49 @@ func FuzzInbound(f *testing.F) {
 	})
 }
 
+// Each create of a contender has its own id, and the prefix is added once. A
+// known failure elsewhere: CURATOR-489.
 func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
-	seen := make(map[string]bool)
+	const form = "xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx" // x: any digit, y: 8 to b
+	ids := make(map[string]bool)
+	digits := make([]map[byte]bool, len(form))
+	same := make(map[[2]int]int) // how often two digits are the same
 	for range 1000 {
-		id, version := newID(false), byte('4')
-		if len(seen)%2 == 1 {
-			id, version = newID(true), '8'
-		}
-		if len(id) != 36 || strings.Count(id, "-") != 4 || id[14] != version || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
+		id := newID()
+		if len(id) != len(form) || ids[id] {
 			t.Fatalf("id %q is no fresh random UUID", id)
 		}
-		seen[id] = true
+		ids[id] = true
+		for i := range form {
+			if digits[i] == nil {
+				digits[i] = make(map[byte]bool)
+			}
+			digits[i][id[i]] = true
+			for j := range i {
+				if id[i] == id[j] {
+					same[[2]int{j, i}]++
+				}
+			}
+		}
+	}
+	for i, c := range digits {
+		n, all := 1, string(form[i])
+		switch form[i] {
+		case 'x':
+			n, all = 16, "0123456789abcdef"
+		case 'y':
+			n, all = 4, "89ab"
+		}
+		for digit := range c {
+			if len(c) != n || !strings.ContainsRune(all, rune(digit)) {
+				t.Fatalf("digit %d: %d of them, such as %q; want all of %q", i, len(c), digit, all)
+			}
+		}
+		for j := range i {
+			if n > 1 && form[j] != '-' && form[j] != '4' && same[[2]int{j, i}] > 500 {
+				t.Errorf("digits %d and %d are the same", j, i)
+			}
+		}
 	}
 }
 
@@ -445,24 +489,6 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// An id is a random UUID: of version 4, or of version 8 if it says that the
-// znode may linger. Other clients in line recognize it by that.
-func TestIDsAreUUIDs(t *testing.T) {
-	for custom, form := range map[bool]string{
-		false: `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
-		true:  `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`,
-	} {
-		seen := map[string]bool{}
-		for range 100 {
-			id := newID(custom)
-			if !regexp.MustCompile(form).MatchString(id) || seen[id] {
-				t.Errorf("custom %v: %s", custom, id)
-			}
-			seen[id] = true
-		}
-	}
-}
-
 // What happened in the background is found in an error, but not as if the
 // caller's context had ended.
 func TestBackgroundErrors(t *testing.T) {
@@ -527,4 +553,161 @@ func TestResolvingIsBounded(t *testing.T) {
 			t.Errorf("%v, %v after %v", addresses, err, took)
 		}
 	})
+}
+
+// What a create can have made, by what was asked for.
+func TestCheckMade(t *testing.T) {
+	for _, tt := range []struct {
+		flags int32
+		made  string
+		ok    bool
+	}{
+		{zk.FlagPersistent, "/a", true},
+		{zk.FlagEphemeral, "/a", true},
+		{zk.FlagEphemeral, "/a0000000001", false},
+		{zk.FlagEphemeral, "/b", false},
+		{zk.FlagContainer, "/a", true},
+		{zk.FlagTTL, "/a", true},
+		{zk.FlagTTL, "/a0000000001", false},
+		{zk.FlagSequence, "/a0000000001", true},
+		{zk.FlagSequence, "/a", false},
+		{zk.FlagSequence, "/b0000000001", false},
+		{zk.FlagSequence | zk.FlagEphemeral, "/a0000000001", true},
+		{zk.FlagPersistentSequentialWithTTL, "/a0000000001", true},
+		{zk.FlagPersistentSequentialWithTTL, "/a", false},
+	} {
+		err := checkMade("/a", tt.made, isSequential(tt.flags))
+		if (err == nil) != tt.ok || err != nil && (classify(err) != ambiguous || !errors.Is(err, errMalformed)) {
+			t.Errorf("flags %d, made %s: %v", tt.flags, tt.made, err)
+		}
+	}
+}
+
+// A server may shorten a session, or extend it, up to these bounds.
+func TestTimeoutsThatAreAccepted(t *testing.T) {
+	const second, hour = time.Second, time.Hour
+	for _, tt := range []struct {
+		requested, granted time.Duration
+		ok                 bool
+	}{
+		{second, 100 * ms, true},
+		{second, 99 * ms, false},
+		{50 * ms, 50 * ms, true},
+		{50*ms + 1, 50 * ms, true}, // as it is sent
+		{50 * ms, 49 * ms, false},
+		{second, hour, true},
+		{second, hour + ms, false},
+		{2 * hour, 2 * hour, true},
+		{2 * hour, 2*hour + ms, false},
+	} {
+		if err := (&config{sessionTimeout: tt.requested}).accepts(tt.granted); (err == nil) != tt.ok {
+			t.Errorf("%v requested, %v granted: %v", tt.requested, tt.granted, err)
+		}
+	}
+	for _, tt := range []struct {
+		set                   bool
+		margin, timeout, want time.Duration
+	}{{false, 0, 6 * second, 600 * ms}, {true, 0, 6 * second, 0}, {true, second, 6 * second, second}, {true, 2 * second, 3 * second, second}} {
+		if got := (&config{stopMarginSet: tt.set, stopMargin: tt.margin}).margin(tt.timeout); got != tt.want {
+			t.Errorf("margin %+v: %v", tt, got)
+		}
+	}
+}
+
+// What is known of a frame that ends too early.
+func TestPathOfWrite(t *testing.T) {
+	for op, head := range map[wire.Op]int{wire.OpCreate: 12, wire.OpDelete: 12, wire.OpMulti: 21} {
+		frame := append(make([]byte, head), 0, 0, 0, 2, '/', 'a')
+		binary.BigEndian.PutUint32(frame[8:], uint32(op))
+		for n := range len(frame) + 1 {
+			wantOp, want := op, ""
+			if n < 12 {
+				wantOp = 0
+			}
+			if n == len(frame) {
+				want = "/a"
+			}
+			if got := string(pathOfWrite(frame[:n], op)); got != want || opOf(frame[:n]) != wantOp {
+				t.Errorf("%v, %d bytes: path %q, operation %v", op, n, got, opOf(frame[:n]))
+			}
+		}
+	}
+	if got := pathOfWrite([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02/a"), wire.OpSetData); got != nil {
+		t.Errorf("a write that nobody waits for: %q", got)
+	}
+	if got := pathIn([]byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 4); got != nil {
+		t.Errorf("a length of -1: %q", got)
+	}
+}
+
+// An answer to a request of a conversation.
+func TestReadSuccess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer wire.ReplyHeader
+		cut    int
+		want   error
+	}{
+		"success":          {wire.ReplyHeader{Xid: 1, Zxid: 7}, 0, nil},
+		"another's":        {wire.ReplyHeader{Xid: 2, Zxid: 7}, 0, errBadAnswer},
+		"refused":          {wire.ReplyHeader{Xid: 1, Zxid: 7, Err: wire.NoAuth}, 0, wire.NoAuth},
+		"not accepted":     {wire.ReplyHeader{Xid: 1, Zxid: 7, Err: wire.AuthFailed}, 0, zk.ErrAuthFailed},
+		"ends too early":   {wire.ReplyHeader{Xid: 1, Zxid: 7}, 1, io.ErrUnexpectedEOF},
+		"never comes":      {wire.ReplyHeader{Xid: 1, Zxid: 7}, 20, io.EOF},
+		"another, refused": {wire.ReplyHeader{Xid: 2, Err: wire.AuthFailed}, 0, errBadAnswer},
+	} {
+		frame := wire.AppendFrame(nil, &tt.answer)
+		zxid, err := readSuccess(bytes.NewReader(frame[:len(frame)-tt.cut]), 1)
+		if !errors.Is(err, tt.want) || tt.want == nil && err != nil || (zxid == 7) != (tt.want == nil) {
+			t.Errorf("%s: %d, %v", name, zxid, err)
+		}
+	}
+	for size, ok := range map[int]bool{4096: true, 4097: false} {
+		frame := make([]byte, 4+size)
+		binary.BigEndian.PutUint32(frame, uint32(size))
+		if err := readAnswer(bytes.NewReader(frame), &wire.ConnectResponse{}); (err == nil) != ok {
+			t.Errorf("an answer of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// The address that is called next: the least recent one, of the other family if
+// there is a choice.
+func TestLeastRecent(t *testing.T) {
+	for _, tt := range []struct {
+		addresses string
+		calls     map[string]int
+		want      string
+	}{
+		{"1 2 3", nil, "1"},
+		{"1 2 3", map[string]int{"1": 1}, "2"},
+		{"1 2 3", map[string]int{"1": 4, "2": 5, "3": 3}, "3"},
+		{"1 [2 3", nil, "1"}, // none was called: any family
+		{"[1 2 3", nil, "[1"},
+		{"1 2 [3", map[string]int{"1": 1}, "[3"},
+		{"1 [2 3 [4", map[string]int{"1": 1}, "[2"},
+		{"1 2 [3 [4", map[string]int{"[3": 1}, "1"},
+		{"[1 [2 3", map[string]int{"[1": 1}, "3"},
+		{"1 [2 [3", map[string]int{"1": 1, "[2": 2, "[3": 2}, "1"},
+		{"1 2 [3", map[string]int{"1": 1, "2": 1, "[3": 2}, "1"},
+		{"[3 1 2", map[string]int{"1": 1, "2": 1, "[3": 2}, "1"},
+		{"1 2 [3 [4", map[string]int{"1": 2, "2": 3, "[3": 2, "[4": 4}, "1"},
+	} {
+		if got := leastRecent(strings.Fields(tt.addresses), tt.calls); got != tt.want {
+			t.Errorf("%s, called %v: %s, want %s", tt.addresses, tt.calls, got, tt.want)
+		}
+	}
+}
+
+// Names are called in turn, and a round has an attempt for each.
+func TestServersInTurn(t *testing.T) {
+	r := &serverList{names: []string{"a:1", "b:2", "c:3"}}
+	for i, want := range []string{"a:1", "b:2", "c:3", "a:1", "b:2"} {
+		s, round, err := r.next(time.Second)
+		if s != (server{name: want, address: want}) || round != 3 || err != nil || r.attempts != i+1 {
+			t.Errorf("attempt %d: %+v, %d, %v", i, s, round, err)
+		}
+	}
+	if s := (server{name: "a:1", address: "10.0.0.1:1"}); s.String() != "a:1 at 10.0.0.1:1" || (server{name: "a", address: "a"}).String() != "a" {
+		t.Errorf("%v", s)
+	}
 }

@@ -22,12 +22,18 @@ import (
 // it, on the current connection. Arming waits for that. If the request fails,
 // or is not answered in time, one more watch is armed, as if there were none.
 //
+// A server may also use a watch up without an event. The wire client does not
+// know that, and has the watch nevertheless. Then it is armed by a plain read
+// of the wire client, which link turns into one that asks the server for a
+// watch.
+//
 // No change is missed. Before the server answers such a request it sends the
 // events of all that has changed since. Those end the watch here, and the next
 // read arms another. What is read after the answer is no older than the watch.
 type wireWatches struct {
 	mu        sync.Mutex                 // guards what follows
 	held      map[watchKey]*link         // by watch of the wire client: where the server has it
+	orphans   map[watchKey]bool          // watches of the wire client that a server may have used up
 	arming    map[watchKey][]*armRequest // requests under way
 	setting   map[int32][]watchKey       // by number of a setWatches under way
 	refusedOn *link                      // where a setWatches has failed
@@ -38,13 +44,14 @@ type wireWatches struct {
 // armRequest is a request under way that arms a watch.
 type armRequest struct {
 	spent bool // an event came in the meantime: it may have ended this watch
+	again bool // the wire client has the watch: link asks for it
 }
 
 // beginArming notes a request that is about to arm a watch.
 func (r *wireWatches) beginArming(key watchKey) *armRequest {
-	a := &armRequest{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	a := &armRequest{again: r.orphans[key]}
 	if r.arming == nil {
 		r.arming = make(map[watchKey][]*armRequest)
 	}
@@ -64,6 +71,7 @@ func (r *wireWatches) endArming(key watchKey, a *armRequest, armed bool, held wa
 	if !armed || a.spent {
 		return
 	}
+	delete(r.orphans, held)
 	if r.held == nil {
 		r.held = make(map[watchKey]*link)
 	}
@@ -76,17 +84,49 @@ func (r *wireWatches) onEvent(keys []watchKey) {
 	defer r.mu.Unlock()
 	for _, key := range keys {
 		delete(r.held, key)
+		delete(r.orphans, key)
 		for _, a := range r.arming[key] {
 			a.spent = true
 		}
 	}
 }
 
-// forget stops the use of a watch that does not fit its znode.
+// forget notes that the server may have used up a watch without an event.
 func (r *wireWatches) forget(key watchKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, ok := r.held[key]; !ok {
+		return
+	}
 	delete(r.held, key)
+	if r.orphans == nil {
+		r.orphans = make(map[watchKey]bool)
+	}
+	r.orphans[key] = true
+}
+
+// arms reports whether a read of the wire client is to arm the watch that it
+// has already. Another read of the znode may be taken for it. That does no
+// harm: the server has one watch for each path and connection.
+func (r *wireWatches) arms(op wire.Op, frame []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.orphans) == 0 {
+		return false
+	}
+	var kind watchKind
+	switch op {
+	case wire.OpGetData:
+		kind = watchData
+	case wire.OpExists:
+		kind = watchMissing
+	case wire.OpGetChildren2:
+		kind = watchChildren
+	default:
+		return false
+	}
+	requests := r.arming[watchKey{kind, string(pathIn(frame, pathAt))}]
+	return slices.ContainsFunc(requests, func(a *armRequest) bool { return a.again })
 }
 
 // onSetWatches notes that a setWatches is about to be sent.

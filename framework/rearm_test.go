@@ -121,6 +121,47 @@ func TestWatchesDoNotGrowWithReconnects(t *testing.T) {
 	})
 }
 
+// The wire client can remove no watch. A watch that was used up in silence is
+// armed again as the one that the wire client has, however often that happens,
+// and over reconnects.
+func TestWatchesDoNotGrowWithLostEvents(t *testing.T) {
+	for _, w := range watchings {
+		t.Run(w.name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens)
+				owner, _ := connect(t, ens)
+				_, err := owner.Create(t.Context(), "/a", nil, 0)
+				must(t, err)
+				told := w.watch(t, t.Context(), c)
+				hears(t, told, atOnce)
+				s := session(t, c)
+				const rounds = 100
+				for i := range rounds {
+					network.LoseEvents(true)
+					must(t, w.change(owner, fmt.Sprintf("[%d]", i)))
+					hears(t, told, soon)
+					synctest.Wait()
+					if n := framework.Channels(s); n != 1 || ens.WatchCount() != 1 {
+						t.Fatalf("round %d: %d channels, %d watches, want 1", i, n, ens.WatchCount())
+					}
+					switch i % 10 {
+					case 7:
+						network.Drop()
+						time.Sleep(time.Second)
+					case 9: // the watch is a good one
+						network.LoseEvents(false)
+						must(t, w.change(owner, fmt.Sprintf("[%d]", rounds+i)))
+						hears(t, told, 100*time.Millisecond)
+					}
+				}
+				if session(t, c).ID() != s.ID() {
+					t.Error("the session was lost")
+				}
+			})
+		})
+	}
+}
+
 // A watch is used again only after the server has confirmed it. If a setWatches
 // fails, is not answered, or is never sent, another watch is armed in time.
 func TestWatchesThatAreNotArmedAgain(t *testing.T) {

@@ -117,7 +117,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 			// The request was left to itself: its outcome is unknown.
 			what = ambiguous
 		} else if what == expired {
-			s.onExpired()
+			s.onExpired(errExpired)
 		}
 		if what == ambiguous {
 			err = s.explain(err, began)

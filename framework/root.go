@@ -30,13 +30,72 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 			w.core.learnRoot(root)
 			continue
 		}
-		what := "namespace"
-		if root == w.core.chroot {
-			what = "chroot"
-		}
-		return &opError{op: e.op, path: e.path, err: fmt.Errorf("%s %s does not exist: %w", what, root, e.err), maybe: e.maybe}
+		return &opError{op: e.op, path: e.path, err: w.core.missing(root, e.err), maybe: e.maybe}
 	}
 	return err
+}
+
+// missing returns the error of an operation that has failed with err, because a
+// chroot or a namespace is missing.
+func (c *core) missing(root prefix, err error) error {
+	switch {
+	case root != c.chroot:
+		return fmt.Errorf("namespace %s does not exist: %w", root, err)
+	case c.cfg.createChroot:
+		return fmt.Errorf("chroot %s does not exist: %w", root, err)
+	}
+	return &missingChroot{chroot: string(root), err: err}
+}
+
+// requireChroot returns an error if the chroot is missing, and the client may
+// not create it. It is for a call that has found no znode at path, which is no
+// error otherwise. It costs one request until the chroot has been found.
+func (w scope) requireChroot(ctx context.Context, op, path string) error {
+	err := w.nameMissingRoot(ctx, &opError{op: op, path: path, err: zk.ErrNoNode})
+	if errors.As(err, new(*missingChroot)) {
+		return err
+	}
+	return nil
+}
+
+// missingChroot is the error of an operation that has failed because the chroot
+// does not exist, and the client may not create it.
+type missingChroot struct {
+	chroot string
+	err    error
+}
+
+func (e *missingChroot) Error() string {
+	return fmt.Sprintf("chroot %s does not exist, and the client was made without WithCreateChroot: %v", e.chroot, e.err)
+}
+
+func (e *missingChroot) Unwrap() error { return e.err }
+
+// MissingChroot returns the chroot. Other packages of this module find the
+// error by this method.
+func (e *missingChroot) MissingChroot() string { return e.chroot }
+
+// withChroot makes a create. If a znode is missing, and the client may create
+// its chroot, it does so, and makes the create once more, which was not
+// executed. It does not ask first whether the chroot is there by now: another
+// client may have created it since.
+func withChroot[T any](ctx context.Context, w scope, create func(scope) (T, error)) (T, error) {
+	c := w.core
+	if !c.cfg.createChroot || c.chroot == "" {
+		return create(w)
+	}
+	if w.budget == nil {
+		w.budget = c.cfg.retry() // for all of it
+	}
+	value, err := create(w)
+	if !errors.Is(err, zk.ErrNoNode) {
+		return value, err
+	}
+	all := scope{core: c, in: w.in, budget: w.budget}
+	if err := all.makePath(ctx, string(c.chroot), createPersistent); err != nil {
+		return value, err
+	}
+	return create(w)
 }
 
 func (c *core) knowsRoot(root prefix) bool {
@@ -44,6 +103,12 @@ func (c *core) knowsRoot(root prefix) bool {
 	defer c.mu.Unlock()
 	_, ok := c.roots[root]
 	return ok
+}
+
+func (c *core) forgetRoot(root prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.roots, root)
 }
 
 func (c *core) learnRoot(root prefix) {

@@ -1,14 +1,16 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/chance"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // serverList decides which server is called next. A name may stand for several
@@ -89,12 +91,7 @@ func (r *serverList) next(limit time.Duration) (s server, round int, err error) 
 // without a route to one of the two does not try all addresses of that one
 // first.
 func leastRecent(addresses []string, calls map[string]int) string {
-	latest := addresses[0]
-	for _, a := range addresses {
-		if calls[a] > calls[latest] {
-			latest = a
-		}
-	}
+	latest := slices.MaxFunc(addresses, func(a, b string) int { return cmp.Compare(calls[a], calls[b]) })
 	best := ""
 	for _, a := range addresses {
 		switch {
@@ -128,7 +125,7 @@ func (r *serverList) all(ctx context.Context, limit time.Duration) []server {
 		})
 	}
 	each.Wait()
-	chance.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	return found
 }
 
@@ -154,6 +151,6 @@ func (r *serverList) resolve(ctx context.Context, name string, limit time.Durati
 	for i, a := range found {
 		addresses[i] = net.JoinHostPort(a.String(), port)
 	}
-	chance.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	random.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	return addresses, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +21,11 @@ import (
 
 // domain is a name server with one answer, which may change.
 type domain struct {
+	delay   time.Duration   // before each answer
+	unknown map[string]bool // names without an address; false: without any answer
+
 	mu      sync.Mutex // guards what follows
-	hosts   []string
+	hosts   []string   // the addresses of all other names
 	lookups int
 }
 
@@ -58,7 +62,11 @@ func (d *domain) serve(conn net.Conn) {
 		if _, err := io.ReadFull(conn, query); err != nil {
 			return
 		}
+		time.Sleep(d.delay)
 		answer := d.answer(query)
+		if answer == nil {
+			continue
+		}
 		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
 			return
 		}
@@ -70,11 +78,22 @@ func (d *domain) answer(query []byte) []byte {
 	const head = 12
 	end := head + slices.Index(query[head:], 0) + 1
 	kind := binary.BigEndian.Uint16(query[end:])
+	name := ""
+	for label := query[head:]; label[0] != 0; label = label[1+label[0]:] {
+		name += string(label[1:1+label[0]]) + "."
+	}
+	answers, isUnknown := d.unknown[name]
+	if isUnknown && !answers {
+		return nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var records []byte
 	n := 0
 	for _, host := range d.hosts {
+		if isUnknown {
+			break
+		}
 		address := netip.MustParseAddr(host)
 		if address.Is4() != (kind == 1) || address.Is6() != (kind == 28) {
 			continue
@@ -98,18 +117,23 @@ func (d *domain) answer(query []byte) []byte {
 }
 
 // behind is a network on which addresses lead to members, or to something that
-// accepts and drops connections. It remembers what was called.
+// drops connections or says nothing. It remembers what was called.
 type behind struct {
 	members map[string]string // by address
 	network *testutil.ClientNet
 
-	mu     sync.Mutex // guards called
+	mu     sync.Mutex // guards what follows
 	called []string
+	limits map[string]time.Duration // that the latest call of each address had
 }
 
 func (b *behind) Dial(kind, address string, limit time.Duration) (net.Conn, error) {
 	b.mu.Lock()
 	b.called = append(b.called, address)
+	if b.limits == nil {
+		b.limits = make(map[string]time.Duration)
+	}
+	b.limits[address] = limit
 	b.mu.Unlock()
 	member, ok := b.members[address]
 	switch {
@@ -118,6 +142,13 @@ func (b *behind) Dial(kind, address string, limit time.Duration) (net.Conn, erro
 	case member == "drops":
 		ours, theirs := net.Pipe()
 		theirs.Close()
+		return ours, nil
+	case member == "silent": // as a host that is off
+		time.Sleep(limit)
+		return nil, os.ErrDeadlineExceeded
+	case member == "mute": // it accepts, and says nothing
+		ours, theirs := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		return ours, nil
 	}
 	return b.network.Dial(kind, member, limit)

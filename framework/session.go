@@ -18,7 +18,6 @@ import (
 type Session struct {
 	live      *session // nil in a zero Session: see session
 	root      prefix
-	customIDs bool // protected creates use UUIDs of version 8
 	unhurried bool // protected creates wait for their answers, or the end of the session
 }
 
@@ -37,7 +36,8 @@ func (s *Session) scope() scope {
 // ID returns the session's id.
 func (s *Session) ID() int64 { return s.session().sessionID() }
 
-// Timeout returns the session timeout that the ensemble has granted.
+// Timeout returns the session timeout that the ensemble has granted: the
+// shortest one, if its members have granted several. It never grows.
 func (s *Session) Timeout() time.Duration {
 	return s.session().granted()
 }
@@ -79,45 +79,39 @@ func (s *Session) Deadline() time.Time {
 // request.
 func (s *Session) Proven() bool { return s.session().whyUnproven() == nil }
 
-// Prove makes round trips to the leader until the session is Proven. It fails
-// when ctx ends or the session is over. Call it after a create, and before
-// Hold.
+// Prove returns nil when the session is Proven and a hold that begins now would
+// last, as long as round trips to the leader take about as long as they do. It
+// fails when ctx ends, the session is over, or no server answers until a budget
+// of the client's retry policy is used up. After three session timeouts it
+// fails with an error that wraps ErrUnproven and says what was too slow. The
+// session may then go on.
 //
 // It costs nothing if the deadline is a third of the session timeout away, or
 // more. That is normally so while something is held, and if the session has
 // made requests to the leader within the last third of its timeout, such as
 // creates and deletes. Otherwise it costs a round trip or two. If those prove
-// too little, as shortly after an outage, Prove waits and makes more.
+// too little, as shortly after an outage, in a slow network or with a large
+// stop margin, the client sends heartbeats until they prove enough.
 func (s *Session) Prove(ctx context.Context) error {
-	live := s.session()
-	for {
-		for range 2 { // the first one may be the last that is missing
-			if live.ahead() >= live.granted()/3 && s.Proven() {
-				return nil
-			}
-			if err := live.shareRoundTrip(ctx); err != nil && !s.Proven() {
-				return err
-			}
-		}
-		if s.Proven() {
-			return nil
-		}
-		// The round trips have shown that the leader is there. Now earlier
-		// contact must grow old enough to be proven by the next ones.
-		timer := time.NewTimer(live.untilProvable())
-		select {
-		case <-timer.C:
-		case <-s.Done():
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+	return s.session().prove(ctx, func() error { return nil })
+}
+
+// Claim proves the session and holds it: Prove and Hold in one, within the time
+// that Prove may take.
+func (s *Session) Claim(ctx context.Context, lost func(error)) (release func(), err error) {
+	err = s.session().prove(ctx, func() error {
+		release, err = s.Hold(lost)
+		return err
+	})
+	return release, err
 }
 
 // Keep makes the client send heartbeats until release is called, so that the
-// session stays Proven. Hold does the same. Without Keep and Hold, an idle
-// session sends only pings, which any member answers. A contender that waits in
-// line needs neither: it calls Prove when it is first in line.
+// session stays Proven: two requests to the leader about every sixth of the
+// session timeout, however much is kept or held, and more where round trips
+// take a twentieth of it or more. Hold does the same. Without Keep and Hold, an
+// idle session sends only pings, which any member answers. A contender that
+// waits in line needs neither: it calls Prove when it is first in line.
 func (s *Session) Keep() (release func()) { return s.session().keep() }
 
 // Hold registers lost, to be called when the session's ephemeral znodes may no
@@ -127,8 +121,7 @@ func (s *Session) Keep() (release func()) { return s.session().keep() }
 //
 // lost is called at most once, on a goroutine that must not be blocked. It is
 // not called after release has returned, unless the call was already under way.
-// Until release is called the client sends heartbeats, two requests to the
-// leader every sixth of the session timeout, however much is held.
+// Until release is called the client sends heartbeats: see Keep.
 //
 // If lost would have to be called at once, Hold fails with the reason instead.
 // After an idle time that is ErrUnproven: call Prove first.

@@ -25,6 +25,7 @@ import (
 type session struct {
 	core      *core
 	conn      *zk.Conn
+	buffers   wireBuffers
 	wireEnded chan struct{} // closed: the wire client's goroutines have ended
 	events    *mailbox[event]
 	wakeup    chan struct{} // a token: check the clock again
@@ -40,32 +41,36 @@ type session struct {
 	endedAt        time.Time  // when it was over
 	id             int64      // 0 until a server has answered
 	password       []byte
-	timeout        time.Duration // as negotiated
+	timeout        time.Duration // the least that was granted in this session: see proof.go
 	margin         time.Duration
-	expired        bool  // a server said that it is gone
-	dialed         *link // the latest connection
-	link           *link // the latest on which a server confirmed the session
+	expired        bool      // a server said that it is gone
+	dialed         *link     // the latest connection
+	dialedAt       time.Time // when the wire client last began to dial, or had dialed
+	link           *link     // the latest on which a server confirmed the session
 	proof          *proof
 	proven         time.Time // the latest contact that is proven
 	answered       time.Time // when a server has answered last
 	useful         bool      // the connection has brought answers, and the pace of the dials was reset for it
 	doubted        bool      // holds were lost by the clock, and nothing was proven since
 	up             bool      // connected and authenticated
-	unseenEnds     int       // of connections, that run has not heard of yet
+	presence       presence
+	unseenEnds     int // of connections, that run has not heard of yet
 	holds          map[*hold]struct{}
 	holdsMade      uint64
 	keepers        int                      // others that need the heartbeat
 	proving        chan struct{}            // nil: no goroutine in Prove makes a round trip; closed: it was made
+	news           chan struct{}            // nil: nobody in Prove waits; closed: more was proven, or the connection has ended
 	nextCheck      time.Time                // when run checks the clock again
 	unsent         map[string]*unsentWrite  // by path
 	straySearches  map[string]*straySearch  // by directory
 	discarding     map[string]chan struct{} // by path, being removed; closed: it is gone
 	closeXid       int32                    // of the request that closes the session
-	closeConfirmed bool                     // it was answered
+	closeConfirmed bool                     // it was executed
 	malformed      error                    // the latest answer that was malformed
 	malformedAt    time.Time
 
-	heartbeat heartbeat // used by run's goroutine
+	hungUp     hangUps
+	heartbeats heartbeats
 }
 
 // event is what the wire client, or a goroutine of the session, reports to run.
@@ -73,6 +78,7 @@ type event struct {
 	kind eventKind
 	err  error
 	link *link     // the connection it is about; nil for connectionEnded: there is one at a time
+	beat *beat     // heartbeatDone
 	at   time.Time // heartbeatDone: when the first of its two round trips was answered; zero: it was not
 }
 
@@ -85,18 +91,6 @@ const (
 	heartbeatDone // a heartbeat was answered, or failed (err)
 )
 
-// heartbeat is the state of the heartbeat.
-type heartbeat struct {
-	last  time.Time     // when the first half of the last one was answered, or the connect
-	took  time.Duration // from the sending of the last one to that
-	sent  time.Time     // zero: none is under way
-	first time.Time     // when the first half of the present one was answered; zero: it was not, as far as is known
-	link  *link         // the connection that it was sent on
-
-	throttled bool      // the server has refused it for now
-	retryAt   time.Time // when it is sent again; zero: not decided
-}
-
 func openSession(c *core) (*session, error) {
 	s := &session{
 		core:      c,
@@ -106,15 +100,12 @@ func openSession(c *core) (*session, error) {
 		over:      make(chan struct{}),
 		severed:   make(chan struct{}),
 		timeout:   c.cfg.sessionTimeout,
+		presence:  presence{began: time.Now()},
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 	}
 	s.writes.session, s.searches.session = s, s
-	buffer := func(*zk.Conn) {}
-	if need := c.cfg.maxRequest + 2*requestHead; need > wireBuffer {
-		buffer = zk.WithMaxConnBufferSize(need)
-	}
 	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
-		buffer,
+		func(conn *zk.Conn) { s.buffers.begin(conn, c.cfg.maxRequest) },
 		zk.WithHostProvider(hostProvider{s}),
 		zk.WithDialer(s.dial),
 		zk.WithEventCallback(s.onEvent),
@@ -153,7 +144,7 @@ func (s *session) onEvent(e zk.Event) {
 		s.hub.wireWatches.onLinkEnd(ended)
 		s.events.put(event{kind: connectionEnded})
 	case e.State == zk.StateExpired:
-		s.onExpired()
+		s.onExpired(errExpired)
 	}
 }
 
@@ -217,12 +208,14 @@ func (s *session) onConnected() {
 		s.mu.Unlock()
 		return
 	}
+	now := clock.Now()
 	s.up = true
-	s.heartbeat = heartbeat{last: clock.Now()}
+	s.presence.onUp(time.Now(), s.timeout)
+	s.heartbeats = heartbeats{last: now}
 	if s.core.cfg.proof == ProofWrite && s.isHeldLocked() {
 		// At once, since the connect is not proven before it. It needs no first
 		// half.
-		s.heartbeat = heartbeat{first: clock.Now()}
+		s.beginBeatLocked(&beat{link: s.link, sent: now, first: now})
 	}
 	s.mu.Unlock()
 	// All watchers must look again: a watch may have been lost between two
@@ -242,8 +235,10 @@ func (s *session) onDisconnected() {
 // suspend notes that there is no connection that can be used.
 func (s *session) suspend() {
 	s.mu.Lock()
+	s.presence.onDown(time.Now())
 	s.up = false
-	s.heartbeat = heartbeat{}
+	s.heartbeats = heartbeats{}
+	s.tellProversLocked()
 	s.mu.Unlock()
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
 		s.loseHolds(ErrSuspended)
@@ -252,35 +247,6 @@ func (s *session) suspend() {
 	why := s.core.lastErr
 	s.core.mu.Unlock()
 	s.core.transition(disconnected, s, why)
-}
-
-// authenticate presents the credentials for the first time, on one connection.
-// On each later connection the wire client does so itself, before it sends
-// anything else.
-func (s *session) authenticate(on *link) {
-	for _, a := range s.core.cfg.auths {
-		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
-			s.events.put(event{kind: authDone, err: fmt.Errorf("auth %s: %w", a.scheme, err), link: on})
-			return
-		}
-	}
-	s.events.put(event{kind: authDone, link: on})
-}
-
-// onAuthFailed closes a connection on which the credentials were not accepted.
-// The next connection presents them again.
-func (s *session) onAuthFailed(on *link, err error) {
-	s.core.noteFault(err)
-	s.core.tasks.Go(func() { _ = on.Close() })
-	if !errors.Is(err, zk.ErrAuthFailed) {
-		return
-	}
-	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
-	s.core.mu.Lock()
-	s.core.rejected = err
-	close(s.core.changed)
-	s.core.changed = make(chan struct{})
-	s.core.mu.Unlock()
 }
 
 // mayConnect reports whether a connection may ask for session id. The wire
@@ -295,7 +261,7 @@ func (s *session) mayConnect(id int64) bool {
 		return false
 	}
 	if id != mine {
-		s.onExpired()
+		s.onExpired(errExpired)
 		return false
 	}
 	return true
@@ -306,7 +272,7 @@ func (s *session) mayConnect(id int64) bool {
 // connect, so it is a proof by itself; a new session needs the quorum as well.
 func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.Time) bool {
 	if a.SessionID == 0 {
-		s.onExpired()
+		s.onExpired(errExpired)
 		return true // the wire client reads that, and closes
 	}
 	s.mu.Lock()
@@ -315,10 +281,14 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 		return false
 	}
 	isNew := s.id == 0
+	// The link has seen to it that the timeout does not grow.
 	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
 	s.margin = s.core.cfg.margin(s.timeout)
-	s.link, s.answered, s.useful = l, clock.Now(), false
+	s.link, s.useful, s.hungUp = l, false, hangUps{}
+	now := clock.Now()
+	s.answered = now
 	s.proof = newProof(s.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
+	s.proof.trips.add(now.Sub(sentAt), now)
 	switch {
 	case s.core.cfg.proof == ProofWrite && !isNew:
 		s.proof.connect(sentAt)
@@ -337,7 +307,11 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 		return false
 	}
 	if s.link == l {
-		s.proof.send(xid, op, now)
+		if op == wire.OpMulti && string(path) == "/" {
+			s.proof.sendCheck(xid, now)
+		} else {
+			s.proof.send(xid, op, now)
+		}
 	}
 	if op == wire.OpCloseSession {
 		s.closeXid = xid
@@ -361,10 +335,35 @@ func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 	s.answered = now
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven
+		s.tellProversLocked()
 	}
-	if xid == s.closeXid && xid != 0 {
+	if xid == wire.XidPing && len(s.proof.pending) > 0 {
+		s.wake() // it has overtaken another request
+	}
+	if xid == s.closeXid && xid != 0 && !failed {
 		s.closeConfirmed = true
 	}
+}
+
+// onBytes notes that n bytes have arrived on l. inPart says that the latest
+// answer is not complete.
+func (s *session) onBytes(l *link, n int, inPart bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.proof.receive(n, inPart, clock.Now())
+	}
+}
+
+// mostTimeout returns the session timeout that a connection must not exceed:
+// the least that was granted so far. It is 0 for a session that is new.
+func (s *session) mostTimeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == 0 {
+		return 0
+	}
+	return s.timeout
 }
 
 // onMalformed notes that something arrived on l that cannot be an answer.
@@ -391,13 +390,16 @@ func (s *session) explain(err error, since time.Time) error {
 	return withLast(err, s.malformed)
 }
 
-// onExpired runs when a server has said that the session is gone.
-func (s *session) onExpired() {
+// errExpired is the end of a session that a server has said is gone.
+var errExpired = fmt.Errorf("%w: expired by the ensemble", ErrSessionLost)
+
+// onExpired runs when it is known that the ensemble does not have the session.
+func (s *session) onExpired(why error) {
 	s.mu.Lock()
 	s.expired = true
 	s.mu.Unlock()
 	s.sever()
-	s.end(fmt.Errorf("%w: expired by the ensemble", ErrSessionLost))
+	s.end(why)
 }
 
 // end makes the session over, and tells every hold. The first reason stands.
@@ -453,9 +455,9 @@ func (s *session) sessionID() int64 {
 // isReady reports whether a request may be given to the wire client now. The
 // connection may have ended although the state does not say so yet: the wire
 // client reports that before it fails what was under way, and run handles the
-// report later. A retry in between must not enter the wire client's queue, which
-// the next connection sends: if none comes, the retry would wait for the end of
-// the session, whatever its budget.
+// report later. A retry in between must not enter the wire client's queue,
+// which the next connection sends: if none comes, the retry would wait for the
+// end of the session, whatever its budget.
 func (s *session) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 )
 
 // The client leaves a member that accepts connections and answers nothing after
-// T/3. The wire client alone would wait 6.67 times the session timeout.
+// T/3. The wire client alone would wait 6.67 times the session timeout. A known
+// failure elsewhere: go-zookeeper.
 func TestMuteMemberIsLeft(t *testing.T) {
 	inBubble(t, 2+1, func(t *testing.T, ens *testutil.Embedded) {
 		ens.Mute(0)

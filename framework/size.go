@@ -21,8 +21,6 @@ const (
 	// mostMaxRequest keeps what is written readable: no answer is longer than
 	// maxAnswer.
 	mostMaxRequest = maxAnswer / 2
-	// wireBuffer is the wire client's default for its buffer.
-	wireBuffer = 1536 << 10
 )
 
 // Sizes on the wire, in bytes.

@@ -69,7 +69,8 @@ func (p point) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 
 func (p *point) String() string { return fmt.Sprint(p.x, p.y) }
 
-// Each kind of field of zap reaches a slog handler as it reaches zap's own JSON.
+// Each kind of field of zap reaches a slog handler as it reaches zap's own
+// JSON.
 func TestSlogHasTheFieldsOfZap(t *testing.T) {
 	joined := errors.Join(errors.New("one"), errors.New("two"))
 	for _, tt := range []struct {
@@ -287,10 +288,10 @@ func (c oddCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.
 	return checked.AddCore(e, c)
 }
 
-// A logger that blocks, panics or ends its goroutine delays nothing, not even by
-// the question whether debug lines are written. Dialing and the wire client used
-// to ask that themselves: so one that blocked kept the client from connecting,
-// and one that panicked ended the program.
+// A logger that blocks, panics or ends its goroutine delays nothing, not even
+// by the question whether debug lines are written. Dialing and the wire client
+// used to ask that themselves: so one that blocked kept the client from
+// connecting, and one that panicked ended the program.
 func TestALoggerThatMisbehaves(t *testing.T) {
 	for name, odd := range map[string]func(free chan struct{}){
 		"blocks":             func(free chan struct{}) { <-free },

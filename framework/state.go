@@ -17,12 +17,13 @@ const (
 	// held, until their deadline. New requests wait, and watches report
 	// nothing, until the state is Connected again.
 	Suspended
-	// Lost: the session is over. Its ephemeral znodes and its watches are gone,
-	// or will be. The client opens another session. While something is held the
-	// state is Lost at the deadline at the latest, by the client's clock.
-	// Otherwise it is Lost when the ensemble says so, or when no server has
-	// answered anything for a session timeout, a ping included. A member that
-	// was cut off from its leader goes on answering pings for a while.
+	// Lost: the session is over. Its ephemeral znodes and its watches are gone, or
+	// will be. The client opens another session. While something is held the state
+	// is Lost at the deadline at the latest, by the client's clock. Otherwise it
+	// is Lost when the ensemble says so: while no server answers, nobody can know
+	// whether the ensemble would resume the session. Only if the dialer or a
+	// connection that the user supplied does not return for a session timeout is
+	// it given up.
 	Lost
 	// Closed: Close was called. Final.
 	Closed

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/internal/chance"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -46,11 +46,15 @@ func (s *session) shutDown() error {
 	confirmed := s.closeConfirmed || s.expired || id == 0
 	s.mu.Unlock()
 	s.core.tasks.Go(s.awaitWireEnd)
-	if confirmed || s.closeOrphanAtOnce() {
+	if confirmed {
 		return nil
 	}
-	return fmt.Errorf("framework: close: no server answered the request to close session %s: its ephemeral znodes stay until it expires",
-		wire.SessionText(id))
+	err := s.closeOrphanAtOnce()
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("framework: close: no server has closed session %s: its ephemeral znodes stay until it expires (%w)",
+		wire.SessionText(id), explanation{err})
 }
 
 // tearDown frees what is left of a session that was lost, and closes it at the
@@ -83,48 +87,50 @@ func (s *session) awaitWireEnd() {
 // connection. Its ephemeral znodes would otherwise block others until it
 // expires.
 //
-// The connection carries only the connect request and the close request, in one
-// write. Each attempt touches the session, which keeps it alive. So the connect
-// asks for the shortest timeout, and there are few attempts. If all fail the
-// session is left to expire.
+// The connection carries only the connect request, the credentials and the
+// close request, in one write. Each attempt touches the session, which keeps it
+// alive. So the connect asks for the shortest timeout, and there are few
+// attempts. If all fail the session is left to expire.
 func (s *session) closeOrphan() {
 	var servers []server
 	for try := range 3 {
-		if try > 0 && !s.pause(s.closeStepTimeout()/2+chance.N(s.closeStepTimeout()/2)) {
+		if try > 0 && !s.pause(s.closeStepTimeout()/2+random.N(s.closeStepTimeout()/2)) {
 			return
 		}
 		if len(servers) == 0 {
 			servers = s.core.servers.all(context.Background(), s.closeStepTimeout())
 		}
-		if len(servers) > 0 && s.closeAt(context.Background(), servers[try%len(servers)]) {
+		if len(servers) > 0 && s.closeAt(context.Background(), servers[try%len(servers)]) == nil {
 			return
 		}
 	}
 }
 
 // closeOrphanAtOnce is closeOrphan for a client that closes, which has no time
-// to ask one server after the other. It reports whether the session is known to
-// be gone. The dialer is the user's, and may ignore its timeout.
-func (s *session) closeOrphanAtOnce() bool {
+// to ask one server after the other. It returns nil once the session is known
+// to be gone. The dialer is the user's, and may ignore its timeout.
+func (s *session) closeOrphanAtOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), orphanTimeout)
 	defer cancel()
 	servers := s.core.servers.all(ctx, s.closeStepTimeout())
 	servers = servers[:min(len(servers), 3)]
-	results := make(chan bool, len(servers))
+	results := make(chan error, len(servers))
+	last := zk.ErrNoServer
 	for _, to := range servers {
 		s.core.tasks.Go(func() { results <- s.closeAt(ctx, to) })
 	}
 	for range servers {
 		select {
-		case closed := <-results:
-			if closed {
-				return true
+		case err := <-results:
+			if err == nil {
+				return nil
 			}
+			last = err
 		case <-ctx.Done():
-			return false
+			return last
 		}
 	}
-	return false
+	return last
 }
 
 // closeStepTimeout bounds each step of closing an orphan.
@@ -134,21 +140,25 @@ func (s *session) closeStepTimeout() time.Duration {
 	return min(s.timeout/3, maxCloseStep)
 }
 
-// closeAt closes the session through one server, and reports whether the
+// closeAt closes the session through one server. It returns nil once the
 // session is known to be gone.
-func (s *session) closeAt(ctx context.Context, to server) bool {
+func (s *session) closeAt(ctx context.Context, to server) error {
 	s.mu.Lock()
 	id, password := s.id, s.password
 	s.mu.Unlock()
 	if id == 0 {
-		return true
+		return nil
 	}
-	err := s.core.closeRemotely(ctx, to, id, password, s.closeStepTimeout())
+	auths := s.core.cfg.auths
+	err := s.core.closeRemotely(ctx, to, id, password, auths, s.closeStepTimeout())
+	if errors.Is(err, zk.ErrAuthFailed) { // most servers close a session without credentials as well
+		err = s.core.closeRemotely(ctx, to, id, password, nil, s.closeStepTimeout())
+	}
 	if err != nil {
 		s.core.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
 			zap.String("session", wire.SessionText(id)), zap.Error(err))
 	}
-	return err == nil
+	return err
 }
 
 // pause waits for d, and reports false when the client closes first.
@@ -163,52 +173,19 @@ func (s *session) pause(d time.Duration) bool {
 	}
 }
 
-var errBadAnswer = errors.New("unexpected answer")
-
-// closeRemotely attaches to the session at a server and closes it, in one
-// write. It returns nil once the session is known to be gone.
-func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, limit time.Duration) error {
-	conn, err := c.dialServer("tcp", to, limit)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
+// closeRemotely attaches to the session at a server, presents the credentials
+// and closes the session, in one write. It returns nil once the session is
+// known to be gone.
+func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, auths []auth, limit time.Duration) error {
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
-	request := wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password})
-	request = wire.AppendFrame(request, &wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession})
-	if _, err := conn.Write(request); err != nil {
+	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, auths, closeSession)
+	switch {
+	case err != nil:
 		return err
-	}
-	var session wire.ConnectResponse
-	if err := readAnswer(conn, &session); err != nil {
-		return err
-	}
-	switch session.SessionID {
-	case 0:
+	case r.session == 0:
 		return nil // gone already
-	case id:
-	default:
-		return errBadAnswer
-	}
-	var closed wire.ReplyHeader
-	if err := readAnswer(conn, &closed); err != nil {
-		return err
-	}
-	if closed.Err != wire.OK {
+	case r.session != id:
 		return errBadAnswer
 	}
 	return nil
-}
-
-// readAnswer reads one frame. The two that are expected are small.
-func readAnswer(r io.Reader, answer wire.Message) error {
-	frame, err := wire.ReadFrame(r, 4096, nil)
-	if err != nil {
-		return err
-	}
-	return wire.Unmarshal(frame, answer)
 }

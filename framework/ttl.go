@@ -14,9 +14,9 @@ import (
 const longestTTL = time.Duration(wire.MaxTTL) * time.Millisecond
 
 // CreateTTL creates a persistent znode with a time to live. If the znode has no
-// children, and nobody has changed it for ttl, the ensemble deletes it some time
-// later. flags are zk.FlagTTL or zk.FlagPersistentSequentialWithTTL. ttl is from
-// 1ms to about 34 years. Otherwise CreateTTL is the same as Create.
+// children, and nobody has changed it for ttl, the ensemble deletes it some
+// time later. flags are zk.FlagTTL or zk.FlagPersistentSequentialWithTTL. ttl
+// is from 1ms to about 34 years. Otherwise CreateTTL is the same as Create.
 //
 // It needs ZooKeeper 3.5.3 or later, and extendedTypesEnabled=true on the
 // servers. Other servers answer that it is not implemented.
@@ -35,13 +35,15 @@ func (w scope) createTTL(ctx context.Context, path string, data []byte, flags in
 	if isSequential(flags) {
 		again = onceOnly
 	}
-	full, err := request(ctx, w, opNameCreate, path, createSize(data, acl)+int64Size, again, func(conn *zk.Conn, full string) (string, error) {
-		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
-		if err == nil {
-			err = checkMade(full, made, isSequential(flags))
-		}
-		return made, err
-	}, nil)
+	full, err := withChroot(ctx, w, func(w scope) (string, error) {
+		return request(ctx, w, opNameCreate, path, createSize(data, acl)+int64Size, again, func(conn *zk.Conn, full string) (string, error) {
+			made, err := conn.CreateTTL(full, data, flags, acl, ttl)
+			if err == nil {
+				err = checkMade(full, made, isSequential(flags))
+			}
+			return made, err
+		}, nil)
+	})
 	if err != nil {
 		return "", err
 	}

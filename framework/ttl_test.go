@@ -9,12 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The ensemble deletes a znode with a time to live once nobody has changed it for
-// that time and it has no children.
+// The ensemble deletes a znode with a time to live once nobody has changed it
+// for that time and it has no children.
 func TestCreateTTL(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		ens := w.Embedded
@@ -49,14 +49,15 @@ func TestCreateTTL(t *testing.T) {
 	}, testutil.WithMembers(3), testutil.WithExtendedTypes())
 }
 
-// After a lost answer a create is repeated, unless it is sequential. A time that
-// makes no sense is not sent, and servers without such znodes say so.
+// After a lost answer a create is repeated, unless it is sequential. A time
+// that makes no sense is not sent, and servers without such znodes say so.
 func TestCreateTTLFails(t *testing.T) {
+	const longest = (1<<40 - 1) * time.Millisecond // what the protocol can express
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		ens := w.Embedded
 		c, _ := connect(t, ens)
 		ctx := t.Context()
-		for _, ttl := range []time.Duration{-time.Second, 0, time.Millisecond - 1, 1 << 62} {
+		for _, ttl := range []time.Duration{-time.Second, 0, time.Millisecond - 1, longest + 1, 1 << 62} {
 			if _, err := c.CreateTTL(ctx, "/x", nil, zk.FlagTTL, ttl); err == nil || !strings.Contains(err.Error(), "time to live") || framework.MaybeApplied(err) {
 				t.Errorf("%v: %v", ttl, err)
 			}
@@ -66,6 +67,11 @@ func TestCreateTTLFails(t *testing.T) {
 		}
 		if got := ens.Requests()[testutil.OpCreateTTL]; got != 0 {
 			t.Errorf("%d requests were sent", got)
+		}
+		for path, ttl := range map[string]time.Duration{"/least": time.Millisecond, "/most": longest} {
+			_, err := c.CreateTTL(ctx, path, nil, zk.FlagTTL, ttl)
+			must(t, err)
+			must(t, c.Delete(ctx, path, -1))
 		}
 
 		stop := once(ens, testutil.OpCreateTTL, testutil.DropAfter())

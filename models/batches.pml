@@ -31,7 +31,7 @@ Code
     goes before the create is sent    | framework/groupcommit.go: (*groupCommit).takeLocked
     goes while it is under way        | framework/protected.go: (*protectedCreate).discardLate
     finds, does not find its znode    | framework/protected.go: (*protectedCreate).findAgain
-    drop                              | framework/leave.go: scope.leave, framework/leave.go: (*Session).StartDelete
+    drop                              | framework/leave.go: scope.leave, framework/leave.go: (*Session).startDelete
     CONDEMNED                         | framework/strays.go: (*session).expectStrays
     deletes its strays                | framework/strays.go: (*session).discardStrays
     its member catches up             | framework/hub.go: (*hub).onEvent

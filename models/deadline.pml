@@ -17,6 +17,19 @@ Proves
     - Behind an observer master it holds if F is longer than a whole tick by more
       than the master's question and the observer's report take together (run
       observer). How long the leader's question takes does not matter.
+    - Where members grant different timeouts, T is the least that was granted in the
+      session so far: a member that was connected before may report the session at
+      any time, with the timeout that it has granted, and the leader then sets the
+      expiry to that, be it sooner or later (run members). So does a connect that is
+      left unanswered and reaches the leader late, at a member that the client knows
+      nothing of. It asks for T, so it is granted less only if that member's
+      maxSessionTimeout (20 of its ticks by default) is below T. That this is not so
+      is an assumption: see BROKEN_LOWER_MAXIMUM.
+    - That the leader expires a session, and that it closes it, are two steps. Others
+      are granted only after the second. A sync that arrives in between is answered,
+      too, but behind the closing, which is ahead of it in the leader's pipeline.
+      ProofSync assumes that no request throttle delays the closing there
+      (request_throttle_max_requests, off by default): see BROKEN_THROTTLE.
 
 A lease rests on the latest proven contact. So it is enough to look at any single
 contact, and at any two round trips after it. What else the client sends can only make
@@ -42,12 +55,15 @@ Code
     leader: is told        | testutil/touches.go: (*report).deliverLocked, testutil/leader.go: (*leadership).touchLocked
     expiry                 | testutil/leader.go: (*trackedSession).touch
     leader: expires        | testutil/leader.go: (*leadership).expireLocked
+    leader: closes         | testutil/leader.go: (*leadership).closeLocked, testutil/leader.go: (*leadership).prepareLocked
+    an earlier member      | testutil/touches.go: (*report).deliverLocked, testutil/leader.go: (*leadership).revalidateLocked, testutil/connect.go: (*conn).connectLocked
     leader: confirms       | testutil/leader.go: (*leadership).revalidateLocked
     leader: answers        | testutil/leader.go: (*leadership).drainLocked, testutil/leader.go: (*leadership).syncLocked
     another member leads   | testutil/leader.go: (*member).leadLocked
 
 Bounds
-    The unit of time is a twelfth of a tick. T is TICKS ticks, F is T/3, a member
+    The unit of time is a twelfth of a tick. The client's member grants TICKS ticks,
+    and an earlier one EARLIER ticks. T is the lesser of the two, F is T/3, a member
     is asked for its sessions each half tick. With ALIGNED the leader asks at
     whole and half ticks of its clock, as the embedded ensemble does. From the
     question of an observer master until the observer's report has arrived there,
@@ -74,7 +90,7 @@ Leaves out
     - The time that the client needs to notice that its deadline has passed.
     - A leader that sends a question late.
     - Two leaders that both have a quorum, which the ensemble's protocol excludes.
-    - The time that an expired session's removal takes: here all others are
+    - The time from the closing of a session to the next grant: here all others are
       granted in the same instant.
     - A member that leads: its table is the leader's.
 
@@ -84,6 +100,7 @@ Runs
     write      | assertions | OLD_LEADER=1 WRITE=1 ALIGNED       | OLD_LEADER=1 WRITE=1 TICKS=3
     rates      | assertions | RATE=12 BELIEF=LOST ALIGNED        | RATE=12 BELIEF=LOST
     observer   | assertions | TICK=6 HOPS=2 TICKS=3 F=9 ALIGNED  | HOPS=2 TICKS=3 F=15 ALIGNED
+    members    | assertions | TICKS=3 EARLIER=2 ALIGNED          | TICKS=3 EARLIER=2 MOVES=1
 
 Broken
     variant                  | run      | what is wrong
@@ -100,6 +117,9 @@ Broken
     BROKEN_SYNC_IS_PROOF     | write    | ProofWrite, and R1 is a sync.
     BROKEN_NO_MARGIN         | rates    | The client believes until T by a clock that may be slow.
     BROKEN_THIRD             | observer | F is a third of T behind an observer master.
+    BROKEN_LATEST_TIMEOUT    | members  | T is the timeout that the latest member has granted.
+    BROKEN_LOWER_MAXIMUM     | members  | A connect that is left unanswered reaches a member whose maxSessionTimeout is below T.
+    BROKEN_THROTTLE          | follower | A request throttle delays the closing of an expired session, and not a sync.
 
 Unreached
     where           | statement      | why
@@ -110,12 +130,14 @@ Unreached
 
 Measured
     run        | bounds | states    | depth | seconds
-    follower   | small  | 172,634   | 761   | 0.5
-    write      | small  | 314,153   | 778   | 0.7
-    rates      | small  | 1,837,847 | 908   | 4.0
-    observer   | small  | 653,876   | 744   | 1.7
-    follower   | large  | 2,090,052 | 941   | -
-    write      | large  | 3,884,583 | 1,074 | -
+    follower   | small  | 203,340   | 878   | 0.7
+    write      | small  | 382,085   | 895   | 0.9
+    rates      | small  | 2,211,173 | 1,141 | 5.3
+    observer   | small  | 749,363   | 745   | 2.3
+    members    | small  | 221,513   | 878   | 0.6
+    follower   | large  | 2,425,861 | 1,048 | 5.5
+    write      | large  | 4,607,691 | 1,181 | 11.7
+    members    | large  | 1,576,250 | 923   | 3.9
 */
 
 #ifndef TICK
@@ -124,8 +146,21 @@ Measured
 #ifndef TICKS
 #define TICKS 2 /* in T: servers demand at least two */
 #endif
+#ifndef EARLIER
+#define EARLIER 0 /* what a member has granted that was connected before; 0: there was none */
+#endif
 #define HALF (TICK / 2)
-#define T (TICKS * TICK)
+#define GRANTED (TICKS * TICK) /* by the client's member */
+#if EARLIER > 0 && EARLIER < TICKS && !defined(BROKEN_LATEST_TIMEOUT)
+#define T (EARLIER * TICK)
+#else
+#define T GRANTED
+#endif
+#ifdef BROKEN_LOWER_MAXIMUM
+#define LATE_TOUCH (T - HALF)
+#else
+#define LATE_TOUCH (EARLIER * TICK)
+#endif
 #define LOST (T - T / 10)
 
 #ifdef BROKEN_THIRD
@@ -209,6 +244,14 @@ byte age;               /* since the contact was sent, by the client's clock */
 byte waited;            /* since it was answered, at most F; the same clock */
 byte rated;             /* until that clock may be wrong again */
 
+/* Whether a round trip is answered between the expiry of a session and its
+   closing: not where the closing is ahead of it. */
+#if defined(BROKEN_THROTTLE)
+#define overtakes true
+#else
+#define overtakes replaced
+#endif
+
 #define believes (proof == answered && age < BELIEF)
 
 /* Member HOPS-1 is the client's. With two hops, member 0 is between it and the
@@ -224,19 +267,21 @@ byte late;              /* an observer master's question and the report to it: f
 /* The leader. */
 byte bucket;            /* since the last whole tick of its clock */
 byte expiresIn;         /* until it expires the session */
-bool expired;
+bool expired;           /* it takes no touch of the session any longer */
+bool over;              /* it has closed the session, and others may be granted */
 bool replaced;          /* another member leads, and the client's member does not know */
 
-/* A touch moves the expiry to the first whole tick that is at least T from now. */
+/* A touch moves the expiry to the first whole tick that is at least the granted
+   timeout from now. */
 #ifdef BROKEN_ROUNDED_DOWN
-#define expiry (((bucket + T) / TICK) * TICK - bucket)
+#define expiry(timeout) (((bucket + timeout) / TICK) * TICK - bucket)
 #else
-#define expiry (((bucket + T + TICK - 1) / TICK) * TICK - bucket)
+#define expiry(timeout) (((bucket + timeout + TICK - 1) / TICK) * TICK - bucket)
 #endif
 
 inline touch() {
 	if
-	:: !expired && !replaced -> expiresIn = expiry
+	:: !expired && !replaced -> expiresIn = expiry(GRANTED)
 	:: else
 	fi
 }
@@ -429,7 +474,7 @@ end:	do
 			printf("leader: confirms the session\n")
 		:: else
 		fi }
-	:: atomic { up[0]?[trip] ->
+	:: atomic { up[0]?[trip] && (!expired || over || overtakes) ->
 		up[0]?trip;
 		if
 		:: !replaced ->
@@ -442,14 +487,23 @@ end:	do
 		fi }
 	:: atomic { expiresIn == 0 && !expired ->
 		expired = true;
+		printf("leader: expires the session\n");
+		assert(!believes) }
+	:: atomic { expired && !over ->
+		over = true;
 		if
 		:: !replaced -> down[0]!closed
 		:: else
 		fi;
-		printf("leader: expires the session\n");
+		printf("leader: closes the session\n");
 		assert(!believes) }
+#if EARLIER > 0
+	:: atomic { !expired && expiresIn != expiry(LATE_TOUCH) ->
+		expiresIn = expiry(LATE_TOUCH);
+		printf("leader: hears late of the session from an earlier member, or of a connect there\n") }
+#endif
 	:: atomic { OLD_LEADER && !replaced && !expired ->
-		expiresIn = expiry;
+		expiresIn = expiry(GRANTED);
 		replaced = true;
 		printf("another member: leads, and gives the session its whole timeout\n") }
 	od

@@ -7,109 +7,124 @@ Proves
       further away than the stop margin: Lost is never closed, although a member
       may stop to make round trips at any time, and go on to answer pings. The
       client then reaches another one within DIAL (run held).
-    - So it is for a lease that begins with T/3 ahead of it, after an idle time
-      (run granted), with WithProof(ProofWrite) (run write), and with the longest
-      time that WithServerTick allows (run tick).
+    - So it is for a lease that begins with from T/3 to 2/3 T ahead of it, after an
+      idle time (run granted), and with WithProof(ProofWrite) (run write).
+    - So it is with the longest stop margin, T/3 (run margin), and with the longest
+      time that WithServerTick allows, T/2, and a stop margin of T/4 (run tick).
+      Then the client has less time to reach another member.
+    - A member that answers within TRIP is never left.
 
 What is proven is that of deadline.pml. A heartbeat is two round trips, one after
 the other. The first one reports each contact that was answered at least F before
-it, and the second one proves these. Here it is the whole of the client's clock:
-the heartbeats that it sends, and when it leaves a member.
+it, and the second one proves these. One begins every (F + TRIP) / N. Here it is
+the whole of the client's clock: the heartbeats that it sends, and when it leaves
+a member. It leaves one that has not answered a sync for T/3, and where only T/6
+is left until the stop margin, one that has not answered for T/12.
 
 Code
     in the model               | in the code
-    client: sends              | framework/heartbeat.go: (*session).beatLocked, framework/heartbeat.go: (*session).sendHeartbeat
+    client: sends              | framework/heartbeat.go: (*session).beatLocked, framework/heartbeat.go: (*session).beginBeatLocked, framework/heartbeat.go: (*session).sendHeartbeat
     client: has the first half | framework/proof.go: (*proof).count
     client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, framework/proof.go: (*proof).answer
-    INTERVAL, PATIENCE         | framework/heartbeat.go: (*session).beatLocked
+    INTERVAL, N                | framework/cadence.go: (*proof).interval
+    early                      | framework/cadence.go: (*proof).reportable, framework/cadence.go: (*proof).usuallyLeft
     F                          | framework/proof.go: newProof
-    client: leaves             | framework/heartbeat.go: (*session).beatLocked, framework/heartbeat.go: (*session).checkClock, framework/session_core.go: (*session).suspend
+    client: begins             | framework/heartbeat.go: (*session).beginHoldingLocked, framework/prove.go: (*session).isFarAhead
+    since                      | framework/cadence.go: (*proof).silence
+    impatient, hurry           | framework/heartbeat.go: (*session).silenceLocked
+    client: leaves             | framework/heartbeat.go: (*session).checkClock, framework/session_core.go: (*session).suspend
     client: connects           | framework/dial.go: (*session).dial, framework/link.go: newLink
     client: is connected       | framework/session_core.go: (*session).onConnectAnswer, framework/session_core.go: (*session).onConnected
     Lost                       | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).loseHolds
 
 Bounds
-    The unit of time is T/120, and all times are the client's. TRIP is 1 and DIAL
-    is 3: with a session timeout of 10s that is 83ms and 250ms. There is little
-    more: from the last proof that a failing member lets through, 5/6 of T and
-    up to four round trips pass until the client leaves it, and the stop margin
-    begins after 9/10 of T. So BROKEN_SLOW is refuted. Rounding hides nothing,
-    as in deadline.pml. Members may stop as often as they like; with ProofWrite
-    not before the first heartbeat on a connection was answered, since the
-    connect proves nothing.
+    The unit of time is T/120, and all times are the client's. TRIP is 1: with a
+    session timeout of 10s that is 83ms. In each run DIAL is the longest time for
+    which no lease is lost: 1.6s in run held, 1.2s in granted, 1.5s in write, 1s
+    in margin, and 0.4s in tick. N is what the code computes for such round
+    trips. The interval is rounded up. Rounding hides nothing else, as in
+    deadline.pml. Members may stop as often as they like; with ProofWrite not
+    before the first heartbeat on a connection was answered, since the connect
+    proves nothing.
 
 Leaves out
-    - Other requests, which prove more: writes and syncs are round trips too. Nor
-      is the second half of a heartbeat counted as a contact.
+    - Heartbeats under way beside each other, and round trips that take longer or
+      vary more. The tests of framework search these in virtual time:
+      TestProveEndsAtEveryRoundTrip and TestSlowEnsemblesKeepTheirLeases.
+    - Leases that begin after an idle time, in runs margin and tick: these follow a
+      lease that begins with a connect.
+    - Other requests. Writes and syncs are round trips too, and prove more. A
+      heartbeat behind a request that takes long is not judged after T/3, but
+      that request is after 2/3 T. Nor is the second half of a heartbeat
+      counted as a contact.
     - Two members that fail at once, and a member that fails while the client
       connects to it.
     - Throttled heartbeats, which are sent again.
 
 Runs
-    run    | checks     | small                                   | large
-    held   | assertions | INTERVAL=SIXTH PATIENCE=THIRD           | INTERVAL=SIXTH PATIENCE=THIRD
-    granted | assertions | INTERVAL=SIXTH PATIENCE=THIRD START=80 | INTERVAL=SIXTH PATIENCE=THIRD START=80
-    write  | assertions | INTERVAL=SIXTH PATIENCE=THIRD WRITE     | INTERVAL=SIXTH PATIENCE=THIRD WRITE
-    tick   | assertions | INTERVAL=SIXTH PATIENCE=SIXTH F=HALF    | INTERVAL=SIXTH PATIENCE=SIXTH F=HALF
+    run     | checks     | small                               | large
+    held    | assertions | N=2 MARGIN=TENTH DIAL=19            | N=2 MARGIN=TENTH DIAL=19
+    granted | assertions | N=2 MARGIN=TENTH DIAL=15 IDLE       | N=2 MARGIN=TENTH DIAL=15 IDLE
+    write   | assertions | N=2 MARGIN=TENTH DIAL=18 WRITE      | N=2 MARGIN=TENTH DIAL=18 WRITE
+    margin  | assertions | N=4 MARGIN=THIRD DIAL=12            | N=4 MARGIN=THIRD DIAL=12
+    tick    | assertions | N=7 MARGIN=QUARTER DIAL=5 F=HALF    | N=7 MARGIN=QUARTER DIAL=5 F=HALF
 
 Broken
-    variant           | run  | what is wrong
-    BROKEN_STAY       | held | The client leaves a member only when that closes the connection.
-    BROKEN_PATIENCE   | held | The client leaves a member T/2 after it has sent a heartbeat.
-    BROKEN_INTERVAL   | held | While a lease is held a heartbeat is sent each T/3 only.
-    BROKEN_NEXT_ONLY  | held | A heartbeat proves the one before it only, however short before.
-    BROKEN_ONE_HALF   | held | A heartbeat is one round trip, which proves what the one before it has reported.
-    BROKEN_PATIENT    | granted | The client is as patient where T/6 is left as at other times.
-    BROKEN_SLOW       | held | A round trip takes three units.
-    BROKEN_TICK       | tick | F is T/2, and a member is left after T/3 as if F were T/3.
+    variant          | run     | what is wrong
+    BROKEN_STAY      | held    | The client leaves a member only when that closes the connection.
+    BROKEN_NEXT_ONLY | held    | A heartbeat proves the one before it only, however short before.
+    BROKEN_PATIENT   | granted | The client is as patient where T/6 is left as at other times.
+    BROKEN_DEADLINE  | margin  | T/6 is counted until the deadline, not until the stop margin.
+    BROKEN_FEW       | margin  | A heartbeat is sent every T/6, however long the stop margin is.
+    BROKEN_ONE_HALF  | margin  | A heartbeat is one round trip, which proves what the one before it has reported.
+    BROKEN_FAR       | margin  | It takes one unit longer to reach another member.
+    BROKEN_TICK      | tick    | F is T/2, and N is chosen as if F were T/3.
+    BROKEN_HASTY     | tick    | Where T/6 is left, the client leaves a member that has not answered yet.
 
 Unreached
     where            | statement | why
     proctype Client  | -end-     | it never ends
 
 Measured
-    run    | bounds | states | depth | seconds
-    held   | small  | 2,926  | 1,890 | 0.1
-    granted | small | 3,207  | 1,803 | 0.1
-    write  | small  | 2,464  | 1,974 | 0.1
-    tick   | small  | 4,126  | 2,948 | 0.1
-    held   | large  | 2,926  | 1,890 | 0.1
-    granted | large | 3,207  | 1,803 | 0.1
-    write  | large  | 2,464  | 1,974 | 0.1
-    tick   | large  | 4,126  | 2,948 | 0.1
+    run     | bounds | states  | depth  | seconds
+    held    | small  | 2,170   | 1,001  | 0.2
+    granted | small  | 85,495  | 4,367  | 0.3
+    write   | small  | 2,265   | 1,547  | 0.2
+    margin  | small  | 5,079   | 1,917  | 0.2
+    tick    | small  | 34,402  | 16,002 | 0.3
+    held    | large  | 2,170   | 1,001  | 0.2
+    granted | large  | 85,495  | 4,367  | 0.3
+    write   | large  | 2,265   | 1,547  | 0.2
+    margin  | large  | 5,079   | 1,917  | 0.2
+    tick    | large  | 34,402  | 16,002 | 0.3
 */
 
 #define T 120
-#define HALF 60
+#define TENTH 12
+#define QUARTER 30
 #define THIRD 40
+#define HALF 60
 #define SIXTH 20
-#define LOST (T - T / 10)
 
-#ifdef BROKEN_SLOW
-#define TRIP 3
-#else
 #define TRIP 1
-#endif
-#define DIAL 3
 #ifndef F
 #define F THIRD
 #endif
-#ifdef BROKEN_PATIENCE
-#undef PATIENCE
-#define PATIENCE HALF
+#if defined(BROKEN_FEW) || defined(BROKEN_TICK)
+#undef N
+#define N 2
 #endif
-#ifdef BROKEN_INTERVAL
-#undef INTERVAL
-#define INTERVAL THIRD
-#endif
-#ifdef BROKEN_TICK
-#undef PATIENCE
-#define PATIENCE THIRD
+#define LOST (T - MARGIN)
+#define INTERVAL ((F + TRIP + N - 1) / N) /* rounded up */
+#ifdef BROKEN_FAR
+#define WITHIN (DIAL + 1)
+#else
+#define WITHIN DIAL
 #endif
 
-/* Contacts that were answered and are not proven, the oldest first. One more than
-   are ever needed. */
-#define CONTACTS 5
+/* Contacts that were answered and are not proven, the oldest first. More than are
+   ever needed. */
+#define CONTACTS (N + 5)
 byte n;
 byte sentAgo[CONTACTS];
 byte answeredAgo[CONTACTS];
@@ -119,8 +134,8 @@ byte proven;              /* how long ago the latest proven contact was sent */
 
 mtype = { resting, beating, proving, dialing };
 mtype client = resting;
-byte since;               /* since the first half was answered, or since what it does began */
-byte took;                /* the first half */
+byte last;                /* how long ago the latest heartbeat began, or the connection */
+byte since;               /* since the request was sent that it waits for, or since it dials */
 bool cut;                 /* its member makes no round trips */
 bool first;               /* ProofWrite: the first heartbeat after a connect */
 
@@ -185,31 +200,46 @@ inline note(sent, answered) {
 	n++
 }
 
-#define due (since >= INTERVAL)
-/* The client leaves a member earlier where little is left. Only run granted needs
-   that. */
-#if !defined(START) || defined(BROKEN_PATIENT)
-#define hurry false
+/* A heartbeat is sent earlier if it can report a contact and clearly less is left
+   than usual. Only run granted needs that. */
+#ifdef BROKEN_NEXT_ONLY
+#define early false /* it proves nothing more */
 #else
-#define hurry (proven >= T - SIXTH && took + since >= SIXTH / 2)
+#define early (n > 0 && answeredAgo[0] >= F && proven >= F + INTERVAL + TRIP + T / 24)
 #endif
-#define impatient ((client == beating || client == proving) && (took + since >= PATIENCE || hurry))
-#ifdef BROKEN_STAY
-#define leaves false
+#define due (client == resting && (last >= INTERVAL || early))
+
+#define waits (client == beating || client == proving)
+#ifdef BROKEN_PATIENT
+#define hurry false
+#elif defined(BROKEN_DEADLINE)
+#define hurry (proven >= T - SIXTH && since >= T / 12)
+#elif defined(BROKEN_HASTY)
+#define hurry (proven >= LOST - SIXTH)
 #else
-#define leaves true
+#define hurry (proven >= LOST - SIXTH && since >= T / 12)
+#endif
+#ifdef BROKEN_STAY
+#define impatient false
+#else
+#define impatient (waits && (since >= THIRD || hurry))
 #endif
 
 active proctype Client() {
 	byte i, j;
-#ifdef START /* the latest proof is so old; the ping after it can be reported now */
-	proven = START;
-	note(START - THIRD, F);
-	client = beating;
+#ifdef IDLE /* the lease begins when the latest proof is so old; a ping came T/3 later */
+	select(i : THIRD .. T - THIRD);
+	atomic {
+		proven = i;
+		note(i - THIRD, i - THIRD);
+		i = 0;
+		printf("client: begins the lease; the latest proof is %d units old\n", proven)
+	}
 #endif
 end:	do
-	:: atomic { client == resting && due ->
+	:: atomic { due ->
 		client = beating;
+		last = 0;
 		since = 0;
 		printf("client: sends a heartbeat; the latest proof is %d units old\n", proven) }
 	:: atomic { client == beating && !cut ->
@@ -222,28 +252,26 @@ end:	do
 #endif
 		report();
 		note(since, 0);
-		took = since;
 		printf("client: has the first half after %d units\n", since);
 		since = 0 }
 	:: atomic { client == proving && !cut ->
 		prove();
 		client = resting;
-		took = 0;
 		first = false;
-		printf("client: is answered after %d units; the latest proof is %d units old\n", since, proven) }
-#ifndef BROKEN_STAY
+		printf("client: is answered after %d units; the latest proof is %d units old\n", since, proven);
+		since = 0 }
 	:: atomic { impatient ->
+		assert(cut); /* a member that answers within TRIP is not left */
 		client = dialing;
-		took = 0;
+		last = 0;
 		since = 0;
 		forget_all();
 		printf("client: leaves the member; the latest proof is %d units old\n", proven) }
-#endif
 	:: atomic { client == dialing ->
 		cut = false;
 		i = (since < TRIP -> since : TRIP); /* the connect takes so much of DIAL */
-		note(i, 0);
 #ifdef WRITE
+		note(i, 0);
 		reported[n - 1] = true;
 		first = true;
 		client = proving; /* at once, and needs no first half */
@@ -253,6 +281,7 @@ end:	do
 #endif
 		i = 0;
 		printf("client: is connected to another member %d units later\n", since);
+		last = 0;
 		since = 0 }
 	/* The member stops, or loses its leader. */
 	:: atomic { !cut && client != dialing && !first ->
@@ -260,12 +289,13 @@ end:	do
 		printf("member: makes no more round trips, and answers pings\n") }
 
 	/* Time passes while nothing is due. */
-	:: atomic { !(client == resting && due) &&
-			!((client == beating || client == proving) && !cut && since == TRIP) &&
-			!(impatient && leaves) &&
-			!(client == dialing && since == DIAL) ->
+	:: atomic { !due &&
+			!(waits && !cut && since == TRIP) &&
+			!impatient &&
+			!(client == dialing && since == WITHIN) ->
 		proven++;
-		since++;
+		last = (client == dialing || last >= INTERVAL -> last : last + 1);
+		since = (client == resting -> 0 : since + 1);
 		i = 0;
 		do
 		:: i < n -> sentAgo[i]++; answeredAgo[i]++; i++

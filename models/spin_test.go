@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// compile runs SPIN on a model with these definitions, and compiles the verifier
-// that it writes. It returns the directory of the verifier.
+// compile runs SPIN on a model with these definitions, and compiles the
+// verifier that it writes. It returns the directory of the verifier.
 func compile(t *testing.T, m *model, definitions []string, flags ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -83,8 +83,8 @@ func TestDoUnderALease(t *testing.T) {
 	})
 }
 
-// Each work under a lost lease that goes on past the deadline is logged, and not
-// only the first.
+// Each work under a lost lease that goes on past the deadline is logged, and
+// not only the first.
 func TestEachLateWorkIsLogged(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		core, logs := observer.New(zap.ErrorLevel)
@@ -107,8 +107,8 @@ func TestEachLateWorkIsLogged(t *testing.T) {
 	})
 }
 
-// Each option is taken by the constructors where it makes sense, and by no other:
-// what is not assignable does not compile.
+// Each option is taken by the constructors where it makes sense, and by no
+// other: what is not assignable does not compile.
 func TestOptionsAreTakenWhereTheyMakeSense(t *testing.T) {
 	for _, test := range []struct {
 		name   string

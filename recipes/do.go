@@ -24,8 +24,8 @@ import (
 //
 // The error joins those of fn and of the release. A loss of the lease is an
 // error, ErrNotHeld, even if fn returned nil. A nil error means that the lease
-// was held all along, as far as Lease.Release can know; WithAsyncRelease
-// changes what that is.
+// was held throughout, with the limits described at Lease.Release and
+// WithAsyncRelease.
 //
 // The end of ctx does not keep Do from releasing. Do waits for the release for
 // one session timeout at most, and returns that much later than fn if no server

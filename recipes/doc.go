@@ -1,43 +1,44 @@
-// Package recipes has what all recipes share: the [Lease] on what was acquired, the
-// fencing [Token] that it carries, [Do] for work under a lease, the options, and
-// [Line], which locks of your own are built on. The recipes themselves are in
-// packages locks, rwlock, semaphore and leader.
+// Package recipes has what all recipes share: the [Lease] on what was acquired,
+// the fencing [Token] that it carries, [Do] for work under a lease, the
+// options, and [Line], which locks of your own are built on. The recipes
+// themselves are in packages locks, rwlock, semaphore and leader.
 //
 // # What a lease promises
 //
-// ZooKeeper decides who is granted: a lease is granted only if no conflicting znode
-// is ahead of its own. The client decides when to stop: it declares a lease lost
-// (Lost, Context, Held) a stop margin before the ensemble could grant the lock to
-// another client, whether or not any server can be reached then. The stop margin is
-// framework.WithStopMargin, a tenth of the session timeout by default. The deadline
-// moves on while heartbeats that make a round trip to the leader are answered. A
-// short disconnect costs no lease.
+// ZooKeeper decides who is granted: a lease is granted only if no conflicting
+// znode is ahead of its own. The client decides when to stop: it declares a
+// lease lost (Lost, Context, Held) a stop margin before the ensemble could
+// grant the lock to another client, whether or not any server can be reached
+// then. The stop margin is framework.WithStopMargin, a tenth of the session
+// timeout by default. The deadline moves on while heartbeats that make a round
+// trip to the leader are answered. A short disconnect costs no lease.
 //
-// What remains is yours: a process that is paused beyond its deadline and acts late,
-// work that does not stop within the margin, and a person who deletes the znode or
-// closes the session on a server. Against these a resource must look at the lease's
-// [Token], or the write must carry the lease's Guard.
+// What remains is yours: a process that is paused beyond its deadline and acts
+// late, work that does not stop within the margin, and a person who deletes the
+// znode or closes the session on a server. Against these a resource must look
+// at the lease's [Token], or the write must carry the lease's Guard.
 //
 // # Re-entry
 //
-// Go has no thread to key by. The context carries a chain of live leases instead:
-// an Acquire with a context that carries a lease on the very same lock returns
-// another lease on it at once. **Goroutines that share one lease's context share
-// that lease**: to exclude each other they must acquire with a context from outside
-// of it. Where the context cannot be passed on there is [WithOwner]; [WithoutReentry]
-// turns re-entry off.
+// Go has no thread to key by. The context carries a chain of live leases
+// instead: an Acquire with a context that carries a lease on the very same lock
+// returns another lease on it at once. **Goroutines that share one lease's
+// context share that lease**: to exclude each other they must acquire with a
+// context from outside of it. Where the context cannot be passed on there is
+// [WithOwner]; [WithoutReentry] turns re-entry off.
 //
 // # Building your own recipe
 //
-// A [Line] is the algorithm that all recipes here have in common. You give it three
-// things: a kind, a name and a rule.
+// A [Line] is the algorithm that all recipes here have in common. You give it
+// three things: a kind, a name and a rule.
 //
-//   - The kind says which rule it is, with its version: "range.v1". Contenders of
-//     two kinds refuse each other's path with [ErrLayout], so that an old release
-//     with another rule can never stand in the line unseen.
-//   - The name is the contender's: "w=15,30". It stands in the znode's name, so that
-//     one list of the directory shows the names of all contenders.
-//   - The rule is a pure function of two names: does the one conflict with the other?
+//   - The kind says which rule it is, with its version: "range.v1". Contenders
+//     of two kinds refuse each other's path with [ErrLayout], so that an old
+//     release with another rule can never stand in the line unseen.
+//   - The name is the contender's: "w=15,30". It stands in the znode's name, so
+//     that one list of the directory shows the names of all contenders.
+//   - The rule is a pure function of two names: does the one conflict with the
+//     other?
 //
 // This is all of a lock of ranges, in which readers of a range share it
 // (examples/rangelock has the rest, with its tests):
@@ -56,29 +57,32 @@
 //		return recipes.NewLine(l.client, l.path, "range.v1", name, conflicts)
 //	}
 //
-// What is given: the order of arrival, in which no contender overtakes another; one
-// watch at a time, on the last contender ahead that conflicts; leases that tell of their loss in
-// time; tokens and guards; re-entry; handoffs between goroutines; sharing, where a
-// name does not conflict with itself; nothing left behind, whatever the network or
-// the caller does.
+// What is given: the order of arrival, in which no contender overtakes another;
+// one watch at a time, on the last contender ahead that conflicts; leases that
+// tell of their loss in time; tokens and guards; re-entry; handoffs between
+// goroutines; sharing, where a name does not conflict with itself; nothing left
+// behind, whatever the network or the caller does.
 //
 // What you must ask yourself:
 //
 //   - Is the rule the same in all processes? Change the kind with the rule.
-//   - Does the rule only look at the two names? Not at the time, a configuration, or
-//     who holds: those may differ between two processes that ask.
-//   - Must a resource tell two holders apart? Tokens order the leases that conflict.
-//     Where holders stand side by side it must compare tokens per conflict: a range,
-//     for example, with the greatest token among those that overlap it.
-//   - May one caller hold two names? Acquire fails with [ErrDeadlock] where they
-//     conflict and the context carries the first. But it does not see a deadlock by
-//     way of a third contender, which waits for the first name and is waited for by
-//     the second. Acquire all names together, by locks.All, or with a timeout.
+//   - Does the rule only look at the two names? Not at the time, a
+//     configuration, or who holds: those may differ between two processes that
+//     ask.
+//   - Must a resource tell two holders apart? Tokens order the leases that
+//     conflict. Where holders stand side by side it must compare tokens per
+//     conflict: a range, for example, with the greatest token among those that
+//     overlap it.
+//   - May one caller hold two names? Acquire fails with [ErrDeadlock] where
+//     they conflict and the context carries the first. But it does not see a
+//     deadlock by way of a third contender, which waits for the first name and
+//     is waited for by the second. Acquire all names together, by locks.All,
+//     which never waits for one name while it holds another, or with a timeout.
 //
 // What you need not worry about: two contenders that conflict are never granted
-// together, since the later one always waits; nobody starves, since no contender
-// overtakes; a rule that panics fails the call and grants nothing. Do not build
-// what overtakes, such as priorities, into a rule: the names do not say who holds
-// and who waits. Use a line to decide who may try, and a mutex that is tried:
-// examples/prioritylock.
+// together, since the later one always waits; nobody starves, since no
+// contender overtakes; a rule that panics fails the call and grants nothing. Do
+// not build what overtakes, such as priorities, into a rule: the names do not
+// say who holds and who waits. Use a line to decide who may try, and a mutex
+// that is tried: examples/prioritylock.
 package recipes

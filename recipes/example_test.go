@@ -15,7 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// connect returns a client of an embedded ensemble. A service connects to its own.
+// connect returns a client of an embedded ensemble. A service connects to its
+// own.
 func connect() (c *framework.Client, stop func()) {
 	ens, err := testutil.New()
 	if err != nil {
@@ -86,7 +87,8 @@ func ExampleWithin() {
 	// <nil>
 }
 
-// A write that is applied only while the lease is held, whatever the clock says.
+// A write that is applied only while the lease is held, whatever the clock
+// says.
 func ExampleLease_Multi() {
 	c, stop := connect()
 	defer stop()
@@ -115,7 +117,8 @@ func ExampleLease_Multi() {
 	// after its release: true
 }
 
-// A resource that remembers the greatest token is safe from a holder that acts late.
+// A resource that remembers the greatest token is safe from a holder that acts
+// late.
 func ExampleToken() {
 	c, stop := connect()
 	defer stop()
@@ -149,8 +152,8 @@ func ExampleToken() {
 	// the first one, too late: false
 }
 
-// A lock of rooms, in which a meeting that needs both rooms conflicts with any other
-// meeting.
+// A lock of rooms, in which a meeting that needs both rooms conflicts with any
+// other meeting.
 func ExampleNewLine() {
 	c, stop := connect()
 	defer stop()

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
-// Two readers share a znode. Each lease's Grant says when it was granted, and its
-// end has the same Grant, by which an observer tells the leases apart.
+// Two readers share a znode. Each lease's Grant says when it was granted, and
+// its end has the same Grant, by which an observer tells the leases apart.
 func TestGrantSaysWhen(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var granted, released []framework.Grant

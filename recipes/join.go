@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
 // Join makes one lease of several, its parts, for a recipe of yours that takes
-// several locks as one, as locks.All does. ctx is that of its Acquire. The lease is
-// held while each of the parts is; it is lost with the first part that is lost, or
-// is released by itself; and its Release releases them, the last one first.
+// several locks as one, as locks.All does. ctx is that of its Acquire. The
+// lease is held while each of the parts is; it is lost with the first part that
+// is lost, or is released by itself; and its Release releases them, the last
+// one first.
 //
-// Join grants nothing: of parts that are not held, or nil, it makes a lease that is lost
-// from the beginning, and of no parts one that is not held.
+// Join grants nothing: of parts that are not held, or nil, it makes a lease
+// that is lost from the beginning, and of no parts one that is not held.
 func Join(ctx context.Context, parts ...*Lease) *Lease {
 	l := &Lease{parts: slices.Clone(parts)}
 	for i, part := range parts {
@@ -61,7 +63,8 @@ func (l *Lease) lossOfPart(loss *line.Loss) *line.Loss {
 	return &line.Loss{Err: fmt.Errorf("part %s: %w", l.LockPath(), loss.Err), Deadline: loss.Deadline}
 }
 
-// leaveParts has each part leave, the last one first, even if others fail. Where ctx ends they all begin to, and none is waited for.
+// leaveParts has each part leave, the last one first, even if others fail.
+// Where ctx ends they all begin to, and none is waited for.
 func (l *Lease) leaveParts(ctx context.Context) error {
 	var errs []error
 	for _, part := range slices.Backward(l.parts) {
@@ -87,8 +90,8 @@ func (l *Lease) ofParts(path func(*Lease) string) string {
 	return strings.Join(paths, ", ")
 }
 
-// anyRevoked is closed when any part is asked to be released. What waits for that
-// ends with the lease.
+// anyRevoked is closed when any part is asked to be released. What waits for
+// that ends with the lease.
 func (l *Lease) anyRevoked() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,27 +99,21 @@ func (l *Lease) anyRevoked() <-chan struct{} {
 		return l.revoked
 	}
 	l.revoked = make(chan struct{})
-	asked := make(chan struct{}, 1) // a token: the first to ask closes
-	asked <- struct{}{}
+	revoke := sync.OnceFunc(func() { close(l.revoked) })
 	for _, part := range l.parts {
 		go func() {
 			select {
 			case <-part.Revoked():
+				revoke()
 			case <-l.ctx.Done():
-				return
-			}
-			select {
-			case <-asked:
-				close(l.revoked)
-			default:
 			}
 		}()
 	}
 	return l.revoked
 }
 
-// oneView reports whether all shares belong to one client and namespace, so that
-// one multi can name their znodes.
+// oneView reports whether all shares belong to one client and namespace, so
+// that one multi can name their znodes.
 func (l *Lease) oneView() bool {
 	for _, s := range l.shares {
 		if !s.Line().SameView(l.shares[0].Line()) {
@@ -126,6 +123,6 @@ func (l *Lease) oneView() bool {
 	return len(l.shares) > 0
 }
 
-// noCommonMulti stands in for a guard that cannot be made. It is no operation, so
-// any multi refuses it, and names it.
+// noCommonMulti stands in for a guard that cannot be made. It is no operation,
+// so any multi refuses it, and names it.
 type noCommonMulti struct{}

@@ -9,11 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// What a user can make without an Acquire is not held, and nothing about it panics.
+// What a user can make without an Acquire is not held, and nothing about it
+// panics.
 func TestALeaseOfNothingIsNotHeld(t *testing.T) {
 	for story, l := range map[string]*recipes.Lease{
 		"zero":             new(recipes.Lease),
@@ -52,8 +53,8 @@ func TestALeaseOfNothingIsNotHeld(t *testing.T) {
 	}
 }
 
-// A joined lease is lost with its first part. Its deadline is that of the part that
-// others can be granted first, which may be another one.
+// A joined lease is lost with its first part. Its deadline is that of the part
+// that others can be granted first, which may be another one.
 func TestDeadlineOfAJoinedLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		long := bubble.Acquire(t, t.Context(), lineOf(t, w.Connect("long", framework.WithSessionTimeout(20*time.Second)), "a", recipes.WithMaxHold(time.Minute)))

@@ -14,9 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A Lease is one acquisition. It belongs to one session, and is over for good once
-// it was lost or released. It is safe for concurrent use. The zero Lease is not
-// held, and never was.
+// A Lease is one acquisition. It belongs to one session, and is over for good
+// once it was lost or released. It is safe for concurrent use. The zero Lease
+// is not held, and never was.
 type Lease struct {
 	shares []*line.Share // one, except where a recipe takes several at once
 	parts  []*Lease      // of a joined lease: they have the shares; nil: none
@@ -42,8 +42,9 @@ type Lease struct {
 }
 
 // newLease makes a lease of shares that were granted to an Acquire with ctx.
-// follow must be called before it is used. If ctx, which may be user code, panics
-// or ends the goroutine, nobody gets the lease: newLease leaves the shares.
+// follow must be called before it is used. If ctx, which may be user code,
+// panics or ends the goroutine, nobody gets the lease: newLease leaves the
+// shares.
 func newLease(ctx context.Context, shares ...*line.Share) *Lease {
 	l := &Lease{shares: shares}
 	defer func() {
@@ -57,8 +58,8 @@ func newLease(ctx context.Context, shares ...*line.Share) *Lease {
 	return l
 }
 
-// follow has the lease hear of its loss from now on, or of one before, and gives it
-// to its owner. It returns l.
+// follow has the lease hear of its loss from now on, or of one before, and
+// gives it to its owner. It returns l.
 func (l *Lease) follow() *Lease {
 	for _, s := range l.shares {
 		s.OnLoss(l.lose)
@@ -104,10 +105,11 @@ func (l *Lease) lose(loss *line.Loss) {
 	l.observeLoss(loss)
 }
 
-// Context returns a context that carries the values of Acquire's context and this
-// lease: an Acquire with it re-enters. It ends when the lease is lost or released,
-// but not when Acquire's context does: a timeout for the wait must not end the work.
-// Its cause wraps ErrNotHeld and the reason, or is ErrReleased.
+// Context returns a context that carries the values of Acquire's context and
+// this lease: an Acquire with it re-enters. It ends when the lease is lost or
+// released, but not when Acquire's context does: a timeout for the wait must
+// not end the work. Its cause wraps ErrNotHeld and the reason, or is
+// ErrReleased.
 func (l *Lease) Context() context.Context {
 	if l.ctx == nil {
 		return neverHeld
@@ -122,8 +124,8 @@ var neverHeld = func() context.Context {
 	return ctx
 }()
 
-// Bind returns ctx, carrying this lease too, so that it also ends when the lease
-// does. cancel must be called when it is no longer needed.
+// Bind returns ctx, carrying this lease too, so that it also ends when the
+// lease does. cancel must be called when it is no longer needed.
 func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	lease := l.Context()
 	bound, end := context.WithCancelCause(withLease(ctx, l))
@@ -137,10 +139,10 @@ func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context
 	}
 }
 
-// Held reports whether the lease is held, as far as the clock can prove. It looks at
-// the clock itself, so it is right also in a process that was stopped for a while.
-// Once false it stays false. What it reports was true when it looked: work that must
-// not be done by two needs the Token or Guard.
+// Held reports whether the lease is held, as far as the clock can prove. It
+// looks at the clock itself, so it is right also in a process that was stopped
+// for a while. Once false it stays false. What it reports was true when it
+// looked: work that must not be done by two needs the Token or Guard.
 func (l *Lease) Held() bool {
 	if l.Err() != nil {
 		return false
@@ -153,14 +155,14 @@ func (l *Lease) Held() bool {
 	return len(l.shares) > 0
 }
 
-// Lost is closed when the lease is lost, and only then: the session's deadline is
-// near or the session is over, the znode was deleted, the maximum hold time is over,
-// or the client closed. The work has a stop margin left then, unless the ensemble
-// ended the lease, or Close, which does not wait for work.
+// Lost is closed when the lease is lost, and only then: the session's deadline
+// is near or the session is over, the znode was deleted, the maximum hold time
+// is over, or the client closed. The work then has one stop margin to stop. It
+// has none if the ensemble ended the lease or the client was closed.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Err returns nil while the lease is held, ErrReleased after its release, and the
-// reason after a loss.
+// Err returns nil while the lease is held, ErrReleased after its release, and
+// the reason after a loss.
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,9 +176,10 @@ func (l *Lease) Err() error {
 }
 
 // Deadline returns the instant until which nobody else can be granted what this
-// lease holds, as far as is known now; it moves on while heartbeats are answered.
-// After a loss it is the one that was known then: the loss itself, if the ensemble
-// expired the session, somebody deleted the znode, or the client was closed.
+// lease holds, as far as is known now; it moves on while heartbeats are
+// answered. After a loss, Deadline returns the deadline known at that time. If
+// the session expired, the znode was deleted or the client was closed, that is
+// the time of the loss.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	loss := l.loss
@@ -196,10 +199,10 @@ func (l *Lease) deadlineOfShares() (first time.Time) {
 	return first
 }
 
-// Token returns the fencing token: see Token. Of several locks taken together it is
-// the greatest of theirs. That one increases among leases of the same set of locks.
-// If a resource is guarded by only one of the locks, or is also used with another
-// set of locks, compare the tokens of Parts instead.
+// Token returns the fencing token: see Token. Of several locks taken together
+// it is the greatest of theirs. That one increases among leases of the same set
+// of locks. If a resource is guarded by only one of the locks, or is also used
+// with another set of locks, compare the tokens of Parts instead.
 func (l *Lease) Token() (greatest Token) {
 	for _, s := range l.shares {
 		if t := tokenOf(s); t.Compare(greatest) > 0 {
@@ -209,8 +212,8 @@ func (l *Lease) Token() (greatest Token) {
 	return greatest
 }
 
-// Path returns the path of the lease's znode, in the view of the recipe's client; of
-// several locks taken together, of the first one.
+// Path returns the path of the lease's znode, in the view of the recipe's
+// client; of several locks taken together, of the first one.
 func (l *Lease) Path() string {
 	if len(l.shares) == 0 {
 		return ""
@@ -218,8 +221,8 @@ func (l *Lease) Path() string {
 	return l.shares[0].Path()
 }
 
-// LockPath returns the path of the lock, semaphore or election that the lease was
-// acquired from; of several locks taken together, all of them, with commas.
+// LockPath returns the path of the lock, semaphore or election that the lease
+// was acquired from; of several locks taken together, all of them, with commas.
 func (l *Lease) LockPath() string {
 	switch {
 	case len(l.parts) > 0:
@@ -238,15 +241,17 @@ func (l *Lease) fullPath() string {
 	return l.client().Resolve(l.LockPath())
 }
 
-// Parts returns the leases that this one is made of, in the order in which they were
-// acquired, if it is one of several locks taken together; otherwise none. They
-// belong to this lease: the release of one by itself is the loss of the whole.
+// Parts returns the leases that this one is made of, in the order in which they
+// were acquired, if it is one of several locks taken together; otherwise none.
+// They belong to this lease: the release of one by itself is the loss of the
+// whole.
 func (l *Lease) Parts() []*Lease { return slices.Clone(l.parts) }
 
 // Revoked is closed when somebody asks for the lease to be released, by writing
-// __REVOKE__ to its znode as Apache Curator does. Nothing enforces it. The first
-// call begins to look for it, which costs a watch and a read, off the path of the
-// acquisition.
+// __REVOKE__ to its znode as Apache Curator does, or __REVOKE__, a space and
+// any text. Nothing enforces it. The first call begins to look for it, off the
+// path of the acquisition: it costs a watch and a read, and another read each
+// session timeout, since an event can be lost.
 func (l *Lease) Revoked() <-chan struct{} {
 	switch {
 	case len(l.parts) > 0:
@@ -259,17 +264,18 @@ func (l *Lease) Revoked() <-chan struct{} {
 	return nil
 }
 
-// Release gives the lease up, and returns when its znode is gone. ctx bounds the
-// wait alone: the removal goes on if it ends, and Release may be called again to
-// wait again. A lease that was re-entered keeps the znode until the last is
-// released, in whichever order, and makes no request. It makes no request either if
-// the znode is handed off in-process, or lingers.
+// Release gives the lease up, and returns when its znode is gone. ctx bounds
+// the wait alone: the removal goes on if it ends, and Release may be called
+// again to wait again. A lease that was re-entered keeps the znode until the
+// last is released, in whichever order, and makes no request. It makes no
+// request either if the znode is handed off in-process, or lingers.
 //
-// Release returns nil if the lease was held until now, or was released before; and
-// ErrNotHeld, wrapping Err, if it was lost, even while it was being released. So a
-// checked Release proves the whole section. One case can be missed: where Release
-// makes no request, it may not know yet that somebody else deleted the znode. With
-// WithAsyncRelease it does not wait, and cannot know that either: see there.
+// Release returns nil if the lease was held until now, or was released before;
+// and ErrNotHeld, wrapping Err, if it was lost, even while it was being
+// released. So a checked Release proves the whole section. One case can be
+// missed: where Release makes no request, it may not know yet that somebody
+// else deleted the znode. With WithAsyncRelease it does not wait, and cannot
+// know that either: see there.
 func (l *Lease) Release(ctx context.Context) error {
 	for _, whole := range l.partOf() {
 		if !whole.isReleased() {
@@ -317,17 +323,16 @@ func (l *Lease) leave(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lossNow returns how the lease was lost, also if lose has not been called yet. It
-// returns nil if the lease was not lost.
+// lossNow returns how the lease was lost, also if lose has not been called yet.
+// It returns nil if the lease was not lost.
 func (l *Lease) lossNow() *line.Loss {
 	l.mu.Lock()
 	loss := l.loss
 	l.mu.Unlock()
 	for _, s := range l.shares {
-		if loss != nil {
-			break
+		if loss == nil {
+			loss = s.Loss()
 		}
-		loss = s.Loss()
 	}
 	return loss
 }
@@ -340,14 +345,15 @@ func (l *Lease) isReleased() bool {
 
 func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() }
 
-// Guard prepends a check of the lease's znode to ops, for a Multi of yours. The ops
-// are applied only while the lease's znode exists, so never after another client was
-// granted the lock. A guard that was taken before a loss, or before a Release that
-// does not wait (WithAsyncRelease), may still pass for a short time; a guard that is
-// taken after the end always fails. The znode of a lease that has given out a guard is
-// not handed off in-process, nor does it linger. Of several locks taken together each
-// is checked; where they belong to different clients, or namespaces of one, no Multi
-// can do that, and every Multi refuses what Guard returns.
+// Guard prepends a check of the lease's znode to ops, for a Multi of yours. The
+// ops are applied only while the lease's znode exists, so never after another
+// client was granted the lock. A guard that was taken before a loss, or before
+// a Release that does not wait (WithAsyncRelease), may still pass for a short
+// time; a guard that is taken after the end always fails. The znode of a lease
+// that has given out a guard is not handed off in-process, nor does it linger.
+// Of several locks taken together each is checked; where they belong to
+// different clients, or namespaces of one, no Multi can do that, and every
+// Multi refuses what Guard returns.
 func (l *Lease) Guard(ops ...any) []any {
 	guarded := make([]any, 0, len(l.shares)+len(ops)+1)
 	if !l.oneView() {
@@ -359,16 +365,17 @@ func (l *Lease) Guard(ops ...any) []any {
 	return append(guarded, ops...)
 }
 
-// check is that a znode exists. Any version will do: a request to release changes
-// it, and changes no ownership.
+// check is that a znode exists. Any version will do: a request to release
+// changes it, and changes no ownership.
 func check(path string) *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: path, Version: -1}
 }
 
-// Multi executes ops, all or none, in the lease's session and behind its Guard. It
-// returns the responses to ops alone. If the lease is not held the error is
-// ErrNotHeld, and nothing was applied. If the session is lost while the answer is
-// awaited it wraps ErrNotHeld too, and framework.MaybeApplied tells the rest.
+// Multi executes ops, all or none, in the lease's session and behind its Guard.
+// It returns the responses to ops alone. If the lease is not held the error is
+// ErrNotHeld, and nothing was applied. If the session is lost before the answer
+// arrives, the error also wraps ErrNotHeld; framework.MaybeApplied reports
+// whether the ops may have been applied.
 func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	responses, err := l.multi(ctx, ops)
 	if err != nil {
@@ -404,10 +411,7 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}
 	}
-	if len(responses) < len(l.shares) {
-		return nil, err
-	}
-	return responses[len(l.shares):], err
+	return responses[min(len(responses), len(l.shares)):], err
 }
 
 // session returns the session that all the shares belong to.

@@ -10,11 +10,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
-// A Line is the base of all locks of this module, and of yours: contenders stand in
-// one line, and each waits for those ahead that it conflicts with. See NewLine. It is safe for concurrent use, and all values of one client,
-// path, kind and name share a local queue; those in use at the same time must agree
+// A Line is the base of all locks of this module, and of yours: contenders
+// stand in one line, and each waits for those ahead that it conflicts with. See
+// NewLine. It is safe for concurrent use, and all values of one client, path,
+// kind and name share a local queue; those in use at the same time must agree
 // in data and ACL.
 //
 // Each process that wants the line has one znode in it for each name,
@@ -23,23 +25,25 @@ import (
 //
 // and watches one other at a time: the last ahead that it conflicts with.
 //
-// What a Line does for you: it creates the znode so that none is ever left behind,
-// waits in the order in which contenders came, grants only while the session is
-// proven alive, tells a holder in time when its lease is lost, re-enters by the
-// context, hands a znode off between goroutines of the process, lets goroutines
-// share it where the name does not conflict with itself, and carries fencing tokens.
+// What a Line does for you: it creates the znode so that none is ever left
+// behind, waits in the order in which contenders came, grants only while the
+// session is proven alive, tells a holder in time when its lease is lost,
+// re-enters by the context, hands a znode off between goroutines of the
+// process, lets goroutines share it where the name does not conflict with
+// itself, and carries fencing tokens.
 //
-// An uncontended Acquire costs a create and a list, in one round trip, and Release a
-// delete, which WithAsyncRelease does not wait for. A contended Acquire costs a watch
-// and a list more for each time that the contender it waits for leaves, and a sync
-// and a read for each session timeout that it waits; or nothing where the znode is
-// handed off in-process.
+// An uncontended Acquire costs a create and a list, in one round trip, and
+// Release a delete, which WithAsyncRelease does not wait for. A contended
+// Acquire costs a watch and a list more for each time that the contender it
+// waits for leaves, and a sync and a read for each session timeout that it
+// waits; or nothing where the znode is handed off in-process.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
 	noReentry bool
-	about     framework.Acquire               // for observers
-	before    func(ctx context.Context) error // nil: nothing
+	about     framework.Acquire                // for observers
+	before    func(ctx context.Context) error  // nil: nothing
+	waiting   func(ctx context.Context) func() // nil: nothing
 
 	ignoreContext bool
 	downgradeFrom string
@@ -47,28 +51,33 @@ type Line struct {
 
 var _ Acquirer = (*Line)(nil)
 
-// NewLine returns a Line at path. It does no I/O: path is created, as a container
-// where the ensemble has those, with the first Acquire.
+// NewLine returns a Line at path. It does no I/O: path is created, as a
+// container where the ensemble has those, with the first Acquire. The ensemble
+// removes a container after its last child has left. An Acquire that ends
+// between the two creates, of path and of the contender, leaves a path that
+// never had a child: that stays until its next use, unless the servers have
+// znode.container.maxNeverUsedIntervalMs.
 //
-// kind says which rule the line follows, in 1 to 32 letters, digits and dots. Put
-// the rule's version into it: "range.v1". Contenders of one kind at one path stand
-// in one line; a child of another kind, or of another layout, fails Acquire with
-// ErrLayout.
+// kind says which rule the line follows, in 1 to 32 letters, digits and dots.
+// Put the rule's version into it: "range.v1". Contenders of one kind at one
+// path stand in one line; a child of another kind, or of another layout, fails
+// Acquire with ErrLayout.
 //
 // name is the contender's name, as its znode shows it, in at most 128 bytes of
 // [a-zA-Z0-9._=,+-]. It says what conflicts needs to know.
 //
-// conflicts reports whether a contender named mine has to wait for a contender named
-// theirs that stands ahead. It must be pure, and the same in all processes. It is
-// called in both orders: two contenders conflict if one of the calls returns true.
-// No contender overtakes another. So two that conflict never hold together. A name that it cannot read must
-// conflict with every other. It is called without locks held; if it panics, the call
-// fails. It is also called by NewLine, with name and name: if these do not conflict,
+// conflicts reports whether a contender named mine has to wait for a contender
+// named theirs that stands ahead. It must be pure, and the same in all
+// processes. It is called in both orders: two contenders conflict if one of the
+// calls returns true. No contender overtakes another. So two that conflict
+// never hold together. A name that it cannot read must conflict with every
+// other. It is called without locks held; if it panics, the call fails. It is
+// also called by NewLine, with name and name: if these do not conflict,
 // goroutines of this process share the lease.
 //
-// Where holders may stand side by side, tokens only order the leases that conflict:
-// a resource must compare the token of a request with the greatest token among the
-// requests that this one conflicts with.
+// Where holders may stand side by side, tokens only order the leases that
+// conflict: a resource must compare the token of a request with the greatest
+// token among the requests that this one conflicts with.
 func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, theirs string) bool, opts ...LineOption) (*Line, error) {
 	s, err := newSettings(opts)
 	if err == nil {
@@ -86,7 +95,7 @@ func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, 
 	}
 	made := &Line{
 		line: l, pkg: s.inside.Package, noReentry: s.noReentry, before: s.inside.Before,
-		ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
+		waiting: s.inside.Waiting, ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
 	}
 	made.about = made.described(&s, kind)
 	return made, nil
@@ -101,9 +110,7 @@ func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) b
 		Kind: kind, Name: name, Conflicts: conflicts,
 		Set: layout.Set{Family: layout.KindLine, Kind: kind}, Base: layout.KindBase(kind, name),
 		Sub: in.Sub, PersistentDir: in.PersistentDir, KeepUntilReleased: in.KeepUntilReleased,
-		OtherLayout: func(ctx context.Context, r line.Reader, dir string, children []string) (string, error) {
-			return bridge.KazooLease(ctx, r, dir, children)
-		},
+		OtherLayout: bridge.KazooLease, Permits: in.Permits,
 	}
 	if in.Set != (layout.Set{}) {
 		rule.Set, rule.Base = in.Set, in.Base
@@ -111,31 +118,22 @@ func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) b
 	if in.OwnQueue {
 		rule.Candidate = candidates.Add(1)
 	}
-	if p := in.Permits; p != nil {
-		rule.Permits = &line.Permits{
-			Dir: p.Dir, Name: p.Name, Set: p.Set, N: p.N,
-			Look: func(ctx context.Context, sess *framework.Session, watch bool) (line.Room, error) {
-				room, err := p.Look(ctx, sess, watch)
-				return line.Room(room), err
-			},
-		}
-	}
 	return rule
 }
 
-// Acquire waits until no contender ahead conflicts with this one. With a context
-// that carries a lease of this line and name, or whose owner has one, it returns
-// another lease at once; the znode is removed when the last of them is released. If
-// that lease was lost the error is ErrNotHeld. If the context carries a lease under
-// another name that conflicts, Acquire would wait for itself: it fails at once with
-// ErrDeadlock. See Acquirer for the other errors.
+// Acquire waits until no contender ahead conflicts with this one. With a
+// context that carries a lease of this line and name, or whose owner has one,
+// it returns another lease at once; the znode is removed when the last of them
+// is released. If that lease was lost the error is ErrNotHeld. If the context
+// carries a lease under another name that conflicts, Acquire would wait for
+// itself: it fails at once with ErrDeadlock. See Acquirer for the other errors.
 func (l *Line) Acquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, false)
 }
 
 // TryAcquire is Acquire that fails with ErrBusy when it would have to wait for
-// another holder. It lists the line before it joins: one list more than Acquire. A
-// busy line costs one list, and one read more if the holder uses WithLinger.
+// another holder. It lists the line before it joins: one list more than
+// Acquire. A busy line costs one list.
 func (l *Line) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, true)
 }
@@ -144,10 +142,10 @@ func (l *Line) acquire(ctx context.Context, try bool) (*Lease, error) {
 	if !l.made() {
 		return nil, errNotMade
 	}
-	if l.line.Client().Observers().WantLeases() {
+	if privileged.Framework.WantLeases(l.line.Client()) {
 		return l.acquireObserved(ctx, try)
 	}
-	shares, err := l.shares(ctx, try)
+	shares, err := l.shares(ctx, ctx, try)
 	if err != nil {
 		return nil, l.failed("acquire", err)
 	}
@@ -172,8 +170,8 @@ func (l *Line) Path() string {
 	return l.line.Path()
 }
 
-// FullPath returns the path of the line on the ensemble, its client's chroot and
-// namespace included.
+// FullPath returns the path of the line on the ensemble, its client's chroot
+// and namespace included.
 func (l *Line) FullPath() string {
 	if !l.made() {
 		return ""
@@ -181,8 +179,8 @@ func (l *Line) FullPath() string {
 	return l.line.Client().Resolve(l.line.Path())
 }
 
-// Held returns the lease of this line and name that ctx carries, or that its owner
-// has, if it is held. It makes no request.
+// Held returns the lease of this line and name that ctx carries, or that its
+// owner has, if it is held. It makes no request.
 func (l *Line) Held(ctx context.Context) (*Lease, bool) {
 	if !l.made() {
 		return nil, false
@@ -194,9 +192,11 @@ func (l *Line) Held(ctx context.Context) (*Lease, bool) {
 	return lease, true
 }
 
-// Participants lists the contenders of all processes, in order: who holds, and who
-// waits. A process is listed once for each name, however many of its goroutines
-// wait. It costs a list, and a read for each.
+// Participants lists the contenders of all processes, in order: who holds, and
+// who waits. A process is listed once for each name, however many of its
+// goroutines wait. It costs a list, and a read for each. A missing path is an
+// empty line; a missing chroot of the client is an error, unless
+// WithCreateChroot allows it.
 func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
 	if !l.made() {
 		return nil, errNotMade
@@ -212,8 +212,8 @@ func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
 	return participants, nil
 }
 
-// First returns the first in line, which holds; false if nobody stands there. It may
-// have changed by the time First returns. It costs a list and a read.
+// First returns the first in line, which holds; false if nobody stands there.
+// It may have changed by the time First returns. It costs a list and a read.
 func (l *Line) First(ctx context.Context) (first Participant, ok bool, err error) {
 	if !l.made() {
 		return Participant{}, false, errNotMade
@@ -228,9 +228,9 @@ func (l *Line) First(ctx context.Context) (first Participant, ok bool, err error
 	return participantOf(p), true, nil
 }
 
-// Revoke asks p to release: its lease's Revoked is closed, if the holder looks at
-// it, and a Curator client's listener is called. Nothing enforces it. It fails with
-// zk.ErrNoNode if p has left. It costs one write.
+// Revoke asks p to release: its lease's Revoked is closed, if the holder looks
+// at it, and a Curator client's listener is called. Nothing enforces it. It
+// fails with zk.ErrNoNode if p has left. It costs one write.
 func (l *Line) Revoke(ctx context.Context, p Participant) error {
 	if !l.made() {
 		return errNotMade
@@ -241,9 +241,9 @@ func (l *Line) Revoke(ctx context.Context, p Participant) error {
 	return nil
 }
 
-// EndLinger removes every znode that the client keeps (WithLinger) in lines below
-// path. It waits until they are gone, and those that WithAsyncRelease has left
-// behind. If ctx ends first, the removal continues.
+// EndLinger removes every znode that the client keeps (WithLinger) in lines
+// below path. It waits until they are gone, and those that WithAsyncRelease has
+// left behind. If ctx ends first, the removal continues.
 func EndLinger(ctx context.Context, c *framework.Client, path string) error {
 	if err := framework.ValidatePath(path); err != nil {
 		return fmt.Errorf("recipes: end linger: %w", err)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -31,8 +31,8 @@ func fieldsOf(t *testing.T, logged *observer.ObservedLogs, message string) map[s
 	return lines[0].ContextMap()
 }
 
-// Log lines name paths as they are at the ensemble, a session as the servers do,
-// and why a lease was lost.
+// Log lines name paths as they are at the ensemble, a session as the servers
+// do, and why a lease was lost.
 func TestLogLinesNameWhatIsAtTheEnsemble(t *testing.T) {
 	bubble.EachView(t, func(t *testing.T, v bubble.View) {
 		bubble.RunBelow(t, v, func(t *testing.T, w *bubble.World) {

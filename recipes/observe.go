@@ -12,11 +12,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
-// Observers get the start and the result of each call of Acquire on a Line, and one
-// end of each lease that it has returned. For a joined lease they get the events of
-// its parts.
+// Observers get the start and the result of each call of Acquire on a Line, and
+// one end of each lease that it has returned. For a joined lease they get the
+// events of its parts.
 
 // observedLease is what observers get about a lease.
 type observedLease struct {
@@ -46,24 +47,24 @@ func (l *Line) described(s *settings, kind string) framework.Acquire {
 	return a
 }
 
-// errExited is the result that observers get if the goroutine ends before the call
-// does: a function of the user has called runtime.Goexit, or panicked.
+// errExited is the result that observers get if the goroutine ends before the
+// call does: a function of the user has called runtime.Goexit, or panicked.
 var errExited = errors.New("the goroutine has ended")
 
-// acquireObserved is acquire for a client whose observers get something about it.
-// It reports the end of the call before the lease is followed, so before any other
-// event of the lease.
+// acquireObserved is acquire for a client whose observers get something about
+// it. It reports the end of the call before the lease is followed, so before
+// any other event of the lease.
 func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 	what := l.about
 	what.Try = try
-	during, end := l.line.Client().Observers().StartAcquire(ctx, what)
+	during, end := privileged.Framework.StartAcquire(ctx, l.line.Client(), what)
 	told := false
 	defer func() {
 		if !told {
 			end(framework.AcquireResult{Err: errExited})
 		}
 	}()
-	shares, err := l.shares(during, try)
+	shares, err := l.shares(ctx, during, try)
 	if err != nil {
 		told = true
 		err = l.failed("acquire", err)
@@ -92,8 +93,8 @@ func (l *Lease) describeGrant() framework.Grant {
 	}
 }
 
-// observeRelease is called by the goroutine that has released the lease, after all of
-// its znodes have left. So slow observers delay only that goroutine.
+// observeRelease is called by the goroutine that has released the lease, after
+// all of its znodes have left. So slow observers delay only that goroutine.
 func (l *Lease) observeRelease() {
 	for _, part := range l.parts {
 		defer part.observeRelease() // the last part's first; deferred: if an observer ends the goroutine, the others follow
@@ -109,7 +110,7 @@ func (l *Lease) observeRelease() {
 	if !l.endsNow() || l.observed == nil {
 		return
 	}
-	l.client().Observers().Released(l.values(), framework.Release{
+	privileged.Framework.Released(l.values(), l.client(), framework.Release{
 		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
 	})
 }
@@ -133,7 +134,7 @@ func (l *Lease) observeLoss(loss *line.Loss) {
 		l.mu.Lock()
 		l.toldLoss = &told
 		l.mu.Unlock()
-		l.client().Observers().Lost(l.values(), told)
+		privileged.Framework.Lost(l.values(), l.client(), told)
 	})
 }
 
@@ -144,7 +145,7 @@ func (l *Lease) observeLostRelease() {
 	l.toldLoss = nil // once
 	l.mu.Unlock()
 	if told != nil {
-		l.client().Observers().LostReleased(l.values(), *told)
+		privileged.Framework.LostReleased(l.values(), l.client(), *told)
 	}
 }
 
@@ -168,8 +169,8 @@ func lossReason(err error) framework.LossReason {
 	return framework.LostOtherwise
 }
 
-// endsAtOnce reports whether a loss for the reason err is the lease's deadline itself,
-// so that nothing can tell the work before it.
+// endsAtOnce reports whether a loss for the reason err is the lease's deadline
+// itself, so that nothing can tell the work before it.
 func endsAtOnce(err error) bool {
 	switch lossReason(err) {
 	case framework.LostUnproven, framework.LostConnection, framework.LostMaxHold:
@@ -187,7 +188,7 @@ func (l *Lease) observeOverrun(by time.Duration) {
 	if len(l.parts) > 0 || l.observed == nil {
 		return
 	}
-	l.client().Observers().Overran(l.values(), framework.Overrun{
+	privileged.Framework.Overran(l.values(), l.client(), framework.Overrun{
 		Acquire: l.observed.acquire, Grant: l.observed.grant, By: by,
 	})
 }
@@ -203,13 +204,13 @@ func (l *Lease) observeRevocation() {
 	l.mu.Unlock()
 	if !asked {
 		l.shares[0].OnRevoked(func() {
-			l.client().Observers().Revoked(l.values(), framework.Revocation{Acquire: l.observed.acquire, Grant: l.observed.grant})
+			privileged.Framework.Revoked(l.values(), l.client(), framework.Revocation{Acquire: l.observed.acquire, Grant: l.observed.grant})
 		})
 	}
 }
 
-// values returns a context for observers: it has the values of the lease's context
-// and never ends.
+// values returns a context for observers: it has the values of the lease's
+// context and never ends.
 func (l *Lease) values() context.Context { return context.WithoutCancel(l.ctx) }
 
 // endsNow returns true for the first end of the lease, which observers get.

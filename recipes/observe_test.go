@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -170,8 +170,8 @@ func TestWhatObserversAreTold(t *testing.T) {
 	}
 }
 
-// A grant is told as what it was: of a znode that was handed off, or lingered, or
-// is shared, or by re-entry.
+// A grant is told as what it was: of a znode that was handed off, or lingered,
+// or is shared, or by re-entry.
 func TestHowItWasGranted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var d diary
@@ -263,8 +263,8 @@ func TestWhyItWasLost(t *testing.T) {
 	}
 }
 
-// A request to release is told once for each lease that asked for it, also if it
-// came before.
+// A request to release is told once for each lease that asked for it, also if
+// it came before.
 func TestRevocationsAreTold(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var d diary

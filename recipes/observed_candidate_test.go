@@ -8,15 +8,15 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// candidate calls Run of an election, and knows at each moment whether Run waits
-// for a term. Run calls the health check before it joins the line, and the
-// schedule of its pauses before it pauses.
+// candidate calls Run of an election, and knows at each moment whether Run
+// waits for a term. Run calls the health check before it joins the line, and
+// the schedule of its pauses before it pauses.
 type candidate struct {
 	truth    *truth
 	at       site
@@ -93,8 +93,8 @@ func (c *candidate) order(o order) {
 	}
 }
 
-// check is the health check. Run calls it before it joins the line, and beside each
-// term, when that begins.
+// check is the health check. Run calls it before it joins the line, and beside
+// each term, when that begins.
 func (c *candidate) check(context.Context) error {
 	c.truth.change(func() {
 		if _, waits := c.truth.waits[c]; waits || c.leads != nil {

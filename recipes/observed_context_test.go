@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -18,10 +18,10 @@ type listContext struct {
 	values []any
 }
 
-// Whatever context AcquireStart returns, the caller's cancellation, its cause and
-// its leases stay. An observer's own cancellation ended no wait, but its cause used
-// to be in the error of the caller's; and a context that cannot be compared made
-// Acquire panic.
+// Whatever context AcquireStart returns, the caller's cancellation, its cause
+// and its leases stay. An observer's own cancellation ended no wait, but its
+// cause used to be in the error of the caller's; and a context that cannot be
+// compared made Acquire panic.
 func TestTheCallersContextStays(t *testing.T) {
 	ended, end := context.WithCancelCause(context.Background())
 	end(errors.New("the observer's"))
@@ -77,6 +77,48 @@ func TestTheCallersContextStays(t *testing.T) {
 					t.Errorf("it took %v", time.Since(began))
 				}
 				bubble.Release(t, inner, l)
+			})
+		})
+	}
+}
+
+// The leases and the owner that count are those of the caller's context. An
+// observer may return a context that carries a lease, for instance that of the
+// request whose work it observes. A stranger was then granted a held mutex by
+// re-entry, and the caller's own lease was hidden, so that it waited for
+// itself.
+func TestAnObserversContextDecidesNothingAboutReentry(t *testing.T) {
+	for _, by := range []string{"a lease", "an owner"} {
+		t.Run(by, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				returned := context.Background()
+				c := w.Connect("a", framework.WithObserver(framework.Observer{
+					AcquireStart: func(context.Context, framework.Acquire) context.Context { return returned },
+				}))
+				m, other := mutexAt(t, c, "/lock"), mutexAt(t, c, "/other")
+				outside := t.Context() // of the holder
+				if by == "an owner" {
+					outside = recipes.WithOwner(outside, recipes.NewOwner())
+				}
+				carrying := func(l *recipes.Lease) context.Context {
+					if by == "an owner" {
+						return outside
+					}
+					return l.Context()
+				}
+				l := bubble.Acquire(t, outside, m)
+
+				returned = carrying(l)
+				stranger := bubble.Acquiring(t.Context(), m)
+				bubble.Pending(t, stranger)
+				if _, err := m.TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
+					t.Errorf("a stranger that tries: %v", err)
+				}
+
+				returned = recipes.WithOwner(bubble.Acquire(t, t.Context(), other).Context(), recipes.NewOwner())
+				inner := bubble.Acquire(t, carrying(l), m)
+				bubble.Release(t, inner, l)
+				bubble.Release(t, bubble.Granted(t, stranger).Lease)
 			})
 		})
 	}

@@ -17,9 +17,9 @@ import (
 var compared, comparedExactly atomic.Int64
 
 // Whatever recipes do under random faults, the events of each observer tell how
-// many callers wait and how many leases are held, at each path and at each moment
-// at which nothing is under way inside of the process. Each call has one start and
-// one end, and each lease one end.
+// many callers wait and how many leases are held, at each path and at each
+// moment at which nothing is under way inside of the process. Each call has one
+// start and one end, and each lease one end.
 func TestWaitingAndHeldAreCountedExactly(t *testing.T) {
 	events := map[string]int{}
 	schedule := func(rt *rapid.T) {
@@ -39,7 +39,7 @@ func TestWaitingAndHeldAreCountedExactly(t *testing.T) {
 	for _, event := range []string{
 		"acquire start", "acquire end", "released", "lost", "lost released", "overran", "revoked", "retried", "batched", "request end",
 	} {
-		if events[event] == 0 {
+		if events[event] == 0 && !testing.Short() { // a fifth of the games need not have all
 			t.Errorf("no %s", event)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -93,8 +93,9 @@ func (u *unruly) work(ctx context.Context, a recipes.Acquirer) {
 	})
 }
 
-// Whatever some observers do, another one counts exactly, and no lock stays held
-// without a lease. A lock of locks.All did if an observer ended the goroutine.
+// Whatever some observers do, another one counts exactly, and no lock stays
+// held without a lease. A lock of locks.All did if an observer ended the
+// goroutine.
 func TestUnrulyObservers(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {

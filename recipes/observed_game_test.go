@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -54,8 +54,8 @@ type countLease struct {
 	of     recipes.Acquirer
 }
 
-// newCountGame draws how the game is set up. alter changes what the observers of
-// the clients are told; nil: nothing.
+// newCountGame draws how the game is set up. alter changes what the observers
+// of the clients are told; nil: nothing.
 func newCountGame(t *rapid.T, alter func(framework.Observer) framework.Observer) *countGame {
 	view := rapid.SampledFrom(bubble.Views).Draw(t, "view")
 	members := rapid.SampledFrom([]int{1, 3}).Draw(t, "members")

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// oddObserver does something odd in one of its functions, for the lock at one path.
+// oddObserver does something odd in one of its functions, for the lock at one
+// path.
 type oddObserver struct {
 	where string // the function
 	odd   func()
@@ -31,7 +32,8 @@ func (o *oddObserver) at(where, path string) {
 	}
 }
 
-// inPlace are the functions that are called by whoever acquires, releases or works.
+// inPlace are the functions that are called by whoever acquires, releases or
+// works.
 var inPlace = []string{"AcquireStart", "AcquireEnd", "Released", "LostReleased", "Overran"}
 
 // elsewhere are all others but Revoked, Retried, Batched and Dropped.
@@ -91,18 +93,27 @@ func eachOdd(t *testing.T, scenario func(t *testing.T, w *bubble.World, o *oddOb
 	}
 }
 
-func mutexAt(t *testing.T, c *framework.Client, path string) *locks.Mutex {
+const lockPath = "/app/lock"
+
+// mutexOf returns a client's mutex at lockPath.
+func mutexOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Mutex {
 	t.Helper()
-	m, err := locks.NewMutex(c, path)
+	return mutexAt(t, c, lockPath, opts...)
+}
+
+func mutexAt(t bubble.T, c *framework.Client, path string, opts ...locks.Option) *locks.Mutex {
+	t.Helper()
+	m, err := locks.NewMutex(c, path, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// A function that blocks, panics or ends its goroutine keeps nothing but its own
-// caller: the lock goes to another process, the client's other locks work, another
-// observer is told, and Close returns. Only AcquireEnd keeps the lock, until Close.
+// A function that blocks, panics or ends its goroutine keeps nothing but its
+// own caller: the lock goes to another process, the client's other locks work,
+// another observer is told, and Close returns. Only AcquireEnd keeps the lock,
+// until Close.
 func TestAnOddObserverKeepsNothing(t *testing.T) {
 	eachOdd(t, func(t *testing.T, w *bubble.World, o *oddObserver) {
 		heard := newTally()
@@ -144,9 +155,9 @@ func TestAnOddObserverKeepsNothing(t *testing.T) {
 	})
 }
 
-// A function that blocks, panics or ends its goroutine delays no loss, and no grant
-// to another process after one. The lease is lost before its deadline, and the
-// other client is granted after it.
+// A function that blocks, panics or ends its goroutine delays no loss, and no
+// grant to another process after one. The lease is lost before its deadline,
+// and the other client is granted after it.
 func TestAnOddObserverDelaysNoLoss(t *testing.T) {
 	eachOdd(t, func(t *testing.T, w *bubble.World, o *oddObserver) {
 		heard := newTally()

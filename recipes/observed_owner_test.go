@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
-// An owner has a lease once Acquire returns it. Before, another goroutine of the
-// owner could release the lease while some observers had not heard of its grant:
-// these counted it as held forever.
+// An owner has a lease once Acquire returns it. Before, another goroutine of
+// the owner could release the lease while some observers had not heard of its
+// grant: these counted it as held forever.
 func TestAnOwnerHasNoLeaseBeforeObserversHearOfIt(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var d diary

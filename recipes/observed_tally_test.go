@@ -129,7 +129,8 @@ func (t *tally) lost(ctx context.Context, l framework.Loss) {
 	t.ended(ctx, "lost", granted{callOf(ctx), l.Acquire, l.Grant}, l.Held, ok)
 }
 
-// lostReleased may be called before lost is, which is called on another goroutine.
+// lostReleased may be called before lost is, which is called on another
+// goroutine.
 func (t *tally) lostReleased(ctx context.Context, l framework.Loss) {
 	g := granted{callOf(ctx), l.Acquire, l.Grant}
 	t.mu.Lock()

@@ -117,8 +117,8 @@ const (
 	isOver
 )
 
-// state says whether a lease is held: until it is lost, or until a release of it
-// has returned.
+// state says whether a lease is held: until it is lost, or until a release of
+// it has returned.
 func (k *known) state(l *recipes.Lease) leaseState {
 	select {
 	case <-l.Lost():

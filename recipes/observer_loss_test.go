@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -18,8 +18,8 @@ import (
 
 type callerKey struct{}
 
-// Before Do returns after a loss, LostReleased has been called once for each lock,
-// with what Lost is told, though Lost is slow.
+// Before Do returns after a loss, LostReleased has been called once for each
+// lock, with what Lost is told, though Lost is slow.
 func TestLostReleasedIsCalledBeforeDoReturns(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		free := make(chan struct{})
@@ -117,8 +117,8 @@ func TestRequestsHaveTheValuesOfAContextThatNeverEnds(t *testing.T) {
 	})
 }
 
-// Retries of an Acquire had a context without its values, if the observer did not
-// hear of requests.
+// Retries of an Acquire had a context without its values, if the observer did
+// not hear of requests.
 func TestRetriesHaveTheValuesOfTheCallersContext(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		retried := map[string]any{} // by operation

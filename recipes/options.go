@@ -7,17 +7,21 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A LineOption is an option of NewLine. A bad value is an error of the constructor.
+// A LineOption is an option of NewLine. A bad value is an error of the
+// constructor.
 type LineOption interface{ ForLine() }
 
-// The options that several recipes have. Each means the same in all of them, and is
-// only taken by the constructors where it makes sense: its methods say which.
+// The options that several recipes have. Each means the same in all of them,
+// and is only taken by the constructors where it makes sense: its methods say
+// which.
 
-// A LockOption is accepted by NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
+// A LockOption is accepted by NewLine, locks.NewMutex, locks.NewKeyed and
+// rwlock.New.
 type LockOption struct{ set func(*settings) }
 
 // ForLine makes it an option of NewLine.
@@ -35,15 +39,18 @@ type LeaseOption struct{ LockOption }
 // ForSemaphore makes it an option of semaphore.New.
 func (LeaseOption) ForSemaphore() {}
 
-// A ZnodeOption is accepted by every recipe: by what accepts a LeaseOption, and by
-// leader.New.
+// A ZnodeOption is accepted by every recipe: by what accepts a LeaseOption, and
+// by leader.New.
 type ZnodeOption struct{ LeaseOption }
 
 // ForElection makes it an option of leader.New.
 func (ZnodeOption) ForElection() {}
 
-// WithData sets the data of the contender's znode, by which others see who it is.
-// Default: none.
+// WithData sets the data of the contender's znode, by which others see who it
+// is: "zkr inspect" and Participants show it. Default: the host's name and the
+// process id, as "web-1 pid 4711". WithData(nil) is for none.
+// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// semaphore.New and leader.New.
 func WithData(data []byte) ZnodeOption {
 	data = bytes.Clone(data)
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.Data = data }}}}
@@ -51,71 +58,85 @@ func WithData(data []byte) ZnodeOption {
 
 // WithACL sets the ACL of the contender's znode; directories have the client's.
 // Default: the client's.
+// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// semaphore.New and leader.New.
 func WithACL(acl ...zk.ACL) ZnodeOption {
 	acl = append([]zk.ACL{}, acl...)
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.ACL = acl }}}}
 }
 
-// WithMaxHold sets for how long a lease is held at most, together with the leases
-// that re-enter it: then it is declared lost, with ErrMaxHold. Its znode is removed
-// when it is released, or else at the deadline that the session has then, at most a
-// session timeout later. Default 0: for as long as the session lives.
+// WithMaxHold sets for how long a lease is held at most, together with the
+// leases that re-enter it: then it is declared lost, with ErrMaxHold. Its znode
+// is removed when it is released, or else at the deadline that the session has
+// then, at most a session timeout later. Default 0: for as long as the session
+// lives.
 //
-// A read lease from a downgrade has its own limit. With WithMaxHold only callers that
-// were waiting together share a znode, and it does not linger.
+// A read lease from a downgrade has its own limit. With WithMaxHold only
+// callers that were waiting together share a znode, and it does not linger.
+// For NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New and semaphore.New.
 func WithMaxHold(d time.Duration) LeaseOption {
 	return LeaseOption{LockOption{func(s *settings) { s.MaxHold = d }}}
 }
 
-// WithHandoffs sets how often the znode of a released lease is handed off to the
-// next waiter of the same client, without a request, before other processes in line
-// are granted: n times, and for a session timeout at most. While nobody else stands
-// in line it goes from one caller to the next without limit. 0 turns handoffs off:
-// each grant joins the end of the line. Default 16.
+// WithHandoffs sets how often the znode of a released lease is handed off to
+// the next waiter of the same client, without a request, before other processes
+// in line are granted: n times, and for a session timeout at most. While nobody
+// else stands in line it goes from one caller to the next without limit. 0
+// turns handoffs off: each grant joins the end of the line. Default 16.
+// For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Handoffs = n }} }
 
-// WithLinger keeps the znode for d after its last release, while nobody else stands
-// in line: an Acquire of this process within d makes no request. Other processes
-// wait for one round trip more, and their TryAcquire is granted as well: see
-// Acquirer. The lock counts as in use meanwhile, and Participants lists this process
-// as its holder. It costs a watch and a list for each lease that made requests, a
-// write when it lingers for the first time, and a list every quarter of the session
-// timeout. Default 0: the znode is removed at once.
+// WithLinger keeps the znode for d after its last release, while nobody else
+// stands in line: an Acquire of this process within d makes no request. The
+// lock counts as in use meanwhile, and Participants lists this process as its
+// holder. It is given up as soon as another process joins the line, so an
+// Acquire there waits for a round trip or two more. A TryAcquire there does not
+// join, and fails with ErrBusy: an Acquire with a short time (Within) gets the
+// lock. It costs a watch and a list for each lease that made requests, and a
+// list every quarter of the session timeout. Default 0: the znode is removed at
+// once.
+// For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
 
 // WithoutReentry makes an Acquire fail at once with ErrDeadlock if its context
 // carries a held lease on the same lock, or its owner has one. A downgrade of a
-// read/write lock is no re-entry. Default: such an Acquire returns another lease at
-// once.
+// read/write lock is no re-entry. Default: such an Acquire returns another
+// lease at once.
+// For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noReentry = true }} }
 
-// WithAsyncRelease makes Release return without waiting for the ensemble's answer.
-// Release then checks by the clock that the lease was held until now, sends the
-// request that removes the znode, and returns. The next Acquire of this client does
-// not wait for the answer either: the ensemble executes the requests of a session in
-// order. So an uncontended Acquire and its Release take one round trip together,
-// not two. If several leases share a znode, as when a lock is re-entered, the option
-// of the lease that is released last counts.
+// WithAsyncRelease makes Release return without waiting for the ensemble's
+// answer. Release then checks by the clock that the lease was held until now,
+// sends the request that removes the znode, and returns. The next Acquire of
+// this client does not wait for the answer either: the ensemble executes the
+// requests of a session in order. So an uncontended Acquire and its Release
+// take one round trip together, not two. If several leases share a znode, as
+// when a lock is re-entered, the option of the lease that is released last
+// counts.
 //
-// A nil error then means that the lease was not lost, as far as this client knew and
-// the clock can prove. What such a Release cannot know:
-//   - whether somebody else deleted the znode shortly before: the client logs it
-//     when the answer to the delete arrives;
-//   - when the znode is gone, which is when others are granted. If the delete fails,
-//     it is repeated in the background until it succeeds or the session ends. A
-//     refusal, for instance by an ACL, is only logged, and the next Acquire waits
-//     behind the znode.
+// A nil error then means that the lease was not lost, as far as this client
+// knew and the clock can prove. What such a Release cannot know:
+//   - whether somebody else deleted the znode shortly before: the client logs
+//     it when the answer to the delete arrives;
+//   - when the znode is gone, which is when others are granted. If the delete
+//     fails, it is repeated in the background until it succeeds or the session
+//     ends. A refusal, for instance by an ACL, is only logged, and the next
+//     Acquire waits behind the znode.
 //
-// EndLinger waits until these znodes are gone. A process that is about to exit should
-// close the client, which removes the znode by ending the session. Default: Release
-// returns when the znode is gone.
+// EndLinger waits until these znodes are gone. A process that is about to exit
+// should close the client, which removes the znode by ending the session.
+// Default: Release returns when the znode is gone.
+// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// semaphore.New and leader.New.
 func WithAsyncRelease() ZnodeOption {
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.AsyncRelease = true }}}}
 }
 
-// WithLabel sets what observers count together: see framework.Acquire. Default: the
-// path of the lock at the ensemble, and for the locks of a locks.Keyed its root.
-// There should not be many labels in a process.
+// WithLabel sets what observers count together: see framework.Acquire. Default:
+// the path of the lock at the ensemble, and for the locks of a locks.Keyed its
+// root. There should not be many labels in a process.
+// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// semaphore.New and leader.New.
 func WithLabel(label string) ZnodeOption {
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}}
 }
@@ -136,7 +157,7 @@ func (o LockOption) apply(s *settings) {
 
 // newSettings applies opts to the defaults.
 func newSettings(opts []LineOption) (settings, error) {
-	s := settings{Config: line.Config{Handoffs: line.DefaultHandoffs}, inside: bridge.Inside{Package: "recipes"}}
+	s := settings{Config: line.Config{Data: []byte(identity.Process()), Handoffs: line.DefaultHandoffs}, inside: bridge.Inside{Package: "recipes"}}
 	for _, opt := range opts {
 		switch opt := opt.(type) {
 		case interface{ apply(*settings) }:

@@ -27,10 +27,11 @@ var failures = []struct {
 	{"unreachable", []error{framework.ErrNoSession, zk.ErrNoServer, zk.ErrConnectionClosed}},
 }
 
-// Outcome returns a short name for the result of a call of Acquire, to be used as
-// a label of metrics. If the call was granted it is r.Grant.How. Otherwise it is
-// "busy", "timeout", "canceled", "closed", "deadlock", "layout", "exhausted",
-// "no_auth", "session_lost" or "unreachable", or "error" for any other error.
+// Outcome returns a short name for the result of a call of Acquire, to be used
+// as a label of metrics. If the call was granted it is r.Grant.How. Otherwise
+// it is "busy", "timeout", "canceled", "closed", "deadlock", "layout",
+// "exhausted", "no_auth", "session_lost" or "unreachable", or "error" for any
+// other error.
 func Outcome(r framework.AcquireResult) string {
 	if r.Err == nil {
 		return string(r.Grant.How)

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -42,9 +42,9 @@ func (o *overruns) want(t *testing.T, by time.Duration) {
 	}
 }
 
-// Work overruns if it ends after a deadline that it was told of in time. If the loss
-// itself is the deadline, as when the ensemble ends the session, no work can end
-// before it. Such work was always counted, by some microseconds.
+// Work overruns if it ends after a deadline that it was told of in time. If the
+// loss itself is the deadline, as when the ensemble ends the session, no work
+// can end before it. Such work was always counted, by some microseconds.
 func TestOverrun(t *testing.T) {
 	ends := map[string]func(t *testing.T, w *bubble.World, c *framework.Client, l *recipes.Lease){
 		"unproven": func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Cut() },
@@ -88,8 +88,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Work that begins after the loss is told at once. If it ends at once it was counted
-// with the whole time since the deadline.
+// Work that begins after the loss is told at once. If it ends at once it was
+// counted with the whole time since the deadline.
 func TestWorkThatBeginsAfterTheLossOverrunsIfItGoesOn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var o overruns
@@ -111,8 +111,8 @@ func TestWorkThatBeginsAfterTheLossOverrunsIfItGoesOn(t *testing.T) {
 	})
 }
 
-// Work that ended as soon as a stopped process went on, before the loss was told, was
-// not counted.
+// Work that ended as soon as a stopped process went on, before the loss was
+// told, was not counted.
 func TestWorkOfAStoppedProcessOverruns(t *testing.T) {
 	defer clock.Reset()
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -124,5 +124,30 @@ func TestWorkOfAStoppedProcessOverruns(t *testing.T) {
 		})
 		bubble.WantErr(t, err, recipes.ErrNotHeld, framework.ErrUnproven)
 		o.want(t, time.Second)
+	})
+}
+
+// Work is not late before the deadline, however long before it the lease was
+// lost.
+func TestWorkIsLateAtTheDeadline(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		var o overruns
+		c := o.connect(w)
+		err := recipes.Do(t.Context(), lineOf(t, c, "a", recipes.WithMaxHold(time.Minute)), func(ctx context.Context, l *recipes.Lease) error {
+			<-ctx.Done()
+			left := time.Until(l.Deadline())
+			time.Sleep(left - 1)
+			synctest.Wait()
+			if n := o.logs.Len(); left < 2*bubble.Margin || n != 0 {
+				t.Errorf("%d lines in the last %v", n, left)
+			}
+			time.Sleep(2 * time.Nanosecond)
+			synctest.Wait()
+			if n := o.logs.FilterMessage("work goes on past its lease's deadline").Len(); n != 1 {
+				t.Errorf("%d lines at the deadline", n)
+			}
+			return nil
+		})
+		bubble.WantErr(t, err, recipes.ErrMaxHold)
 	})
 }

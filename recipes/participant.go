@@ -29,7 +29,7 @@ type Participant struct {
 	Holder  bool      // it holds; otherwise it waits
 	Mode    Mode      // whether it excludes others of its name
 	Session int64     // its session's id
-	Data    []byte    // its znode's data: see WithData; __REVOKE__ once it was asked to release
+	Data    []byte    // its znode's data: see WithData; begins with __REVOKE__ once it was asked to release
 	Since   time.Time // when it joined the line, by the ensemble's clock
 }
 

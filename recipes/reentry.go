@@ -37,9 +37,9 @@ func withLease(ctx context.Context, l *Lease) context.Context {
 	return &carrier{ctx, chain{l, outer}}
 }
 
-// An Owner stands for one flow of control that cannot pass its context on. What is
-// acquired under an owner re-enters what is held under it. Goroutines that are to
-// exclude each other must not share an owner.
+// An Owner stands for one flow of control that cannot pass its context on. What
+// is acquired under an owner re-enters what is held under it. Goroutines that
+// are to exclude each other must not share an owner.
 type Owner struct {
 	mu     sync.Mutex // guards leases
 	leases []*Lease   // that were not released
@@ -80,11 +80,16 @@ func (o *Owner) held() []*Lease {
 	return slices.Clone(o.leases)
 }
 
-// shares returns what Acquire, or TryAcquire, is granted: another share of what ctx
-// carries, or what the engine waits for.
-func (l *Line) shares(ctx context.Context, try bool) ([]*line.Share, error) {
+// shares returns what Acquire, or TryAcquire, is granted: another share of what
+// ctx carries, or what the engine waits for. during is ctx with the values that
+// the observers have added. They are for requests alone: only ctx says what the
+// caller holds.
+func (l *Line) shares(ctx, during context.Context, try bool) ([]*line.Share, error) {
+	if l.waiting != nil {
+		defer l.waiting(ctx)()
+	}
 	if l.before != nil {
-		if err := l.before(ctx); err != nil {
+		if err := l.before(during); err != nil {
 			return nil, err
 		}
 	}
@@ -93,10 +98,10 @@ func (l *Line) shares(ctx context.Context, try bool) ([]*line.Share, error) {
 		enter = l.line.TryAcquire
 	}
 	if l.ignoreContext {
-		return enter(ctx)
+		return enter(during)
 	}
 	for {
-		share, err := l.reenter(ctx)
+		share, err := l.reenter(ctx, during)
 		switch {
 		case errors.Is(err, errChangedNow):
 		case err != nil:
@@ -104,7 +109,7 @@ func (l *Line) shares(ctx context.Context, try bool) ([]*line.Share, error) {
 		case share != nil:
 			return []*line.Share{share}, nil
 		default:
-			return enter(ctx)
+			return enter(during)
 		}
 	}
 }
@@ -113,13 +118,13 @@ func (l *Line) shares(ctx context.Context, try bool) ([]*line.Share, error) {
 // carried just now, or carries more: look again.
 var errChangedNow = errors.New("changed just now")
 
-// reenter returns a share of what ctx, or its owner, holds of this line; nil if it
-// holds nothing. If that was lost the error is ErrNotHeld: the work must not go on
-// under a new lease.
-func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
+// reenter returns a share of what ctx, or its owner, holds of this line; nil if
+// it holds nothing. If that was lost the error is ErrNotHeld: the work must not
+// go on under a new lease.
+func (l *Line) reenter(ctx, during context.Context) (*line.Share, error) {
 	lease, outer, _ := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().SameKey(l.line), nil })
 	if outer == nil {
-		return l.checkConflicting(ctx)
+		return l.checkConflicting(ctx, during)
 	}
 	held := outer.Held()
 	switch {
@@ -135,10 +140,10 @@ func (l *Line) reenter(ctx context.Context) (*line.Share, error) {
 	return share, err
 }
 
-// checkConflicting fails with ErrDeadlock if ctx, or its owner, holds a lease of this
-// line that conflicts: Acquire would wait for itself. It returns a share if that
-// lease is downgraded, and nil if there is no such lease.
-func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
+// checkConflicting fails with ErrDeadlock if ctx, or its owner, holds a lease
+// of this line that conflicts: Acquire would wait for itself. It returns a
+// share if that lease is downgraded, and nil if there is no such lease.
+func (l *Line) checkConflicting(ctx, during context.Context) (*line.Share, error) {
 	_, other, err := carried(ctx, func(s *line.Share) (bool, error) { return s.Line().Conflicting(l.line) })
 	if err != nil || other == nil {
 		return nil, err
@@ -148,7 +153,7 @@ func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
 	}
 	var share *line.Share
 	if l.downgradeFrom != "" && other.Line().Name() == l.downgradeFrom {
-		share, err = other.Downgrade(ctx, l.line)
+		share, err = other.Downgrade(during, l.line)
 	} else if other.Held() {
 		err = ErrDeadlock
 	} else {
@@ -160,9 +165,9 @@ func (l *Line) checkConflicting(ctx context.Context) (*line.Share, error) {
 	return share, err
 }
 
-// carried returns the first share that matches among those of the leases that ctx
-// carries, or that its owner has, and the lease, or part of it, that the share
-// belongs to. Leases that were released are left out; lost ones are not.
+// carried returns the first share that matches among those of the leases that
+// ctx carries, or that its owner has, and the lease, or part of it, that the
+// share belongs to. Leases that were released are left out; lost ones are not.
 func carried(ctx context.Context, match func(*line.Share) (bool, error)) (*Lease, *line.Share, error) {
 	c, _ := ctx.Value(chainKey{}).(*chain)
 	for ; c != nil; c = c.outer {

@@ -4,20 +4,22 @@ import (
 	"cmp"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A Token is a fencing token: of two exclusive leases on one path, the later one
-// has the greater token. A resource that remembers the greatest token it has seen,
-// and refuses requests with a smaller one, is safe from a holder that acts too late.
+// A Token is a fencing token: of two exclusive leases on one path, the later
+// one has the greater token. A resource that remembers the greatest token it
+// has seen, and refuses requests with a smaller one, is safe from a holder that
+// acts too late.
 //
 // Tokens increase strictly, over sessions, restarts of servers, and a directory
-// that was removed and created again. They cost no request. After the ensemble was
-// rebuilt from nothing, or from an old snapshot, they start over.
+// that was removed and created again. They cost no request. After the ensemble
+// was rebuilt from nothing, or from an old snapshot, they start over.
 //
 // A token has three parts, compared in this order:
 //
@@ -27,35 +29,37 @@ import (
 //
 // Why they never go back:
 //
-//   - In one directory the server numbers children upward, and a contender is granted
-//     only after every contender with a smaller number that it excludes has left. So
-//     the later of two grants that exclude each other has the greater number, or has
-//     the same znode, and then the greater third part.
-//   - A directory that was removed and created again numbers from the beginning, but
-//     its czxid is that of a later transaction. Its removal took the znode of every
-//     earlier holder with it, even if a single multi removed and created everything:
-//     a grant in the new directory is a later one.
-//   - The list that grants gives the lease's own znode and the czxid of the directory
-//     that this znode stands in, in one answer.
-//   - A server writes both when it creates the znodes, never changes them, and restores
-//     both exactly from any snapshot and log. It does not restore the directory's pzxid
-//     exactly: before 3.6, a server that restarts from a snapshot that it took while
-//     a session was closed does not count that close (ZOOKEEPER-3145). Nor would the
-//     zxid in the header of an answer do: releases differ in whether they read it before
-//     or after they execute the request.
-//   - The number is unsigned here. A server that counts past 2^31 writes negative
-//     numbers, which are greater this way, too; the recipes fail with ErrExhausted
-//     before a counter ends.
+//   - In one directory the server numbers children upward, and a contender is
+//     granted only after every contender with a smaller number that it excludes
+//     has left. So the later of two grants that exclude each other has the
+//     greater number, or has the same znode, and then the greater third part.
+//   - A directory that was removed and created again numbers from the
+//     beginning, but its czxid is that of a later transaction. Its removal took
+//     the znode of every earlier holder with it, even if a single multi removed
+//     and created everything: a grant in the new directory is a later one.
+//   - The list that grants gives the lease's own znode and the czxid of the
+//     directory that this znode stands in, in one answer.
+//   - A server writes both when it creates the znodes, never changes them, and
+//     restores both exactly from any snapshot and log. It does not restore the
+//     directory's pzxid exactly: before 3.6, a server that restarts from a
+//     snapshot that it took while a session was closed does not count that
+//     close (ZOOKEEPER-3145). Nor would the zxid in the header of an answer do:
+//     releases differ in whether they read it before or after they execute the
+//     request.
+//   - The number is unsigned here. A server that counts past 2^31 writes
+//     negative numbers, which are greater this way, too; the recipes fail with
+//     ErrExhausted before a counter ends.
 //
-// A nested lease has the token of the outermost. A read lease that a write lease was
-// downgraded to stands at the same place in line and has the writer's token. Readers
-// exclude no readers: those that share a znode have equal tokens, and of others the
-// later may have the smaller one; but each has a greater token than every writer
-// before it, and a smaller one than every writer after it. A semaphore lets in
-// several at once: its tokens order nothing.
+// A nested lease has the token of the outermost. A read lease that a write
+// lease was downgraded to stands at the same place in line and has the writer's
+// token. Readers exclude no readers: those that share a znode have equal
+// tokens, and of others the later may have the smaller one; but each has a
+// greater token than every writer before it, and a smaller one than every
+// writer after it. A semaphore lets in several at once: its tokens order
+// nothing.
 //
-// The zero Token belongs to no grant and compares less than every other. Tokens can
-// be compared with ==, and have a text form.
+// The zero Token belongs to no grant and compares less than every other. Tokens
+// can be compared with ==, and have a text form.
 type Token struct {
 	dir    int64  // the czxid of the line's directory
 	seq    uint32 // of the znode
@@ -68,23 +72,15 @@ func tokenOf(s *line.Share) Token {
 	return Token{dir: r.Dir, seq: r.Seq, handed: r.Handoffs}
 }
 
-// tokenText is the length of a token's text: 16, 8 and 8 hex digits.
-const tokenText = 16 + 8 + 8
-
-var errToken = fmt.Errorf("recipes: not a token, which is %d hex digits", tokenText)
+var errToken = errors.New("recipes: not a token, which is 32 hex digits")
 
 // ParseToken reads a token from the 32 hex digits that String returns.
 func ParseToken(s string) (Token, error) {
-	if len(s) != tokenText {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != 16 || int8(b[0]) < 0 { // no czxid is negative
 		return Token{}, fmt.Errorf("%w: %q", errToken, s)
 	}
-	dir, dirErr := strconv.ParseUint(s[:16], 16, 63)
-	seq, seqErr := strconv.ParseUint(s[16:24], 16, 32)
-	handed, handedErr := strconv.ParseUint(s[24:], 16, 32)
-	if errors.Join(dirErr, seqErr, handedErr) != nil {
-		return Token{}, fmt.Errorf("%w: %q", errToken, s)
-	}
-	return Token{dir: int64(dir), seq: uint32(seq), handed: uint32(handed)}, nil
+	return Token{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])}, nil
 }
 
 // Compare is negative if t is less than u, positive if it is greater, and 0 if
@@ -116,8 +112,8 @@ var (
 	_ sql.Scanner   = (*Token)(nil)
 )
 
-// Value returns what String does, for a column of a database: char(32) compares as
-// the tokens do.
+// Value returns what String does, for a column of a database: char(32) compares
+// as the tokens do.
 func (t Token) Value() (driver.Value, error) { return t.String(), nil }
 
 // Scan reads what Value has written. NULL is the zero Token.

@@ -50,7 +50,7 @@ func TestWhatIsNoTokenIsRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "0", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("0", 24), // of an older release
 		"g" + strings.Repeat("0", 31), strings.Repeat("0", 16) + "g" + strings.Repeat("0", 15), strings.Repeat("0", 31) + "g",
-		"-" + strings.Repeat("0", 31), "ffffffffffffffff" + strings.Repeat("0", 16), "+" + strings.Repeat("0", 31),
+		"-" + strings.Repeat("0", 31), "ffffffffffffffff" + strings.Repeat("0", 16), "8" + strings.Repeat("0", 31), strings.Repeat("0", 34), "+" + strings.Repeat("0", 31),
 		strings.Repeat("0", 16) + "+" + strings.Repeat("0", 15), strings.Repeat("0", 24) + "+0000000",
 	} {
 		if token, err := ParseToken(text); !errors.Is(err, errToken) {
@@ -74,7 +74,8 @@ func TestTokensTravelAsText(t *testing.T) {
 	}
 }
 
-// FuzzParseToken: what is accepted is the token's text, and sorts as the tokens do.
+// FuzzParseToken: what is accepted is the token's text, and sorts as the tokens
+// do.
 func FuzzParseToken(f *testing.F) {
 	f.Add("00000002000000050000000000000000", "0000000200000005000000010000000a")
 	f.Add("FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", "7fffffffffffffffffffffffffffffff")

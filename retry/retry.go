@@ -96,10 +96,10 @@ func UntilElapsed(max, d time.Duration) Policy {
 	)
 }
 
-// atMost returns a policy whose schedules are those of another one, and end after
-// so many retries. Every operation needs a schedule, and few ever use it: so it
-// is made when the first pause is asked for. The pauses must not depend on when
-// that is.
+// atMost returns a policy whose schedules are those of another one, and end
+// after so many retries. Every operation needs a schedule, and few ever use it:
+// so it is made when the first pause is asked for. The pauses must not depend
+// on when that is.
 func atMost(retries int, each Policy) Policy {
 	fresh := func() backoff.BackOff { return backoff.WithMaxRetries(each(), uint64(retries)) }
 	return func() backoff.BackOff { return &unused{fresh: fresh} }

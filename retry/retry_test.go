@@ -60,7 +60,8 @@ func TestFixedSchedules(t *testing.T) {
 
 // TestExponentialBounds draws each pause of a schedule many times: none may
 // pass its bound, and together they must reach down to the lower and up to the
-// upper fifth of it, which is what full jitter means.
+// upper fifth of it, which is what full jitter means. A known failure
+// elsewhere: Consul #9469.
 func TestExponentialBounds(t *testing.T) {
 	const draws = 500 // by luck alone none of them would be in a given fifth once in 10^48 runs
 	for _, test := range []struct {
@@ -104,6 +105,7 @@ func TestExponentialBounds(t *testing.T) {
 
 // TestExponentialNeverOverflows: other back-offs shift an integer until it
 // turns negative, and then sleep not at all, or stop by accident (CURATOR-262).
+// Known failures elsewhere: CURATOR-72, -262.
 func TestExponentialNeverOverflows(t *testing.T) {
 	for _, test := range []struct {
 		name      string

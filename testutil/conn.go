@@ -50,8 +50,8 @@ type conn struct {
 }
 
 // What may wait to be sent to a client that does not read. With more than
-// mostUnsent its requests wait, too. Events do not: with more than tooMuchUnsent
-// the connection ends.
+// mostUnsent its requests wait, too. Events do not: with more than
+// tooMuchUnsent the connection ends.
 const (
 	mostUnsent    = 16 << 20
 	tooMuchUnsent = 4 * mostUnsent
@@ -184,6 +184,10 @@ func (c *conn) arrivedLocked(r *request) {
 		c.queue = append(c.queue, r)
 		c.holdLocked(r)
 		c.pumpLocked()
+		return
+	}
+	if r.op != wire.OpAuth && r.op != wire.OpSASL && !c.mayAskLocked() {
+		c.unauthenticatedLocked(r)
 		return
 	}
 	if !c.touchLocked() {

@@ -31,7 +31,7 @@ func (c *conn) connectLocked(r *request) {
 	}
 	m.e.countLocked(wire.OpCreateSession)
 	asked := time.Duration(ask.Timeout) * time.Millisecond
-	c.timeout = int32(min(max(asked, m.e.cfg.minTimeout), m.e.cfg.maxTimeout) / time.Millisecond)
+	c.timeout = int32(min(max(asked, m.least), m.most) / time.Millisecond)
 	r.timeout, c.readOnly = c.timeout, ask.HasReadOnly
 	if ask.SessionID == 0 {
 		r.session = m.newSessionLocked()

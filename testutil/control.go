@@ -79,17 +79,17 @@ func Fail(code Code) Action {
 	return Action{kind: fail, code: code}
 }
 
-// FailOperation answers a multi as a server does that refuses its operation with
-// the index n, and so executes none. Any other request, and a multi with fewer
-// operations, is answered as by Fail.
+// FailOperation answers a multi as a server does that refuses its operation
+// with the index n, and so executes none. Any other request, and a multi with
+// fewer operations, is answered as by Fail.
 func FailOperation(n int, code Code) Action {
 	a := Fail(code)
 	a.nth = n + 1
 	return a
 }
 
-// failure returns the answer to a request that Fail or FailOperation refuses, which
-// has so many operations.
+// failure returns the answer to a request that Fail or FailOperation refuses,
+// which has so many operations.
 func (a Action) failure(operations int) (wire.Code, wire.Appender) {
 	if a.nth == 0 || a.nth > operations || a.code == CodeSessionMoved {
 		return wire.Code(a.code), nil

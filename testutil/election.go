@@ -11,17 +11,20 @@ func sortedSessions(m map[int64]*trackedSession) []int64 { return slices.Sorted(
 
 func sortedPaths(m map[string]struct{}) []string { return slices.Sorted(maps.Keys(m)) }
 
-// tick is the members' clock. Every half tick they talk to their leader, every
-// tick sessions expire, and every container interval the leader sweeps. Events
-// at the same time happen in this order.
+// tick is the members' clock. Every half tick of its own a member talks to its
+// leader or to its followers, every tick a leader expires sessions, and every
+// container interval it sweeps. Events at the same time happen in this order.
 func (e *Embedded) tick() {
 	defer e.wg.Done()
-	half, sweep := e.cfg.tick/2, e.cfg.sweepInterval
-	halves, sweeps := int64(0), int64(0)
+	sweep, sweeps := e.cfg.sweepInterval, int64(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	last := e.start
 	for {
-		next := min(time.Duration(halves+1)*half, time.Duration(sweeps+1)*sweep)
+		next := time.Duration(sweeps+1) * sweep
+		for _, m := range e.members {
+			next = min(next, time.Duration(m.halvesAt(last)+1)*(m.tick/2))
+		}
 		timer.Reset(time.Until(e.start.Add(next)))
 		select {
 		case <-e.done:
@@ -29,20 +32,27 @@ func (e *Embedded) tick() {
 		case <-timer.C:
 		}
 		now := time.Now()
-		if n := int64(now.Sub(e.start) / half); n > halves {
-			e.mu.Lock()
-			e.tickLocked(now, n/2, n/2 > halves/2)
-			e.mu.Unlock()
-			halves = n
-		}
+		e.mu.Lock()
+		e.tickLocked(last, now)
+		e.mu.Unlock()
 		if n := int64(now.Sub(e.start) / sweep); n > sweeps {
 			e.mu.Lock()
 			e.sweepLocked(now)
 			e.mu.Unlock()
 			sweeps = n
 		}
+		last = now
 	}
 }
+
+// halvesAt returns how many half ticks of the member have passed at now.
+func (m *member) halvesAt(now time.Time) int64 { return int64(now.Sub(m.e.start) / (m.tick / 2)) }
+
+// halfTicked and ticked report whether a half tick, and a whole one, of the
+// member has passed since last.
+func (m *member) halfTicked(last, now time.Time) bool { return m.halvesAt(now) > m.halvesAt(last) }
+
+func (m *member) ticked(last, now time.Time) bool { return m.halvesAt(now)/2 > m.halvesAt(last)/2 }
 
 func (e *Embedded) sweepLocked(now time.Time) {
 	for _, m := range e.members {
@@ -52,14 +62,15 @@ func (e *Embedded) sweepLocked(now time.Time) {
 	}
 }
 
-func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
-	if e.closed {
+// tickLocked does what members do by their clocks between last and now.
+func (e *Embedded) tickLocked(last, now time.Time) {
+	if e.closed || !slices.ContainsFunc(e.members, func(m *member) bool { return m.halfTicked(last, now) }) {
 		return
 	}
 	e.deliverLocked()
-	e.askAllLocked()
+	e.askAllLocked(last, now)
 	for _, m := range e.members {
-		if m.lead == nil || m.paused {
+		if m.lead == nil || m.paused || !m.halfTicked(last, now) {
 			continue
 		}
 		for f := range m.lead.followers {
@@ -67,23 +78,23 @@ func (e *Embedded) tickLocked(now time.Time, tick int64, whole bool) {
 				f.heard, m.lead.followers[f] = now, now
 			}
 		}
-		if whole {
-			m.lead.expireLocked(tick)
+		if m.ticked(last, now) {
+			m.lead.expireLocked(m.halvesAt(now) / 2)
 		}
 	}
-	e.checkSilenceLocked(now, whole)
+	e.checkSilenceLocked(last, now)
 	e.scheduleElectionLocked()
 }
 
 // checkSilenceLocked makes members notice silence. A member and its leader that
-// have not heard from each other for the sync limit give each other up. A
-// leader without a majority gives up at the next whole tick.
-func (e *Embedded) checkSilenceLocked(now time.Time, whole bool) {
-	limit := time.Duration(e.cfg.syncLimit) * e.cfg.tick
+// have not heard from each other for the sync limit give each other up, each by
+// its own ticks. A leader without a majority gives up at its next whole tick.
+func (e *Embedded) checkSilenceLocked(last, now time.Time) {
 	for _, m := range e.members {
 		if m.paused {
 			continue
 		}
+		limit := time.Duration(e.cfg.syncLimit) * m.tick
 		if m.leader != nil && now.Sub(m.heard) >= limit {
 			m.lookLocked("has not heard of its leader for the sync limit")
 			e.changedLocked()
@@ -92,7 +103,7 @@ func (e *Embedded) checkSilenceLocked(now time.Time, whole bool) {
 			continue
 		}
 		maps.DeleteFunc(m.lead.followers, func(_ *member, heard time.Time) bool { return now.Sub(heard) >= limit })
-		if whole && (len(m.lead.followers)+1)*2 <= len(e.members) {
+		if m.ticked(last, now) && (len(m.lead.followers)+1)*2 <= len(e.members) {
 			m.lookLocked("leads and has no quorum")
 			e.changedLocked()
 		}
@@ -181,8 +192,9 @@ func (e *Embedded) electLocked() {
 
 // findLeadersLocked finds a leader for every member that looks for one: the
 // present leader, or else the member with the longest log that a quorum of
-// members without a leader can reach. It reports whether it found any. If follow
-// is set, the members follow it.
+// members without a leader can reach. A leader that was paused while another
+// one led is not followed again: it does not know what that one did. It reports
+// whether it found any. If follow is set, the members follow it.
 func (e *Embedded) findLeadersLocked(follow bool) bool {
 	found := false
 	var looking []*member
@@ -191,7 +203,7 @@ func (e *Embedded) findLeadersLocked(follow bool) bool {
 			looking = append(looking, m)
 		}
 	}
-	if l := e.leaderLocked(); l != nil {
+	if l := e.leaderLocked(); l != nil && l.lead.epoch == e.epoch {
 		for _, m := range looking {
 			if e.reachableLocked(m, l) && e.followingLocked(l)+2 > len(e.members)/2 {
 				found = true

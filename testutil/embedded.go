@@ -101,7 +101,7 @@ func New(opts ...Option) (*Embedded, error) {
 		partitions: map[[2]int]bool{}, requests: map[Op]int{},
 	}
 	for i := range cfg.members {
-		e.members = append(e.members, &member{e: e, index: i, addr: fmt.Sprintf("member%d:2181", i)})
+		e.members = append(e.members, &member{e: e, index: i, settings: cfg.of(i), addr: fmt.Sprintf("member%d:2181", i)})
 	}
 	for member, through := range cfg.secondHops {
 		e.members[member].through = e.members[through]

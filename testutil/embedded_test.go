@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -21,13 +22,17 @@ func TestWrongUse(t *testing.T) {
 		"bad port":        {testutil.WithListen("127.0.0.1:nonsense")},
 		"no interval":     {testutil.WithContainerInterval(0)},
 		"no digest":       {testutil.WithSuperDigest("super:secret")},
-		"no delays":       {testutil.WithTouchDelays(nil)},
-		"no report delay": {testutil.WithReportDelays(nil)},
+		"no delays":       {hidden.WithTouchDelays(nil)},
+		"no report delay": {hidden.WithReportDelays(nil)},
 		"nil option":      {testutil.InMemory(), nil},
 		"32 bits":         {testutil.WithSessionTimeouts(600*time.Hour, 700*time.Hour)},
-		"hop by itself":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 1)},
-		"hop by nobody":   {testutil.WithMembers(3), testutil.WithSecondHop(1, 3)},
-		"three hops":      {testutil.WithMembers(3), testutil.WithSecondHop(0, 1), testutil.WithSecondHop(1, 2)},
+		"member's tick":   {testutil.WithMemberTick(0, time.Millisecond)},
+		"member's bounds": {testutil.WithMemberTimeouts(0, 2*time.Second, time.Second)},
+		"member's 32 bit": {testutil.WithMemberTimeouts(0, 600*time.Hour, 0)},
+		"no such member":  {testutil.WithMemberTick(1, time.Second)},
+		"hop by itself":   {testutil.WithMembers(3), hidden.WithSecondHop(1, 1)},
+		"hop by nobody":   {testutil.WithMembers(3), hidden.WithSecondHop(1, 3)},
+		"three hops":      {testutil.WithMembers(3), hidden.WithSecondHop(0, 1), hidden.WithSecondHop(1, 2)},
 	} {
 		if e, err := testutil.New(opts...); err == nil {
 			e.Close()

@@ -28,7 +28,7 @@ func refused(t *testing.T, e *testutil.Embedded, member int) bool {
 // refuses new ones. Meanwhile their sessions expire, since the leader hears
 // nothing from them.
 func TestFollowerCutOffFromItsLeader(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		reader, writer := single(t, e, 0, 4*time.Second), single(t, e, 0, 20*time.Second)
 		reader.ok(wire.OpCreate, create("/mine", "", 1))
@@ -80,7 +80,7 @@ func refusedNow(t *testing.T, e *testutil.Embedded, member int) bool {
 // What a follower could not send while it was cut off arrives when the cut ends
 // before they have given each other up.
 func TestShortPartition(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		p := single(t, e, 0, 20*time.Second)
 		clock.at(1500 * time.Millisecond)
@@ -106,7 +106,7 @@ func TestShortPartition(t *testing.T) {
 // hangs in writes, until the sync limit. Then the others elect a new leader,
 // with a new epoch and a full timeout for every session.
 func TestLeaderCutOffFromItsQuorum(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		old := e.Leader()
 		holder, writer := single(t, e, old, 20*time.Second), single(t, e, old, 20*time.Second)
@@ -178,7 +178,7 @@ func (p *peer) header(op wire.Op, body wire.Appender) wire.ReplyHeader {
 // When the leader stops, every client loses its connection and none its
 // session.
 func TestLeaderStops(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
 		_, err := c.Create("/mine", []byte("x"), zk.FlagEphemeral, anyACL)
 		must(t, err)
@@ -205,7 +205,7 @@ func TestLeaderStops(t *testing.T) {
 
 // With a majority stopped, no member serves and nothing is lost.
 func TestNoQuorum(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 4*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
 		must(t, e.Stop(1))
@@ -232,7 +232,7 @@ func TestNoQuorum(t *testing.T) {
 // A leader that is paused for too long is replaced, and follows when it
 // resumes. One that resumes in time expires overdue sessions at once.
 func TestPausedLeader(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		old := e.Leader()
 		p := single(t, e, old, 4*time.Second)
@@ -264,7 +264,7 @@ func TestPausedLeader(t *testing.T) {
 // A lagging follower acknowledges writes, so that the others go on, and serves
 // old data.
 func TestLag(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p, q := single(t, e, 0, 4*time.Second), single(t, e, 1, 4*time.Second)
 		e.Lag(0)
 		q.ok(wire.OpCreate, create("/new", "", 0))
@@ -288,7 +288,7 @@ func TestLag(t *testing.T) {
 // A standalone server keeps its sessions and its transaction number over a
 // restart.
 func TestStandaloneRestart(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 4*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
 		must(t, e.Stop(0))
@@ -304,7 +304,7 @@ func TestStandaloneRestart(t *testing.T) {
 
 // A member that has missed more than the log holds gets a copy of the data.
 func TestLongAbsence(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		must(t, e.Stop(0))
 		p := single(t, e, 1, 40*time.Second)
 		for range 5000 {
@@ -320,7 +320,7 @@ func TestLongAbsence(t *testing.T) {
 // A member that has missed more than the log holds is elected, since it alone
 // reaches a quorum. It gets a copy of the data, too.
 func TestElectionAfterALongAbsence(t *testing.T) {
-	bubble(t, 5, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 5, func(t *testing.T, e *testutil.Embedded) {
 		for _, absent := range []int{0, 1} {
 			must(t, e.Stop(absent))
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A multi is refused because of one operation, as the ensemble itself refuses it:
-// its error, and nothing else, names that one. The ensemble and the network of one
-// client both do it.
+// A multi is refused because of one operation, as the ensemble itself refuses
+// it: its error, and nothing else, names that one. The ensemble and the network
+// of one client both do it.
 func TestFailOperation(t *testing.T) {
 	for name, control := range map[string]func(e *testutil.Embedded, n *testutil.ClientNet, fn func(testutil.Request) testutil.Action) (stop func()){
 		"at the ensemble": func(e *testutil.Embedded, _ *testutil.ClientNet, fn func(testutil.Request) testutil.Action) (stop func()) {
@@ -23,7 +23,7 @@ func TestFailOperation(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 				n := e.ClientNet("alice")
 				c := wireClient(t, e.Servers(), n.Dial, 10*time.Second)
 				_, err := c.Create("/there", nil, 0, anyACL)

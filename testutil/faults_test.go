@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -24,7 +25,7 @@ func on(op testutil.Op, path string, action testutil.Action) func(testutil.Reque
 }
 
 func TestControl(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
 		_, err := c.Create("/ready", nil, 0, anyACL)
 		must(t, err)
@@ -79,7 +80,7 @@ func TestControl(t *testing.T) {
 // A held request is executed when it is released, even if its connection is
 // gone: the late write that every recipe must handle.
 func TestHeldRequestOutlivesItsConnection(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
 		defer e.Control(on(testutil.OpCreate, "/late", testutil.Hold(release)))()
 		p := single(t, e, 0, 20*time.Second)
@@ -106,7 +107,7 @@ func TestHeldRequestOutlivesItsConnection(t *testing.T) {
 // Control sees connections being opened, and can lose the answer: then the
 // session exists, and no client knows it.
 func TestControlOfConnects(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		stop := e.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpCreateSession {
 				return testutil.DropAfter()
@@ -132,7 +133,7 @@ func TestControlOfConnects(t *testing.T) {
 }
 
 func TestMuteAndWedge(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 20*time.Second)
 		e.Wedge(0)
 		p.send(wire.OpCreate, create("/a", "", 0))
@@ -165,7 +166,7 @@ func TestMuteAndWedge(t *testing.T) {
 }
 
 func TestLatency(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 20*time.Second)
 		e.Latency(50 * time.Millisecond)
 		began := time.Now()
@@ -209,7 +210,7 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 
 	alice.CutOneWay(false) // what the server sends is held
 	a.send(wire.OpCreate, create("/done", "", 0))
-	eventually(t, "the request is executed", func() bool { return e.Exists("/done") })
+	bubble.AwaitTrue(t, "the request is executed", func() bool { return e.Exists("/done") })
 	if _, answered := a.answer(pause); answered {
 		t.Error("an answer gets through a cut")
 	}
@@ -226,23 +227,13 @@ func cutting(t *testing.T, e *testutil.Embedded, pause time.Duration) {
 		t.Error("the end of a connection gets through a cut")
 	}
 	alice.Heal()
-	eventually(t, "the request and the end of the connection arrive", func() bool {
+	bubble.AwaitTrue(t, "the request and the end of the connection arrive", func() bool {
 		return !session(e, a.session).Connected && e.Exists("/even later")
 	})
 
 	e.ClientNet("bob").Drop()
 	if !b.gone(30 * time.Second) {
 		t.Error("a dropped connection is open")
-	}
-}
-
-// eventually polls a condition, in real or virtual time.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
 	}
 }
 
@@ -269,11 +260,11 @@ func TestCutClientsOverTCP(t *testing.T) {
 }
 
 func TestCutClientsInMemory(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) { cutting(t, e, 2*time.Second) })
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) { cutting(t, e, 2*time.Second) })
 }
 
 func TestCutSession(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 20*time.Second)
 		e.CutClient(p.session)
 		p.send(wire.OpCreate, create("/a", "", 0))
@@ -296,7 +287,8 @@ func TestCutSession(t *testing.T) {
 }
 
 // A member keeps its port over a restart. Meanwhile connections are refused as
-// by a machine without a server.
+// by a machine without a server. Known failures elsewhere: CURATOR-535, -575,
+// -564, -594, -708.
 func TestRestartOverTCP(t *testing.T) {
 	t.Parallel()
 	e := testutil.Start(t)
@@ -314,7 +306,7 @@ func TestRestartOverTCP(t *testing.T) {
 	if after := e.Servers(); after != before {
 		t.Errorf("the address was %s and is %s", before, after)
 	}
-	eventually(t, "the client comes back", func() bool {
+	bubble.AwaitTrue(t, "the client comes back", func() bool {
 		_, err := c.Set("/mine", nil, -1)
 		return err == nil
 	})

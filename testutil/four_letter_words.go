@@ -184,7 +184,7 @@ func (m *member) settingsLocked(b *strings.Builder) {
 	_, port, _ := net.SplitHostPort(m.addr)
 	fmt.Fprintf(b, "clientPort=%s\nsecureClientPort=-1\ndataDir=memory\ndataDirSize=0\ndataLogDir=memory\ndataLogSize=0\n", port)
 	fmt.Fprintf(b, "tickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=%d\n",
-		cfg.tick.Milliseconds(), cfg.minTimeout.Milliseconds(), cfg.maxTimeout.Milliseconds(), id)
+		m.tick.Milliseconds(), m.least.Milliseconds(), m.most.Milliseconds(), id)
 	if len(m.e.members) > 1 {
 		fmt.Fprintf(b, "initLimit=%d\nsyncLimit=%[1]d\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \n%s",
 			cfg.syncLimit, m.e.ensembleConfig())
@@ -302,7 +302,7 @@ func (l *leadership) dumpLocked(b *strings.Builder) {
 	for id, s := range l.sessions {
 		sets[s.expires] = append(sets[s.expires], fmt.Sprintf("%#x", id))
 	}
-	dumpSets(b, "Session", len(l.sessions), sets, l.m.e.start, l.m.e.cfg.tick)
+	dumpSets(b, "Session", len(l.sessions), sets, l.m.e.start, l.m.tick)
 }
 
 // dumpSets prints what expires, grouped by time.

@@ -13,7 +13,7 @@ import (
 // SessionInfo describes a session.
 type SessionInfo struct {
 	ID         int64
-	Timeout    time.Duration // as negotiated
+	Timeout    time.Duration // as the leader has it; without a leader as the session was created with
 	Owner      int           // the member its client is or was connected to; -1 if the leader does not know
 	Connected  bool          // some member has a connection for it
 	Ephemerals []string      // paths, sorted
@@ -53,7 +53,7 @@ func (e *Embedded) Sessions() []SessionInfo {
 		}
 		if m.lead != nil {
 			if s := m.lead.sessions[id]; s != nil {
-				info.LastTouch = s.heard
+				info.LastTouch, info.Timeout = s.heard, s.timeout
 				if s.owner != nil {
 					info.Owner = s.owner.index
 				}

@@ -22,7 +22,7 @@ type leadership struct {
 
 // trackedSession is what the leader knows about a session.
 type trackedSession struct {
-	timeout time.Duration
+	timeout time.Duration // as the member granted it that was heard from last
 	heard   time.Time
 	expires int64   // the tick at which it expires unless it is touched before
 	owner   *member // the member its client is connected to; nil if unknown
@@ -46,8 +46,8 @@ func (m *member) leadLocked(voters []*member) {
 	}
 	now := time.Now()
 	for id, timeout := range m.tree.sessions {
-		t := &trackedSession{timeout: time.Duration(timeout) * time.Millisecond}
-		t.touch(e, id, now, t.timeout)
+		t := &trackedSession{}
+		t.touch(m, id, now, time.Duration(timeout)*time.Millisecond)
 		m.lead.sessions[id] = t
 	}
 	for _, f := range voters {
@@ -68,8 +68,8 @@ func (m *member) followLocked(l *member) {
 	l.lead.drainLocked()
 }
 
-// copyMissedLocked gives the member the data of another one, if it has not applied
-// entries that the log does not have any longer.
+// copyMissedLocked gives the member the data of another one, if it has not
+// applied entries that the log does not have any longer.
 func (m *member) copyMissedLocked(from *member) {
 	if m.applied < m.e.dropped {
 		m.tree = from.tree.clone()
@@ -78,8 +78,8 @@ func (m *member) copyMissedLocked(from *member) {
 }
 
 // mostAppliedLocked returns a member that has applied all that was dropped from
-// the log. A member can be elected that was down then, and that had acknowledged
-// those entries and not applied them.
+// the log. A member can be elected that was down then, and that had
+// acknowledged those entries and not applied them.
 func (e *Embedded) mostAppliedLocked() *member {
 	return slices.MaxFunc(e.members, func(a, b *member) int { return cmp.Compare(a.applied, b.applied) })
 }
@@ -92,11 +92,15 @@ func (m *member) appendLocked(t *txn) {
 	e.logged += t.size()
 	m.acknowledged = e.dropped + len(e.log)
 	m.advanceLocked()
+	var received []*member
 	for _, f := range e.members {
 		if _, ok := m.lead.followers[f]; ok && f.leader == m && e.reachableLocked(f, m) {
 			f.acknowledged = m.acknowledged
-			f.advanceLocked()
+			received = append(received, f)
 		}
+	}
+	for _, f := range received { // one behind another applies no more than that one has received
+		f.advanceLocked()
 	}
 	e.trimLogLocked()
 }
@@ -223,8 +227,8 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	switch r.op {
 	case wire.OpCreateSession:
 		t.timeout = r.timeout
-		s := &trackedSession{timeout: time.Duration(r.timeout) * time.Millisecond, owner: r.member}
-		s.touch(l.m.e, r.session, now, s.timeout)
+		s := &trackedSession{owner: r.member}
+		s.touch(l.m, r.session, now, time.Duration(r.timeout)*time.Millisecond)
 		l.sessions[r.session] = s
 		return t
 	case wire.OpCloseSession:
@@ -272,18 +276,19 @@ func (l *leadership) touchLocked(session int64, timeout int32) bool {
 	if t == nil || t.closing {
 		return false
 	}
-	t.touch(l.m.e, session, time.Now(), time.Duration(timeout)*time.Millisecond)
+	t.touch(l.m, session, time.Now(), time.Duration(timeout)*time.Millisecond)
 	return true
 }
 
-// touch moves the expiry to the first whole tick after the timeout, which
-// starts now and is measured by the members' clocks.
-func (t *trackedSession) touch(e *Embedded, session int64, now time.Time, timeout time.Duration) {
-	t.heard = now
-	if rate := e.cfg.clockRate(session); rate > 0 {
+// touch sets the timeout, and moves the expiry to the leader's first whole tick
+// after it. It starts now and is measured by the members' clocks. The expiry
+// may become earlier: the real server's ExpiryQueue.update takes no maximum.
+func (t *trackedSession) touch(leader *member, session int64, now time.Time, timeout time.Duration) {
+	t.heard, t.timeout = now, timeout
+	if rate := leader.e.cfg.clockRate(session); rate > 0 {
 		timeout = time.Duration(float64(timeout) / rate)
 	}
-	t.expires = int64((now.Sub(e.start)+timeout)/e.cfg.tick) + 1
+	t.expires = int64((now.Sub(leader.e.start)+timeout)/leader.tick) + 1
 }
 
 // expireLocked closes the sessions that have timed out.

@@ -12,8 +12,9 @@ import (
 // member is one server. The ensemble's lock guards all fields after the first
 // block.
 type member struct {
-	e         *Embedded
-	index     int
+	e     *Embedded
+	index int
+	settings
 	addr      string // host and port; they stay the same once the member has been started
 	addrKnown bool   // addr has its final value
 

@@ -78,10 +78,10 @@ func (e *Embedded) freeze(member int, frozen bool) error {
 	if !frozen {
 		now := time.Now()
 		if m.lead != nil { // its own clock comes first: the real server's expiry thread is the first to wake
-			m.lead.expireLocked(int64(now.Sub(e.start) / e.cfg.tick))
+			m.lead.expireLocked(int64(now.Sub(e.start) / m.tick))
 		}
 		m.advanceLocked()
-		e.checkSilenceLocked(now, false)
+		e.checkSilenceLocked(now, now)
 	}
 	e.deliverLocked()
 	return nil

@@ -1,14 +1,20 @@
 package testutil
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
-// Option configures an embedded ensemble.
+// Option configures an embedded ensemble. New and Start take it.
 type Option func(*config)
+
+// settings are what members of one ensemble may differ in. 0 stands for what
+// the ensemble's options say, or else for the default.
+type settings struct{ tick, least, most time.Duration }
 
 type config struct {
 	members         int
@@ -21,12 +27,14 @@ type config struct {
 	extended        bool
 	existsUnchecked bool // exists needs no permission
 	super           string
+	authSchemes     []string // those that the members enforce; nil for none
 	touchDelay      func(member int) time.Duration
 	reportDelay     func(member int) time.Duration
 	secondHops      map[int]int // members that reach the others only through another member
 	clockRate       func(session int64) float64
 	memory          bool
 	listen          []string
+	settings        map[int]settings // of members that differ from the others
 	logf            func(format string, args ...any)
 }
 
@@ -44,6 +52,44 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 // for less or more gets the nearest bound. The default is 2 and 20 ticks.
 func WithSessionTimeouts(least, most time.Duration) Option {
 	return func(c *config) { c.minTimeout, c.maxTimeout = least, most }
+}
+
+// WithMemberTick sets the tick of one member. Its bounds of session timeouts
+// are then 2 and 20 of its own ticks, unless an option sets them. What a member
+// does each tick or half tick, it does by its own: expire sessions while it
+// leads, and ask those that follow it, or that are behind it, for their
+// sessions. It counts the sync limit in its own ticks.
+func WithMemberTick(member int, d time.Duration) Option {
+	return func(c *config) { c.set(member, func(s *settings) { s.tick = d }) }
+}
+
+// WithMemberTimeouts sets the bounds of session timeouts of one member, as
+// during a rolling change of them; 0 stands for the default of that bound. A
+// client gets the bounds of the member that it connects to. Each connect, and
+// each report of a follower, sets the session's timeout at the leader to what
+// that member has granted, be it more or less than before, as on the real
+// server. After an election a session has the timeout that it was created with,
+// until the leader next hears from it.
+func WithMemberTimeouts(member int, least, most time.Duration) Option {
+	return func(c *config) { c.set(member, func(s *settings) { s.least, s.most = least, most }) }
+}
+
+func (c *config) set(member int, change func(*settings)) {
+	if c.settings == nil {
+		c.settings = map[int]settings{}
+	}
+	s := c.settings[member]
+	change(&s)
+	c.settings[member] = s
+}
+
+// of returns the settings of a member, complete.
+func (c *config) of(member int) settings {
+	s := c.settings[member]
+	s.tick = cmp.Or(s.tick, c.tick)
+	s.least = cmp.Or(s.least, c.minTimeout, 2*s.tick)
+	s.most = cmp.Or(s.most, c.maxTimeout, 20*s.tick)
+	return s
 }
 
 // WithSyncLimit sets after how many ticks of silence a member and its leader
@@ -79,53 +125,18 @@ func WithExistsWithoutRead() Option { return func(c *config) { c.existsUnchecked
 // becomes the super user by adding these credentials with the scheme digest.
 func WithSuperDigest(digest string) Option { return func(c *config) { c.super = digest } }
 
+// WithEnforcedAuth lets only clients that have presented credentials with one
+// of the schemes make requests. Any other request is answered with code -124,
+// and the connection is closed; the session stays. On the real server the
+// properties zookeeper.enforce.auth.enabled and zookeeper.enforce.auth.schemes
+// do so, since 3.7. By default no credentials are needed.
+func WithEnforcedAuth(schemes ...string) Option {
+	return func(c *config) { c.authSchemes = slices.Clone(schemes) }
+}
+
 // Digest returns the id of "user:password" in the scheme digest, as access
 // control lists contain it and as [WithSuperDigest] takes it.
 func Digest(credentials string) string { return digest([]byte(credentials)) }
-
-// WithTouchDelays makes followers report late to the leader which sessions they
-// have heard from, as over a slow network. delay is called for each follower at
-// each half tick, when the leader asks for that report, and returns how much
-// later the question arrives. Whatever the leader sends after the question
-// arrives after it: answers to writes and syncs wait. delay is called with the
-// ensemble's lock held, so it must not call the ensemble. By default there is
-// no delay.
-func WithTouchDelays(delay func(member int) time.Duration) Option {
-	return func(c *config) { c.touchDelay = delay }
-}
-
-// WithReportDelays makes those reports arrive late. delay is called when a
-// follower sends one, and returns how long it is on its way. The requests that
-// the follower forwards after it arrive after it. delay is called with the
-// ensemble's lock held, so it must not call the ensemble. By default there is
-// no delay.
-func WithReportDelays(delay func(member int) time.Duration) Option {
-	return func(c *config) { c.reportDelay = delay }
-}
-
-// WithSecondHop connects a member to the others only through one of them, as an
-// observer behind an ObserverMaster is. Its session reports pass through that
-// member and wait there until the next half tick, so the leader may receive
-// them a whole tick late. Requests are forwarded at once. While the member
-// between is stopped, paused or cut off, so is this one. This one never leads.
-// The ensemble needs at least three members.
-func WithSecondHop(member, through int) Option {
-	return func(c *config) {
-		if c.secondHops == nil {
-			c.secondHops = map[int]int{}
-		}
-		c.secondHops[member] = through
-	}
-}
-
-// WithClockRates sets how fast the members' clocks run compared with the clock
-// of each session's client, as far as the session's timeout is concerned: at
-// 1.1 a session of 11 s expires like one of 10 s. By default all clocks run
-// alike. A rate of 0 or less counts as 1. rate is called with the ensemble's
-// lock held, so it must not call the ensemble.
-func WithClockRates(rate func(session int64) float64) Option {
-	return func(c *config) { c.clockRate = rate }
-}
 
 // InMemory makes the ensemble listen nowhere. Clients reach it only through
 // Dial, over connections in memory, so it works inside a testing/synctest
@@ -160,21 +171,14 @@ func newConfig(opts []Option) (config, error) {
 		}
 		o(&c)
 	}
-	if c.minTimeout == 0 {
-		c.minTimeout = 2 * c.tick
-	}
-	if c.maxTimeout == 0 {
-		c.maxTimeout = 20 * c.tick
-	}
+	all := c.of(-1)
 	switch {
 	case c.members < 1 || c.members > 127:
 		return c, fmt.Errorf("testutil: WithMembers(%d): want 1 to 127 members", c.members)
 	case c.tick < 2*time.Millisecond:
 		return c, fmt.Errorf("testutil: WithTick(%v): want at least 2ms", c.tick)
-	case c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout:
-		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): want at least 1ms, and the lower bound first", c.minTimeout, c.maxTimeout)
-	case c.minTimeout.Milliseconds() > math.MaxInt32:
-		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): the lower bound in milliseconds does not fit into 32 bits", c.minTimeout, c.maxTimeout)
+	case all.check() != nil:
+		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): %w", all.least, all.most, all.check())
 	case c.syncLimit < 1:
 		return c, fmt.Errorf("testutil: WithSyncLimit(%d): want at least 1 tick", c.syncLimit)
 	case c.election < 0:
@@ -196,6 +200,16 @@ func newConfig(opts []Option) (config, error) {
 	case c.logf == nil:
 		return c, errors.New("testutil: WithLogger: function is nil")
 	}
+	for member := range c.settings {
+		switch s := c.of(member); {
+		case member < 0 || member >= c.members:
+			return c, fmt.Errorf("testutil: WithMemberTick or WithMemberTimeouts: no member %d in an ensemble of %d", member, c.members)
+		case s.tick < 2*time.Millisecond:
+			return c, fmt.Errorf("testutil: WithMemberTick(%d, %v): want at least 2ms", member, s.tick)
+		case s.check() != nil:
+			return c, fmt.Errorf("testutil: WithMemberTimeouts(%d, %v, %v): %w", member, s.least, s.most, s.check())
+		}
+	}
 	for member, through := range c.secondHops {
 		_, chained := c.secondHops[through]
 		if min(member, through) < 0 || max(member, through) >= c.members || member == through || chained || c.members < 3 {
@@ -203,4 +217,15 @@ func newConfig(opts []Option) (config, error) {
 		}
 	}
 	return c, nil
+}
+
+// check returns what is wrong with the bounds of session timeouts.
+func (s settings) check() error {
+	switch {
+	case s.least < time.Millisecond || s.most < s.least:
+		return errors.New("want at least 1ms, and the lower bound first")
+	case s.least.Milliseconds() > math.MaxInt32:
+		return errors.New("the lower bound in milliseconds does not fit into 32 bits")
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 // ClientNet.Control affects a client's requests like Embedded.Control, and
 // other clients are not affected.
 func TestControlOfOneClient(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
 		c := wireClient(t, e.Servers(), n.Dial, 10*time.Second)
 		other := wireClient(t, e.Servers(), e.ClientNet("bob").Dial, 10*time.Second)
@@ -66,7 +66,7 @@ func TestControlOfOneClient(t *testing.T) {
 // An answer made by the network keeps its place behind answers that are still
 // on their way.
 func TestARefusalKeepsItsPlace(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		release := make(chan struct{})
 		n := e.ClientNet("alice")
 		p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
@@ -106,7 +106,7 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 		{"broken", func(n *testutil.ClientNet, _ net.Conn) { n.Drop() }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+			inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 				release := make(chan struct{})
 				n := e.ClientNet("alice")
 				defer n.Control(testutil.NewFault(testutil.Match{Path: "/late"}, testutil.Hold(release)).Control)()
@@ -131,7 +131,7 @@ func TestTheNetworkDeliversLate(t *testing.T) {
 // ClientNet.Control sees connections being opened, with the member and the
 // session, and can refuse one or lose its answer.
 func TestControlOfOneClientsConnects(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
 		ask := func(member int, session int64, pass []byte) *wire.ConnectResponse {
 			nc, err := n.Dial("tcp", address(e, member), time.Second)
@@ -165,7 +165,7 @@ func TestControlOfOneClientsConnects(t *testing.T) {
 }
 
 func TestLatencyOneWay(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("alice")
 		p := newPeer(t, "A", dialAs(t, e, "alice"), 30*time.Second, nil)
 		for i, way := range [][2]time.Duration{{time.Second, 0}, {0, time.Second}, {time.Second, 2 * time.Second}} {
@@ -194,7 +194,7 @@ func TestLatencyOneWay(t *testing.T) {
 // Four-letter words pass through unchanged, and so do answers that are larger
 // than any request may be.
 func TestTheNetworkPassesWordsAndLargeAnswers(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		for _, word := range []string{"isro", "ruok", "srvr"} {
 			direct, err := e.Dial("tcp", address(e, 0), time.Second)
 			must(t, err)
@@ -308,7 +308,7 @@ func TestMatch(t *testing.T) {
 }
 
 func TestIsolateWhatCan(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		old := e.Leader()
 		heal, err := testutil.Isolate(e, old)
 		must(t, err)

@@ -19,7 +19,7 @@ var seed = flag.Uint64("seed", 0, "the seed of the random tests, 0 for a new one
 // A client sends connect and closeSession in one write and disconnects. The
 // server executes both, however long the first takes.
 func TestCloseSessionBehindASlowConnect(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 40*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
 		e.Partition(0, e.Leader())

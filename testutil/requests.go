@@ -298,3 +298,19 @@ func (c *conn) authLocked(r *request) {
 	}
 	c.replyLocked(r, wire.OK, nil)
 }
+
+// mayAskLocked reports whether the client has presented the credentials that
+// the members enforce.
+func (c *conn) mayAskLocked() bool {
+	enforced := c.m.e.cfg.authSchemes
+	return enforced == nil || slices.ContainsFunc(c.auth, func(id wire.ID) bool { return slices.Contains(enforced, id.Scheme) })
+}
+
+// unauthenticatedLocked refuses a request of a client that has not presented
+// them. The answer overtakes those to earlier requests, as on the real server.
+func (c *conn) unauthenticatedLocked(r *request) {
+	c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: %v without credentials of the schemes %q",
+		c.m.index, c.session, r.op, c.m.e.cfg.authSchemes)
+	c.send(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Err: wire.SessionClosedRequire}))
+	c.closeAfterSendingLocked()
+}

@@ -27,6 +27,9 @@ const (
 
 const superSecret = "super:secret"
 
+// The embedded server refuses the same requests as the real one, and lets a
+// super user pass. Known failures elsewhere: ZOOKEEPER-2590, Curator's own
+// suite.
 func TestRights(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

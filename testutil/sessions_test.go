@@ -7,13 +7,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// bubble runs a test in virtual time, on an ensemble in memory with a tick of
+// inBubble runs a test in virtual time, on an ensemble in memory with a tick of
 // two seconds and a sync limit of five.
-func bubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embedded)) {
+func inBubble(t *testing.T, members int, test func(t *testing.T, e *testutil.Embedded)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, testutil.Start(t, testutil.InMemory(), testutil.WithMembers(members)))
@@ -109,7 +110,7 @@ func (p *peer) ok(op wire.Op, body wire.Appender) {
 // A session touched at 0 s with a timeout of 5 s expires at the first whole
 // tick after 5 s, which is 6 s, to the nanosecond, and its ephemerals with it.
 func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		p := single(t, e, 0, 5*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
@@ -129,7 +130,7 @@ func TestSessionExpiresAtTheTickAfterItsTimeout(t *testing.T) {
 
 // A timeout that ends exactly on a tick lasts until the next one.
 func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		p := single(t, e, 0, 4*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
@@ -148,7 +149,7 @@ func TestSessionOutlivesATimeoutThatEndsOnATick(t *testing.T) {
 // and slower ones later.
 func TestClockRates(t *testing.T) {
 	for rate, expiry := range map[float64]time.Duration{0.8: 14 * time.Second, 1: 12 * time.Second, 1.25: 10 * time.Second} {
-		rates := testutil.WithClockRates(func(int64) float64 { return rate })
+		rates := hidden.WithClockRates(func(int64) float64 { return rate })
 		synctest.Test(t, func(t *testing.T) {
 			e := testutil.Start(t, testutil.InMemory(), rates)
 			c := newClock(t)
@@ -170,7 +171,7 @@ func TestClockRates(t *testing.T) {
 // tick after that, 10 s. The same ping to the leader counts from 2.5 s, and the
 // session expires at 8 s.
 func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		far, near := single(t, e, 0, 5*time.Second), single(t, e, e.Leader(), 5*time.Second)
 		far.ok(wire.OpCreate, create("/far", "", 1))
@@ -200,7 +201,7 @@ func TestTouchesReachTheLeaderEveryHalfTick(t *testing.T) {
 // Writes through a follower do not touch the session at the leader. The report
 // at the next half tick does.
 func TestExpireSessionAndDropConnections(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 1, 5*time.Second)
 		p.ok(wire.OpCreate, create("/mine", "", 1))
 		must(t, e.DropConnections(p.session))
@@ -234,7 +235,7 @@ func TestExpireSessionAndDropConnections(t *testing.T) {
 // When a session has moved to another member, its old connection still reads
 // and syncs, and is closed by its first write.
 func TestOldConnectionOfAMovedSession(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		p := single(t, e, 0, 5*time.Second)
 		attach(t, dialMember(t, e, 1), &wire.ConnectRequest{Timeout: 5000, SessionID: p.session, Password: p.pass})
 		p.ok(wire.OpPing, nil)
@@ -253,7 +254,7 @@ func TestOldConnectionOfAMovedSession(t *testing.T) {
 // together with the containers they were in. Unused ones stay, and so do plain
 // znodes.
 func TestContainersAreReaped(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		clock := newClock(t)
 		nest(t, wireClient(t, e.Servers(), e.Dial, 10*time.Second), func() { clock.at(90 * time.Second) })
 		clock.at(2*time.Minute - 1)
@@ -283,7 +284,8 @@ func nest(t *testing.T, c *zk.Conn, wait func()) {
 
 // A user's test had asked for a sweep every 50 ms and waited a second for three
 // nested containers to be deleted. The sweep came only with the ticks, every 2
-// s, and deleted one level each time.
+// s, and deleted one level each time. A known failure elsewhere: Curator's own
+// suite.
 func TestContainersAreReapedBetweenTicks(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -304,7 +306,7 @@ func TestContainersAreReapedBetweenTicks(t *testing.T) {
 
 // An hour of pings of several clients on an idle ensemble takes no real time.
 func TestIdleHour(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 3, func(t *testing.T, e *testutil.Embedded) {
 		for range 3 {
 			wireClient(t, e.Servers(), e.Dial, 10*time.Second)
 		}

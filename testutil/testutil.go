@@ -97,7 +97,7 @@
 //
 // It has no quotas, no SASL, no read-only mode, no reconfiguration and no
 // observers. An unknown operation is answered with CodeUnimplemented, and the
-// connection is closed. docs/embedded.md lists every known difference.
+// connection is closed. README.md lists every known difference.
 //
 // The model in short:
 //

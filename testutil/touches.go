@@ -1,6 +1,9 @@
 package testutil
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // question is what a member is asked for: the sessions that it has heard from.
 // It travels in the same channel as everything else that its leader sends to
@@ -17,19 +20,21 @@ type report struct {
 	touched map[int64]int32 // sessions, and their timeouts
 }
 
-// askAllLocked asks every follower for the sessions it has heard from. Followers
-// behind another member are asked last: their report waits there for half a
-// tick.
-func (e *Embedded) askAllLocked() {
-	var last []*member
+// askAllLocked has each leader whose half tick has come ask its followers for
+// the sessions that they have heard from. A follower behind another member is
+// asked by that one, at its half tick, and last: its report waits there.
+func (e *Embedded) askAllLocked(last, now time.Time) {
+	var behind []*member
 	for _, m := range e.members {
-		if m.through != nil {
-			last = append(last, m)
-		} else {
+		switch by := cmp.Or(m.betweenLocked(), m.leader); {
+		case by == nil || !by.halfTicked(last, now):
+		case m.through != nil:
+			behind = append(behind, m)
+		default:
 			m.askLocked()
 		}
 	}
-	for _, m := range last {
+	for _, m := range behind {
 		m.askLocked()
 	}
 }
@@ -101,8 +106,8 @@ func (m *member) hearLocked() {
 
 // receivedLocked returns how many of the log entries that a member has
 // acknowledged it may apply: not those behind a question that is on its way.
-// (The real leader sends an entry, and later that it is committed. Here only the
-// latter can be late.)
+// (The real leader sends an entry, and later that it is committed. Here only
+// the latter can be late.)
 func (m *member) receivedLocked() int {
 	n := m.acknowledged
 	if len(m.questions) > 0 {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -20,16 +21,16 @@ func TestWhenTheLeaderHears(t *testing.T) {
 	}{
 		{name: "at the leader", member: 2, want: 2500 * time.Millisecond},
 		{name: "at a follower", want: 3 * time.Second},
-		{name: "late", opts: []testutil.Option{testutil.WithTouchDelays(func(member int) time.Duration {
+		{name: "late", opts: []testutil.Option{hidden.WithTouchDelays(func(member int) time.Duration {
 			return time.Duration(member+1) * 250 * time.Millisecond
 		})}, want: 3250 * time.Millisecond},
 		{name: "late and slow", opts: []testutil.Option{
-			testutil.WithTouchDelays(func(int) time.Duration { return 250 * time.Millisecond }),
-			testutil.WithReportDelays(func(int) time.Duration { return 100 * time.Millisecond }),
+			hidden.WithTouchDelays(func(int) time.Duration { return 250 * time.Millisecond }),
+			hidden.WithReportDelays(func(int) time.Duration { return 100 * time.Millisecond }),
 		}, want: 3350 * time.Millisecond},
-		{name: "second hop", opts: []testutil.Option{testutil.WithSecondHop(0, 1)}, want: 4 * time.Second},
-		{name: "the member between", member: 1, opts: []testutil.Option{testutil.WithSecondHop(0, 1)}, want: 3 * time.Second},
-		{name: "second hop by the leader", opts: []testutil.Option{testutil.WithSecondHop(0, 2)}, want: 3 * time.Second},
+		{name: "second hop", opts: []testutil.Option{hidden.WithSecondHop(0, 1)}, want: 4 * time.Second},
+		{name: "the member between", member: 1, opts: []testutil.Option{hidden.WithSecondHop(0, 1)}, want: 3 * time.Second},
+		{name: "second hop by the leader", opts: []testutil.Option{hidden.WithSecondHop(0, 2)}, want: 3 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -57,8 +58,9 @@ func TestWhenTheLeaderHears(t *testing.T) {
 }
 
 // Between two members everything stays in order, as on the real server's
-// connections. The answer to a sync, or to a write, does not overtake a question
-// of the leader that was sent before it. A sync does not overtake a report.
+// connections. The answer to a sync, or to a write, does not overtake a
+// question of the leader that was sent before it. A sync does not overtake a
+// report.
 func TestWhatMembersSendEachOtherStaysInOrder(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -67,18 +69,18 @@ func TestWhatMembersSendEachOtherStaysInOrder(t *testing.T) {
 		sync   time.Duration // after the start, for a request sent at 3.1 s
 	}{
 		{name: "question", sync: 3400 * time.Millisecond, opts: []testutil.Option{
-			testutil.WithTouchDelays(func(int) time.Duration { return 400 * time.Millisecond }),
+			hidden.WithTouchDelays(func(int) time.Duration { return 400 * time.Millisecond }),
 		}},
 		{name: "report", sync: 3400 * time.Millisecond, opts: []testutil.Option{
-			testutil.WithReportDelays(func(int) time.Duration { return 400 * time.Millisecond }),
+			hidden.WithReportDelays(func(int) time.Duration { return 400 * time.Millisecond }),
 		}},
 		{name: "question to the member between", sync: 3400 * time.Millisecond, opts: []testutil.Option{
-			testutil.WithSecondHop(0, 1),
-			testutil.WithTouchDelays(func(member int) time.Duration { return time.Duration(member) * 400 * time.Millisecond }),
+			hidden.WithSecondHop(0, 1),
+			hidden.WithTouchDelays(func(member int) time.Duration { return time.Duration(member) * 400 * time.Millisecond }),
 		}},
 		{name: "question to the member behind", sync: 3400 * time.Millisecond, opts: []testutil.Option{
-			testutil.WithSecondHop(0, 1),
-			testutil.WithTouchDelays(func(member int) time.Duration { return time.Duration(1-member) * 400 * time.Millisecond }),
+			hidden.WithSecondHop(0, 1),
+			hidden.WithTouchDelays(func(member int) time.Duration { return time.Duration(1-member) * 400 * time.Millisecond }),
 		}},
 	} {
 		for _, op := range []wire.Op{wire.OpSync, wire.OpCreate} {
@@ -111,7 +113,7 @@ func TestWhatMembersSendEachOtherStaysInOrder(t *testing.T) {
 // same way.
 func TestSecondHopIsCutOffWithTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(5), testutil.WithSecondHop(0, 1))
+		e := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(5), hidden.WithSecondHop(0, 1))
 		p := single(t, e, 0, 20*time.Second)
 		for _, fault := range []struct {
 			name       string
@@ -149,5 +151,17 @@ func TestSecondHopIsCutOffWithTheFirst(t *testing.T) {
 			must(t, e.Restart(leader))
 			must(t, e.WaitServing(t.Context()))
 		}
+	})
+}
+
+// A write through a member that is behind another one is answered at once.
+func TestWritesThroughASecondHop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), hidden.WithSecondHop(0, 1))
+		clock := newClock(t)
+		p := single(t, e, 0, 20*time.Second)
+		clock.at(2300 * time.Millisecond)
+		p.ok(wire.OpCreate, create("/a", "", 0))
+		clock.at(2300 * time.Millisecond)
 	})
 }

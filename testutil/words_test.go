@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -24,6 +25,8 @@ import (
 // the answers are recorded line by line, with numbers masked.
 const recordedWords = "testdata/words.txt"
 
+// The wire client's own functions can read the embedded server's four-letter
+// words.
 func TestWords(t *testing.T) {
 	var got []string
 	for _, members := range []int{1, 3} {
@@ -82,20 +85,9 @@ func allWords(t *testing.T, ens testutil.Ensemble) []string {
 	ask("leader", lead)
 	must(t, ens.Stop(1))
 	must(t, ens.Stop(2))
-	until(t, "the member gives up", func() bool { return askWord(t, ens, 0, "isro") == "null" })
+	bubble.AwaitTrue(t, "the member gives up", func() bool { return askWord(t, ens, 0, "isro") == "null" })
 	ask("looking", 0)
 	return lines
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal(what)
 }
 
 // exact matches the lines whose numbers must agree.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -105,7 +106,7 @@ func TestZeroFault(t *testing.T) {
 // A nil channel holds a request for good, before the embedded ensemble and on a
 // client's network alike; code 0 is a failure, too; nil controls nothing.
 func TestActionsOfNothing(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
+	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded) {
 		n := e.ClientNet("a")
 		e.Control(nil)()
 		n.Control(nil)()
@@ -171,7 +172,7 @@ func TestCodes(t *testing.T) {
 // A clock rate that is not positive counts as 1.
 func TestClockRateOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := testutil.Start(t, testutil.InMemory(), testutil.WithClockRates(func(int64) float64 { return 0 }))
+		e := testutil.Start(t, testutil.InMemory(), hidden.WithClockRates(func(int64) float64 { return 0 }))
 		c := wireClient(t, e.Servers(), e.Dial, 10*time.Second)
 		_, err := c.Create("/a", nil, 0, anyACL)
 		must(t, err)

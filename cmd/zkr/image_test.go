@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -55,7 +56,7 @@ func TestImage(t *testing.T) {
 		}
 		dir := t.TempDir()
 		cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-		selfSigned(t, cert, key, "ensemble.example")
+		zkrtest.SelfSigned(t, cert, key, "ensemble.example")
 		for from, to := range map[string]string{cert: "/cert", key: "/key", "authorities": image.certificates} {
 			if from == "authorities" {
 				from = cert
@@ -68,7 +69,7 @@ func TestImage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		front := terminateTLS(t, cert, key, testutil.Start(t))
+		front := zkrtest.TerminateTLS(t, cert, key, testutil.Start(t))
 		text, err := image.run("inspect", "--servers", front, "--tls-cert", "/cert", "--tls-key", "/key", "--tls-server-name", "ensemble.example", "/path")
 		if err != nil {
 			t.Errorf("zkr does not trust the certificates at %s: %q, %v", image.certificates, text, err)

@@ -1,15 +1,18 @@
-// Observed is an HTTP service that takes a lock in each request and takes part in
-// an election. It has metrics for Prometheus, traces and metrics over OTLP, and a
-// log by log/slog.
+// Observed is an HTTP service that takes a lock in each request and takes part
+// in an election. It has metrics for Prometheus, traces and metrics over OTLP,
+// and a log by log/slog.
 //
 //	go run .   # starts an ensemble in memory, and makes test traffic
 //
 //	curl -X POST http://ADDRESS/items/apple/sell # takes the lock of the item
 //	curl http://ADDRESS/metrics
+//	curl http://ADDRESS/healthz # is it alive?
+//	curl http://ADDRESS/readyz  # can it take requests?
 //
-// If ZKR_SERVERS is set, it uses that ensemble. If OTEL_EXPORTER_OTLP_ENDPOINT is
-// set, it exports spans and metrics there. Otherwise it writes its spans to its log.
-// It listens at 127.0.0.1:8080, or at its argument.
+// If ZKR_SERVERS is set, it uses that ensemble. If OTEL_EXPORTER_OTLP_ENDPOINT
+// is set, it exports spans and metrics there. Otherwise it writes its spans to
+// its log. OTEL_SERVICE_NAME is the name of the service in them, "observed" by
+// default. It listens at 127.0.0.1:8080, or at its argument.
 package main
 
 import (

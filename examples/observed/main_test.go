@@ -21,7 +21,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The service as its operators see it: it counts, and its metrics and spans say how.
+// The service as its operators see it: it counts, and its metrics and spans say
+// how.
 func TestService(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	log := &lines{}
@@ -50,33 +51,12 @@ func TestService(t *testing.T) {
 
 // With an endpoint, spans and metrics are sent there over OTLP.
 func TestExport(t *testing.T) {
-	var mu sync.Mutex
-	sent := map[string]int{}
-	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		for _, name := range []string{"acquire mutex", "db.client.operation.duration", "zkrecipes.held"} {
-			sent[r.URL.Path+" "+name] += bytes.Count(body, []byte(name))
-		}
-		w.Header().Set("Content-Type", "application/x-protobuf")
-	}))
-	defer endpoint.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.URL)
-	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
 	log := &lines{}
-	tel, err := newTelemetry(t.Context(), slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, stop := start(t, tel, log)
-	post(t, url+"/items/apple/sell", "")
-	stop() // the client tells of requests a moment after their ends, and of all before it is closed
-	if err := tel.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	mu.Lock()
-	defer mu.Unlock()
+	sent := exported(t, func(ctx context.Context, tel *telemetry) {
+		url, stop := start(t, tel, log)
+		post(t, url+"/items/apple/sell", "")
+		stop() // the client tells of requests a moment after their ends, and of all before it is closed
+	}, "acquire mutex", "db.client.operation.duration", "zkrecipes.held")
 	for _, want := range []string{"/v1/traces acquire mutex", "/v1/metrics db.client.operation.duration", "/v1/metrics zkrecipes.held"} {
 		if sent[want] == 0 {
 			t.Errorf("not sent: %s; sent %v", want, sent)
@@ -84,18 +64,54 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// start starts a service on an ensemble of its own, until stop is called or the test
-// ends, and returns its URL.
+// exported returns how often these texts were exported by what do does, by
+// path.
+func exported(t *testing.T, do func(context.Context, *telemetry), texts ...string) map[string]int {
+	t.Helper()
+	var mu sync.Mutex
+	sent := map[string]int{}
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, text := range texts {
+			sent[r.URL.Path+" "+text] += bytes.Count(body, []byte(text))
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	defer endpoint.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+	tel, err := newTelemetry(t.Context(), slog.New(slog.NewTextHandler(&lines{}, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t.Context(), tel)
+	if err := tel.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	return sent
+}
+
+// start starts a service on an ensemble of its own, until stop is called or the
+// test ends, and returns its URL.
 func start(t *testing.T, tel *telemetry, log io.Writer) (url string, stop func()) {
 	t.Helper()
-	ens := testutil.Start(t)
+	return startAt(t, testutil.Start(t).Servers(), tel, log)
+}
+
+// startAt starts a service on the ensemble at servers.
+func startAt(t *testing.T, servers string, tel *telemetry, log io.Writer) (url string, stop func()) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, ens.Servers(), listener, tel, slog.New(slog.NewTextHandler(log, nil))) }()
+	go func() { ended <- serve(ctx, servers, listener, tel, slog.New(slog.NewTextHandler(log, nil))) }()
 	stop = sync.OnceFunc(func() {
 		http.DefaultClient.CloseIdleConnections()
 		cancel()
@@ -132,8 +148,8 @@ func post(t *testing.T, url, trace string) string {
 	return string(body)
 }
 
-// wantMetrics checks what Prometheus scrapes. The client's state is told a moment
-// after it has changed.
+// wantMetrics checks what Prometheus scrapes. The client's state is told a
+// moment after it has changed.
 func wantMetrics(t *testing.T, url string) {
 	t.Helper()
 	for _, want := range []string{
@@ -152,6 +168,11 @@ func get(t *testing.T, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return read(t, answer)
+}
+
+func read(t *testing.T, answer *http.Response) string {
+	t.Helper()
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {

@@ -52,9 +52,6 @@ func serve(ctx context.Context, servers string, listener net.Listener, tel *tele
 	if err != nil {
 		return err
 	}
-	if err := client.MakePersistentPath(ctx, soldPath); err != nil {
-		return err
-	}
 	s := &service{client, keyed, tel.traces.Tracer("observed"), log}
 	log.Info("serving", "metrics", "http://"+listener.Addr().String()+"/metrics", "servers", servers)
 
@@ -66,6 +63,8 @@ func serve(ctx context.Context, servers string, listener net.Listener, tel *tele
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /items/{item}/sell", s.traced("POST /items/{item}/sell", s.sell))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(tel.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -94,8 +93,8 @@ func (s *service) lead(ctx context.Context, term *recipes.Lease) error {
 	return nil
 }
 
-// traced answers a request in a span, which is a child of the client's if it has
-// sent one.
+// traced answers a request in a span, which is a child of the client's if it
+// has sent one.
 func (s *service) traced(name string, answer func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	from := propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -128,11 +127,14 @@ func (s *service) sell(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// count adds one to the number in a znode. The write is guarded by the lease: it is
-// not applied once the lock is another's.
+// count adds one to the number in a znode. The write is guarded by the lease:
+// it is not applied once the lock is another's.
 func (s *service) count(ctx context.Context, lease *recipes.Lease, path string) (int, error) {
 	data, stat, err := s.client.Get(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
+		if err := s.client.MakePersistentPath(ctx, soldPath); err != nil { // not at the start, where no server may be up
+			return 0, err
+		}
 		_, err = lease.Multi(ctx, &zk.CreateRequest{Path: path, Data: []byte("1"), Acl: zk.WorldACL(zk.PermAll)})
 		return 1, err
 	}

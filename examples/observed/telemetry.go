@@ -28,15 +28,20 @@ type telemetry struct {
 	metrics  *metric.MeterProvider
 }
 
-// newTelemetry exports over OTLP to OTEL_EXPORTER_OTLP_ENDPOINT. If that is not set,
-// spans are logged, and metrics are for Prometheus alone.
+// newTelemetry exports over OTLP to OTEL_EXPORTER_OTLP_ENDPOINT. If that is not
+// set, spans are logged, and metrics are for Prometheus alone.
 func newTelemetry(ctx context.Context, log *slog.Logger) (*telemetry, error) {
 	registry := prometheus.NewRegistry()
 	prom, err := zkprom.New(zkprom.Registerer(registry))
 	if err != nil {
 		return nil, err
 	}
-	service := resource.NewSchemaless(attribute.String("service.name", "observed"))
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win: the last detector does.
+	service, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "observed")), resource.WithFromEnv())
+	if err != nil {
+		return nil, err
+	}
 	tel := &telemetry{registry: registry, prom: prom}
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
 		tel.traces = sdk.NewTracerProvider(sdk.WithSyncer(spanLog{log}), sdk.WithResource(service))

@@ -145,8 +145,8 @@ const (
 	patience   = 30 * time.Second // between two grants: a session timeout, and then some
 )
 
-// play runs the contenders, which acquire the lock again and again. Each has its
-// own client.
+// play runs the contenders, which acquire the lock again and again. Each has
+// its own client.
 func play(t *testing.T, seed uint64, faults bool, verb func(*Lock) acquire) *history {
 	h := &history{}
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package rangelock is a lock of ranges, an example of a recipe that you build: two
-// contenders conflict where their ranges overlap, unless both only read. It goes
-// with the section "Building your own recipe" of package recipes.
+// Package rangelock is a lock of ranges, an example of a recipe that you build:
+// two contenders conflict where their ranges overlap, unless both only read. It
+// goes with the section "Building your own recipe" of package recipes.
 package rangelock
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// kind is the version of the rule. Change it with the rule: contenders of two kinds
-// refuse each other.
+// kind is the version of the rule. Change it with the rule: contenders of two
+// kinds refuse each other.
 const kind = "range.v1"
 
-// Lock is a lock of the ranges of one path. The znodes in line say which range they
-// want:
+// Lock is a lock of the ranges of one path. The znodes in line say which range
+// they want:
 //
 //	<path>/_c_<uuid>-range.v1~r=10,20~0000000007    reads [10, 20)
 //	<path>/_c_<uuid>-range.v1~w=15,30~0000000008    writes [15, 30), and waits
 //
-// A contender waits for all that came before it, overlap and conflict, and for nobody
-// else.
+// A contender waits for all that came before it, overlap and conflict, and for
+// nobody else.
 type Lock struct {
 	client *framework.Client
 	path   string

@@ -24,9 +24,9 @@ import (
 
 var seed = flag.Uint64("seed", 0, "of the random tests; 0: a new one")
 
-// Random operations on random ranges, by three clients whose connections drop and
-// whose sessions expire: all of them together are what some order of them, one
-// after the other, would have been.
+// Random operations on random ranges, by three clients whose connections drop
+// and whose sessions expire: all of them together are what some order of them,
+// one after the other, would have been.
 func TestInVirtualTime(t *testing.T) {
 	rng := random(t)
 	for range 20 {
@@ -73,8 +73,8 @@ func TestInVirtualTime(t *testing.T) {
 	}
 }
 
-// The judge is shown a lock whose rule overlooks the last cell of a range, and must
-// find that.
+// The judge is shown a lock whose rule overlooks the last cell of a range, and
+// must find that.
 func TestABrokenRuleIsFound(t *testing.T) {
 	rng := random(t)
 	broken := func(mine, theirs string) bool {
@@ -184,8 +184,8 @@ type game struct {
 
 type row [8]int
 
-// operation reads its cells, one half before a pause and one half after it. One that
-// writes makes each of them one more than it was before the pause.
+// operation reads its cells, one half before a pause and one half after it. One
+// that writes makes each of them one more than it was before the pause.
 type operation struct {
 	from, to uint64
 	writes   bool
@@ -205,8 +205,8 @@ func locked(clients []*framework.Client) func(int, bool, uint64, uint64) (recipe
 	}
 }
 
-// play returns the operations that came through. One whose lease was lost on the
-// way changes nothing, and is left out.
+// play returns the operations that came through. One whose lease was lost on
+// the way changes nothing, and is left out.
 func (g *game) play(t *testing.T) []porcupine.Operation {
 	var all sync.WaitGroup
 	for player := range 6 {

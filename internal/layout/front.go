@@ -110,7 +110,9 @@ func (p position) nameIf(found bool) string {
 }
 
 // distances finds out whether two contenders have the same number. Most of a
-// line have numbers that are near each other.
+// line have numbers that are near each other. To sort them all instead takes
+// no map, but 12.8 KB in 7 allocations for each look at a line of 1,000, where
+// this needs none, and a tenth more time.
 type distances struct {
 	near  [64]uint64 // a bit for each distance below 4,096
 	far   []uint32

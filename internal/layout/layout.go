@@ -195,8 +195,8 @@ func (n *Node) classifyBase(rest string) bool {
 	return ok
 }
 
-// cutKazoo cuts the protection off a name of Kazoo's, which may be 32 hex digits
-// alone. The id and the base are what CutProtection has returned.
+// cutKazoo cuts the protection off a name of Kazoo's, which may be 32 hex
+// digits alone. The id and the base are what CutProtection has returned.
 func cutKazoo(rest, id, base string) (string, string) {
 	if len(id) == uuidLen {
 		return id, base
@@ -205,14 +205,6 @@ func cutKazoo(rest, id, base string) (string, string) {
 		return rest[:hexLen], rest[hexLen:]
 	}
 	return "", rest
-}
-
-// Custom reports whether the name's protection is a UUID of version 8,
-// "custom". Our processes mark znodes for each other with it. All other clients
-// use version 4 or 32 hex digits.
-func (n Node) Custom() bool {
-	const version = 14
-	return len(n.ID) == uuidLen && n.ID[version] == '8'
 }
 
 // Format returns the name that was parsed.

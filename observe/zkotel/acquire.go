@@ -3,6 +3,7 @@ package zkotel
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -12,14 +13,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// acquisition is what the context of a call of Acquire has between its start and
-// its end.
+// acquisition is what the context of a call of Acquire has between its start
+// and its end.
 type acquisition struct {
 	of     *observer
 	span   trace.Span
-	lock   metric.MeasurementOption // the lock's attributes
-	caller trace.Span               // of the context that the caller gave
-	outer  *acquisition             // of another observer of the same call
+	lock   attribute.Set // the lock's attributes
+	wait   *lasting
+	caller trace.Span   // of the context that the caller gave
+	outer  *acquisition // of another observer of the same call
 }
 
 type acquisitionKey struct{}
@@ -38,11 +40,15 @@ func (o *observer) own(ctx context.Context) *acquisition {
 	return a
 }
 
-// acquireStart begins a span as a child of the caller's. So do further observers:
-// the span of one is not the parent of another one's.
+// acquireStart begins a span as a child of the caller's. So do further
+// observers: the span of one is not the parent of another one's.
 func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) context.Context {
-	lock := o.lock(a)
-	o.waiting.Add(ctx, 1, lock)
+	lock, election := o.lock(a), o.election(a)
+	o.waiting.Add(ctx, 1, metric.WithAttributeSet(lock))
+	if election != nil { // at 0, so that a backend sees the first change
+		o.leading.Add(ctx, 0, metric.WithAttributeSet(*election))
+		o.terms.Add(ctx, 0, metric.WithAttributeSet(*election))
+	}
 	outer, caller := acquisitionOf(ctx), trace.SpanFromContext(ctx)
 	parent := ctx
 	if outer != nil {
@@ -51,20 +57,22 @@ func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) contex
 	}
 	begun, span := o.tracer.Start(parent, "acquire "+a.Recipe,
 		trace.WithSpanKind(trace.SpanKindInternal), trace.WithAttributes(append(callAttributes(a), o.attributes...)...))
-	return context.WithValue(begun, acquisitionKey{}, &acquisition{o, span, lock, caller, outer})
+	wait := o.ages.beginWait(lock, election) // last: if the tracer panics, nothing would end it
+	return context.WithValue(begun, acquisitionKey{}, &acquisition{o, span, lock, wait, caller, outer})
 }
 
-// acquireEnd counts first: a span processor of the user may panic, here or at the
-// start, and then there is no span.
+// acquireEnd counts first: a span processor of the user may panic, here or at
+// the start, and then there is no span.
 func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
 	begun, end := o.own(ctx), recipes.Outcome(r)
 	if begun == nil {
 		begun = &acquisition{span: noop.Span{}, lock: o.lock(a)}
 	}
-	o.waiting.Add(ctx, -1, begun.lock)
-	o.acquireDuration.Record(ctx, r.Waited.Seconds(), o.lock(a, outcomeKey.String(end)))
+	o.ages.endWait(begun.wait)
+	o.waiting.Add(ctx, -1, metric.WithAttributeSet(begun.lock))
+	o.acquireDuration.Record(ctx, r.Waited.Seconds(), metric.WithAttributeSet(o.lock(a, outcomeKey.String(end))))
 	if r.Err == nil {
-		o.hold(ctx, a, begun.lock, 1)
+		o.holdBegins(ctx, a, r.Grant, begun.lock)
 	}
 	describe(begun.span, r, end)
 	begun.span.End()

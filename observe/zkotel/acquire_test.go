@@ -20,8 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
-// A span of an Acquire says what was asked for and what was granted, is the child
-// of the caller's span, and lasts as long as the call.
+// A span of an Acquire says what was asked for and what was granted, is the
+// child of the caller's span, and lasts as long as the call.
 func TestAcquireSpan(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer())
@@ -120,8 +120,8 @@ func TestRecipes(t *testing.T) {
 	})
 }
 
-// The spans of work under Do and of the Acquire before it are siblings: both are
-// children of the caller's span. The work has the caller's baggage.
+// The spans of work under Do and of the Acquire before it are siblings: both
+// are children of the caller's span. The work has the caller's baggage.
 func TestWorkIsASibling(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.connect("a", w.observer()))
@@ -145,8 +145,8 @@ func TestWorkIsASibling(t *testing.T) {
 	})
 }
 
-// A lock that is handed off within the process: the span of the call that gets it
-// is the child of its own caller, and not of the one that has released.
+// A lock that is handed off within the process: the span of the call that gets
+// it is the child of its own caller, and not of the one that has released.
 func TestHandoff(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		m := w.mutex(w.connect("a", w.observer()))
@@ -192,8 +192,9 @@ func TestHandoff(t *testing.T) {
 	})
 }
 
-// Calls that are not granted: each span says why. Only what the caller did not ask
-// for is an error: not a try that finds the lock busy, nor a caller that cancels.
+// Calls that are not granted: each span says why. Only what the caller did not
+// ask for is an error: not a try that finds the lock busy, nor a caller that
+// cancels.
 func TestNotGranted(t *testing.T) {
 	errNightIsOver := errors.New("the night is over")
 	for _, tt := range []struct {

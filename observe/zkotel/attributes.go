@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 )
@@ -65,12 +64,22 @@ func leaseAttributes(a framework.Acquire, g framework.Grant, more ...attribute.K
 }
 
 // lock returns the attributes of the metrics of a lock.
-func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) metric.MeasurementOption {
+func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) attribute.Set {
 	all := append([]attribute.KeyValue{recipeKey.String(a.Recipe), modeKey.String(a.Mode)}, more...)
 	if o.lockLabel != nil {
 		all = append(all, labelKey.String(labelOf(o.lockLabel, a.Label)))
 	}
-	return o.set(all...)
+	return o.with(all...)
+}
+
+// election returns the attributes of the metrics of an election; nil if a is of
+// another recipe.
+func (o *observer) election(a framework.Acquire) *attribute.Set {
+	if a.Recipe != electionRecipe {
+		return nil
+	}
+	set := o.with(electionKey.String(valid(a.Label)))
+	return &set
 }
 
 // labelOf calls the user's function.
@@ -83,8 +92,8 @@ func labelOf(label func(string) string, of string) (text string) {
 	return valid(label(of))
 }
 
-// valid returns a text that can be exported. One that is not valid UTF-8 would make
-// the export of all spans or metrics fail.
+// valid returns a text that can be exported. One that is not valid UTF-8 would
+// make the export of all spans or metrics fail.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // sessionText writes a session's id as the logs of clients and servers do.

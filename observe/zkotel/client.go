@@ -7,6 +7,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
+func (o *observer) opened() { o.clients.Add(context.Background(), 1, o.set()) }
+
 // stateChanged counts the clients that are connected, which may be several.
 func (o *observer) stateChanged(c framework.StateChange) {
 	ctx := context.Background()
@@ -16,6 +18,9 @@ func (o *observer) stateChanged(c framework.StateChange) {
 	}
 	if c.From == framework.Connected {
 		o.connected.Add(ctx, -1, o.set())
+	}
+	if c.To == framework.Closed {
+		o.clients.Add(ctx, -1, o.set())
 	}
 }
 

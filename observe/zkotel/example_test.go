@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// The spans of a request of an application that takes a lock. The application has
-// its providers as usual. Here they keep the spans for the example.
+// The spans of a request of an application that takes a lock. The application
+// has its providers as usual. Here they keep the spans for the example.
 func Example() {
 	ens, err := testutil.New()
 	check(err)

@@ -6,11 +6,12 @@ import (
 	"go.opentelemetry.io/otel/semconv/v1.43.0/dbconv"
 )
 
-// Bucket boundaries. Those of requests are what the semantic conventions advise.
-// A wait or a hold can take microseconds in-process, and hours.
+// Bucket boundaries. Those of requests are what the semantic conventions
+// advise. The others are zkprom's.
 var (
-	requestBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
-	waitBuckets    = []float64{0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200}
+	requestBuckets = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10}
+	acquireBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	holdBuckets    = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600}
 	batchBuckets   = []float64{2, 4, 8, 16, 32, 64, 128, 256}
 )
 
@@ -26,11 +27,13 @@ type instruments struct {
 	overruns        metric.Int64Counter
 	revocations     metric.Int64Counter
 	leading         metric.Int64UpDownCounter
+	terms           metric.Int64Counter
 
 	retries      metric.Int64Counter
 	batches      metric.Int64Histogram
 	abandonments metric.Int64Counter
 	transitions  metric.Int64Counter
+	clients      metric.Int64UpDownCounter
 	connected    metric.Int64UpDownCounter
 	drops        metric.Int64Counter
 }
@@ -44,19 +47,21 @@ func newInstruments(meter metric.Meter) instruments {
 	return instruments{
 		operations: operations,
 
-		acquireDuration: m.seconds("zkrecipes.acquire.duration", "How long calls of Acquire and TryAcquire took."),
+		acquireDuration: m.seconds("zkrecipes.acquire.duration", "How long calls of Acquire and TryAcquire took.", acquireBuckets),
 		waiting:         m.level("zkrecipes.waiting", "{call}", "Calls of Acquire and TryAcquire that have not returned."),
 		held:            m.level("zkrecipes.held", "{lease}", "Leases that are held."),
-		holdDuration:    m.seconds("zkrecipes.hold.duration", "How long leases were held."),
+		holdDuration:    m.seconds("zkrecipes.hold.duration", "How long leases were held.", holdBuckets),
 		losses:          m.count("zkrecipes.lost", "{lease}", "Leases that were lost."),
 		overruns:        m.count("zkrecipes.overruns", "{overrun}", "Work that has ended after its lease's deadline."),
 		revocations:     m.count("zkrecipes.revocations", "{revocation}", "Requests to holders to release."),
 		leading:         m.level("zkrecipes.leader", "{term}", "Elections that this process leads: 1 or 0 for each."),
+		terms:           m.count("zkrecipes.terms", "{term}", "Terms that this process has begun as the leader of the election."),
 
 		retries:      m.count("zkrecipes.request.retries", "{retry}", "Operations that were tried again."),
 		batches:      m.batch("zkrecipes.batch.operations", "{operation}", "Writes of contenders that have shared a request."),
 		abandonments: m.count("zkrecipes.connections.abandoned", "{connection}", "Connections that the client gave up."),
 		transitions:  m.count("zkrecipes.session.transitions", "{transition}", "Changes of the client's state."),
+		clients:      m.level("zkrecipes.clients", "{client}", "Clients that are not closed."),
 		connected:    m.level("zkrecipes.connected", "{client}", "Clients that are connected."),
 		drops:        m.count("zkrecipes.events.dropped", "{event}", "Events that are missing in the other metrics."),
 	}
@@ -65,9 +70,9 @@ func newInstruments(meter metric.Meter) instruments {
 // maker makes instruments.
 type maker struct{ meter metric.Meter }
 
-func (m maker) seconds(name, what string) metric.Float64Histogram {
+func (m maker) seconds(name, what string, buckets []float64) metric.Float64Histogram {
 	h, err := m.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
-		metric.WithExplicitBucketBoundaries(waitBuckets...))
+		metric.WithExplicitBucketBoundaries(buckets...))
 	handle(err)
 	return h
 }
@@ -89,6 +94,12 @@ func (m maker) count(name, unit, what string) metric.Int64Counter {
 	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(what))
 	handle(err)
 	return c
+}
+
+func (m maker) age(name, what string) metric.Float64ObservableGauge {
+	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(what))
+	handle(err)
+	return g
 }
 
 func handle(err error) {

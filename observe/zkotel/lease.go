@@ -18,11 +18,25 @@ const (
 	revokedEvent = "lease.revoked"
 )
 
-// hold counts a lease that begins or ends.
-func (o *observer) hold(ctx context.Context, a framework.Acquire, lock metric.MeasurementOption, change int64) {
-	o.held.Add(ctx, change, lock)
-	if a.Recipe == electionRecipe {
-		o.leading.Add(ctx, change, o.set(electionKey.String(valid(a.Label))))
+// holdBegins counts a lease that begins.
+func (o *observer) holdBegins(ctx context.Context, a framework.Acquire, g framework.Grant, lock attribute.Set) {
+	election := o.election(a)
+	o.ages.beginHold(leaseID{a, g}, lock, election)
+	o.held.Add(ctx, 1, metric.WithAttributeSet(lock))
+	if election != nil {
+		o.leading.Add(ctx, 1, metric.WithAttributeSet(*election))
+		o.terms.Add(ctx, 1, metric.WithAttributeSet(*election))
+	}
+}
+
+// holdEnds counts a lease that ends.
+func (o *observer) holdEnds(ctx context.Context, a framework.Acquire, g framework.Grant, held time.Duration) {
+	lock := metric.WithAttributeSet(o.lock(a))
+	o.ages.endHold(leaseID{a, g})
+	o.held.Add(ctx, -1, lock)
+	o.holdDuration.Record(ctx, held.Seconds(), lock)
+	if election := o.election(a); election != nil {
+		o.leading.Add(ctx, -1, metric.WithAttributeSet(*election))
 	}
 }
 
@@ -30,20 +44,16 @@ func (o *observer) hold(ctx context.Context, a framework.Acquire, lock metric.Me
 const electionRecipe = "election"
 
 func (o *observer) released(ctx context.Context, r framework.Release) {
-	lock := o.lock(r.Acquire)
-	o.hold(ctx, r.Acquire, lock, -1)
-	o.holdDuration.Record(ctx, r.Held.Seconds(), lock)
+	o.holdEnds(ctx, r.Acquire, r.Grant, r.Held)
 }
 
 func (o *observer) lost(ctx context.Context, l framework.Loss) {
-	lock := o.lock(l.Acquire)
-	o.hold(ctx, l.Acquire, lock, -1)
-	o.holdDuration.Record(ctx, l.Held.Seconds(), lock)
-	o.losses.Add(ctx, 1, o.lock(l.Acquire, reasonKey.String(string(l.Reason))))
+	o.holdEnds(ctx, l.Acquire, l.Grant, l.Held)
+	o.losses.Add(ctx, 1, metric.WithAttributeSet(o.lock(l.Acquire, reasonKey.String(string(l.Reason)))))
 }
 
-// lostReleased adds the event at the release, when the caller of Do or Run has not
-// ended its span yet, with the time of the loss.
+// lostReleased adds the event at the release, when the caller of Do or Run has
+// not ended its span yet, with the time of the loss.
 func (o *observer) lostReleased(ctx context.Context, l framework.Loss) {
 	more := []attribute.KeyValue{reasonKey.String(string(l.Reason)), seconds(heldKey, l.Held)}
 	if l.Err != nil {
@@ -53,12 +63,12 @@ func (o *observer) lostReleased(ctx context.Context, l framework.Loss) {
 }
 
 func (o *observer) overran(ctx context.Context, over framework.Overrun) {
-	o.overruns.Add(ctx, 1, o.lock(over.Acquire))
+	o.overruns.Add(ctx, 1, metric.WithAttributeSet(o.lock(over.Acquire)))
 	addEvent(ctx, time.Now(), overranEvent, over.Acquire, over.Grant, seconds(byKey, over.By))
 }
 
 func (o *observer) revoked(ctx context.Context, r framework.Revocation) {
-	o.revocations.Add(ctx, 1, o.lock(r.Acquire))
+	o.revocations.Add(ctx, 1, metric.WithAttributeSet(o.lock(r.Acquire)))
 	addEvent(ctx, time.Now(), revokedEvent, r.Acquire, r.Grant)
 }
 

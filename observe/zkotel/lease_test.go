@@ -32,8 +32,9 @@ func event(t *testing.T, span tracetest.SpanStub, name string) (found sdk.Event)
 	return found
 }
 
-// A lease that is lost: its caller's span has an event that says which lease and
-// why, even if the work and the caller's span end as soon as the context does.
+// A lease that is lost: its caller's span has an event that says which lease
+// and why, even if the work and the caller's span end as soon as the context
+// does.
 func TestLost(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer())
@@ -78,8 +79,9 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// An election: each term has a span of its Acquire, the term's work is under the
-// caller's span and has its baggage, and a lost term is an event on that span.
+// An election: each term has a span of its Acquire, the term's work is under
+// the caller's span and has its baggage, and a lost term is an event on that
+// span.
 func TestElection(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer())
@@ -126,8 +128,8 @@ func TestElection(t *testing.T) {
 	})
 }
 
-// Work that goes on past its lease's deadline is an event on the caller's span. The
-// event of the loss has the time of the loss, not of the release.
+// Work that goes on past its lease's deadline is an event on the caller's span.
+// The event of the loss has the time of the loss, not of the release.
 func TestOverran(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer())

@@ -20,8 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Two observers of one client, with providers of their own: the spans of each are
-// those that it would make alone. None is a child of the other's.
+// Two observers of one client, with providers of their own: the spans of each
+// are those that it would make alone. None is a child of the other's.
 func TestTwoObservers(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		second := newTelemetry(t)
@@ -54,8 +54,8 @@ func TestTwoObservers(t *testing.T) {
 	})
 }
 
-// The observer goes along with others: their contexts reach it, and its spans reach
-// them.
+// The observer goes along with others: their contexts reach it, and its spans
+// reach them.
 func TestBesideAnotherObserver(t *testing.T) {
 	type key struct{}
 	run(t, func(t *testing.T, w *world) {
@@ -79,7 +79,8 @@ func TestBesideAnotherObserver(t *testing.T) {
 	})
 }
 
-// A caller whose trace is not sampled gets no spans, and no events. All is measured.
+// A caller whose trace is not sampled gets no spans, and no events. All is
+// measured.
 func TestNotSampled(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		out := newTelemetry(t, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
@@ -104,7 +105,8 @@ func TestNotSampled(t *testing.T) {
 	})
 }
 
-// Attributes are on all spans and metrics, and the label is where it was asked for.
+// Attributes are on all spans and metrics, and the label is where it was asked
+// for.
 func TestAttributes(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		tenant := attribute.String("tenant", "blue")

@@ -59,8 +59,8 @@ func (c countingSpan) End(opts ...trace.SpanEndOption) {
 }
 
 // Under random schedules, with sessions that expire, networks that break and
-// callers that give up, each span is ended exactly once, each acquire is the child
-// of its own caller, and what is counted up is counted down.
+// callers that give up, each span is ended exactly once, each acquire is the
+// child of its own caller, and what is counted up is counted down.
 func TestRandomSchedules(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -117,9 +117,14 @@ func playRandom(t *testing.T, w *world, draw *rand.Rand) {
 	if dropped := w.sum("zkrecipes.events.dropped"); dropped != 0 {
 		t.Fatalf("%d events were dropped", dropped)
 	}
-	for _, name := range []string{"zkrecipes.waiting", "zkrecipes.held", "zkrecipes.connected"} {
+	for _, name := range []string{"zkrecipes.waiting", "zkrecipes.held", "zkrecipes.connected", "zkrecipes.clients"} {
 		if n := w.sum(name); n != 0 {
 			t.Errorf("%s is %d at the end", name, n)
+		}
+	}
+	for _, name := range []string{"zkrecipes.oldest_wait", "zkrecipes.oldest_hold"} {
+		if seconds := w.age(name); seconds != 0 {
+			t.Errorf("%s is %vs at the end", name, seconds)
 		}
 	}
 	calls, acquires := w.count("zkrecipes.acquire.duration"), uint64(len(w.ended("acquire read"))+len(w.ended("acquire write")))
@@ -128,8 +133,9 @@ func playRandom(t *testing.T, w *world, draw *rand.Rand) {
 	}
 }
 
-// wantOwnCallers checks that each call has one acquire span, and that no request has
-// a caller's span or no span as its parent while its acquire span is there.
+// wantOwnCallers checks that each call has one acquire span, and that no
+// request has a caller's span or no span as its parent while its acquire span
+// is there.
 func wantOwnCallers(t *testing.T, all tracetest.SpanStubs) {
 	t.Helper()
 	children := map[trace.SpanID]int{}

@@ -16,8 +16,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Each way in which a call can end has its outcome, and those that are errors have
-// it as their type.
+// Each way in which a call can end has its outcome, and those that are errors
+// have it as their type.
 func TestOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		outcome   string

@@ -75,7 +75,7 @@ func emitAll(tel *telemetry) {
 	acquiring := o.AcquireStart(ctx, call)
 	for _, err := range []error{nil, errors.New("refused")} {
 		request := framework.Request{Op: "multi", Path: "/lead/1", Operations: 2, Session: 1, Server: "zk1:2181", Began: time.Now()}
-		code := "NOTEMPTY"
+		code := "NOAUTH"
 		if err == nil {
 			code = "OK"
 		}
@@ -91,6 +91,7 @@ func emitAll(tel *telemetry) {
 	o.Overran(ctx, framework.Overrun{Acquire: call, Grant: grant, By: time.Second})
 	o.Revoked(ctx, framework.Revocation{Acquire: call, Grant: grant})
 	o.Batched(framework.Batch{Operations: 2})
+	o.Opened()
 	o.StateChanged(framework.StateChange{From: framework.Connecting, To: framework.Connected})
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedSilent})
 	o.Dropped(framework.Drop{Events: 1})
@@ -178,6 +179,11 @@ func describeData(data metricdata.Aggregation) (kind string, attributes keys) {
 			attributes.add(p.Attributes.ToSlice()...)
 		}
 		return "histogram", attributes
+	case metricdata.Gauge[float64]:
+		for _, p := range data.DataPoints {
+			attributes.add(p.Attributes.ToSlice()...)
+		}
+		return "gauge", attributes
 	case metricdata.Histogram[int64]:
 		return "histogram", attributes
 	}

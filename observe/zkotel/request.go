@@ -41,7 +41,7 @@ func (o *observer) requestEnd(ctx context.Context, r framework.Request, result f
 	}
 	_, span := o.tracer.Start(parent, r.Op+" "+r.Server, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(r.Began), trace.WithAttributes(all...))
-	if result.Err != nil {
+	if result.Err != nil && !answerCodes[result.Code] {
 		span.SetStatus(codes.Error, valid(result.Err.Error()))
 	}
 	span.End(trace.WithTimestamp(r.Began.Add(result.Took)))
@@ -62,6 +62,9 @@ func requestAttributes(r framework.Request, result framework.RequestResult) []at
 	}
 	if !clientCodes[result.Code] {
 		all = append(all, semconv.DBResponseStatusCode(result.Code))
+	}
+	if answerCodes[result.Code] {
+		return all
 	}
 	return append(all, codeType(result.Code))
 }

@@ -31,8 +31,8 @@ func (tel *telemetry) clients() (found []tracetest.SpanStub) {
 	return found
 }
 
-// The requests of an Acquire are children of its span, with the times at which they
-// were made, though the observer hears of them later.
+// The requests of an Acquire are children of its span, with the times at which
+// they were made, though the observer hears of them later.
 func TestRequestSpans(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		net := w.ens.ClientNet("a")
@@ -57,7 +57,8 @@ func TestRequestSpans(t *testing.T) {
 				continue
 			}
 			wantChild(t, span, acquire.SpanContext)
-			if op == "create" && span.Status.Code == codes.Unset && strings.HasPrefix(value(span.Attributes, "zkrecipes.path").AsString(), "/app/lock/") {
+			answer := value(span.Attributes, "db.response.status_code").AsString() // NONODE, where the directory is missing
+			if op == "create" && answer == "" && strings.HasPrefix(value(span.Attributes, "zkrecipes.path").AsString(), "/app/lock/") {
 				creates++
 			}
 			if took := span.EndTime.Sub(span.StartTime); took < 200*time.Millisecond || took > 300*time.Millisecond {
@@ -97,7 +98,8 @@ func TestRequestSpansAreOffByDefault(t *testing.T) {
 	})
 }
 
-// What the client does for itself, and calls without a span, make no root spans.
+// What the client does for itself, and calls without a span, make no root
+// spans.
 func TestNoRootSpansOfRequests(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer(zkotel.RequestSpans()))
@@ -123,18 +125,31 @@ func TestNoRootSpansOfRequests(t *testing.T) {
 	})
 }
 
-// The errors of requests: which are failures, and which names they have.
+// The errors of requests: which are failures, and which names they have. An
+// answer about the tree is no failure, whoever has asked.
 func TestRequestErrors(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer(zkotel.RequestSpans()))
 		ctx, _ := w.begin(t.Context(), "caller")
+		for path, flags := range map[string]int32{"/parent": zk.FlagPersistent, "/ephemeral": zk.FlagEphemeral} {
+			if _, err := c.Create(ctx, path, nil, flags); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Create(ctx, "/parent/child", nil, zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
 		for _, tt := range []struct {
 			op            string
 			call          func() error
 			code, errType string
 			status        codes.Code
 		}{
-			{"get", func() error { _, _, err := c.Get(ctx, "/missing"); return err }, "NONODE", "NONODE", codes.Error},
+			{"get", func() error { _, _, err := c.Get(ctx, "/missing"); return err }, "NONODE", "", codes.Unset},
+			{"create", func() error { _, err := c.Create(ctx, "/zookeeper", nil, 0); return err }, "NODEEXISTS", "", codes.Unset},
+			{"set", func() error { _, err := c.Set(ctx, "/zookeeper", nil, 7); return err }, "BADVERSION", "", codes.Unset},
+			{"delete", func() error { return c.Delete(ctx, "/parent", -1) }, "NOTEMPTY", "", codes.Unset},
+			{"create", func() error { _, err := c.Create(ctx, "/ephemeral/child", nil, 0); return err }, "NOCHILDRENFOREPHEMERALS", "NOCHILDRENFOREPHEMERALS", codes.Error},
 			{"exists", func() error { _, _, err := c.Exists(ctx, "/missing"); return err }, "", "", codes.Unset},
 		} {
 			synctest.Wait()
@@ -156,14 +171,20 @@ func TestRequestErrors(t *testing.T) {
 				t.Errorf("%s: status %v, want %v", tt.op, span.Status, tt.status)
 			}
 		}
-		if n := w.count("db.client.operation.duration", attribute.String("error.type", "NONODE")); n != 1 {
-			t.Errorf("%d requests have failed, want 1", n)
+		if n := w.count("db.client.operation.duration", attribute.String("db.response.status_code", "NONODE")); n != 1 {
+			t.Errorf("%d requests have the answer NONODE, want 1", n)
+		}
+		for _, answer := range []string{"NONODE", "NODEEXISTS", "BADVERSION", "NOTEMPTY"} {
+			if n := w.count("db.client.operation.duration", attribute.String("error.type", answer)); n != 0 {
+				t.Errorf("%d requests have failed with %s, want 0", n, answer)
+			}
 		}
 	})
 }
 
-// A request that was not answered: it has an error type, and no status code, since
-// the ensemble has given none. The operation is tried again, which is counted.
+// A request that was not answered: it has an error type, and no status code,
+// since the ensemble has given none. The operation is tried again, which is
+// counted.
 func TestRetries(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		c := w.connect("a", w.observer(zkotel.RequestSpans()))
@@ -194,7 +215,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Writes of several callers that share a request: one span, with how many there were.
+// Writes of several callers that share a request: one span, with how many there
+// were.
 func TestBatches(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.ens.ClientNet("a").Latency(50*time.Millisecond, 50*time.Millisecond)
@@ -252,13 +274,13 @@ func TestStates(t *testing.T) {
 		if n := w.sum("zkrecipes.connected"); n != 1 {
 			t.Errorf("%d are connected while one is cut off, want 1", n)
 		}
+		w.ens.ClientNet("a").Heal() // and the client hears that its session has expired
+		time.Sleep(time.Minute)
 		for _, state := range []string{"suspended", "lost"} {
 			if n := w.sum("zkrecipes.session.transitions", attribute.String("zkrecipes.state", state)); n != 1 {
 				t.Errorf("%d transitions to %s, want 1", n, state)
 			}
 		}
-		w.ens.ClientNet("a").Heal()
-		time.Sleep(time.Minute)
 		if n := w.sum("zkrecipes.connected"); n != 2 {
 			t.Errorf("%d are connected after the heal, want 2", n)
 		}
@@ -273,7 +295,8 @@ func TestStates(t *testing.T) {
 func TestCodes(t *testing.T) {
 	for code, want := range map[string]struct{ status, errorType string }{
 		"OK":             {"", ""},
-		"NODEEXISTS":     {"NODEEXISTS", "NODEEXISTS"},
+		"NODEEXISTS":     {"NODEEXISTS", ""},
+		"NOAUTH":         {"NOAUTH", "NOAUTH"},
 		"SESSIONEXPIRED": {"SESSIONEXPIRED", "SESSIONEXPIRED"},
 		"CONNECTIONLOSS": {"", "CONNECTIONLOSS"},
 		"NOSERVER":       {"", "NOSERVER"},

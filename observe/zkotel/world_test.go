@@ -20,8 +20,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// telemetry is what an application has: providers whose spans and metrics a test
-// can read.
+// telemetry is what an application has: providers whose spans and metrics a
+// test can read.
 type telemetry struct {
 	t       *testing.T
 	traces  *sdk.TracerProvider
@@ -76,7 +76,8 @@ func (tel *telemetry) names() (names []string) {
 	return names
 }
 
-// metric returns the data of a metric, nil if it has none, when all events are told.
+// metric returns the data of a metric, nil if it has none, when all events are
+// told.
 func (tel *telemetry) metric(name string) metricdata.Aggregation {
 	tel.t.Helper()
 	synctest.Wait()
@@ -124,6 +125,21 @@ func (tel *telemetry) count(name string, with ...attribute.KeyValue) (count uint
 		return counted(data, with)
 	}
 	return 0
+}
+
+// age returns the value of a gauge, in seconds; -1 if it has none with these
+// attributes.
+func (tel *telemetry) age(name string, with ...attribute.KeyValue) float64 {
+	tel.t.Helper()
+	found := -1.0
+	if data, ok := tel.metric(name).(metricdata.Gauge[float64]); ok {
+		for _, p := range data.DataPoints {
+			if has(p.Attributes, with) {
+				found = max(found, p.Value)
+			}
+		}
+	}
+	return found
 }
 
 func counted[N int64 | float64](data metricdata.Histogram[N], with []attribute.KeyValue) (count uint64) {

@@ -32,31 +32,32 @@ func MeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.m
 
 // RequestSpans adds a span for each request to the ensemble whose context has a
 // span. The requests of an Acquire are children of its span, and the request of
-// client.Get is a child of the caller's span. Requests that the client makes for
-// itself have no such context and no span. Default: no spans for requests. The
-// metric of requests does not need this option.
+// client.Get is a child of the caller's span. Requests that the client makes
+// for itself have no such context and no span. Default: no spans for requests.
+// The metric of requests does not need this option.
 func RequestSpans() Option { return func(c *config) { c.requestSpans = true } }
 
-// LockLabel adds the attribute zkrecipes.label to the metrics of locks, and sets the
-// function that returns its value. The function gets the path of the lock at the
-// ensemble: for a lock of locks.Keyed the path of its root, and for a lock with
-// recipes.WithLabel that label. Return few different values, because each adds
-// about a hundred time series. For the same path always return the same value.
-// Default: no such attribute.
+// LockLabel adds the attribute zkrecipes.label to the metrics of locks, and
+// sets the function that returns its value. The function gets the path of the
+// lock at the ensemble: for a lock of locks.Keyed the path of its root, and for
+// a lock with recipes.WithLabel that label. Return few different values,
+// because each adds about a hundred time series. For the same path always
+// return the same value. Default: no such attribute.
 //
-// The function is called on the goroutine that acquires or releases, which waits
-// for it. If it panics, the label is "(panic)".
+// The function is called on the goroutine that acquires or releases, which
+// waits for it. If it panics, the label is "(panic)".
 func LockLabel(label func(path string) string) Option { return func(c *config) { c.lockLabel = label } }
 
-// Attributes adds attributes to all spans and metrics, to distinguish the clients
-// of one process.
+// Attributes adds attributes to all spans and metrics, to distinguish the
+// clients of one process.
 func Attributes(attributes ...attribute.KeyValue) Option {
 	return func(c *config) { c.attributes = append(c.attributes, attributes...) }
 }
 
-// New returns an observer for framework.WithObserver. It makes spans and metrics
-// of the client's events. Several clients may share one observer: their metrics
-// are added up. A nil Option is ignored, and a nil provider means the default.
+// New returns an observer for framework.WithObserver. It makes spans and
+// metrics of the client's events. Several clients may share one observer: their
+// metrics are added up. A nil Option is ignored, and a nil provider means the
+// default.
 func New(opts ...Option) framework.Observer {
 	var cfg config
 	for _, opt := range opts {
@@ -74,7 +75,8 @@ func New(opts ...Option) framework.Observer {
 		config: cfg,
 		tracer: cfg.traces.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
 	}
-	o.instruments = newInstruments(cfg.metrics.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)))
+	meter := cfg.metrics.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
+	o.instruments, o.ages = newInstruments(meter), sharedAges(cfg.metrics, meter)
 	return framework.Observer{
 		AcquireStart: o.acquireStart,
 		AcquireEnd:   o.acquireEnd,
@@ -86,6 +88,7 @@ func New(opts ...Option) framework.Observer {
 		RequestEnd:   o.requestEnd,
 		Retried:      o.retried,
 		Batched:      o.batched,
+		Opened:       o.opened,
 		StateChanged: o.stateChanged,
 		Abandoned:    o.abandoned,
 		Dropped:      o.dropped,
@@ -96,10 +99,16 @@ func New(opts ...Option) framework.Observer {
 type observer struct {
 	config
 	instruments
+	ages   *ages
 	tracer trace.Tracer
+}
+
+// with returns a set of attributes that has those of the user.
+func (o *observer) with(attributes ...attribute.KeyValue) attribute.Set {
+	return attribute.NewSet(append(attributes, o.attributes...)...)
 }
 
 // set returns the attributes of a measurement.
 func (o *observer) set(attributes ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(attributes, o.attributes...)...))
+	return metric.WithAttributeSet(o.with(attributes...))
 }

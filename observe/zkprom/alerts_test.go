@@ -10,7 +10,13 @@ import (
 )
 
 // promtool accepts the alert rules, and plays the series of testdata, which
-// fire each alert and do not.
+// fire each alert and do not. The alert for waiters that do not move counts the
+// first grant of a process. Two processes that lead one election for a minute
+// are an alert. A hand-over between two scrapes, a process that is no longer
+// scraped, and an election that changes its leader between all scrapes are
+// none, although the sum of leaders is two. Elections, sessions and connections
+// that flap, long waits and calls that fail are alerts, by client or by share;
+// a rolling restart, an outage, a few calls and callers who cancel are none.
 func TestAlerts(t *testing.T) {
 	promtool := program(t, "promtool")
 	for _, args := range [][]string{
@@ -43,6 +49,22 @@ func TestAlertsAreComplete(t *testing.T) {
 		if !fires || !rests {
 			t.Errorf("%s: a test in which it fires: %t, in which it does not: %t", alert[1], fires, rests)
 		}
+	}
+}
+
+// The README's table has the alerts, in their order.
+func TestTableOfAlerts(t *testing.T) {
+	_, table, _ := strings.Cut(readFile(t, "README.md"), "<!-- alerts -->")
+	table, _, _ = strings.Cut(table, "<!-- end of alerts -->")
+	names := func(pattern, text string) (found []string) {
+		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		return found
+	}
+	want, got := names(`- alert: (\w+)`, readFile(t, "alerts.yml")), names("(?m)^\\| `(\\w+)` \\|", table)
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("the README has the alerts %q, want %q", got, want)
 	}
 }
 

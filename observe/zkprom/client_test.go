@@ -2,6 +2,7 @@ package zkprom_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,40 @@ func inVirtualTime(t *testing.T, opts []zkprom.Option, run func(*testing.T, *fra
 		}
 		defer client.Close()
 		run(t, made(client.Namespace("app")), registry)
+	})
+}
+
+// A client is counted from New to Close, also while no server answers. One that
+// New has refused is not.
+func TestClientsThatShareAnObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry, o := newMetrics(t)
+		want := func(clients, connected int) {
+			t.Helper()
+			synctest.Wait()
+			wantMetrics(t, registry, fmt.Sprintf("zkrecipes_clients %d\nzkrecipes_connected %d", clients, connected),
+				"zkrecipes_clients", "zkrecipes_connected")
+		}
+		ens := testutil.Start(t, testutil.InMemory())
+		if _, err := framework.New("no server, at all", framework.WithObserver(o)); err == nil {
+			t.Fatal("a client of no server")
+		}
+		want(0, 0)
+		away := ens.ClientNet("away")
+		away.Cut()
+		first := made(framework.New(ens.Servers(), framework.WithDialer(away.Dial), framework.WithObserver(o)))
+		want(1, 0)
+		second := made(framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithObserver(o)))
+		if err := second.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(2, 1)
+		for _, c := range []*framework.Client{first, second} {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		want(0, 0)
 	})
 }
 

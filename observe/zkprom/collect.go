@@ -9,7 +9,7 @@ import (
 // Describe sends the descriptions of the metrics.
 func (m *lockMetrics) Describe(out chan<- *prometheus.Desc) {
 	m.counted().Describe(out)
-	for _, each := range []*prometheus.Desc{m.waiting, m.held, m.oldestWait, m.oldestHold, m.leader} {
+	for _, each := range []*prometheus.Desc{m.waiting, m.held, m.oldestWait, m.oldestHold, m.leader, m.leading} {
 		out <- each
 	}
 }
@@ -23,7 +23,7 @@ func (m *lockMetrics) Collect(out chan<- prometheus.Metric) {
 }
 
 func (m *lockMetrics) counted() collectors {
-	return collectors{m.acquires, m.holds, m.losses, m.overruns, m.revocations}
+	return collectors{m.acquires, m.holds, m.losses, m.overruns, m.revocations, m.terms}
 }
 
 // gauges returns all gauges as they are at one instant.
@@ -41,11 +41,12 @@ func (m *lockMetrics) gauges() (gauges []prometheus.Metric) {
 		add(m.oldestHold, s.held.age(now), s.labels...)
 	}
 	for name, e := range m.elections {
-		leads := 0.0
-		if e.terms > 0 {
-			leads = 1
+		leads, since := 0.0, 0.0
+		if len(e.terms) > 0 {
+			leads, since = 1, now.Sub(e.terms[0].began).Seconds()
 		}
 		add(m.leader, leads, name)
+		add(m.leading, since, name)
 	}
 	return gauges
 }

@@ -46,7 +46,7 @@ func runDashboard(t *testing.T, s *server) {
 			}
 		}
 	}
-	if queries < 25 {
+	if queries < 28 {
 		t.Errorf("%d queries: the dashboard was not read", queries)
 	}
 	for _, variable := range d.Templating.List {

@@ -11,9 +11,8 @@
 //
 // # Several clients
 //
-// One Metrics counts any number of clients together: call Observer once for
-// each of them. To distinguish clients, make a Metrics for each, with a
-// registerer that adds a label:
+// One Metrics counts any number of clients together. To distinguish clients,
+// make a Metrics for each, with a registerer that adds a label:
 //
 //	r := prometheus.WrapRegistererWith(prometheus.Labels{"client": "orders"}, registry)
 //	metrics, err := zkprom.New(zkprom.Registerer(r))
@@ -29,6 +28,6 @@
 //
 // Waiting and held are exact, with two exceptions. Another goroutine counts
 // losses, so a loss is counted a moment after the lease has ended. If the
-// observer falls so far behind that losses are dropped, these leases stay counted
-// as held: the metric of dropped events shows that.
+// observer falls so far behind that losses are dropped, these leases stay
+// counted as held: the metric of dropped events shows that.
 package zkprom

@@ -37,8 +37,8 @@ func everyMetric(t *testing.T, opts ...zkprom.Option) *prometheus.Registry {
 // names are the metrics that users rely on.
 var names = []string{
 	"acquire_duration_seconds", "batch_operations", "clients", "connected", "connections_abandoned_total", "events_dropped_total",
-	"held", "hold_duration_seconds", "leader", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
-	"request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "waiting",
+	"held", "hold_duration_seconds", "leader", "leading_seconds", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
+	"request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "terms_total", "waiting",
 }
 
 func TestNoMetricIsMissing(t *testing.T) {
@@ -142,13 +142,13 @@ func TestTableOfTheREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
+	table.WriteString("metric | type | labels | meaning\n---|---|---|---\n")
 	for _, family := range families {
 		var labels []string
 		for _, label := range family.GetMetric()[0].GetLabel() {
 			labels = append(labels, "`"+label.GetName()+"`")
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()),
+		fmt.Fprintf(&table, "`%s` | %s | %s | %s\n", family.GetName(), strings.ToLower(family.GetType().String()),
 			strings.Join(labels, " "), family.GetHelp())
 	}
 	readme, err := os.ReadFile("README.md")

@@ -24,7 +24,9 @@ import (
 // A Prometheus scrapes a program under load, while members of its ensemble are
 // killed, and sessions, znodes, answers and the network are lost. What it knows
 // at the end is what has happened to the program's callers, and each query of
-// the dashboard has data.
+// the dashboard has data. Where Prometheus has native histograms alone, waiters
+// that do not move are no false alarm, and the alerts for long waits and failed
+// calls see them.
 func TestPrometheusScrapesAProgramUnderLoad(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		program(t, "prometheus")
@@ -66,13 +68,20 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 	s.revoke(first, second)
 	s.loseAnAnswer(third, network)
 	s.crowd(third)
+	s.failACall(first, second)
 	classic.wantAlert(t, "ZkrecipesLeaseLost", "firing")
 	s.close()
 
 	s.compare(classic)
 	native.wantValues(t, "histogram_count(sum by (recipe) (zkrecipes_hold_duration_seconds))", "recipe", s.copied(s.ended))
 	runDashboard(t, classic)
-	classic.wantHealthyRules(t)
+	for _, p := range []*server{classic, native} {
+		p.wantHealthyRules(t)
+		p.wantAlertsOfHistograms(t)
+	}
+	if classic := native.query(t, "zkrecipes_acquire_duration_seconds_count"); len(classic) > 0 {
+		t.Errorf("the server of native histograms has classic ones: %v", classic)
+	}
 	for _, client := range s.clients {
 		if err := client.Close(); err != nil {
 			t.Log(err)
@@ -178,8 +187,8 @@ func (s *shop) hold(m *locks.Mutex, work func(*recipes.Lease)) {
 	}
 }
 
-// loseALease holds leases, until one is lost by what lose does. A loss is counted
-// a moment later, so lose may be called again.
+// loseALease holds leases, until one is lost by what lose does. A loss is
+// counted a moment later, so lose may be called again.
 func (s *shop) loseALease(c *framework.Client, reason framework.LossReason, lose func(*recipes.Lease)) {
 	s.t.Helper()
 	s.awaitCount(s.reasons, string(reason), func() {
@@ -267,6 +276,18 @@ func (s *shop) crowd(c *framework.Client) {
 	})
 }
 
+// failACall has a call time out, because another client holds the lock.
+func (s *shop) failACall(holder, other *framework.Client) {
+	s.t.Helper()
+	for failed := false; !failed; {
+		s.hold(s.mutex(holder, "busy"), func(*recipes.Lease) {
+			failed = true
+			soon := recipes.Within(s.mutex(other, "busy"), 10*time.Millisecond)
+			s.use(s.t.Context(), "mutex", soon, func(*recipes.Lease) { failed = false }) // the holder's lease was lost
+		})
+	}
+}
+
 // wantAlert waits until an alert is in a state.
 func (s *server) wantAlert(t *testing.T, name, state string) {
 	t.Helper()
@@ -294,25 +315,47 @@ func (s *server) alerts(t *testing.T) map[string][]string {
 	return states
 }
 
+// wantAlertsOfHistograms runs the alerts that look at histograms, without their
+// limits, and for locks that were granted instead of those that were not. They
+// have data from classic histograms, and from native ones alone.
+func (s *server) wantAlertsOfHistograms(t *testing.T) {
+	t.Helper()
+	unlimited := strings.NewReplacer(" > 300 unless on", " >= 0 and on", " > 30", " >= 0", " >= 100", " >= 1", " >= 10", " >= 0", " > 0.05", " >= 0")
+	for _, alert := range []string{"ZkrecipesWaitsTooLong", "ZkrecipesCallsFail", "ZkrecipesWaitersDoNotMove"} {
+		await(t, alert+" without limits", func() (string, bool) {
+			samples := s.query(t, unlimited.Replace(s.rules(t)[alert].Query))
+			return fmt.Sprint(samples), len(samples) > 0
+		})
+	}
+}
+
+// rule is an alert as Prometheus knows it.
+type rule struct{ Name, Query, Health, LastError string }
+
+// rules returns the alerts, by name.
+func (s *server) rules(t *testing.T) map[string]rule {
+	t.Helper()
+	var data struct{ Groups []struct{ Rules []rule } }
+	s.get(t, "rules", &data)
+	rules := make(map[string]rule)
+	for _, group := range data.Groups {
+		for _, rule := range group.Rules {
+			rules[rule.Name] = rule
+		}
+	}
+	return rules
+}
+
 // wantHealthyRules fails the test if Prometheus could not evaluate a rule.
 func (s *server) wantHealthyRules(t *testing.T) {
 	t.Helper()
-	var data struct {
-		Groups []struct {
-			Rules []struct{ Name, Health, LastError string }
+	rules := s.rules(t)
+	for _, rule := range rules {
+		if rule.Health != "ok" {
+			t.Errorf("%s: %s: %s", rule.Name, rule.Health, rule.LastError)
 		}
 	}
-	s.get(t, "rules", &data)
-	rules := 0
-	for _, group := range data.Groups {
-		for _, rule := range group.Rules {
-			rules++
-			if rule.Health != "ok" {
-				t.Errorf("%s: %s: %s", rule.Name, rule.Health, rule.LastError)
-			}
-		}
-	}
-	if rules == 0 {
+	if len(rules) == 0 {
 		t.Error("no rules")
 	}
 }

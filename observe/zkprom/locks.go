@@ -2,6 +2,7 @@ package zkprom
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ type lockMetrics struct {
 	losses      *prometheus.CounterVec
 	overruns    *prometheus.CounterVec
 	revocations *prometheus.CounterVec
+	terms       *prometheus.CounterVec
 	// The gauges are made at each scrape, from the spans.
-	waiting, held, oldestWait, oldestHold, leader *prometheus.Desc
+	waiting, held, oldestWait, oldestHold, leader, leading *prometheus.Desc
 
 	mu        sync.Mutex // guards what follows, the spans of the series included
 	series    map[seriesLabels]*series
@@ -46,7 +48,10 @@ type series struct {
 }
 
 // election is one for which this process is, or was, a candidate.
-type election struct{ terms int }
+type election struct {
+	terms []*span // those under way; more than one for a moment, or if elections share a label
+	begun prometheus.Counter
+}
 
 // leaseID tells leases apart, except for those that were granted at the same
 // instant in the same way.
@@ -85,12 +90,14 @@ func newLockMetrics(cfg config) *lockMetrics {
 		losses:      counter("lost_total", "Leases that were lost before their release, by the reason.", with("reason")),
 		overruns:    counter("overruns_total", "Work that went on after its lease could be granted to others.", labels),
 		revocations: counter("revocations_total", "Requests to a holder to release its lease.", labels),
+		terms:       counter("terms_total", "Terms that this process has begun as the leader of the election.", []string{"election"}),
 		waiting:     gauge("waiting", "Calls of Acquire and TryAcquire that are under way.", labels),
 		held:        gauge("held", "Leases that are held.", labels),
 		oldestWait:  gauge("oldest_wait_seconds", "For how long the longest of the calls under way has waited; 0 if there is none.", labels),
 		oldestHold:  gauge("oldest_hold_seconds", "For how long the oldest of the leases has been held; 0 if there is none.", labels),
 		leader: gauge("leader", "1 while this process leads the election, 0 while it does not. It exists after the process has been a candidate.",
 			[]string{"election"}),
+		leading:   gauge("leading_seconds", "For how long this process has led the election; 0 while it does not lead.", []string{"election"}),
 		series:    make(map[seriesLabels]*series),
 		elections: make(map[string]*election),
 		leases:    make(map[leaseID]*span),
@@ -131,7 +138,8 @@ func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Gra
 	m.leases[id] = hold
 	if a.Recipe == "election" {
 		hold.election = m.electionLocked(a)
-		hold.election.terms++
+		hold.election.terms = append(hold.election.terms, hold)
+		hold.election.begun.Inc()
 	}
 }
 
@@ -159,7 +167,7 @@ func (m *lockMetrics) takeHold(id leaseID) *series {
 	}
 	hold.series.held.end(hold)
 	if hold.election != nil {
-		hold.election.terms--
+		hold.election.terms = slices.DeleteFunc(hold.election.terms, func(term *span) bool { return term == hold })
 	}
 	return hold.series
 }
@@ -227,7 +235,7 @@ func (m *lockMetrics) electionLocked(a framework.Acquire) *election {
 	name := m.names.fit(valid(a.Label))
 	e := m.elections[name]
 	if e == nil {
-		e = new(election)
+		e = &election{begun: m.terms.WithLabelValues(name)} // at 0, as in newSeries
 		m.elections[name] = e
 	}
 	return e

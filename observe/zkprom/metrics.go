@@ -10,8 +10,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// Metrics counts for all clients that have one of its observers. New returns one.
-// It is safe for concurrent use.
+// Metrics counts for all clients that have one of its observers. New returns
+// one. It is safe for concurrent use.
 type Metrics struct {
 	config    config
 	clients   *clientMetrics
@@ -39,12 +39,9 @@ func New(opts ...Option) (*Metrics, error) {
 // observers.
 func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 
-// Observer returns an observer for one client, to be passed to
-// framework.WithObserver. Call it once for each client: it counts one more
-// client, which is not connected at first. If framework.New then fails because of
-// a bad argument, that client stays counted.
+// Observer returns an observer, to be passed to framework.WithObserver. Several
+// clients can share it: their metrics are added up.
 func (m *Metrics) Observer() framework.Observer {
-	m.clients.open.Inc()
 	return framework.Observer{
 		AcquireStart: m.locks.acquireStart,
 		AcquireEnd:   m.locks.acquireEnd,
@@ -55,6 +52,7 @@ func (m *Metrics) Observer() framework.Observer {
 		RequestEnd:   m.clients.requestEnd,
 		Retried:      m.clients.retried,
 		Batched:      m.clients.batched,
+		Opened:       m.clients.open.Inc,
 		StateChanged: m.clients.stateChanged,
 		Abandoned:    m.clients.abandoned,
 		Dropped:      m.clients.dropped,

@@ -240,25 +240,36 @@ func counted(t *testing.T, g prometheus.Gatherer, name, label string) map[string
 }
 
 // The leader's metric is 0 for a candidate, 1 during its term, and 0 after it.
+// The time of the term is that of the oldest, and each term is counted.
 func TestLeader(t *testing.T) {
+	synctest.Test(t, testLeader)
+}
+
+func testLeader(t *testing.T) {
 	registry, o := newMetrics(t)
-	want := func(leads int) {
+	want := func(leads, seconds, terms int) {
 		t.Helper()
-		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_leader{election="nightly"} %d`, leads), "zkrecipes_leader")
+		wantMetrics(t, registry, fmt.Sprintf(`
+			zkrecipes_leader{election="nightly"} %d
+			zkrecipes_leading_seconds{election="nightly"} %d
+			zkrecipes_terms_total{election="nightly"} %d`[1:], leads, seconds, terms),
+			"zkrecipes_leader", "zkrecipes_leading_seconds", "zkrecipes_terms_total")
 	}
 	a := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "nightly", Permits: 1}
 	ctx := o.AcquireStart(t.Context(), a)
-	want(0)
+	want(0, 0, 0)
 	first := framework.Grant{Token: "1"}
 	o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: first})
-	want(1)
+	time.Sleep(time.Minute)
+	want(1, 60, 1)
 	// The next term may begin before the loss of the last one is told.
 	second := acquire(o, a, "2")
-	want(1)
+	time.Sleep(time.Second)
+	want(1, 61, 2)
 	o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: first})
-	want(1)
+	want(1, 1, 2)
 	o.Released(t.Context(), framework.Release{Acquire: a, Grant: second})
-	want(0)
+	want(0, 0, 2)
 }
 
 // What happens to connections and requests is counted.
@@ -268,7 +279,8 @@ func TestClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, second := metrics.Observer(), metrics.Observer()
+	o := metrics.Observer()
+	second := o // several clients may share it
 	change := func(o framework.Observer, states ...framework.State) {
 		for i := range len(states) - 1 {
 			o.StateChanged(framework.StateChange{From: states[i], To: states[i+1]})
@@ -279,6 +291,9 @@ func TestClients(t *testing.T) {
 		wantMetrics(t, registry, fmt.Sprintf("zkrecipes_clients %d\nzkrecipes_connected %d", clients, connected),
 			"zkrecipes_clients", "zkrecipes_connected")
 	}
+	want(0, 0)
+	o.Opened()
+	second.Opened()
 	want(2, 0)
 	change(o, framework.Connecting, framework.Connected)
 	want(2, 1)

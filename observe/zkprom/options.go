@@ -52,8 +52,8 @@ func Namespace(name string) Option { return func(c *config) { c.namespace = name
 // function that returns its value. The function gets the path of the lock at
 // the ensemble, with chroot and namespace: for a lock of locks.Keyed the path
 // of its root, and for a lock with recipes.WithLabel that label. Return few
-// different values, because each adds about a hundred time series. All locks for
-// which it returns "" are counted together. Default: no such label.
+// different values, because each adds about a hundred time series. All locks
+// for which it returns "" are counted together. Default: no such label.
 //
 // The function is called by Acquire and TryAcquire on the caller's goroutine,
 // which waits for it, and again for an overrun or a revocation. If it panics,

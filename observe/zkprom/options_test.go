@@ -56,7 +56,7 @@ func TestRegisterTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Observer()
+	again.Observer().Opened()
 	wantMetrics(t, registry, "shop_clients 0\nzkrecipes_clients 1", "shop_clients", "zkrecipes_clients")
 	first.Observer().StateChanged(framework.StateChange{To: framework.Connected}) // of no consequence
 }
@@ -70,7 +70,7 @@ func TestALabelForEachClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		metrics.Observer()
+		metrics.Observer().Opened()
 	}
 	wantMetrics(t, registry, `
 		zkrecipes_clients{client="orders"} 1

@@ -19,6 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/zkrecipes/zkrecipes/internal/child"
 )
 
 // patience is how long a test waits for what must happen. It only decides how
@@ -52,7 +54,7 @@ scrape_configs:
 	cmd := exec.Command(prometheus, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + t.TempDir(), "--web.listen-address=127.0.0.1:0",
 	}, flags...)...)
-	dieWithParent(cmd)
+	child.DieWithParent(cmd)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 )
 
-// A term's release that does not wait lets Run campaign again at once, at the end of
-// the line.
+// A term's release that does not wait lets Run campaign again at once, at the
+// end of the line.
 func TestAsyncReleaseOfATerm(t *testing.T) {
 	inEachView(t, func(t *testing.T, w *world) {
 		e := w.candidate(w.Connect("a"), "a", recipes.WithAsyncRelease())

@@ -14,20 +14,20 @@ import (
 )
 
 // Election is one candidate's part in the election at a path: the first in line
-// leads, for one term, and goes to the end of the line for the next. It is safe for
-// concurrent use; each value stands in line for itself, also beside others of the
-// same process.
+// leads, for one term, and goes to the end of the line for the next. It is safe
+// for concurrent use; each value stands in line for itself, also beside others
+// of the same process.
 //
 //	<path>/_c_<uuid>-latch-NNNNNNNNNN    ephemeral, sequential; data: the id
 //
-// Each candidate watches only its predecessor. When that vanishes it lists again,
-// and never creates again while its own znode is there. A term is a
-// [recipes.Lease]: its token tells it from every other term, and it is lost in time
-// if it cannot be proven. The znode of a term stays until the term's work has
-// returned, as long as the session lives.
+// Each candidate watches only its predecessor. When that vanishes it lists
+// again, and never creates again while its own znode is there. A term is a
+// [recipes.Lease]: its token tells it from every other term, and it is lost in
+// time if it cannot be proven. The znode of a term stays until the term's work
+// has returned, as long as the session lives.
 //
-// A term costs a create, a list and a delete, and one more watch and one more list
-// each time that the predecessor leaves.
+// A term costs a create, a list and a delete, and one more watch and one more
+// list each time that the predecessor leaves.
 type Election struct {
 	client *framework.Client
 	line   *recipes.Line
@@ -48,8 +48,8 @@ var ErrNoLeader = errors.New("no leader")
 
 var errNotMade = errors.New("leader: a zero Election has no path: it must be made by New")
 
-// New returns a candidate in the election at path. It does no I/O, and campaigns
-// only with Run or Acquire.
+// New returns a candidate in the election at path. It does no I/O, and
+// campaigns only with Run or Acquire.
 func New(c *framework.Client, path string, opts ...Option) (*Election, error) {
 	cfg, lineOpts, err := newConfig(opts)
 	if err != nil {
@@ -66,8 +66,8 @@ func New(c *framework.Client, path string, opts ...Option) (*Election, error) {
 func always(mine, theirs string) bool { return true }
 
 // Acquire waits until this candidate leads, and returns the term. It never
-// re-enters: do not call it inside a term of the same candidate, which would wait
-// for itself. WithMaxTerm and WithHealthCheck are Run's.
+// re-enters: do not call it inside a term of the same candidate, which would
+// wait for itself. WithMaxTerm and WithHealthCheck are Run's.
 func (e *Election) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	return e.lead(e.line.Acquire(ctx))
 }
@@ -89,22 +89,23 @@ func (e *Election) lead(term *recipes.Lease, err error) (*recipes.Lease, error) 
 // Path returns the path of the election, in its client's view.
 func (e *Election) Path() string { return e.line.Path() }
 
-// FullPath returns the path of the election on the ensemble, its client's chroot and
-// namespace included.
+// FullPath returns the path of the election on the ensemble, its client's
+// chroot and namespace included.
 func (e *Election) FullPath() string { return e.line.FullPath() }
 
-// Held returns the term of this candidate that ctx carries, if it is held. It makes
-// no request.
+// Held returns the term of this candidate that ctx carries, if it is held. It
+// makes no request.
 func (e *Election) Held(ctx context.Context) (*recipes.Lease, bool) { return e.line.Held(ctx) }
 
-// Participants lists the leader and the other candidates, in the order in which they
-// will lead. It costs a list, and a read for each.
+// Participants lists the leader and the other candidates, in the order in which
+// they will lead. It costs a list, and a read for each.
 func (e *Election) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return e.line.Participants(ctx)
 }
 
-// Leader returns the present leader, of whatever process; ErrNoLeader if there is
-// none. It may have changed by the time it returns. It costs a list and a read.
+// Leader returns the present leader, of whatever process; ErrNoLeader if there
+// is none. It may have changed by the time it returns. It costs a list and a
+// read.
 func (e *Election) Leader(ctx context.Context) (recipes.Participant, error) {
 	first, ok, err := e.line.First(ctx)
 	if err == nil && !ok {

@@ -11,10 +11,11 @@ import (
 )
 
 // Listen calls fn with the term that this candidate leads, and with nil when it
-// does not lead: first what is so now, then every change, in order, none left out.
-// A term ends when it is lost or released. fn is called on a goroutine of its own,
-// which ends with stop or when the client closes: a slow fn delays nobody else, and
-// hears of changes late. A call that is under way when stop is called goes on. For work that must not go on after a term use Run, or the
+// does not lead: first what is so now, then every change, in order, none left
+// out. A term ends when it is lost or released. fn is called on a goroutine of
+// its own, which ends with stop or when the client closes: a slow fn delays
+// nobody else, and hears of changes late. A call that is under way when stop is
+// called goes on. For work that must not go on after a term use Run, or the
 // term's Context.
 func (e *Election) Listen(fn func(term *recipes.Lease)) (stop func()) {
 	if e.client == nil {
@@ -63,17 +64,15 @@ func (b *broadcast) remove(l *listener) {
 
 // begin is called when a term was granted, by the goroutine that acquired it.
 func (b *broadcast) begin(term *recipes.Lease) {
-	b.change(term, func(before *recipes.Lease) bool {
-		// Another goroutine may have acquired, and told of, a later term meanwhile.
-		return term.Err() == nil && (before == nil || before.Err() != nil || before.Token().Compare(term.Token()) < 0)
-	})
+	// It is not held if another goroutine has acquired, and told of, a later term.
+	b.change(term, func(*recipes.Lease) bool { return term.Held() })
 	context.AfterFunc(term.Context(), func() {
 		b.change(nil, func(before *recipes.Lease) bool { return before == term })
 	})
 }
 
-// change tells the listeners of another term, or of none, if that follows the one
-// before. The end of a term can come here after the beginning of the next.
+// change tells the listeners of another term, or of none, if that follows the
+// one before. The end of a term can come here after the beginning of the next.
 func (b *broadcast) change(term *recipes.Lease, follows func(before *recipes.Lease) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,18 +4,20 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // A listener is called with the current state, and then at the beginning and at
-// the end of each term of its candidate: a release, a loss or a resignation.
+// the end of each term of its candidate: a release, a loss or a resignation. A
+// known failure elsewhere: Curator's LeaderLatchListener.
 func TestListen(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.Connect("a")
@@ -155,9 +157,9 @@ func TestListenHearsOfClose(t *testing.T) {
 	})
 }
 
-// Two goroutines use one Election. The first is granted a term, and is held up by
-// the Observer until that is lost and the second leads. It then told the listeners
-// of its own term, and of its end: they believed that nobody leads.
+// Two goroutines use one Election. The first is granted a term, and is held up
+// by the Observer until that is lost and the second leads. It then told the
+// listeners of its own term, and of its end: they believed that nobody leads.
 func TestListenWithTwoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
@@ -212,6 +214,58 @@ func TestListenerThatExitsMissesNothing(t *testing.T) {
 		synctest.Wait()
 		if want := []bool{false, true, false, true, false}; !slices.Equal(leads, want) {
 			t.Errorf("called with %v, want %v", leads, want)
+		}
+	})
+}
+
+// A term that is over before Acquire returns is not told. The terms of two
+// goroutines that use one Election follow each other, and each end is told
+// before the next beginning.
+func TestListenHearsOfEachTermAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		hold := make(chan struct{})
+		c := w.Connect("a", framework.WithObserver(framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) { <-hold }}))
+		e := w.candidate(c, "a")
+		before := w.Count()["goroutines"]
+		var heard []bool
+		stop := e.Listen(func(term *recipes.Lease) { heard = append(heard, term != nil) })
+		first := bubble.Acquiring(t.Context(), e)
+		synctest.Wait()
+		w.Expire(c)
+		time.Sleep(time.Second)
+		close(hold)
+		bubble.WantErr(t, bubble.Granted(t, first).Lease.Release(t.Context()), recipes.ErrNotHeld)
+		synctest.Wait()
+		if !slices.Equal(heard, []bool{false}) {
+			t.Errorf("called with %v for a term that was lost before it was known", heard)
+		}
+		const terms = 200
+		var done sync.WaitGroup
+		for range 2 {
+			done.Go(func() {
+				for range terms / 2 {
+					bubble.Release(t, bubble.Acquire(t, t.Context(), e))
+				}
+			})
+		}
+		done.Wait()
+		synctest.Wait()
+		for i, lead := range heard {
+			if lead != (i%2 == 1) {
+				t.Fatalf("call %d is with %v", i, lead)
+			}
+		}
+		if len(heard) != 1+2*terms {
+			t.Errorf("called %d times for %d terms", len(heard), terms)
+		}
+		stop()
+		if now := w.Count()["goroutines"]; now != before {
+			t.Errorf("%d goroutines after stop, %d before Listen", now, before)
+		}
+		w.Empty(path)
+		must(t, c.Close()) // so that nothing runs that Count looks at
+		if n := w.Count(e); n["leader.broadcast.listeners"] != 0 || n["*leader.Election"] != 1 {
+			t.Errorf("%d listeners are kept, of %d elections", n["leader.broadcast.listeners"], n["*leader.Election"])
 		}
 	})
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// Observe returns a channel that receives each new leader, of whatever process. It
-// closes the channel when ctx ends or the client closes. The first value is the present leader;
-// the zero Participant stands for nobody. A newer value replaces one that was not
-// received yet: leaders that came and went in between may be left out, but the last
-// one is never missed. It watches the leader's znode alone, and the directory while
-// there is no leader.
+// Observe returns a channel that receives each new leader, of whatever process.
+// It closes the channel when ctx ends or the client closes. The first value is
+// the present leader; the zero Participant stands for nobody. A newer value
+// replaces one that was not received yet: leaders that came and went in between
+// may be left out, but the last one is never missed. It watches the leader's
+// znode alone, and the directory while there is no leader. While it cannot read
+// who leads, as where the client's chroot does not exist, it logs the error
+// once a second and sends nothing; Leader returns that error.
 func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 	leaders := make(chan recipes.Participant, 1)
 	if e.client == nil { // a zero Election
@@ -31,7 +33,8 @@ func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 		told := false
 		for {
 			now, err := e.Leader(ctx)
-			if err != nil && !errors.Is(err, ErrNoLeader) {
+			wiped := told && errors.As(err, new(interface{ MissingChroot() string })) // with the leader
+			if err != nil && !errors.Is(err, ErrNoLeader) && !wiped {
 				if errors.Is(err, framework.ErrClosed) || ctx.Err() != nil {
 					return
 				}
@@ -60,17 +63,15 @@ func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 // observePause spaces the looks of an observer that meets errors.
 const observePause = time.Second
 
-// awaitChange returns when now may lead no longer, or somebody may, if nobody did.
+// awaitChange returns when now may lead no longer, or somebody may, if nobody
+// did.
 func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	client := e.client
 	if now.Path == "" {
 		return e.awaitCandidates(ctx, 1)
 	}
 	// Not WatchData, which goes on to watch for the znode to come again: that name
 	// never does, and the watch would stay.
-	sess, err := client.AwaitSession(ctx)
+	sess, err := e.client.AwaitSession(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,18 +83,15 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 		return err
 	}
 	for {
-		timer := time.NewTimer(recheck.Interval(sess))
 		select {
-		case <-timer.C: // an event can be lost
+		case <-changed: // or the session is over
+			return nil
+		case <-ctx.Done(): // the next look says so
+			return nil
+		case <-time.After(recheck.Interval(sess)): // an event can be lost
 			if recheck.Gone(ctx, sess, now.Path) {
 				return nil
 			}
-			continue
-		case <-changed: // or the session is over
-		case <-ctx.Done():
-			err = ctx.Err()
 		}
-		timer.Stop()
-		return err
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// An Option configures an Election: those of this package, and of package recipes
-// WithData, WithACL and WithAsyncRelease. A bad value is an error of New.
+// An Option configures an Election: those of this package, and of package
+// recipes WithData, WithACL and WithAsyncRelease. A bad value is an error of
+// New.
 type Option interface{ ForElection() }
 
 type option func(*config)
@@ -35,12 +36,12 @@ type Layout int
 const (
 	// LayoutLatch is that of Apache Curator's LeaderLatch.
 	LayoutLatch Layout = iota
-	// LayoutSelector is that of Apache Curator's LeaderSelector, which is the line of
-	// a mutex at the same path.
+	// LayoutSelector is that of Apache Curator's LeaderSelector, which is the line
+	// of a mutex at the same path.
 	LayoutSelector
-	// LayoutKazoo is that of Kazoo's Election, which is the line of its Lock at the
-	// same path. The directory is no container then but stays: Kazoo relies on it once
-	// it has seen it. The id should be UTF-8, or its contenders() fails.
+	// LayoutKazoo is that of Kazoo's Election, which is the line of its Lock at
+	// the same path. The directory is no container then but stays: Kazoo relies on
+	// it once it has seen it. The id should be UTF-8, or its contenders() fails.
 	LayoutKazoo
 )
 
@@ -87,33 +88,41 @@ func newConfig(opts []Option) (cfg config, lineOpts []recipes.LineOption, err er
 	return cfg, append(lineOpts, cfg.layout.inside()), errors.Join(errs...)
 }
 
-// DefaultBackoff is the pauses of Run after terms that failed one after the other.
+// DefaultBackoff is the pauses of Run after terms that failed one after the
+// other.
 var DefaultBackoff = retry.Exponential(200*time.Millisecond, 10*time.Second, math.MaxInt)
 
-// WithID sets the candidate's id, which others see as the data of its znode: it is
-// recipes.WithData for a text.
+// WithID sets the candidate's id, which others see as the data of its znode: it
+// is recipes.WithData for a text. Default: the host's name and the process id.
+// For New.
 func WithID(id string) Option { return recipes.WithData([]byte(id)) }
 
 // WithLayout selects the znodes' names. Default LayoutLatch.
+// For New.
 func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
 
-// WithMaxTerm sets how long Run leads while other candidates wait: after d the term
-// ends as soon as there is another candidate, so that leadership goes round. Default
-// 0: a term ends only by its function or by a loss.
+// WithMaxTerm sets how long Run leads while other candidates wait: after d the
+// term ends as soon as there is another candidate, so that leadership goes
+// round. Default 0: a term ends only by its function or by a loss.
+// For New.
 func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.maxTerm = d }) }
 
-// WithBackoff sets the pauses of Run before it campaigns again after a term whose
-// function returned an error, or a campaign that failed. After a term without an
-// error the pauses start again from the first. When the policy is used up Run
-// returns the error. Default DefaultBackoff: from 200ms to 10s, without end.
+// WithBackoff sets the pauses of Run before it campaigns again after a term
+// whose function returned an error, or a campaign that failed. After a term
+// without an error the pauses start again from the first. When the policy is
+// used up Run returns the error. Default DefaultBackoff: from 200ms to 10s,
+// without end.
+// For New.
 func WithBackoff(p retry.Policy) Option { return option(func(c *config) { c.backoff = p }) }
 
-// WithHealthCheck makes Run call check before it campaigns, when a term begins, and
-// once per interval during the term. Each call gets a context with the interval as
-// its timeout. When check fails Run gives the term up, and campaigns again once check
-// passes. A call that has not returned within the interval has failed, but Run waits
-// for it before it campaigns again or returns. A heartbeat shows only that the
-// process is alive; check shows that its work makes progress. Default: none.
+// WithHealthCheck makes Run call check before it campaigns, when a term begins,
+// and once per interval during the term. Each call gets a context with the
+// interval as its timeout. When check fails Run gives the term up, and
+// campaigns again once check passes. A call that has not returned within the
+// interval has failed, but Run waits for it before it campaigns again or
+// returns. A heartbeat shows only that the process is alive; check shows that
+// its work makes progress. Default: none.
+// For New.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
 	return option(func(c *config) { c.every, c.health = interval, check })
 }

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -36,6 +36,7 @@ var steps = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 // After the faults there is a leader soon, each candidate has one znode, and
 // none is left when all have ended. (Sessions expire only by cuts: when an
 // operator expires one, the next candidate leads before the first can know.)
+// Known failures elsewhere: CURATOR-444, -620, -652, -653, -696.
 func TestOneLeaderUnderRandomFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		plan := steps.Draw(rt, "plan")

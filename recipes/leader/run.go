@@ -14,7 +14,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // ErrStop ends Run, without an error, when a term's function returns it.
@@ -27,32 +26,35 @@ var (
 	ErrUnhealthy = errors.New("health check failed")
 )
 
-// term is one term that Run leads. It has an identity: what was meant for one never
-// ends another.
+// term is one term that Run leads. It has an identity: what was meant for one
+// never ends another.
 type term struct {
 	end      context.CancelCauseFunc
 	returned chan struct{} // closed: its function has returned, so its znode goes
 }
 
-// Run campaigns, calls lead in each term that it wins, and campaigns again, at the
-// end of the line, when lead has returned: until ctx ends, which is its error then.
+// Run campaigns, calls lead in each term that it wins, and campaigns again, at
+// the end of the line, when lead has returned: until ctx ends, which is its
+// error then.
 //
-// lead gets a context that ends when the term does: when it is lost (a stop margin
-// before anybody else can lead), at Resign, or by WithMaxTerm and WithHealthCheck;
-// context.Cause says which. lead must return then. The znode stays until it has, so
-// that no other candidate can lead while it works, as long as the session lives.
-// Work that goes on past the deadline of a lost term is logged, and counted by the
-// Observer.
+// lead gets a context that ends when the term does: when it is lost (a stop
+// margin before anybody else can lead), at Resign, or by WithMaxTerm and
+// WithHealthCheck; context.Cause says which. lead must return then. The znode
+// stays until it has, so that no other candidate can lead while it works, as
+// long as the session lives. Work that goes on past the deadline of a lost term
+// is logged, and counted by the Observer.
 //
-// An error of lead, and a campaign that fails, are logged and followed by a pause
-// (WithBackoff). Once the term's context has ended, an error of lead is
-// ignored, except ErrStop, which ends Run with nil. Run fails for good with framework.ErrClosed,
-// recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth and zk.ErrAuthFailed, which no further
-// campaign would mend, and when WithBackoff allows no more pauses. It campaigns
-// again after any other error, even if the tree was deleted. A panic of lead passes through, with the term released.
+// An error of lead, and a campaign that fails, are logged and followed by a
+// pause (WithBackoff). Once the term's context has ended, an error of lead is
+// ignored, except ErrStop, which ends Run with nil. Run fails for good with
+// framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth
+// and zk.ErrAuthFailed, which no further campaign would mend, with zk.ErrNoNode
+// if the client's chroot does not exist, and when WithBackoff allows no more
+// pauses. It campaigns again after any other error, even if the tree below the
+// chroot was deleted. A panic of lead passes through, with the term released.
 //
-// An Election runs once at a time: a second Run beside the first is an error, and so
-// is a nil function.
+// An Election runs once at a time: a second Run beside the first is an error,
+// and so is a nil function.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *recipes.Lease) error) error {
 	if lead == nil {
 		return fmt.Errorf("leader: run %s: no function to lead with", e.Path())
@@ -90,8 +92,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// workError is an error of a term's function, or of the health check. What it wraps
-// says nothing about the election.
+// workError is an error of a term's function, or of the health check. What it
+// wraps says nothing about the election.
 type workError struct{ error }
 
 func (e workError) Unwrap() error { return e.error }
@@ -100,6 +102,9 @@ func (e workError) Unwrap() error { return e.error }
 func hopeless(err error) bool {
 	if errors.As(err, new(workError)) {
 		return false
+	}
+	if errors.As(err, new(interface{ MissingChroot() string })) {
+		return true
 	}
 	for _, target := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, zk.ErrAuthFailed} {
 		if errors.Is(err, target) {
@@ -111,10 +116,8 @@ func hopeless(err error) bool {
 
 // rest pauses, and fails when ctx or the client ends first.
 func (e *Election) rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("leader: run %s: %w", e.Path(), ctxerr.Of(ctx))
@@ -148,11 +151,10 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, *rec
 	return false, nil
 }
 
-// serve calls lead for one term, and ends its context when the term is to end. What
-// lead returns after that is not its own error.
+// serve calls lead for one term, and ends its context when the term is to end.
+// What lead returns after that is not its own error.
 func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(context.Context, *recipes.Lease) error) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
+	ctx, end := context.WithCancelCause(ctx) // Do ends it when serve has returned
 	t := &term{end: end, returned: make(chan struct{})}
 	e.setTerm(t)
 	defer func() {
@@ -178,12 +180,12 @@ func (e *Election) setTerm(t *term) {
 	e.term = t
 }
 
-// Resign ends the term that Run leads, if it leads one: the term's context ends with
-// ErrResigned, and Run campaigns again, at the end of the line, once the term's
-// function has returned. Resign does not wait for that, so the function itself may
-// call it. The channel that it returns is closed when the function has returned; it
-// is closed already if there is no term. A term from Acquire is ended by its Release
-// instead.
+// Resign ends the term that Run leads, if it leads one: the term's context ends
+// with ErrResigned, and Run campaigns again, at the end of the line, once the
+// term's function has returned. Resign does not wait for that, so the function
+// itself may call it. The channel that it returns is closed when the function
+// has returned; it is closed already if there is no term. A term from Acquire
+// is ended by its Release instead.
 func (e *Election) Resign() (returned <-chan struct{}) {
 	e.mu.Lock()
 	t := e.term
@@ -197,8 +199,8 @@ func (e *Election) Resign() (returned <-chan struct{}) {
 	return t.returned
 }
 
-// rotate ends a term that has lasted for WithMaxTerm, as soon as there is another
-// candidate.
+// rotate ends a term that has lasted for WithMaxTerm, as soon as there is
+// another candidate.
 func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
 	if e.rest(ctx, e.cfg.maxTerm) != nil {
 		return
@@ -215,40 +217,21 @@ func (e *Election) rotate(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// awaitCandidates waits until so many stand in line. An event can be lost, so it also
-// looks by itself.
+// awaitCandidates returns nil when so many stand in line, or when ctx ends.
 func (e *Election) awaitCandidates(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	client := e.client
-	lists, err := client.WatchChildren(ctx, e.Path())
+	lists, err := e.client.WatchChildren(ctx, e.Path())
 	if err != nil {
 		return err
 	}
-	for {
-		sess, err := client.AwaitSession(ctx)
-		if err != nil {
-			return err
-		}
-		timer := time.NewTimer(recheck.Interval(sess))
-		var list framework.Children
-		select {
-		case list = <-lists: // the zero value, once ctx has ended
-		case <-timer.C:
-			if sess.Connected() && sess.Sync(ctx, e.Path()) == nil {
-				list.Names, _, _ = sess.Children(ctx, e.Path())
-			}
-		}
-		timer.Stop()
-		switch {
-		case list.Err != nil:
-			return list.Err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case e.count(list.Names) >= n:
-			return nil
+	var list framework.Children
+	for list = range lists {
+		if list.Err != nil || e.count(list.Names) >= n {
+			break
 		}
 	}
+	return list.Err
 }
 
 // count returns how many of the directory's children stand in line.
@@ -257,15 +240,16 @@ func (e *Election) count(children []string) int {
 	return len(candidates)
 }
 
-// watchHealth ends a term when the health check fails. The first check is at once:
-// the one before was before the candidate joined the line, maybe long ago.
+// watchHealth ends a term when the health check fails. The first check is at
+// once: the one before was before the candidate joined the line, maybe long
+// ago.
 func (e *Election) watchHealth(ctx context.Context, end context.CancelCauseFunc) {
 	for {
 		// A check that ignores the end of its context has failed as well.
 		hangs := time.AfterFunc(e.cfg.every, func() { end(fmt.Errorf("%w: %w", ErrUnhealthy, context.DeadlineExceeded)) })
 		err := e.check(ctx)
 		hangs.Stop()
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			end(fmt.Errorf("%w: %w", ErrUnhealthy, err))
 			return
 		}

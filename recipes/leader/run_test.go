@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -280,4 +280,128 @@ func TestRunWaitsForItsGoroutines(t *testing.T) {
 		}
 		w.InLine(path, 0)
 	})
+}
+
+// Run ends at once, and with the reason, also in a pause, and asks nobody then.
+func TestRunEndsInAPause(t *testing.T) {
+	gone := errors.New("the user went away")
+	for _, during := range []string{"pause", "term"} {
+		for closes, want := range map[bool]error{false: gone, true: framework.ErrClosed} {
+			inBubble(t, func(t *testing.T, w *world) {
+				c := w.Connect("a")
+				checks := 0
+				check := func(context.Context) error { checks++; return nil }
+				e := w.candidate(c, "a", leader.WithBackoff(retry.NTimes(1, time.Hour)), leader.WithHealthCheck(time.Minute, check))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				end := func() {
+					if closes {
+						must(t, c.Close())
+					}
+					cancel(gone)
+				}
+				time.AfterFunc(30*time.Second, end)
+				began := time.Now()
+				err := e.Run(ctx, func(ctx context.Context, _ *recipes.Lease) error {
+					synctest.Wait()
+					if during == "term" {
+						<-ctx.Done()
+					}
+					return errors.New("no work")
+				})
+				bubble.WantErr(t, err, want)
+				if took := time.Since(began); took != 30*time.Second || !closes && checks != 2 {
+					t.Errorf("in a %s, %v: after %v and %d checks", during, want, took, checks)
+				}
+			})
+		}
+	}
+}
+
+// Run returns if its client's chroot does not exist: nobody will create it.
+func TestRunWithoutItsChroot(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.ConnectTo("a", w.Servers()+"/missing"), "a")
+		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return nil })
+		bubble.WantErr(t, err, zk.ErrNoNode)
+	})
+}
+
+// Before a campaign, too, a check that ends late has failed, and the next one
+// is after a pause. Its context ends when the interval is over.
+func TestSlowHealthCheckBeforeACampaign(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		checks, began := 0, time.Now()
+		check := func(ctx context.Context) error {
+			if left, _ := ctx.Deadline(); time.Until(left) != time.Second {
+				t.Errorf("check %d has %v", checks, time.Until(left))
+			}
+			if checks++; checks == 1 {
+				time.Sleep(2 * time.Second)
+			}
+			return nil
+		}
+		e := w.candidate(w.Connect("a"), "a", leader.WithHealthCheck(time.Second, check), leader.WithBackoff(retry.Forever(time.Minute)))
+		err := e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop })
+		if took := time.Since(began).Truncate(time.Second); err != nil || took != 62*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// A leader past its maximum term that may not list the line goes on to lead,
+// and looks again once a second.
+func TestMaxTermWithoutAList(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		a := w.Connect("a")
+		w.run(ctx, w.candidate(a, "a", leader.WithMaxTerm(time.Minute)), "a", 1000*time.Hour, nil)
+		w.InLine(path, 1)
+		time.Sleep(65 * time.Second)
+		mine, refused := w.SessionID(a), 0
+		allow := w.Control(func(r testutil.Request) testutil.Action {
+			if r.Session == mine && r.Op == testutil.OpGetChildren2 {
+				refused++
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		w.run(ctx, w.candidate(w.Connect("b"), "b"), "b", 1000*time.Hour, nil)
+		w.InLine(path, 2)
+		time.Sleep(10*time.Second + time.Second/2)
+		synctest.Wait()
+		if got := w.order(); got != "a" || refused != 11 {
+			t.Errorf("led: %s; %d lists in ten seconds, want one a second", got, refused)
+		}
+		allow()
+		time.Sleep(time.Second)
+		if got := w.order(); got != "ab" {
+			t.Errorf("led: %s", got)
+		}
+	})
+}
+
+// An Election keeps nothing of a term that is over.
+func TestRunKeepsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		c := w.Connect("a")
+		e := w.candidate(c, "a")
+		must(t, e.Run(t.Context(), func(context.Context, *recipes.Lease) error { return leader.ErrStop }))
+		must(t, c.Close()) // so that nothing runs that Count looks at
+		if n := w.Count(e); n["*leader.term"] != 0 || n["*leader.Election"] != 1 {
+			t.Errorf("%d terms are kept, of %d elections", n["*leader.term"], n["*leader.Election"])
+		}
+	})
+}
+
+// Without WithBackoff the pauses are of 200ms at most at first, and of 10s at
+// most later.
+func TestDefaultBackoff(t *testing.T) {
+	var first, later time.Duration
+	pauses := leader.DefaultBackoff()
+	for range 5000 {
+		first, later = max(first, leader.DefaultBackoff().NextBackOff()), max(later, pauses.NextBackOff())
+	}
+	if first < 190*time.Millisecond || first > 200*time.Millisecond || later < 9*time.Second || later > 10*time.Second {
+		t.Errorf("%v at first, then %v", first, later)
+	}
 }

@@ -4,130 +4,279 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// all is several acquirers as one. It keeps nothing of its own in line: what there
-// is, and what it costs, belongs to the acquirers.
+// all is several acquirers as one. It keeps nothing of its own in line: what
+// there is, and what it costs, belongs to the acquirers.
 type all struct {
-	parts []recipes.Acquirer // in the order of their full paths, no two alike
+	of     []recipes.Acquirer // as they were given
+	groups [][]recipes.Acquirer
 }
 
-// All takes several acquirers, of any kind, as one. Its lease is held while all of
-// them are, is lost with the first that is lost, releases all of them, the last one
-// first, and has the lease of each among its Parts.
+// All takes several acquirers, of any kind, as one. Its lease is held while all
+// of them are, is lost with the first that is lost, releases all of them, the
+// last one first, and has the lease of each among its Parts.
 //
-// They are acquired one after the other in the order of their full paths, whatever
-// the order of the arguments. So two Alls that have several acquirers in common
-// never wait for each other. A caller that holds a lock and then acquires an All is
-// not protected by this order and can deadlock: make that lock part of the All. An acquirer that is an All
-// itself is taken apart, for the same reason. Two of the same path are refused, even
-// if they belong to different clients: the second would wait for the first.
+// They are acquired one after the other in the order of their full paths,
+// whatever the order of the arguments. So two Alls that have several acquirers
+// in common never wait for each other. A caller that holds a lock and then
+// acquires an All is not protected by this order and can deadlock: make that
+// lock part of the All. An acquirer that has parts, as an All, is taken apart,
+// for the same reason, also inside of recipes.Within and recipes.Try. Two of
+// the same path are refused, even if they belong to different clients: the
+// second would wait for the first.
 //
-// While it waits for one of them it holds those before it. When it fails, it has
-// released them, the last one first. Parts that are lost on the way, with their
-// session or by a deletion, it acquires again, with all that come after them, as any
-// waiter would.
+// Names of one recipes.Line that do not conflict are the exception: they can be
+// taken together, in the order of path and name. All never waits in a line
+// while it holds another name of it, since a contender in between might wait
+// for that one. Instead it waits for one of the names and tries the others; if
+// one is busy it gives up those that it has, and waits for that one first. So
+// it can be overtaken there.
+//
+// While it waits for one path it holds those before it. If it fails, it gives
+// them up, the last one first, and waits for that until ctx ends; then all
+// leave in the background. If a part is lost on the way, with its session or by
+// a deletion, All gives up those that come after it and acquires them again, as
+// any waiter would; it keeps those before it.
 //
 // A custom Acquirer may implement FullPath() string to report its path on the
-// ensemble, if its Path alone does not: in a namespace, or under a chroot.
+// ensemble, if its Path alone does not: in a namespace, or under a chroot. One
+// that wraps others should implement Parts() []recipes.Acquirer to report them.
 func All(acquirers ...recipes.Acquirer) (recipes.Acquirer, error) {
-	parts := make([]recipes.Acquirer, 0, len(acquirers))
 	for i, a := range acquirers {
-		switch a := a.(type) {
-		case nil:
+		if a == nil {
 			return nil, fmt.Errorf("locks: all: acquirer %d: nil", i)
-		case *all:
-			parts = append(parts, a.parts...)
-		default:
+		}
+	}
+	if len(acquirers) == 0 {
+		return nil, errors.New("locks: all: of nothing")
+	}
+	a := &all{of: slices.Clone(acquirers)}
+	var err error
+	if a.groups, err = ordered(a.of); err != nil {
+		return nil, fmt.Errorf("locks: all: %w", err)
+	}
+	return a, nil
+}
+
+// ordered takes acquirers apart, and returns those of each path together, in
+// the order in which they are to be acquired.
+func ordered(acquirers []recipes.Acquirer) (groups [][]recipes.Acquirer, err error) {
+	parts := takenApart(acquirers)
+	slices.SortStableFunc(parts, func(a, b recipes.Acquirer) int {
+		return strings.Compare(recipes.FullPath(a), recipes.FullPath(b))
+	})
+	for len(parts) > 0 {
+		path, n := recipes.FullPath(parts[0]), 1
+		for n < len(parts) && recipes.FullPath(parts[n]) == path {
+			n++
+		}
+		group := parts[:n:n]
+		slices.SortStableFunc(group, func(a, b recipes.Acquirer) int {
+			order, together := recipes.CheckTogether(a, b)
+			if together != nil {
+				err = together
+			}
+			return order
+		})
+		for i := range group {
+			for j := range i { // the sort has not compared each with each
+				if _, together := recipes.CheckTogether(group[j], group[i]); together != nil {
+					err = together
+				}
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		groups, parts = append(groups, group), parts[n:]
+	}
+	return groups, nil
+}
+
+func takenApart(acquirers []recipes.Acquirer) (parts []recipes.Acquirer) {
+	for _, a := range acquirers {
+		if of := recipes.PartsOf(a); len(of) > 0 {
+			parts = append(parts, takenApart(of)...)
+		} else {
 			parts = append(parts, a)
 		}
 	}
-	if len(parts) == 0 {
-		return nil, errors.New("locks: all: of nothing")
-	}
-	slices.SortStableFunc(parts, func(a, b recipes.Acquirer) int { return strings.Compare(recipes.FullPath(a), recipes.FullPath(b)) })
-	for i := range parts[1:] {
-		if path := recipes.FullPath(parts[i]); path == recipes.FullPath(parts[i+1]) {
-			return nil, fmt.Errorf("locks: all: %s: more than once", path)
-		}
-	}
-	return &all{parts}, nil
+	return parts
 }
 
 // Path returns the path of the first part.
-func (a *all) Path() string { return a.parts[0].Path() }
+func (a *all) Path() string { return a.groups[0][0].Path() }
 
 // FullPath returns the full path of the first part.
-func (a *all) FullPath() string { return recipes.FullPath(a.parts[0]) }
+func (a *all) FullPath() string { return recipes.FullPath(a.groups[0][0]) }
+
+// Parts returns what All was made of.
+func (a *all) Parts() []recipes.Acquirer { return a.of }
 
 // Acquire waits for one part after the other. ctx is one for all.
 func (a *all) Acquire(ctx context.Context) (*recipes.Lease, error) {
-	return a.acquire(ctx, recipes.Acquirer.Acquire)
+	return a.acquire(ctx, false)
 }
 
 // TryAcquire fails with ErrBusy if any part is taken.
 func (a *all) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
-	return a.acquire(ctx, recipes.Acquirer.TryAcquire)
+	return a.acquire(ctx, true)
 }
 
-// enter is one of an acquirer's two verbs.
-type enter func(a recipes.Acquirer, ctx context.Context) (*recipes.Lease, error)
+func (a *all) acquire(ctx context.Context, try bool) (*recipes.Lease, error) {
+	groups, err := ordered(a.of) // anew: parts may bound the waits of one Acquire together
+	if err != nil {
+		return nil, fmt.Errorf("locks: all: %w", err)
+	}
+	taken := &taking{groups: groups, try: try}
+	exits := true // user code, as an observer or ctx, has ended the goroutine
+	defer func() {
+		if exits {
+			taken.giveUp(ended, 0)
+		}
+	}()
+	whole, err := taken.all(ctx)
+	exits = false
+	return whole, err
+}
 
-func (a *all) acquire(ctx context.Context, enter enter) (*recipes.Lease, error) {
+// taking is one Acquire of an All.
+type taking struct {
+	groups [][]recipes.Acquirer
+	try    bool
+	held   [][]*recipes.Lease // of the first groups; the last may not be complete
+}
+
+// all acquires one group after the other, and joins their leases. If it fails,
+// it has given up those that it had.
+func (t *taking) all(ctx context.Context) (*recipes.Lease, error) {
 	for {
-		whole, err := a.acquireEach(ctx, enter)
-		if err == nil {
+		err := t.each(ctx)
+		if err == nil && t.firstLost() == len(t.held) {
+			whole := recipes.Join(ctx, slices.Concat(t.held...)...)
 			if whole.Held() {
 				return whole, nil
 			}
-			err = lostPart(whole.Parts())
+			err, t.held = t.lost(), nil
 			_ = whole.Release(ctx) // as in giveUp
+		} else if err == nil {
+			err = t.lost()
 		}
-		if !errors.Is(err, errLostPart) || !joinsAgain(err) {
+		from := 0
+		if errors.Is(err, errLostPart) && joinsAgain(err) {
+			from = t.firstLost()
+			err = nil
+		}
+		t.giveUp(ctx, from)
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// acquireEach acquires one part after the other, and joins them; if that fails,
-// or panics, it has given up those that it had. The wait for one ends when one
+// each acquires the groups that are missing. The wait for one ends when a part
 // before it is lost: there is nothing to wait for any more.
-func (a *all) acquireEach(ctx context.Context, enter enter) (whole *recipes.Lease, err error) {
+func (t *taking) each(ctx context.Context) error {
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
-	held := make([]*recipes.Lease, 0, len(a.parts))
-	exits := true // user code, as an observer or ctx, has ended the goroutine
-	defer func() {
-		switch {
-		case exits:
-			giveUp(ended, held)
-		case err != nil:
-			giveUp(ctx, held)
-		}
-	}()
-	for _, part := range a.parts {
-		l, err := enter(part, wait)
-		if err != nil {
-			if ctx.Err() == nil && wait.Err() != nil {
-				err = lostPart(held)
-			}
-			exits = false
-			return nil, err
-		}
+	for _, l := range slices.Concat(t.held...) {
 		defer context.AfterFunc(l.Context(), stop)()
-		held = append(held, l)
 	}
-	whole = recipes.Join(ctx, held...)
-	stop() // like Join, it may call methods of ctx
-	exits = false
-	return whole, nil
+	for len(t.held) < len(t.groups) {
+		if err := t.group(wait, t.groups[len(t.held)]); err != nil {
+			if ctx.Err() == nil && wait.Err() != nil {
+				err = t.lost()
+			}
+			return err
+		}
+		for _, l := range t.held[len(t.held)-1] {
+			defer context.AfterFunc(l.Context(), stop)()
+		}
+	}
+	return nil
+}
+
+// group acquires what has one path: mostly one part.
+func (t *taking) group(ctx context.Context, group []recipes.Acquirer) error {
+	at := len(t.held)
+	pauses := groupPauses()
+	for first := 0; ; {
+		t.held = append(t.held[:at], nil)
+		busy, err := t.together(ctx, group, first)
+		if busy < 0 {
+			return err
+		}
+		t.giveUp(ctx, at)
+		select {
+		case <-time.After(pauses.NextBackOff()):
+		case <-ctx.Done(): // the next Acquire says so
+		}
+		first = busy
+	}
+}
+
+// groupPauses keeps two callers that take the same names from disturbing each
+// other for long.
+var groupPauses = retry.Exponential(time.Millisecond, time.Second, math.MaxInt)
+
+// together waits for the first of a group, and tries the others. It returns
+// which one is busy; -1 if it has all, or has failed.
+func (t *taking) together(ctx context.Context, group []recipes.Acquirer, first int) (busy int, err error) {
+	leases := make([]*recipes.Lease, len(group))
+	for n := range group {
+		i, enter := n, recipes.Acquirer.TryAcquire
+		switch {
+		case n == 0:
+			i = first
+			if !t.try {
+				enter = recipes.Acquirer.Acquire
+			}
+		case n <= first:
+			i = n - 1
+		}
+		if leases[i], err = enter(group[i], ctx); err != nil {
+			if n > 0 && !t.try && errors.Is(err, recipes.ErrBusy) {
+				return i, nil
+			}
+			return -1, err
+		}
+		t.held[len(t.held)-1] = slices.DeleteFunc(slices.Clone(leases), func(l *recipes.Lease) bool { return l == nil })
+	}
+	return -1, nil
+}
+
+// giveUp releases what was held in vain of the groups from a number on, the
+// last one first. A release goes on when ctx ends, and when it fails, until the
+// znode is gone: its error is no news.
+func (t *taking) giveUp(ctx context.Context, from int) {
+	vain := slices.Concat(t.held[from:]...)
+	t.held = t.held[:from]
+	if len(vain) > 0 {
+		_ = recipes.Join(context.Background(), vain...).Release(ctx)
+	}
+}
+
+// firstLost returns the number of the first group of which a part was lost.
+func (t *taking) firstLost() int {
+	for i, group := range t.held {
+		for _, l := range group {
+			if !l.Held() {
+				return i
+			}
+		}
+	}
+	return len(t.held)
 }
 
 // ended is a context with which a release begins, and is not waited for.
@@ -140,9 +289,9 @@ var ended = func() context.Context {
 // errLostPart says that a part was lost before all were there.
 var errLostPart = errors.New("lost while the others were waited for")
 
-// lostPart returns the error of a wait that ended with the loss of one of held.
-func lostPart(held []*recipes.Lease) error {
-	for _, l := range held {
+// lost returns the error of a wait that ended with the loss of a part.
+func (t *taking) lost() error {
+	for _, l := range slices.Concat(t.held...) {
 		if err := l.Err(); err != nil {
 			return fmt.Errorf("locks: acquire %s: %w: %w: %w", l.Path(), errLostPart, recipes.ErrNotHeld, err)
 		}
@@ -150,15 +299,8 @@ func lostPart(held []*recipes.Lease) error {
 	return errLostPart
 }
 
-// joinsAgain reports whether a waiter of a single lock would join the line again.
+// joinsAgain reports whether a waiter of a single lock would join the line
+// again.
 func joinsAgain(err error) bool {
 	return errors.Is(err, framework.ErrSessionLost) || errors.Is(err, zk.ErrNoNode)
-}
-
-// giveUp releases what was held in vain, the last one first. A release goes on when
-// ctx ends, and when it fails, until the znode is gone: its error is no news.
-func giveUp(ctx context.Context, held []*recipes.Lease) {
-	if len(held) > 0 {
-		_ = recipes.Join(context.Background(), held...).Release(ctx)
-	}
 }

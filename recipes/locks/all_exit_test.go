@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -155,8 +155,8 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 	}
 }
 
-// Close of a Keyed does not say that a lost lease was held, although an observer
-// ends the goroutine of its release. It returned nil.
+// Close of a Keyed does not say that a lost lease was held, although an
+// observer ends the goroutine of its release. It returned nil.
 func TestCloseOfKeyedWhenAnObserverExits(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", framework.WithObserver(framework.Observer{

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -28,7 +28,7 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 		// orders.
 		one := all(t, mutexAt(t, a, "/ns/b"), mutexAt(t, a, "/m"))
 		two := all(t, mutexAt(t, b, "/m"), mutexAt(t, b1, "/b"))
-		in := exclusion{t: t}
+		in := bubble.Exclusion{T: t}
 		var wg sync.WaitGroup
 		for _, joined := range []recipes.Acquirer{one, two, one, two} {
 			wg.Go(func() {
@@ -40,15 +40,15 @@ func TestTwoAllsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					in.enter()
+					in.Enter()
 					time.Sleep(time.Millisecond)
-					in.leave()
+					in.Leave()
 					bubble.Release(t, l)
 				}
 			})
 		}
 		wg.Wait()
-		if n := in.entered.Load(); n != 100 {
+		if n := in.Entered.Load(); n != 100 {
 			t.Errorf("%d of 100 acquired", n)
 		}
 		w.NothingLeft()
@@ -76,7 +76,7 @@ func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
 // two, and nothing is left behind.
 func TestAllUnderRandomFaults(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		rng := random(t)
+		rng := bubble.Random(t)
 		w.Latency(2 * time.Millisecond)
 		paths := []string{"/app/a", "/app/b", "/app/c", "/app/d"}
 		var inside [4]struct {

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -58,7 +59,7 @@ func TestAll(t *testing.T) {
 		if got, want := seen(), "delete /app/c, delete /app/b, delete /app/a"; got != want {
 			t.Errorf("requests of Release: %s, want %s", got, want)
 		}
-		got := without(w.Requests(), testutil.OpSync)
+		got := bubble.Without(w.Requests(), testutil.OpSync)
 		if got[testutil.OpCreate] != 3 || got[testutil.OpGetChildren2] != 3 || got[testutil.OpDelete] != 3 || len(got) != 3 {
 			t.Errorf("requests: %v", got)
 		}
@@ -221,6 +222,27 @@ func TestPartIsReleasedAlone(t *testing.T) {
 	})
 }
 
+// A part that is released once more after the whole changes nothing: the whole
+// was held until its release.
+func TestPartIsReleasedOnceMoreAfterTheWhole(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
+		bubble.Release(t, l)
+		bubble.Release(t, l.Parts()...)
+		select {
+		case <-l.Lost():
+			t.Error("lost after its release")
+		default:
+		}
+		if err := l.Err(); !errors.Is(err, recipes.ErrReleased) || errors.Is(err, recipes.ErrNotHeld) || strings.Contains(err.Error(), "part") {
+			t.Errorf("error %v", err)
+		}
+		bubble.Release(t, l) // with nil, as the first time
+		w.NothingLeft()
+	})
+}
+
 // An Acquire in the context of a joined lease re-enters its parts, and an All
 // re-enters a lease that the context carries.
 func TestAllReenters(t *testing.T) {
@@ -239,7 +261,7 @@ func TestAllReenters(t *testing.T) {
 			if part.Token() != outer.Parts()[1].Token() || part.Path() != outer.Parts()[1].Path() {
 				t.Errorf("re-entered part: %s %v, want %s %v", part.Path(), part.Token(), outer.Parts()[1].Path(), outer.Parts()[1].Token())
 			}
-			if got := without(w.Requests(), testutil.OpSync); len(got) > 0 {
+			if got := bubble.Without(w.Requests(), testutil.OpSync); len(got) > 0 {
 				t.Errorf("requests: %v", got)
 			}
 			bubble.Release(t, outer)
@@ -280,18 +302,18 @@ func TestMultiUnderAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, a, "/app/b")))
-		results, err := l.Multi(t.Context(), set("/config", "new"))
+		results, err := l.Multi(t.Context(), bubble.Set("/config", "new"))
 		if err != nil || len(results) != 1 || results[0].Stat == nil {
 			t.Fatalf("Multi: %v, %v", results, err)
 		}
-		if guarded := l.Guard(set("/config", "new")); len(guarded) != 3 {
+		if guarded := l.Guard(bubble.Set("/config", "new")); len(guarded) != 3 {
 			t.Errorf("guards: %v", guarded)
 		}
 		// The second part's znode is deleted, and the client does not know yet.
 		if err := b.Delete(t.Context(), l.Parts()[1].Path(), -1); err != nil {
 			t.Fatal(err)
 		}
-		_, err = l.Multi(t.Context(), set("/config", "stale"))
+		_, err = l.Multi(t.Context(), bubble.Set("/config", "stale"))
 		bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode)
 		if data, _ := w.Data("/config"); string(data) != "new" {
 			t.Errorf("/config has %q", data)
@@ -323,11 +345,11 @@ func TestAllOfDifferentClients(t *testing.T) {
 		for _, second := range []*framework.Client{elsewhere, w.Connect("b"), app} {
 			l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, a, "/app/a"), mutexAt(t, second, "/app/b")))
 			want := "the parts belong to different clients, or namespaces of one"
-			if _, err := l.Multi(t.Context(), set("/config", "new")); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := l.Multi(t.Context(), bubble.Set("/config", "new")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Multi: %v, want %s", err, want)
 			}
 			for _, c := range []*framework.Client{a, second} {
-				if _, err := c.Multi(t.Context(), l.Guard(set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "noCommonMulti") {
+				if _, err := c.Multi(t.Context(), l.Guard(bubble.Set("/config", "new"))...); err == nil || !strings.Contains(err.Error(), "noCommonMulti") {
 					t.Errorf("multi with Guard: %v", err)
 				}
 			}
@@ -439,5 +461,23 @@ func TestParticipantsWithoutPermission(t *testing.T) {
 				t.Errorf("%s: %v, %v", path, all, err)
 			}
 		}
+	})
+}
+
+// Several locks taken as one are released without a wait, each by its own
+// option.
+func TestAsyncReleaseOfAll(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		both := all(t, mutexAt(t, c, "/app/1", recipes.WithAsyncRelease()), mutexAt(t, c, "/app/2", recipes.WithAsyncRelease()))
+		bubble.ReleaseAtOnce(t, bubble.Acquire(t, t.Context(), both))
+		l := bubble.Acquire(t, t.Context(), both)
+		bubble.ReleaseAtOnce(t, l)
+		w.NothingLeft("/app/1", "/app/2")
+		l = bubble.Acquire(t, t.Context(), both)
+		w.Expire(c)
+		bubble.Lost(t, l)
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.NothingLeft("/app/1", "/app/2")
 	})
 }

@@ -112,9 +112,9 @@ func ExampleMutex_TryAcquire() {
 	// Output: busy: true
 }
 
-// WithAsyncRelease saves a round trip where a goroutine takes one lock after another.
-// What the lock protects is written by Lease.Multi, which is applied only while the
-// lock is held: the release no longer proves that.
+// WithAsyncRelease saves a round trip where a goroutine takes one lock after
+// another. What the lock protects is written by Lease.Multi, which is applied
+// only while the lock is held: the release no longer proves that.
 func Example_asyncRelease() {
 	client, stop := connect()
 	defer stop()

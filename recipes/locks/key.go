@@ -3,16 +3,18 @@ package locks
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// A key's name is the key itself, with each byte of what no name can have written
-// as %XX: the slash, the percent sign, the characters that ZooKeeper refuses, what
-// is not UTF-8, and the dots of "." and "..". The name of the empty key is a lone
-// percent sign. One key has one name, and one name is one key's.
+// A key's name is the key itself, with each byte of what no name can have
+// written as %XX: the slash, the percent sign, the characters that ZooKeeper
+// refuses, what is not UTF-8, and the dots of "." and "..". The name of the
+// empty key is a lone percent sign. One key has one name, and one name is one
+// key's.
 
-// maxName is the longest name of a key, in bytes: a path must go into a request,
-// and thousands of them into the answer to a list.
+// maxName is the longest name of a key, in bytes: a path must go into a
+// request, and thousands of them into the answer to a list.
 const maxName = 1024
 
 const upperHex = "0123456789ABCDEF"
@@ -28,7 +30,7 @@ func keyName(key string) string {
 	var name strings.Builder
 	for i := 0; i < len(key); {
 		r, size := utf8.DecodeRuneInString(key[i:])
-		if plain(r, size) {
+		if plain(r) {
 			name.WriteString(key[i : i+size])
 		} else {
 			for _, b := range []byte(key[i : i+size]) {
@@ -40,13 +42,11 @@ func keyName(key string) string {
 	return name.String()
 }
 
-// plain reports whether a name can have r. Java's servers see a character beyond
-// the basic plane as two surrogates, and refuse those.
-func plain(r rune, size int) bool {
+// plain reports whether a name can have r. Java's servers see a character
+// beyond the basic plane as two surrogates, and refuse those.
+func plain(r rune) bool {
 	switch {
-	case r == utf8.RuneError && size == 1, r == '/', r == '%':
-		return false
-	case r <= 0x1f, r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
+	case r == '/', r == '%', unicode.IsControl(r), unicode.Is(unicode.Co, r), r >= 0xfff0: // as utf8.RuneError
 		return false
 	}
 	return true

@@ -3,6 +3,7 @@ package locks
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -31,6 +32,8 @@ func TestKeyNames(t *testing.T) {
 		{"\ue000", "%EE%80%80"}, // private use: servers refuse it
 		{"\ufff9", "%EF%BF%B9"},
 		{"\ufeff", "\ufeff"},
+		{"\u001f \u007e\u009f\u00a0", "%1F \u007e%C2%9F\u00a0"}, // the first and the last of what servers refuse
+		{"\ud7ff\uf8ff\uf900\uffef\ufff0", "\ud7ff%EF%A3%BF\uf900\uffef%EF%BF%B0"},
 		{"🔑", "%F0%9F%94%91"},
 		{"\xff", "%FF"},
 		{"a\xe9", "a%E9"},
@@ -84,4 +87,17 @@ func FuzzKeyNames(f *testing.F) {
 			t.Errorf("%q was parsed as the name of %q, whose name is %q", s, key, keyName(key))
 		}
 	})
+}
+
+// Callers that disturb each other pause for a millisecond at most at first, and
+// for a second at most later.
+func TestGroupPauses(t *testing.T) {
+	var first, later time.Duration
+	pauses := groupPauses()
+	for range 5000 {
+		first, later = max(first, groupPauses().NextBackOff()), max(later, pauses.NextBackOff())
+	}
+	if first < 900*time.Microsecond || first > time.Millisecond || later < 900*time.Millisecond || later > time.Second {
+		t.Errorf("%v at first, then %v", first, later)
+	}
 }

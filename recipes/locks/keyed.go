@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +13,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
 // Keyed is a lock for each key, any string, below one directory. It is safe for
@@ -21,9 +24,10 @@ import (
 //	<root>/<name of the key>/_c_<uuid>-lock-NNNNNNNNNN    as of a Mutex
 //
 // A key has nothing, at the ensemble or here, while nobody holds or waits: its
-// directory is a container, which vanishes some time after its last use. The next
-// use creates it again, at the cost of three requests. (In Kazoo's layout the
-// directories stay.)
+// directory is a container, which vanishes some time after its last use. The
+// next use creates it again, at the cost of three requests. (In Kazoo's layout
+// the directories stay. So does one that never had a child: see
+// recipes.NewLine.)
 type Keyed struct {
 	client *framework.Client
 	root   string
@@ -34,7 +38,8 @@ type Keyed struct {
 
 	mu     sync.Mutex // guards what follows
 	leases map[*recipes.Lease]struct{}
-	closed bool // leases are those that Close has found, and no others come
+	calls  map[*call]struct{} // that wait
+	closed bool               // leases are those that Close has found, and no others come
 }
 
 // ErrClosed is returned by an Acquire by a key whose Keyed was closed.
@@ -42,20 +47,20 @@ var ErrClosed = errors.New("keyed locks closed")
 
 var errNotMade = errors.New("locks: a zero Keyed has no locks: it must be made by NewKeyed")
 
-// NewKeyed returns a Keyed whose directory is root, with options for the lock of
-// each key. It does no I/O.
+// NewKeyed returns a Keyed whose directory is root, with options for the lock
+// of each key. It does no I/O.
 func NewKeyed(c *framework.Client, root string, opts ...Option) (*Keyed, error) {
-	if _, err := newLine(c, root, opts, nil, ""); err != nil { // what holds for it does for each key
+	if _, err := newLine(c, root, opts, bridge.Inside{}); err != nil { // what holds for it does for each key
 		return nil, err
 	}
-	k := &Keyed{client: c, root: root, opts: slices.Clone(opts), leases: make(map[*recipes.Lease]struct{})}
+	k := &Keyed{client: c, root: root, opts: slices.Clone(opts), leases: make(map[*recipes.Lease]struct{}), calls: make(map[*call]struct{})}
 	k.open, k.close = context.WithCancel(context.Background())
 	return k, nil
 }
 
-// Key returns the lock of a key. It costs nothing, and need not be kept: two Mutexes
-// of one key are one lock. A key whose name, as it is escaped, has more than 1024
-// bytes has no lock: its Acquire is an error.
+// Key returns the lock of a key. It costs nothing, and need not be kept: two
+// Mutexes of one key are one lock. A key whose name, as it is escaped, has more
+// than 1024 bytes has no lock: its Acquire is an error.
 func (k *Keyed) Key(key string) *Mutex {
 	if k.client == nil {
 		return &Mutex{} // of a zero Keyed: its Acquire fails
@@ -66,15 +71,17 @@ func (k *Keyed) Key(key string) *Mutex {
 		name = strings.ToValidUTF8(name[:maxName], "") + "%..." // no key's name
 	}
 	// NewKeyed has looked at what could be wrong with it: a name is always valid.
-	m.line, _ = newLine(k.client, k.root+"/"+name, k.opts, k.open.Done(), k.client.Resolve(k.root))
+	m.line, _ = newLine(k.client, k.root+"/"+name, k.opts, bridge.Inside{
+		StopLinger: k.open.Done(), Label: k.client.Resolve(k.root), Waiting: k.waiting,
+	})
 	return m
 }
 
 // Path returns the path of the directory, in its client's view.
 func (k *Keyed) Path() string { return k.root }
 
-// Keys lists the keys that somebody, of any process, holds or waits for, and those
-// whose directory has not vanished yet, sorted. It costs a list.
+// Keys lists the keys that somebody, of any process, holds or waits for, and
+// those whose directory has not vanished yet, sorted. It costs a list.
 func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
 	if k.client == nil {
 		return nil, errNotMade
@@ -96,7 +103,9 @@ func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
 // acquire acquires the lock of a key, unless Close comes first.
 func (k *Keyed) acquire(ctx context.Context, m *Mutex, acquire func(*recipes.Line, context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
 	errClosed := fmt.Errorf("locks: acquire %s: %w", m.Path(), ErrClosed)
-	wait, stop := context.WithCancelCause(ctx)
+	this := &call{returned: make(chan struct{})}
+	defer close(this.returned)
+	wait, stop := context.WithCancelCause(context.WithValue(ctx, callKey{}, this))
 	defer stop(nil)
 	defer context.AfterFunc(k.open, func() { stop(ErrClosed) })()
 	if k.open.Err() != nil {
@@ -116,7 +125,44 @@ func (k *Keyed) acquire(ctx context.Context, m *Mutex, acquire func(*recipes.Lin
 	return l, nil
 }
 
-// add notes a lease for Close to release. It reports false if Close came before.
+// call is a call of Acquire, which Close ends and waits for.
+type call struct {
+	returned chan struct{} // closed: it is about to return
+}
+
+type callKey struct{}
+
+// waiting notes the call with ctx until its wait is over.
+func (k *Keyed) waiting(ctx context.Context) (over func()) {
+	this, _ := ctx.Value(callKey{}).(*call)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls[this] = struct{}{}
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.calls, this)
+	}
+}
+
+// awaitCalls waits until the calls that wait now have returned. One that calls
+// Close itself, from an observer, does not wait any longer.
+func (k *Keyed) awaitCalls(ctx context.Context) error {
+	k.mu.Lock()
+	calls := slices.Collect(maps.Keys(k.calls))
+	k.mu.Unlock()
+	for _, c := range calls {
+		select {
+		case <-c.returned:
+		case <-ctx.Done():
+			return ctxerr.Of(ctx)
+		}
+	}
+	return nil
+}
+
+// add notes a lease for Close to release. It reports false if Close came
+// before.
 func (k *Keyed) add(l *recipes.Lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,12 +181,14 @@ func (k *Keyed) remove(l *recipes.Lease) {
 	}
 }
 
-// Close releases all held leases that were acquired through this value, ends its
-// waits, and removes every znode that this client is keeping under the root. From
-// then on an Acquire of its locks fails with ErrClosed. If ctx ends before the
-// znodes are gone, the removal continues, and Close may be called again to wait
-// again. It returns nil if each of the leases was held until now, and wraps
-// ErrNotHeld if one was lost meanwhile.
+// Close releases all held leases that were acquired through this value, ends
+// its waits, and removes every znode that this client is keeping under the
+// root. From then on an Acquire of its locks fails with ErrClosed. Close
+// returns when the calls of Acquire that were waiting have returned, with their
+// observers, and the znodes are gone. If ctx ends before that, the removal
+// continues, and Close may be called again to wait again. It returns nil if
+// each of the leases was held until now, and wraps ErrNotHeld if one was lost
+// meanwhile.
 func (k *Keyed) Close(ctx context.Context) error {
 	if k.client == nil {
 		return errNotMade
@@ -158,7 +206,7 @@ func (k *Keyed) Close(ctx context.Context) error {
 		all.Go(func() { _ = l.Release(ctx) })
 	}
 	all.Wait()
-	var lost, other error // the first of thousands will do
+	lost, other := error(nil), k.awaitCalls(ctx) // the first of thousands will do
 	for _, l := range leases {
 		err := l.Release(ctx) // the same again: an observer may have ended the other goroutine
 		if errors.Is(err, recipes.ErrNotHeld) {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -130,15 +130,15 @@ func TestThousandsOfKeys(t *testing.T) {
 	const count = 2000
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := keyedOf(t, w.Connect("a")), keyedOf(t, w.Connect("b"))
-		var in [count]exclusion
+		var in [count]bubble.Exclusion
 		var wg sync.WaitGroup
 		for i := range count {
-			in[i].t = t
+			in[i].T = t
 			for _, k := range []*locks.Keyed{a, b} {
 				wg.Go(func() {
 					err := recipes.Do(t.Context(), k.Key(fmt.Sprint("order ", i)), func(ctx context.Context, l *recipes.Lease) error {
-						in[i].enter()
-						defer in[i].leave()
+						in[i].Enter()
+						defer in[i].Leave()
 						time.Sleep(time.Second)
 						return nil
 					})
@@ -154,7 +154,7 @@ func TestThousandsOfKeys(t *testing.T) {
 		}
 		wg.Wait()
 		for i := range count {
-			if n := in[i].entered.Load(); n != 2 {
+			if n := in[i].Entered.Load(); n != 2 {
 				t.Errorf("key %d was held %d times", i, n)
 			}
 		}

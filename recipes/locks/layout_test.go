@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -155,7 +155,8 @@ func TestAnotherLayoutJoinsLater(t *testing.T) {
 	})
 }
 
-// Children with names of no known form are ignored.
+// Children with names of no known form are ignored. A known failure elsewhere:
+// CURATOR-43.
 func TestForeignChildrenAreIgnored(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
@@ -220,6 +221,9 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 		}
 		_, err := mutexOf(t, a).Acquire(t.Context())
 		bubble.WantErr(t, err, recipes.ErrExhausted)
+		if !strings.Contains(fmt.Sprint(err), "another contender has the number of ") {
+			t.Errorf("error %v", err)
+		}
 		if err := b.Delete(t.Context(), twin, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +232,8 @@ func TestEqualNumbersAreTheEnd(t *testing.T) {
 }
 
 // The server removes an empty container between its creation and the create of
-// the znode. It is created again, but not forever.
+// the znode. It is created again, but not forever. Known failures elsewhere:
+// CURATOR-180, -435.
 func TestDirectoryIsRemovedRepeatedly(t *testing.T) {
 	for times, want := range map[int32]error{8: nil, 100: zk.ErrNoNode} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {

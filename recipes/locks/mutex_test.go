@@ -11,16 +11,18 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
+// Two locks of one session on one path exclude each other. A known failure
+// elsewhere: etcd.
 func TestHoldersExcludeEachOther(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const clients, goroutines, rounds = 4, 5, 10
-		inside := &exclusion{t: t}
+		inside := &bubble.Exclusion{T: t}
 		var wg sync.WaitGroup
 		for i := range clients {
 			c := w.Connect(fmt.Sprint("client ", i))
@@ -29,8 +31,8 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 				wg.Go(func() {
 					for range rounds {
 						err := recipes.Do(t.Context(), m, func(context.Context, *recipes.Lease) error {
-							inside.enter()
-							defer inside.leave()
+							inside.Enter()
+							defer inside.Leave()
 							time.Sleep(time.Millisecond)
 							return nil
 						})
@@ -42,7 +44,7 @@ func TestHoldersExcludeEachOther(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if got := inside.entered.Load(); got != clients*goroutines*rounds {
+		if got := inside.Entered.Load(); got != clients*goroutines*rounds {
 			t.Errorf("%d grants", got)
 		}
 		w.NothingLeft(lockPath)
@@ -124,7 +126,7 @@ func TestRequestsOfAnUncontendedGrant(t *testing.T) {
 			bubble.Release(t, l)
 			time.Sleep(time.Second) // no request follows later
 			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpDelete: 1}
-			if got := w.Requests(); !maps.Equal(without(got, testutil.OpSync), want) {
+			if got := w.Requests(); !maps.Equal(bubble.Without(got, testutil.OpSync), want) {
 				t.Errorf("requests of cycle %d: %v, want %v", i, got, want)
 			}
 			if watches := w.Watches(); len(watches) > 0 {
@@ -179,7 +181,8 @@ func TestHeldZnodeIsWatchedLater(t *testing.T) {
 	})
 }
 
-// A release wakes one waiter, not a herd.
+// A release wakes one waiter, not a herd. Known failures elsewhere:
+// CURATOR-716, naive locks.
 func TestReleaseWakesOneWaiter(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const waiters = 20
@@ -199,7 +202,7 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 			held = bubble.Granted(t, next).Lease
 			synctest.Wait()
 			want := map[testutil.Op]int{testutil.OpDelete: 1, testutil.OpGetChildren2: 1}
-			if got := without(w.Requests(), testutil.OpSync); !maps.Equal(got, want) {
+			if got := bubble.Without(w.Requests(), testutil.OpSync); !maps.Equal(got, want) {
 				t.Errorf("requests of one release: %v, want %v", got, want)
 			}
 		}
@@ -331,10 +334,4 @@ func TestInvalidArguments(t *testing.T) {
 			t.Errorf("constructors sent requests: %v", w.Requests())
 		}
 	})
-}
-
-func without(counts map[testutil.Op]int, op testutil.Op) map[testutil.Op]int {
-	counts = maps.Clone(counts)
-	delete(counts, op)
-	return counts
 }

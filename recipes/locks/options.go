@@ -8,13 +8,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
-// An Option configures a Mutex, and each lock of a Keyed: WithLayout, and of package
-// recipes WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease
-// and WithoutReentry. A bad value is an error of the constructor.
+// An Option configures a Mutex, and each lock of a Keyed: WithLayout, and of
+// package recipes WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger,
+// WithAsyncRelease and WithoutReentry. A bad value is an error of the
+// constructor.
 type Option interface{ ForMutex() }
 
-// Layout selects whose locks stand in the same line. In a line with locks of another
-// layout, Acquire fails with recipes.ErrLayout.
+// Layout selects whose locks stand in the same line. In a line with locks of
+// another layout, Acquire fails with recipes.ErrLayout.
 type Layout int
 
 const (
@@ -22,21 +23,25 @@ const (
 	// go-zookeeper's Lock.
 	LayoutCurator Layout = iota
 	// LayoutKazoo is that of Kazoo's Lock, and so of its Election. The lock's
-	// directory is no container then but stays: they rely on it once they have seen
-	// it. Data should be UTF-8, or their contenders() fails. A Kazoo Lock does not
-	// see Kazoo's readers: beside one of those Acquire fails with recipes.ErrLayout.
+	// directory is no container then but stays: they rely on it once they have
+	// seen it. Data should be UTF-8, or their contenders() fails. A Kazoo Lock
+	// does not see Kazoo's readers: beside one of those Acquire fails with
+	// recipes.ErrLayout.
 	LayoutKazoo
 )
 
 // WithLayout selects the znodes' names. Default LayoutCurator.
+// For NewMutex and NewKeyed.
 func WithLayout(l Layout) Option { return layoutOption(l) }
 
 type layoutOption Layout
 
 func (layoutOption) ForMutex() {}
 
-// newConfig splits opts into what is the mutex's own and what is any line's.
-func newConfig(opts []Option) (in bridge.Inside, lineOpts []recipes.LineOption, err error) {
+// newConfig splits opts into what is the mutex's own, which it adds to in, and
+// what is any line's.
+func newConfig(in bridge.Inside, opts []Option) (bridge.Inside, []recipes.LineOption, error) {
+	var lineOpts []recipes.LineOption
 	l := LayoutCurator
 	for _, opt := range opts {
 		switch opt := opt.(type) {

@@ -2,13 +2,10 @@ package locks_test
 
 import (
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
@@ -37,40 +34,6 @@ func all(t testing.TB, parts ...recipes.Acquirer) recipes.Acquirer {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// exclusion checks that never two goroutines are inside.
-type exclusion struct {
-	t       testing.TB
-	inside  atomic.Int32
-	entered atomic.Int32
-}
-
-func (e *exclusion) enter() {
-	e.entered.Add(1)
-	if n := e.inside.Add(1); n != 1 {
-		e.t.Errorf("%d inside", n)
-	}
-}
-
-func (e *exclusion) leave() { e.inside.Add(-1) }
-
-// settled counts the goroutines of the bubble by their stacks, when all are
-// blocked.
-func settled() map[string]int {
-	synctest.Wait()
-	stacks := make(map[string]int)
-	for _, g := range bubble.Stacks(bubble.Name()) {
-		_, frames, _ := strings.Cut(g, "\n")
-		var calls []string
-		for line := range strings.SplitSeq(frames, "\n") {
-			if at := strings.LastIndexByte(line, '('); at > 0 && !strings.HasPrefix(line, "\t") {
-				calls = append(calls, line[:at])
-			}
-		}
-		stacks[strings.Join(calls, " < ")]++
-	}
-	return stacks
 }
 
 func equal(t testing.TB, what string, got, want []int) {

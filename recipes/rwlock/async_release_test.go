@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // A release that does not wait keeps neither side of the lock from the next
-// Acquire, or try, of its client, whatever happens to the delete. The two sides have
-// local queues of their own.
+// Acquire, or try, of its client, whatever happens to the delete. The two sides
+// have local queues of their own.
 func TestAsyncReleaseLetsTheOtherSideIn(t *testing.T) {
 	faults := map[string]testutil.Action{
 		"none":       testutil.Pass(),
@@ -77,8 +77,8 @@ func TestAsyncReleaseOfSharedLeases(t *testing.T) {
 	})
 }
 
-// A downgraded read stays granted when the write is released so, and the other way
-// round.
+// A downgraded read stays granted when the write is released so, and the other
+// way round.
 func TestAsyncReleaseOfADowngrade(t *testing.T) {
 	for _, readFirst := range []bool{true, false} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {

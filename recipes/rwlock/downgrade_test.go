@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -11,7 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -88,6 +90,8 @@ func TestDowngradeEndsBeforeTheWrite(t *testing.T) {
 	})
 }
 
+// An upgrade from read to write fails at once, without a deadlock. A known
+// failure elsewhere: Curator's documentation.
 func TestReentryAndUpgrade(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 1)[0]
@@ -291,4 +295,87 @@ func TestExpiry(t *testing.T) {
 		synctest.Wait()
 		w.Empty(path)
 	})
+}
+
+// A write lease whose znode was deleted is not downgraded, neither before its
+// holder has heard of that nor after, by the context or by the owner: the read
+// lease would be a new one, for work that began under a lock that others may
+// have had meanwhile.
+func TestDowngradeOfADeletedWriteFails(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		for _, by := range []string{"context", "owner"} {
+			t.Run(fmt.Sprintf("by the %s, heard %v", by, heard), func(t *testing.T) {
+				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+					rw := clients(w, 1)[0]
+					ctx := t.Context()
+					if by == "owner" {
+						ctx = recipes.WithOwner(ctx, recipes.NewOwner())
+					}
+					writing := bubble.Acquire(t, ctx, rw.Writer())
+					if by == "context" {
+						ctx = context.WithoutCancel(writing.Context())
+					}
+					if heard {
+						time.Sleep(time.Second) // it is watched
+					}
+					if err := w.Connect("operator").Delete(t.Context(), writing.Path(), -1); err != nil {
+						t.Fatal(err)
+					}
+					if heard {
+						bubble.Lost(t, writing)
+					}
+					for range 2 {
+						for _, acquire := range []func(context.Context) (*recipes.Lease, error){rw.Reader().Acquire, rw.Reader().TryAcquire} {
+							l, err := acquire(ctx)
+							if bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode); l != nil {
+								t.Fatal("granted a read lease")
+							}
+						}
+					}
+					bubble.WantErr(t, writing.Release(t.Context()), recipes.ErrNotHeld)
+					w.Empty(path)
+				})
+			})
+		}
+	}
+}
+
+// The network becomes slow under a write lease. Its heartbeats keep it, but
+// round trips take too long to prove that another lease would last. The
+// downgrade fails and says that. It does not say that the write lease is not
+// held, for it is, and Downgrade works when the network is fast again.
+func TestDowngradeThatCannotBeProven(t *testing.T) {
+	unproven := 0
+	for latency := 640 * time.Millisecond; latency <= 760*time.Millisecond; latency += 10 * time.Millisecond {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			rw := clients(w, 1)[0]
+			writing := bubble.Acquire(t, t.Context(), rw.Writer())
+			w.Latency(bubble.Timeout / 40) // the heartbeats follow it
+			time.Sleep(bubble.Timeout)
+			w.Latency(latency)
+			reading, err := rw.Reader().Acquire(writing.Context())
+			held := writing.Held()
+			w.Latency(0)
+			switch {
+			case err == nil:
+				bubble.Release(t, reading)
+			case errors.Is(err, framework.ErrUnproven) && held:
+				unproven++
+				if errors.Is(err, recipes.ErrNotHeld) {
+					t.Errorf("latency %v: the write lease is held, and the error is: %v", latency, err)
+				}
+				w.InLine(path, 1)
+				bubble.Release(t, bubble.Acquire(t, writing.Context(), rw.Reader()))
+			default:
+				bubble.WantErr(t, err, recipes.ErrNotHeld)
+			}
+			if held {
+				bubble.Release(t, writing)
+			}
+			w.Empty(path)
+		})
+	}
+	if unproven == 0 {
+		t.Error("no downgrade was unproven while the write lease was held")
+	}
 }

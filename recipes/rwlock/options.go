@@ -10,37 +10,39 @@ import (
 )
 
 // An Option configures an RWLock: WithLayout, WithHost, and of package recipes
-// WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease and
-// WithoutReentry. A bad value is an error of New.
+// WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease
+// and WithoutReentry. A bad value is an error of New.
 type Option interface{ ForRWLock() }
 
-// Layout selects whose readers and writers stand in the same line. In a line with
-// those of another layout, Acquire fails with recipes.ErrLayout.
+// Layout selects whose readers and writers stand in the same line. In a line
+// with those of another layout, Acquire fails with recipes.ErrLayout.
 type Layout int
 
 const (
-	// LayoutPlain is ours, and the default. The znode names contain the host. Curator
-	// and Kazoo do not see them: beside these choose LayoutCurator or LayoutKazoo. (The
-	// other recipes have Curator's names by default.)
+	// LayoutPlain is ours, and the default. The znode names contain the host.
+	// Curator and Kazoo do not see them: beside these choose LayoutCurator or
+	// LayoutKazoo. (The other recipes have Curator's names by default.)
 	LayoutPlain Layout = iota
 	// LayoutCurator is that of Apache Curator's InterProcessReadWriteLock.
 	LayoutCurator
-	// LayoutKazoo is that of Kazoo's ReadLock and WriteLock. The lock's directory is
-	// no container then but stays: they rely on it once they have seen it. Data should
-	// be UTF-8, or their contenders() fails.
+	// LayoutKazoo is that of Kazoo's ReadLock and WriteLock. The lock's directory
+	// is no container then but stays: they rely on it once they have seen it. Data
+	// should be UTF-8, or their contenders() fails.
 	//
-	// What Kazoo does wrong stays wrong beside this lock: its plain Lock does not see
-	// readers, Kazoo's or ours, so it must not be used on the path of a read/write
-	// lock; and a ReadLock of release 2.8.0 (alone) that has to wait while a writer
-	// waits behind it waits for that writer too, forever.
+	// These Kazoo bugs remain when you share a lock with it: its plain Lock does
+	// not see readers, Kazoo's or ours, so it must not be used on the path of a
+	// read/write lock; and a ReadLock of release 2.8.0 (alone) that has to wait
+	// while a writer waits behind it waits for that writer forever.
 	LayoutKazoo
 )
 
 // WithLayout selects the znodes' names. Default LayoutPlain.
+// For New.
 func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
 
-// WithHost sets the host in the znodes' names, where the layout has one; characters
-// that a znode's name cannot have become '_'. Default: os.Hostname.
+// WithHost sets the host in the znodes' names, where the layout has one;
+// characters that a znode's name cannot have become '_'. Default: os.Hostname.
+// For New.
 func WithHost(host string) Option { return option(func(c *config) { c.host = host }) }
 
 type option func(*config)
@@ -52,8 +54,8 @@ type config struct {
 	host   string
 }
 
-// newConfig splits opts into what is this lock's own, for readers and for writers,
-// and what is any line's.
+// newConfig splits opts into what is this lock's own, for readers and for
+// writers, and what is any line's.
 func newConfig(opts []Option) (read, write bridge.Inside, lineOpts []recipes.LineOption, err error) {
 	host, _ := os.Hostname() // it only names the znode: without one it is "host"
 	cfg := config{host: host}

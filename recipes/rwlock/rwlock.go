@@ -18,35 +18,37 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// RWLock is a reentrant shared/exclusive lock, first come first served: readers that
-// come while a writer waits queue behind it, so that neither side starves the other.
-// It is safe for concurrent use, and all values of one client, path and layout are
-// one lock; those in use at the same time must agree in data, ACL and host.
+// RWLock is a reentrant shared/exclusive lock, first come first served: readers
+// that come while a writer waits queue behind it, so that neither side starves
+// the other. It is safe for concurrent use, and all values of one client, path
+// and layout are one lock; those in use at the same time must agree in data,
+// ACL and host.
 //
 //	<path>/_c_<uuid>-<host>-R-NNNNNNNNNN    a reader: ephemeral, sequential
 //	<path>/_c_<uuid>-<host>-W-NNNNNNNNNN    a writer: the same
 //
-// A reader waits for the last writer before it and watches that one alone; a writer
-// waits for its predecessor. So a release wakes exactly those who may go on, with
-// one exception: the predecessor of a writer that waits for several readers may
-// leave before the others.
+// A reader waits for the last writer before it and watches that one alone; a
+// writer waits for its predecessor. So a release wakes exactly those who may go
+// on, with one exception: the predecessor of a writer that waits for several
+// readers may leave before the others.
 //
-// The goroutines of a process that wait to read when its znode is first share that
-// znode. Those that come later share it too, while no writer waits, here or
-// elsewhere; after that they join the line again. Writers wait in-process, in order,
-// behind one znode, which goes from one to the next in memory: see
+// The goroutines of a process that wait to read when its znode is first share
+// that znode. Those that come later share it too, while no writer waits, here
+// or elsewhere; after that they join the line again. Writers wait in-process,
+// in order, behind one znode, which goes from one to the next in memory: see
 // recipes.WithHandoffs and recipes.WithLinger.
 //
 // An uncontended Acquire of either side costs a create and a list, in one round
-// trip, and Release a delete. A reader who shares, or a writer to whom the znode is
-// handed off, makes no request, after one list when the first of them comes.
+// trip, and Release a delete. A reader who shares, or a writer to whom the
+// znode is handed off, makes no request, after one list when the first of them
+// comes.
 type RWLock struct {
 	read, write *recipes.Line
 }
 
-// ErrUpgrade is returned when the caller holds the lock for reading and wants to
-// write: it would wait for itself. Release the read lease first, and look again at
-// what was read under it. It wraps recipes.ErrDeadlock.
+// ErrUpgrade is returned when the caller holds the lock for reading and wants
+// to write: it would wait for itself. Release the read lease first, and look
+// again at what was read under it. It wraps recipes.ErrDeadlock.
 var ErrUpgrade = fmt.Errorf("held for reading: a read lease cannot be upgraded: %w", recipes.ErrDeadlock)
 
 // What a contender's znode says of itself.
@@ -55,14 +57,15 @@ var (
 	writer = layout.Exclusive.String()
 )
 
-// conflicts is the rule: readers stand side by side, and a writer alone. So a writer
-// waits for its predecessor, and a reader for the last writer ahead. That is fair,
-// for the order is the ensemble's: a writer that waits stands before all readers
-// that come later, and those before all writers that come after them.
+// conflicts is the rule: readers stand side by side, and a writer alone. So a
+// writer waits for its predecessor, and a reader for the last writer ahead.
+// That is fair, for the order is the ensemble's: a writer that waits stands
+// before all readers that come later, and those before all writers that come
+// after them.
 func conflicts(mine, theirs string) bool { return layout.ModesConflict(mine, theirs) }
 
-// New returns an RWLock at path. It does no I/O: path is created, as a container
-// where the ensemble has those, with the first Acquire.
+// New returns an RWLock at path. It does no I/O: path is created, as a
+// container where the ensemble has those, with the first Acquire.
 func New(c *framework.Client, path string, opts ...Option) (*RWLock, error) {
 	forReaders, forWriters, lineOpts, err := newConfig(opts)
 	if err != nil {
@@ -83,16 +86,16 @@ func New(c *framework.Client, path string, opts ...Option) (*RWLock, error) {
 //
 // With a context that carries a read lease on the lock, or whose owner has one,
 // Acquire returns another lease at once. With one that carries a write lease it
-// downgrades: the read lease has a znode of its own, which stands where the write's
-// does and keeps that place when the write lease is released, so that no waiting
-// writer gets in between. It has the write lease's token.
+// downgrades: the read lease has a znode of its own, which stands where the
+// write's does and keeps that place when the write lease is released, so that
+// no waiting writer gets in between. It has the write lease's token.
 func (rw *RWLock) Reader() recipes.Acquirer { return rw.read }
 
 // Writer returns an Acquirer for writing, alone.
 //
-// With a context that carries a write lease on the lock, or whose owner has one,
-// Acquire returns another lease at once. With one that carries a read lease only it
-// fails at once with ErrUpgrade.
+// With a context that carries a write lease on the lock, or whose owner has
+// one, Acquire returns another lease at once. With one that carries a read
+// lease only it fails at once with ErrUpgrade.
 func (rw *RWLock) Writer() recipes.Acquirer { return writing{rw.write} }
 
 // writing is the line of the writers, which names the deadlock of an upgrade.
@@ -117,19 +120,19 @@ func (w writing) acquire(ctx context.Context, acquire func(context.Context) (*re
 // Path returns the path of the lock, in its client's view.
 func (rw *RWLock) Path() string { return rw.read.Path() }
 
-// FullPath returns the path of the lock on the ensemble, its client's chroot and
-// namespace included.
+// FullPath returns the path of the lock on the ensemble, its client's chroot
+// and namespace included.
 func (rw *RWLock) FullPath() string { return rw.read.FullPath() }
 
-// Participants lists holders and waiters of all processes, readers (recipes.Shared)
-// and writers, in order. It costs a list, and a read for each.
+// Participants lists holders and waiters of all processes, readers
+// (recipes.Shared) and writers, in order. It costs a list, and a read for each.
 func (rw *RWLock) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return rw.read.Participants(ctx)
 }
 
-// Revoke asks p to release the lock: its lease's Revoked is closed, if the holder
-// looks at it, and a Curator client's listener is called. Nothing enforces it. It
-// fails with zk.ErrNoNode if p has left. It costs one write.
+// Revoke asks p to release the lock: its lease's Revoked is closed, if the
+// holder looks at it, and a Curator client's listener is called. Nothing
+// enforces it. It fails with zk.ErrNoNode if p has left. It costs one write.
 func (rw *RWLock) Revoke(ctx context.Context, p recipes.Participant) error {
 	return rw.read.Revoke(ctx, p)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -94,7 +94,7 @@ func TestReadersQueueBehindAWaitingWriter(t *testing.T) {
 }
 
 // An endless stream of readers of one process does not starve a writer of the
-// same process or of another.
+// same process or of another. A known failure elsewhere: naive shared locks.
 func TestReadersDoNotStarveAWriter(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -192,7 +192,7 @@ func TestReadersWithDifferentMaxHoldsDoNotShare(t *testing.T) {
 
 // A release wakes exactly those that can be granted. Each wake-up is a list.
 // There are 50 readers and 10 writers, each with a client, five readers ahead
-// of each writer.
+// of each writer. A known failure elsewhere: naive shared locks.
 func TestReleaseWakesThoseThatMayGoOn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const rounds, readers = 10, 5

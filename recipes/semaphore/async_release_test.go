@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Permits whose release does not wait are there for the next Acquire, or try, of the
-// client, whatever happens to one of the deletes.
+// Permits whose release does not wait are there for the next Acquire, or try,
+// of the client, whatever happens to one of the deletes.
 func TestAsyncReleaseOfPermits(t *testing.T) {
 	faults := map[string]testutil.Action{
 		"none":       testutil.Pass(),
@@ -55,8 +55,8 @@ func TestAsyncReleaseOfPermits(t *testing.T) {
 	}
 }
 
-// While the ensemble refuses the delete, a try is busy, and an Acquire waits until the
-// session, which goes on trying, has removed the permit.
+// While the ensemble refuses the delete, a try is busy, and an Acquire waits
+// until the session, which goes on trying, has removed the permit.
 func TestAsyncReleaseThatIsRefused(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 1, 1, recipes.WithAsyncRelease())[0]

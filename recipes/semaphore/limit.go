@@ -15,13 +15,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
-// The limit is the data of the path, in decimal text. The first holder records it;
-// later users compare.
+// The limit is the data of the path, in decimal text. The first holder records
+// it; later users compare.
 
-// limit returns the limit in force and what must still be true of it when permits are
-// taken: that it has not changed, or that it can be recorded. Only when it was
-// recorded so has everybody agreed to it: until then another one may come first, with
-// another limit. That is what taken is for, if it is not nil.
+// limit returns the limit in force and what must still be true of it when
+// permits are taken: that it has not changed, or that it can be recorded. Only
+// when it was recorded so has everybody agreed to it: until then another one
+// may come first, with another limit. That is what taken is for, if it is not
+// nil.
 func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, taken func(), err error) {
 	n, stat, err := s.agree(ctx, sess)
 	if err != nil {
@@ -34,9 +35,9 @@ func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, 
 	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil, nil
 }
 
-// agree returns the limit in force; ErrLimit if it differs from this value's, and did
-// from the beginning. Whenever children have come or gone, which does not happen
-// often, it looks whether the path is used for something else.
+// agree returns the limit in force; ErrLimit if it differs from this value's,
+// and did from the beginning. Whenever children have come or gone, which does
+// not happen often, it looks whether the path is used for something else.
 func (s *Semaphore) agree(ctx context.Context, r bridge.Reader) (n int, stat *zk.Stat, err error) {
 	n, stat, err = s.recorded(r.Get(ctx, s.path))
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.St
 	return n, stat, nil
 }
 
-// possible fails with ErrLimit if there can never be so many permits, or if this
-// value does not agree to the limit: at once, not after a wait in line.
+// possible fails with ErrLimit if there can never be so many permits, or if
+// this value does not agree to the limit: at once, not after a wait in line.
 func (p permits) possible(ctx context.Context) error {
 	if p.n <= p.max && p.agreed.Load() != 0 {
 		return nil
@@ -112,8 +113,8 @@ func (p permits) possible(ctx context.Context) error {
 	return err
 }
 
-// watch returns a channel that is closed when the permits held, or the limit, have
-// changed, or after stop.
+// watch returns a channel that is closed when the permits held, or the limit,
+// have changed, or after stop.
 func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed <-chan struct{}, stop func(), err error) {
 	_, ofPermits, err := sess.WatchChildren(ctx, s.path+"/"+leases)
 	var ofLimit <-chan struct{}
@@ -148,8 +149,8 @@ func count(children []string, _ *zk.Stat, err error) (int, error) {
 	return len(children), err
 }
 
-// setMax makes the path, keeps it by a persistent child, and sets the limit. That
-// wakes the first in line.
+// setMax makes the path, keeps it by a persistent child, and sets the limit.
+// That wakes the first in line.
 func (s *Semaphore) setMax(ctx context.Context, n int) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d permits: must be positive", ErrLimit, n)
@@ -185,8 +186,9 @@ func (s *Semaphore) keepPath(ctx context.Context) error {
 	}
 }
 
-// record writes the limit over the version that it has read. A try whose answer was
-// lost may arrive late, when others have set other limits: it must not undo them.
+// record writes the limit over the version that it has read. A try whose answer
+// was lost may arrive late, when others have set other limits: it must not undo
+// them.
 func (s *Semaphore) record(ctx context.Context, n int) (*zk.Stat, error) {
 	_, before, err := s.client.Get(ctx, s.path)
 	if err != nil {

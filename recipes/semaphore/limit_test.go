@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
@@ -26,6 +26,8 @@ func setMax(t *testing.T, s *semaphore.Semaphore, n int) {
 	}
 }
 
+// Processes that disagree about the limit get an error with both numbers. A
+// known failure elsewhere: Curator.
 func TestProcessesWithDifferentLimits(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		held := bubble.Acquire(t, t.Context(), newSemaphore(t, w.Connect("a"), 2))
@@ -125,7 +127,8 @@ func TestRequestBeyondTheLimitFailsAtOnce(t *testing.T) {
 }
 
 // Raising the limit wakes waiters, lowering it revokes nothing, and every
-// semaphore that used the former limit uses the new one.
+// semaphore that used the former limit uses the new one. A known failure
+// elsewhere: CURATOR-75.
 func TestSetMax(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 4, 1)

@@ -7,12 +7,14 @@ import (
 )
 
 // An Option configures a Semaphore: WithRecordedLimit, and of package recipes
-// WithData, WithACL, WithMaxHold and WithAsyncRelease. A bad value is an error of
-// New.
+// WithData, WithACL, WithMaxHold and WithAsyncRelease. A bad value is an error
+// of New.
 type Option interface{ ForSemaphore() }
 
-// WithRecordedLimit makes New's maxLeases count only where no limit is recorded at
-// the path yet. Default: if another number is recorded, Acquire fails with ErrLimit.
+// WithRecordedLimit makes New's maxLeases count only where no limit is recorded
+// at the path yet. Default: if another number is recorded, Acquire fails with
+// ErrLimit.
+// For New.
 func WithRecordedLimit() Option { return recordedLimit{} }
 
 type recordedLimit struct{}

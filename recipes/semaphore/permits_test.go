@@ -7,14 +7,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
 // Goroutines call Permits of one value at the same time. They wrote their own
-// numbers into one slice, and a caller that wanted three permits was granted one.
-// The race detector sees it at once.
+// numbers into one slice, and a caller that wanted three permits was granted
+// one. The race detector sees it at once.
 func TestPermitsOfOneValueAtOnce(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s, err := semaphore.New(w.Connect("a"), "/app/sem", 6, recipes.WithData([]byte("x")),

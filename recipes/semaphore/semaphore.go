@@ -20,28 +20,30 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
-// Semaphore grants at most a number of permits at once, first come first served, to
-// goroutines, processes and Apache Curator's InterProcessSemaphoreV2 at the same
-// path. It is safe for concurrent use, and all values of one client and path are one
-// semaphore; those in use at the same time must agree in data and ACL.
+// Semaphore grants at most a number of permits at once, first come first
+// served, to goroutines, processes and Apache Curator's InterProcessSemaphoreV2
+// at the same path. It is safe for concurrent use, and all values of one client
+// and path are one semaphore; those in use at the same time must agree in data
+// and ACL.
 //
 //	<path>                                     data: the limit, as decimal text
 //	<path>/locks/_c_<uuid>-lock-NNNNNNNNNN     a waiter: ephemeral, sequential
 //	<path>/leases/_c_<uuid>-lease-NNNNNNNNNN   a permit that is held: the same
 //
-// Waiters stand in line. Only the first looks at the permits held. It takes its own,
-// all or none, when there is room for them, in one step that proves that it is still
-// first, and that the limit is still the one it has seen, and that takes it out of
-// line. So there are never more permits than the limit, in whatever order holders
-// leave, and each release wakes one waiter.
+// Waiters stand in line. Only the first looks at the permits held. It takes its
+// own, all or none, when there is room for them, in one step that proves that
+// it is still first, and that the limit is still the one it has seen, and that
+// takes it out of line. So there are never more permits than the limit, in
+// whatever order holders leave, and each release wakes one waiter.
 //
-// An uncontended Acquire costs a create, two lists, a read and a Multi, in three
-// round trips; the first Acquire of each value costs one more read and one more list.
-// Release costs a delete for each permit.
+// An uncontended Acquire costs a create, two lists, a read and a Multi, in
+// three round trips; the first Acquire of each value costs one more read and
+// one more list. Release costs a delete for each permit.
 //
-// A permit is never re-entered: with the context of a lease, too, Acquire waits for
-// another one. Beside a Curator client that takes several permits one by one, taking
-// more than one at a time needs a timeout: the two may wait for each other.
+// Permits are not reentrant: Acquire always takes another permit, whatever
+// leases the context carries. In a line with a Curator client that takes
+// several permits one after the other, taking more than one at a time needs a
+// timeout: the two may wait for each other.
 type Semaphore struct {
 	client *framework.Client
 	path   string
@@ -50,16 +52,17 @@ type Semaphore struct {
 	max    int
 	one    permits
 
-	// agreed is the creation, as its zxid, of the path whose limit was this value's:
-	// after that, this value follows SetMax.
+	// agreed is the creation, as its zxid, of the path whose limit was this
+	// value's: after that, this value follows SetMax.
 	agreed *atomic.Int64
 	seen   *atomic.Int64 // the zxid of the latest coming or going of the path's children that were looked at
 }
 
 var _ recipes.Acquirer = (*Semaphore)(nil)
 
-// ErrLimit is returned when more permits are wanted than there can be, or when the
-// limit that is recorded at the path differs from the number that was passed to New.
+// ErrLimit is returned when more permits are wanted than there can be, or when
+// the limit that is recorded at the path differs from the number that was
+// passed to New.
 var ErrLimit = errors.New("limit exceeded, or different from the recorded limit")
 
 var errNotMade = errors.New("semaphore: a zero Semaphore has no permits: it must be made by New")
@@ -71,10 +74,10 @@ const (
 	keeper = "limit" // keeps the path: see SetMax
 )
 
-// New returns a Semaphore of maxLeases permits at path. It does no I/O: the first
-// Acquire by anybody creates the path and records the limit there. The limit lasts
-// as long as the path does, which vanishes when it has not been used for a while, if
-// the ensemble has containers: see SetMax.
+// New returns a Semaphore of maxLeases permits at path. It does no I/O: the
+// first Acquire by anybody creates the path and records the limit there. The
+// limit lasts as long as the path does, which vanishes when it has not been
+// used for a while, if the ensemble has containers: see SetMax.
 func New(c *framework.Client, path string, maxLeases int, opts ...Option) (*Semaphore, error) {
 	if maxLeases < 1 {
 		return nil, fmt.Errorf("semaphore: path %s: %d permits: must be positive", path, maxLeases)
@@ -88,16 +91,17 @@ func New(c *framework.Client, path string, maxLeases int, opts ...Option) (*Sema
 	return s, err
 }
 
-// fits is the rule: the first in line goes on when there is room for all that it
-// wants. Nobody passes it, so that waiters for few do not starve a waiter for many.
+// fits is the rule: the first in line goes on when there is room for all that
+// it wants. Nobody passes it, so that waiters for few do not starve a waiter
+// for many.
 func fits(n, held, limit int) bool { return held+n <= limit }
 
 // Acquire waits for one permit.
 func (s *Semaphore) Acquire(ctx context.Context) (*recipes.Lease, error) { return s.one.Acquire(ctx) }
 
 // TryAcquire is Acquire that fails with recipes.ErrBusy when there is no permit
-// left, or another caller waits first. It first waits for callers ahead that are about
-// to take a permit; ctx bounds that.
+// left, or another caller waits first. It first waits for callers ahead that
+// are about to take a permit; ctx bounds that.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 	return s.one.TryAcquire(ctx)
 }
@@ -105,12 +109,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 // Path returns the path of the semaphore, in its client's view.
 func (s *Semaphore) Path() string { return s.path }
 
-// FullPath returns the path of the semaphore on the ensemble, its client's chroot and
-// namespace included.
+// FullPath returns the path of the semaphore on the ensemble, its client's
+// chroot and namespace included.
 func (s *Semaphore) FullPath() string { return s.one.line.FullPath() }
 
-// Permits returns an Acquirer of n permits at once, as one lease, all or none. It
-// fails with ErrLimit when the limit is, or becomes, less than n.
+// Permits returns an Acquirer of n permits at once, as one lease, all or none.
+// It fails with ErrLimit when the limit is, or becomes, less than n.
 func (s *Semaphore) Permits(n int) recipes.Acquirer {
 	p, err := s.permits(n)
 	if err != nil {
@@ -213,13 +217,14 @@ func (p permits) lookOnce(ctx context.Context, sess *framework.Session) (room br
 	return bridge.Room{}, nil
 }
 
-// SetMax changes the limit for all users of the semaphore. The path does not vanish
-// any longer. Permits that are held are never revoked: if the limit was lowered, none
-// is granted until there are fewer. A waiter for more than the limit fails with
-// ErrLimit. A process that passed another number to New fails with ErrLimit at its
-// first Acquire, unless it has WithRecordedLimit. If an answer
-// was lost, framework.MaybeApplied reports true for the error: nobody knows whether
-// this limit was set, and others may have set theirs since.
+// SetMax changes the limit for all users of the semaphore. From then on the
+// path is no longer removed when it is unused. Permits that are held are never
+// revoked: if the limit was lowered, none is granted until there are fewer. A
+// waiter for more than the limit fails with ErrLimit. A process that passed
+// another number to New fails with ErrLimit at its first Acquire, unless it has
+// WithRecordedLimit. If an answer was lost, framework.MaybeApplied reports true
+// for the error: nobody knows whether this limit was set, and others may have
+// set theirs since.
 func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 	if s.client == nil {
 		return errNotMade
@@ -230,8 +235,8 @@ func (s *Semaphore) SetMax(ctx context.Context, n int) error {
 	return nil
 }
 
-// Available returns how many permits are left. It may have changed by the time it
-// returns. It costs a read and a list.
+// Available returns how many permits are left. It may have changed by the time
+// it returns. It costs a read and a list.
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	if s.client == nil {
 		return 0, errNotMade
@@ -248,8 +253,8 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 }
 
 // Participants lists the holders, one for each permit, and then the waiters, in
-// order, of all processes. A process waits once, however many of its goroutines do.
-// It costs two lists, and a read for each.
+// order, of all processes. A process waits once, however many of its goroutines
+// do. It costs two lists, and a read for each.
 func (s *Semaphore) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	all, err := s.one.line.Participants(ctx)
 	for i := range all {

@@ -59,7 +59,8 @@ type config struct {
 	tick       time.Duration
 	minSession time.Duration
 	maxSession time.Duration
-	properties []string // as the JVM expects them
+	bounds     map[int][2]time.Duration // of members that have other bounds of session timeouts
+	properties []string                 // as the JVM expects them
 	java       string
 	classPath  string
 	network    Network
@@ -76,6 +77,17 @@ func WithTick(d time.Duration) Option { return func(c *config) { c.tick = d } }
 // and one minute.
 func WithSessionTimeouts(min, max time.Duration) Option {
 	return func(c *config) { c.minSession, c.maxSession = min, max }
+}
+
+// WithMemberTimeouts sets the bounds of session timeouts of one member, as
+// during a rolling change of them.
+func WithMemberTimeouts(member int, min, max time.Duration) Option {
+	return func(c *config) {
+		if c.bounds == nil {
+			c.bounds = map[int][2]time.Duration{}
+		}
+		c.bounds[member] = [2]time.Duration{min, max}
+	}
 }
 
 // WithProperty sets a system property of the members' JVMs. The property
@@ -131,6 +143,11 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 	}
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
 		return nil, fmt.Errorf("apache: cannot start %d members with tick %v and session timeouts from %v to %v", members, cfg.tick, cfg.minSession, cfg.maxSession)
+	}
+	for i, b := range cfg.bounds {
+		if i < 0 || i >= members || b[0] < time.Millisecond || b[1] < b[0] {
+			return nil, fmt.Errorf("apache: cannot start %d members with session timeouts from %v to %v at member %d", members, b[0], b[1], i)
+		}
 	}
 	var err error
 	if cfg.java, err = findJava(); err != nil {

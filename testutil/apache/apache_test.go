@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
@@ -65,10 +66,10 @@ func TestThreeMembers(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			leader := e.Leader()
 			must(t, fault.inject(leader))
-			until(t, "another member leads", func() bool { l := e.Leader(); return l >= 0 && l != leader })
+			bubble.AwaitTrue(t, "another member leads", func() bool { l := e.Leader(); return l >= 0 && l != leader })
 			serving(t, e)
 			must(t, fault.repair(leader))
-			until(t, "all members serve again", func() bool { return e.WaitServing(t.Context()) == nil })
+			bubble.AwaitTrue(t, "all members serve again", func() bool { return e.WaitServing(t.Context()) == nil })
 		})
 	}
 }
@@ -83,14 +84,14 @@ func TestExpireSession(t *testing.T) {
 		}
 		id := conn.SessionID()
 		must(t, e.ExpireSession(id))
-		until(t, "the session's znode is gone", func() bool {
+		bubble.AwaitTrue(t, "the session's znode is gone", func() bool {
 			if _, err := witness.Sync("/"); err != nil {
 				return false
 			}
 			exists, _, err := witness.Exists("/ephemeral")
 			return err == nil && !exists
 		})
-		until(t, "its client has another one", func() bool { return conn.SessionID() != id && conn.State() == zk.StateHasSession })
+		bubble.AwaitTrue(t, "its client has another one", func() bool { return conn.SessionID() != id && conn.State() == zk.StateHasSession })
 		if err := e.ExpireSession(id); err == nil {
 			t.Error("expired a session that is gone")
 		}
@@ -103,7 +104,7 @@ func TestDropConnections(t *testing.T) {
 	id := first.SessionID()
 	must(t, e.DropConnections(id))
 	first.dropped.wait(t)
-	until(t, "the client is back", func() bool { return first.State() == zk.StateHasSession })
+	bubble.AwaitTrue(t, "the client is back", func() bool { return first.State() == zk.StateHasSession })
 	if first.SessionID() != id {
 		t.Error("the session was lost")
 	}
@@ -153,7 +154,7 @@ func connectBy(t *testing.T, servers string, dial zk.Dialer) client {
 		for range events { // closed when its goroutines have ended
 		}
 	})
-	until(t, "connected", func() bool { return conn.State() == zk.StateHasSession })
+	bubble.AwaitTrue(t, "connected", func() bool { return conn.State() == zk.StateHasSession })
 	return c
 }
 
@@ -173,13 +174,4 @@ func serving(t *testing.T, e *apache.Ensemble) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must(t, e.WaitServing(ctx))
-}
-
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -49,7 +50,7 @@ func TestClientNetwork(t *testing.T) {
 			go func() {
 				defer close(release) // always: the create waits for it
 				<-fault.Hit()
-				until(t, "executed before it is answered", func() bool { return exists("/held") })
+				bubble.AwaitTrue(t, "executed before it is answered", func() bool { return exists("/held") })
 			}()
 		}
 		if _, err := conn.Create(test.path, nil, 0, zk.WorldACL(zk.PermAll)); !errors.Is(err, test.err) {
@@ -59,7 +60,7 @@ func TestClientNetwork(t *testing.T) {
 			t.Errorf("%s: exists: %t, hit %d times", test.path, got, fault.Count())
 		}
 		stop()
-		until(t, "connected again", func() bool { return conn.State() == zk.StateHasSession })
+		bubble.AwaitTrue(t, "connected again", func() bool { return conn.State() == zk.StateHasSession })
 	}
 
 	began := time.Now()
@@ -75,7 +76,7 @@ func TestClientNetwork(t *testing.T) {
 		_, err := conn.Create("/unheard", nil, 0, zk.WorldACL(zk.PermAll))
 		done <- err
 	}()
-	until(t, "executed without a word", func() bool { return exists("/unheard") })
+	bubble.AwaitTrue(t, "executed without a word", func() bool { return exists("/unheard") })
 	select {
 	case err := <-done:
 		t.Errorf("answered through a cut: %v", err)
@@ -87,7 +88,7 @@ func TestClientNetwork(t *testing.T) {
 	}
 	n.Drop()
 	conn.dropped.wait(t)
-	until(t, "back", func() bool { return conn.State() == zk.StateHasSession })
+	bubble.AwaitTrue(t, "back", func() bool { return conn.State() == zk.StateHasSession })
 	if conn.SessionID() != id {
 		t.Error("the session was lost")
 	}

@@ -36,6 +36,7 @@ func TestNewRefusesWhatIsImpossible(t *testing.T) {
 		"no members":      func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 0) },
 		"no tick":         func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithTick(0)) },
 		"bounds reversed": func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithSessionTimeouts(2, 1)) },
+		"bounds of none":  func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithMemberTimeouts(1, 1, 2)) },
 		"a nil network":   func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithNetwork(nil)) },
 	} {
 		if e, err := start(); err == nil {

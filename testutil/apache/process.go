@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/child"
 )
 
 // process is one member: a JVM, running or not.
@@ -51,6 +53,10 @@ func newProcess(cfg config, dir string, index, clientPort int, voters string) (*
 	if err := os.WriteFile(filepath.Join(data, "myid"), []byte(strconv.Itoa(index+1)), 0o600); err != nil {
 		return nil, err
 	}
+	least, most := cfg.minSession, cfg.maxSession
+	if b, ok := cfg.bounds[index]; ok {
+		least, most = b[0], b[1]
+	}
 	settings := fmt.Sprintf(`tickTime=%d
 initLimit=50
 syncLimit=25
@@ -62,7 +68,7 @@ minSessionTimeout=%d
 maxSessionTimeout=%d
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.network.Host(index), cfg.minSession.Milliseconds(), cfg.maxSession.Milliseconds(), voters)
+%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.network.Host(index), least.Milliseconds(), most.Milliseconds(), voters)
 	file := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, err
@@ -101,7 +107,7 @@ func (p *process) start() error {
 	defer log.Close()
 	cmd := exec.Command(p.java, p.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
-	dieWithParent(cmd)
+	child.DieWithParent(cmd)
 	if err := p.network.Enter(p.index, cmd); err != nil {
 		return err
 	}

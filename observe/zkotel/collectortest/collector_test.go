@@ -20,9 +20,10 @@ import (
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 )
 
-// collector is an OpenTelemetry Collector: it receives OTLP over gRPC and over HTTP,
-// and its pipelines end in an exporter that keeps what it gets. It listens at sockets
-// in a directory of the test, since a free port may be another's a moment later.
+// collector is an OpenTelemetry Collector: it receives OTLP over gRPC and over
+// HTTP, and its pipelines end in an exporter that keeps what it gets. It
+// listens at sockets in a directory of the test, since a free port may be
+// another's a moment later.
 type collector struct {
 	grpc, http string // the sockets that it listens at
 	kept       *kept
@@ -151,8 +152,8 @@ func (k *kept) spans() map[string][]ptrace.Span {
 	return all
 }
 
-// byName returns the last value of each metric, by name, and the names of the scopes
-// and services that they are of.
+// byName returns the last value of each metric, by name, and the names of the
+// scopes and services that they are of.
 func (k *kept) byName() (metrics map[string]pmetric.Metric, scopes, services map[string]bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

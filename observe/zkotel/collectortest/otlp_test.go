@@ -26,9 +26,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// An application takes a lock twice, the second time until its session ends. What
-// the collector has received over OTLP is what has happened: spans and their
-// parents, attributes, the event of the loss, metrics and their units.
+// An application takes a lock twice, the second time until its session ends.
+// What the collector has received over OTLP is what has happened: spans and
+// their parents, attributes, the event of the loss, metrics and their units.
 func TestCollector(t *testing.T) {
 	col := startCollector(t)
 	token, session := work(t, col)
@@ -74,8 +74,8 @@ func lossOf(t *testing.T, span ptrace.Span) (found ptrace.SpanEvent) {
 	return found
 }
 
-// work does what the test is about, and returns the token of the first lease and the
-// session's id.
+// work does what the test is about, and returns the token of the first lease
+// and the session's id.
 func work(t *testing.T, col *collector) (token, session string) {
 	t.Helper()
 	traces, metrics := providers(t, col)
@@ -123,7 +123,8 @@ func work(t *testing.T, col *collector) (token, session string) {
 	return token, session
 }
 
-// providers returns providers that export spans over gRPC and metrics over HTTP.
+// providers returns providers that export spans over gRPC and metrics over
+// HTTP.
 func providers(t *testing.T, col *collector) (*trace.TracerProvider, *metric.MeterProvider) {
 	t.Helper()
 	spans, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint("unix://"+col.grpc), otlptracegrpc.WithInsecure())
@@ -213,6 +214,18 @@ func wantMetrics(t *testing.T, kept *kept) {
 			t.Errorf("%s has %d values, want %d", name, count, want.count)
 		}
 	}
+	for _, name := range []string{"zkrecipes.oldest_wait", "zkrecipes.oldest_hold"} {
+		m, ok := metrics[name]
+		if !ok || m.Type() != pmetric.MetricTypeGauge || m.Unit() != "s" {
+			t.Errorf("%s is a %v in %q, want a gauge in seconds", name, m.Type(), m.Unit())
+			continue
+		}
+		for _, p := range m.Gauge().DataPoints().All() {
+			if p.DoubleValue() != 0 {
+				t.Errorf("%s is %v at the end", name, p.DoubleValue())
+			}
+		}
+	}
 	for name, want := range map[string]struct {
 		value    int64
 		monotone bool
@@ -220,6 +233,7 @@ func wantMetrics(t *testing.T, kept *kept) {
 		"zkrecipes.waiting":   {0, false},
 		"zkrecipes.held":      {0, false},
 		"zkrecipes.connected": {0, false},
+		"zkrecipes.clients":   {0, false},
 		"zkrecipes.lost":      {1, true},
 	} {
 		m, ok := metrics[name]

@@ -1,7 +1,7 @@
-// Package bridge is how the recipes of this module tell recipes.NewLine what is not
-// for others: the znode names of Apache Curator and Kazoo, the permits of a
-// semaphore, the downgrade of a read/write lock, the staying of a leader's znode.
-// Only package recipes and its recipes may import it.
+// Package bridge holds the private options of recipes.NewLine that only this
+// module's recipes use: the znode names of Apache Curator and Kazoo, the
+// permits of a semaphore, the downgrade of a read/write lock, the staying of a
+// leader's znode. Only package recipes and its recipes may import it.
 package bridge
 
 import (
@@ -11,22 +11,27 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// Inside is the one option of recipes.NewLine that this package makes. What is zero
-// is as in any line.
+// Inside is the one option of recipes.NewLine that this package makes. What is
+// zero is as in any line.
 type Inside struct {
 	// Package is the prefix of errors.
 	Package string
 	// Recipe and Label are what the observers hear: see framework.Acquire. Without
 	// them it is the kind and the path.
 	Recipe, Label string
-	// Shares says that the leases are shared, although the contenders in line are not.
+	// Shares says that the leases are shared, although the contenders in line are
+	// not.
 	Shares bool
-	// Before is called at the beginning of each Acquire, which fails with its error.
+	// Before is called at the beginning of each Acquire, which fails with its
+	// error.
 	Before func(ctx context.Context) error
+	// Waiting is called when an Acquire with ctx begins, behind the observers'
+	// AcquireStart, and what it returns when the wait is over, before AcquireEnd.
+	Waiting func(ctx context.Context) (over func())
 
 	// Set and Base, if not zero, are the znode names of the line: those of a fixed
 	// layout, and not those of kind and name.
@@ -37,8 +42,8 @@ type Inside struct {
 	// PersistentDir makes the directory as a persistent znode, not as a container.
 	PersistentDir bool
 
-	// OwnQueue gives the Line a local queue that it shares with no other, so that it
-	// stands in line for itself.
+	// OwnQueue gives the Line a local queue that it shares with no other, so that
+	// it stands in line for itself.
 	OwnQueue bool
 	// IgnoreContext acquires whatever leases the context carries.
 	IgnoreContext bool
@@ -57,43 +62,16 @@ type Inside struct {
 // ForLine makes Inside an option of recipes.NewLine.
 func (Inside) ForLine() {}
 
-// Reader is a client, or one session of it.
-type Reader interface {
-	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
-	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
-}
+// Reader, Permits and Room are the engine's.
+type (
+	Reader  = line.Reader
+	Permits = line.Permits
+	Room    = line.Room
+)
 
-// Permits is what the first in line takes instead of being granted its own znode: N
-// znodes Dir/_c_<uuid>-Name, by one Multi that also removes its own from the line.
-type Permits struct {
-	Dir  string
-	Name string
-	Set  layout.Set // which children of Dir are permits
-	N    int
-	// Look looks for room. If watch is true and there is none, Room.Changed is closed
-	// when it must look again, and watches end with ctx.
-	Look func(ctx context.Context, sess *framework.Session, watch bool) (Room, error)
-}
-
-// Room is what a look for permits has found.
-type Room struct {
-	// Refused, if not nil, fails the one caller that the look was made for.
-	Refused error
-	// Free reports whether there is room. While is the operations of the Multi that
-	// check that: if one fails with zk.ErrBadVersion, it must look again.
-	Free  bool
-	While []any
-	// Taken, if not nil, is called once the permits were taken.
-	Taken func()
-	// Changed is closed when it must look again, if that was asked for. Stop must be
-	// called when nobody waits for that any longer.
-	Changed <-chan struct{}
-	Stop    func()
-}
-
-// KazooLease returns the child of dir that is a lease of Kazoo's semaphore, if there
-// is one. Anybody may have children named as its leases are; hence, where there are
-// any, it looks first for the line beside dir that Kazoo makes.
+// KazooLease returns the child of dir that is a lease of Kazoo's semaphore, if
+// there is one. Anybody may have children named as its leases are; hence, where
+// there are any, it looks first for the line beside dir that Kazoo makes.
 func KazooLease(ctx context.Context, r Reader, dir string, children []string) (name string, err error) {
 	i := slices.IndexFunc(children, layout.MayBeKazooLease)
 	if i < 0 {

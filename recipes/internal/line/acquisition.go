@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -10,39 +11,40 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// An acquisition is the goroutine that stands in line for a local queue. It has an
-// identity: after stop, an old acquisition has no effect on its successor.
+// An acquisition is the goroutine that stands in line for a local queue. It has
+// an identity: after stop, an old acquisition has no effect on its successor.
 type acquisition struct {
 	queue *localQueue
 	ctx   context.Context // ends when nobody waits for it any longer
 	stop  context.CancelFunc
 	look  chan struct{} // a token: a caller that only tries has come
 
-	// Only run and what it calls use these.
-	standing *contender     // nil: none
-	leaving  []leavingZnode // of this process, before the latest look
+	leaving []leavingZnode // of this process, before the latest look; only run and what it calls use it
 
 	// Guarded by queue.mu.
-	serves  uint64 // the number of the last waiter that its present try is for
-	blocked bool   // it waits for other holders: a try has no hope behind it
+	joining  *removal   // while it joins the line: ends with that, if nobody wants it any longer; nil: it does not join
+	standing *contender // nil: none
+	serves   uint64     // the number of the last waiter that its present try is for
+	blocked  bool       // it waits for other holders: a try has no hope behind it
 }
 
-// newAcquisition returns an acquisition whose requests have the values of ctx, for
-// the observers.
+// newAcquisition returns an acquisition whose requests have the values of ctx,
+// for the observers.
 func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
-	ctx, stop := context.WithCancel(q.client.Observers().Values(ctx))
+	ctx, stop := context.WithCancel(privileged.Framework.Values(ctx, q.client))
 	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
 }
 
 var errExited = errors.New("the line's conflicts function ended its goroutine")
 
-// run stands in line until the first waiter is granted, or nobody waits any longer,
-// or an error ends the wait of all. After a lost session, or if somebody else removed
-// the znode, it joins the line again, at the end. While the directory cannot be found
-// it pauses before that.
+// run stands in line until the first waiter is granted, or nobody waits any
+// longer, or an error ends the wait of all. After a lost session, or if
+// somebody else removed the znode, it joins the line again, at the end. While
+// the directory cannot be found it pauses before that.
 func (a *acquisition) run() {
 	defer a.stop()
 	defer a.exit()
@@ -55,11 +57,12 @@ func (a *acquisition) run() {
 			return
 		}
 		err = a.stand(sess)
-		a.standing = nil
+		a.unstand()
 		switch {
 		case err == nil:
 			return
 		case errors.Is(err, framework.ErrClosed):
+		case errors.Is(err, framework.ErrUnproven) && sess.Err() == nil: // others must not wait for us
 		case errors.Is(err, errNoDirectory):
 			a.pause(pauses.NextBackOff())
 			continue
@@ -71,12 +74,80 @@ func (a *acquisition) run() {
 	}
 }
 
-// exit cleans up if user code has ended the goroutine. Otherwise it has no effect.
+// exit cleans up if user code has ended the goroutine. Otherwise it has no
+// effect.
 func (a *acquisition) exit() {
-	if a.standing != nil {
-		a.standing.withdraw()
+	a.joined(nil) // if it was joining
+	var c *contender
+	a.queue.update(func() { c = a.standing })
+	if c != nil {
+		c.withdraw()
 	}
 	a.fail(errExited)
+}
+
+// join joins the line. If nobody waits for a any longer meanwhile, its
+// contender, whose name is not known yet, counts as leaving.
+func (a *acquisition) join(sess *framework.Session) (c *contender, err error) {
+	a.queue.update(func() {
+		if a.queue.acquisition == a {
+			a.joining = newRemoval()
+		}
+	})
+	c, err = a.create(privileged.Framework.Unhurried(sess))
+	a.joined(c)
+	return c, err
+}
+
+// joined ends join, with a contender or nil.
+func (a *acquisition) joined(c *contender) {
+	var nobodys *removal
+	a.queue.update(func() {
+		if a.queue.acquisition != a {
+			nobodys = a.joining
+		}
+		a.joining = nil
+		if c == nil {
+			return
+		}
+		a.standing = c
+		if a.queue.acquisition != a {
+			c.noteLocked()
+		}
+		if nobodys != nil {
+			nobodys.next = c.removal
+		}
+	})
+	if nobodys != nil {
+		a.queue.registry.ended(a.queue.key.path, leavingZnode{removal: nobodys})
+	}
+}
+
+// unstand notes that the contender is not a's any longer: it was granted, was
+// withdrawn, or stands in line no more.
+func (a *acquisition) unstand() {
+	var ended *contender
+	a.queue.update(func() {
+		if c := a.standing; c != nil && c.noted && !c.withdrawn {
+			ended = c
+		}
+		a.standing = nil
+	})
+	if ended != nil {
+		a.queue.registry.ended(a.queue.key.path, leavingZnode{ended.name, ended.removal})
+	}
+}
+
+// endLocked ends a. A contender of it is about to leave.
+func (a *acquisition) endLocked() {
+	a.stop()
+	switch {
+	case a.standing != nil:
+		a.standing.noteLocked()
+	case a.joining != nil:
+		a.queue.registry.addLeaving(a.queue.key.path, leavingZnode{removal: a.joining})
+	}
+	a.queue.acquisition = nil
 }
 
 // rejoinPauses is how long to pause while the directory cannot be found.
@@ -93,9 +164,9 @@ func (a *acquisition) pause(d time.Duration) {
 	}
 }
 
-// stand goes through the line once, in one session. It returns nil when a waiter
-// was granted or nobody waits any longer, and otherwise why it is not in line any
-// longer. On any return without a grant, no znode stays.
+// stand goes through the line once, in one session. It returns nil when a
+// waiter was granted or nobody waits any longer, and otherwise why it is not in
+// line any longer. On any return without a grant, no znode stays.
 //
 // It asks for no heartbeat: claim proves the session.
 func (a *acquisition) stand(sess *framework.Session) error {
@@ -105,11 +176,10 @@ func (a *acquisition) stand(sess *framework.Session) error {
 			return err
 		}
 	}
-	c, err := a.join(a.queue.naming(sess).Unhurried())
+	c, err := a.join(sess)
 	if err != nil {
 		return err
 	}
-	a.standing = c
 	for {
 		blocker, err := c.blocker(a.ctx)
 		if errors.Is(err, errNotInLine) && !errors.Is(err, errNoDirectory) {
@@ -127,7 +197,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 			c.children = nil
 			continue
 		}
-		passed, err := a.refuseTries(c, blocker)
+		passed, err := a.refuseTries(c)
 		if err == nil && a.first() != nil {
 			err = c.wait(a.ctx, blocker, passed, a.look)
 		}
@@ -147,8 +217,8 @@ func (a *acquisition) stand(sess *framework.Session) error {
 // server removes a container that has become empty, and it is made again.
 const joinTries = 10
 
-// join creates the znode in line, and its directory where that is missing.
-func (a *acquisition) join(sess *framework.Session) (*contender, error) {
+// create creates the znode in line, and its directory where that is missing.
+func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 	q := a.queue
 	for try := 1; ; try++ {
 		created, err := sess.CreateProtected(a.ctx, q.dir, q.rule.Base, q.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL...)
@@ -169,10 +239,9 @@ func (a *acquisition) makeDir() error {
 	if !q.rule.PersistentDir {
 		return q.client.MakeContainerPath(a.ctx, q.dir)
 	}
-	if above := q.dir[:strings.LastIndexByte(q.dir, '/')]; above != "" {
-		if err := q.client.MakeContainerPath(a.ctx, above); err != nil {
-			return err
-		}
+	above := q.dir[:strings.LastIndexByte(q.dir, '/')]
+	if err := q.client.MakeContainerPath(a.ctx, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
+		return err
 	}
 	_, err := q.client.Create(a.ctx, q.dir, nil, zk.FlagPersistent)
 	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // or what is above was reaped: join looks again
@@ -191,8 +260,8 @@ func (a *acquisition) grant(c *contender) error {
 	return a.grantFirst(c, g)
 }
 
-// grantFirst ends stand with g for the first waiter. If g was lost already, or nobody
-// waits any longer, g is taken back.
+// grantFirst ends stand with g for the first waiter. If g was lost already, or
+// nobody waits any longer, g is taken back.
 func (a *acquisition) grantFirst(c *contender, g *grant) error {
 	if a.admit(g) {
 		return nil
@@ -202,9 +271,9 @@ func (a *acquisition) grantFirst(c *contender, g *grant) error {
 	return g.reason()
 }
 
-// admit ends a: the waiters in front get the grants. It reports false, and changes
-// nothing, if any grant was lost already, or nobody waits any longer, or the first
-// waiter by now needs another number of permits.
+// admit ends a: the waiters in front get the grants. It reports false, and
+// changes nothing, if any grant was lost already, or nobody waits any longer,
+// or the first waiter by now needs another number of permits.
 func (a *acquisition) admit(grants ...*grant) (ok bool) {
 	q := a.queue
 	q.update(func() {
@@ -235,17 +304,16 @@ func (a *acquisition) begin() {
 	a.queue.update(func() { a.serves = a.queue.joined })
 }
 
-// fail ends a, and fails the waiters that joined before this try with err. Later
-// ones get a new acquisition: a part of the time, or of the retries, that led to err
-// was used up before they came.
+// fail ends a, and fails the waiters that joined before this try with err.
+// Later ones get a new acquisition: a part of the time, or of the retries, that
+// led to err was used up before they came.
 func (a *acquisition) fail(err error) {
 	q := a.queue
 	q.update(func() {
 		if q.acquisition != a {
 			return
 		}
-		q.acquisition = nil
-		a.stop()
+		a.endLocked()
 		q.refuseLocked(func(w *waiter) bool { return w.number <= a.serves }, err)
 		q.serveLocked()
 	})
@@ -289,8 +357,8 @@ func (a *acquisition) refuse(w *waiter, err error) {
 	})
 }
 
-// refuseAllTries fails all waiters who only try, and those that come from now on.
-// It reports whether anybody still waits for a.
+// refuseAllTries fails all waiters who only try, and those that come from now
+// on. It reports whether anybody still waits for a.
 func (a *acquisition) refuseAllTries() (waited bool) {
 	q := a.queue
 	q.update(func() {
@@ -325,10 +393,12 @@ func (a *acquisition) lookFirst(sess *framework.Session) error {
 	return err
 }
 
-// isFree reports whether a contender that joined now would be granted at once, or
-// as soon as the znodes that linger ahead of it have left.
+// isFree reports whether a contender that joined now would be granted at once.
 func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
 	rule := a.queue.rule
+	for a.ctx.Err() == nil && a.awaitLeaving("") { // contenders that just join, although nobody wants them any longer
+		a.noteLeaving()
+	}
 	children, _, err := sess.Children(a.ctx, a.queue.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil
@@ -346,32 +416,32 @@ func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
 		if err != nil || last < 0 {
 			return err == nil, err
 		}
-		makesRoom, err := a.makesRoom(sess, ahead[last])
-		if err != nil || !makesRoom {
-			return false, err
+		if !a.makesRoom(ahead[last].Name) {
+			return false, nil
 		}
 		ahead = ahead[:last]
 	}
 }
 
-// noteLeaving is called before each look at the line. A znode of this process that is
-// leaving may still be in the list, but have left when the answer is read.
+// noteLeaving is called before each look at the line. A znode of this process
+// that is leaving may still be in the list, but have left when the answer is
+// read.
 func (a *acquisition) noteLeaving() { a.leaving = a.queue.registry.leavingAt(a.queue.key.path) }
 
-// removalOf returns the removal of a znode that was leaving before the latest look,
-// nil if it was not.
+// removalOf returns the removal of a znode that was leaving before the latest
+// look, and keeps nobody waiting; nil if there is none.
 func (a *acquisition) removalOf(znode string) *removal {
 	for _, z := range a.leaving {
-		if z.name == znode {
+		if z.name == znode && z.removal.async && !z.removal.failed() {
 			return z.removal
 		}
 	}
 	return nil
 }
 
-// awaitLeaving waits for the removal of a znode of this process that was leaving
-// before the latest look: that must be repeated then. It reports false if the znode
-// was not leaving.
+// awaitLeaving waits for the removal of a znode of this process that was
+// leaving before the latest look: that must be repeated then. It reports false
+// if the znode was not leaving.
 func (a *acquisition) awaitLeaving(znode string) bool {
 	r := a.removalOf(znode)
 	if r != nil {
@@ -380,15 +450,13 @@ func (a *acquisition) awaitLeaving(znode string) bool {
 	return r != nil
 }
 
-// refuseTries fails the waiters who only try and have to wait for another holder.
-// When passed, if it is not nil, is closed, the others have to look again.
-func (a *acquisition) refuseTries(c *contender, blocker string) (passed <-chan struct{}, err error) {
+// refuseTries fails the waiters who only try and have to wait for another
+// holder. When passed, if it is not nil, is closed, the others have to look
+// again.
+func (a *acquisition) refuseTries(c *contender) (passed <-chan struct{}, err error) {
 	if a.queue.rule.Permits != nil {
 		return a.refuseTriesForPermits(c)
 	}
-	passed, err = a.waitForLingering(c, blocker)
-	if err == nil && passed == nil {
-		a.refuseAllTries()
-	}
-	return passed, err
+	a.refuseAllTries()
+	return nil, nil
 }

@@ -21,8 +21,8 @@ type Config struct {
 	// Linger is for how long a znode is kept after its last release, while nobody
 	// else stands in line.
 	Linger time.Duration
-	// AsyncRelease has neither Left nor the next caller of the local queue wait until
-	// the znode is removed.
+	// AsyncRelease has neither Left nor the next caller of the local queue wait
+	// until the znode is removed.
 	AsyncRelease bool
 	// StopLinger is closed when lingering must stop; nil: never.
 	StopLinger <-chan struct{}
@@ -42,15 +42,15 @@ func (c *Config) lingerNow() time.Duration {
 	}
 }
 
-// validate checks what is to be used with a client that sends requests of at most
-// maxRequest bytes.
+// validate checks what is to be used with a client that sends requests of at
+// most maxRequest bytes.
 func (c *Config) validate(maxRequest int) error {
 	var errs []error
 	if most := maxRequest - restOfRequest; len(c.Data) > most {
 		errs = append(errs, fmt.Errorf("data of %d bytes: must be at most %d", len(c.Data), most))
 	}
-	if string(c.Data) == Revocation {
-		errs = append(errs, fmt.Errorf("data %q: means a request to release", Revocation))
+	if IsRevocation(c.Data) {
+		errs = append(errs, fmt.Errorf("data %q: means a request to release", c.Data))
 	}
 	if c.ACL != nil && len(c.ACL) == 0 {
 		errs = append(errs, errors.New("ACL: empty, nobody could remove the znode"))
@@ -70,8 +70,8 @@ func (c *Config) validate(maxRequest int) error {
 // restOfRequest is the room that is left for all but the data in a request.
 const restOfRequest = 4 << 10
 
-// sameZnode reports whether both make the same znode. For how long it may be held
-// is each caller's own choice.
+// sameZnode reports whether both make the same znode. For how long it may be
+// held is each caller's own choice.
 func (c *Config) sameZnode(other *Config) bool {
 	return bytes.Equal(c.Data, other.Data) && slices.Equal(c.ACL, other.ACL)
 }

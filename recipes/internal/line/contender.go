@@ -10,11 +10,12 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// A contender is a znode of ours in line, in one session. Only its acquisition uses
-// it.
+// A contender is a znode of ours in line, in one session. Only its acquisition
+// uses it.
 type contender struct {
 	queue    *localQueue
 	sess     *framework.Session
@@ -24,13 +25,14 @@ type contender struct {
 	dir      int64    // the directory's czxid, in that list
 	marked   bool     // others can see that it is first and waits
 
-	// While some waiters only try, and a znode ahead lingers:
-	forLinger      bool
-	lingerDeadline time.Time // until when they wait for it; zero: none has waited yet
+	removal   *removal // of its znode, when nobody wants it any longer
+	noted     bool     // the registry has that; guarded by queue.mu
+	withdrawn bool     // it is under way
 }
 
 func newContender(q *localQueue, sess *framework.Session, created framework.Created) *contender {
 	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
+	c.removal = newRemoval()
 	if created.Stat != nil {
 		c.dir = created.Stat.Czxid
 	}
@@ -56,9 +58,9 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 	if !errors.Is(err, errNotInLine) {
 		return blocker, err
 	}
-	// A member never answers a session with less than it has seen, so a list without
-	// its znode means that somebody removed it. But joining again while the old
-	// znode exists would wait behind itself: ask the leader once more.
+	// A member never answers a session with less than it has seen, so a list
+	// without its znode means that somebody removed it. But joining again while
+	// the old znode exists would wait behind itself: ask the leader once more.
 	if err := c.sess.Sync(ctx, c.queue.dir); err != nil {
 		return "", directoryOf(err)
 	}
@@ -72,9 +74,9 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 	return blocker, err
 }
 
-// discardNamesakes removes znodes in line that have c's id and another number, as
-// after a create that was answered with a wrong one. The next contender of this
-// session would wait behind them for good.
+// discardNamesakes removes znodes in line that have c's id and another number,
+// as after a create that was answered with a wrong one. The next contender of
+// this session would wait behind them for good.
 func (c *contender) discardNamesakes() {
 	id, _, ok := layout.CutProtection(c.name)
 	for _, name := range c.children {
@@ -93,8 +95,8 @@ func (c *contender) list(ctx context.Context) error {
 	return nil
 }
 
-// directoryOf returns errNoDirectory for zk.ErrNoNode. That is not certain: the create
-// has succeeded, and a member that finds no directory may be behind.
+// directoryOf returns errNoDirectory for zk.ErrNoNode. That is not certain: the
+// create has succeeded, and a member that finds no directory may be behind.
 func directoryOf(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return errNoDirectory
@@ -103,7 +105,8 @@ func directoryOf(err error) error {
 }
 
 // wait returns when the blocker may have left, or with passed or look: then the
-// line must be looked at again. An event can be lost, so it also looks by itself.
+// line must be looked at again. An event can be lost, so it also looks by
+// itself.
 func (c *contender) wait(ctx context.Context, blocker string, passed, look <-chan struct{}) error {
 	c.children = nil
 	path := child(c.queue.dir, blocker)
@@ -116,59 +119,45 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 	}
 	c.queue.waitsFor.Store(&waitingFor{path, stat.EphemeralOwner})
 	defer c.queue.waitsFor.Store(nil)
-	for {
-		timer := time.NewTimer(c.untilLook())
-		select {
-		case <-timer.C:
-			if c.forLinger || recheck.Gone(ctx, c.sess, path) {
-				return nil
-			}
-			continue
-		case <-changed:
-			go func() { _ = c.sess.Prove(ctx) }() // beside the list: see claim
-		case <-passed:
-		case <-look:
-		case <-c.sess.Done():
-			err = c.sess.Err()
-		case <-ctx.Done():
-			err = ctx.Err()
+	var patience recheck.Patience
+	err = recheck.Wait(ctx, c.sess, func() (bool, error) {
+		if err := patience.Look(ctx, c.sess, path); err != nil {
+			return false, err
 		}
-		timer.Stop()
-		return err
+		return recheck.Gone(ctx, c.sess, path), nil
+	}, changed, passed, look)
+	select {
+	case <-changed:
+		go func() { _ = c.sess.Prove(ctx) }() // beside the list: see claim
+	default:
 	}
+	return err
 }
 
-// untilLook returns how long wait waits for an event.
-func (c *contender) untilLook() time.Duration {
-	if c.forLinger {
-		return time.Until(c.lingerDeadline)
-	}
-	return recheck.Interval(c.sess)
-}
-
-// A Rank orders the grants of one line that exclude each other: the later grant has
-// the greater rank. recipes.Token says why.
+// A Rank orders the grants of one line that exclude each other: the later grant
+// has the greater rank. recipes.Token says why.
 type Rank struct {
 	Dir      int64  // the czxid of the line's directory
 	Seq      uint32 // the sequence number of the contender
 	Handoffs uint32 // how often the znode was handed off in-process before
 }
 
-// rank returns the rank of a grant of c. Both parts come from the same list, which
-// shows c's name and has the directory's stat. So Dir and Seq always belong to the
-// same directory, even if it was removed and created again by one multi.
+// rank returns the rank of a grant of c. Both parts come from the same list,
+// which shows c's name and has the directory's stat. So Dir and Seq always
+// belong to the same directory, even if it was removed and created again by one
+// multi.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
 }
 
-// claim makes a grant of a contender that nobody stands ahead of. That stays so as
-// long as the znode stands: what is ahead never comes back. So only the session is
-// looked at. The grant hears of a loss from before the last look on.
+// claim makes a grant of a contender that nobody stands ahead of. That stays so
+// as long as the znode stands: what is ahead never comes back. So only the
+// session is looked at. The grant hears of a loss from before the last look on.
 //
-// A waiter sends no heartbeat, so claim proves the session. The create is a round
-// trip to the leader, and so are the requests of a client that takes locks often.
-// After a wait, the proof has begun when the event came: see wait.
+// A waiter sends no heartbeat, so claim proves the session. The create is a
+// round trip to the leader, and so are the requests of a client that takes
+// locks often. After a wait, the proof has begun when the event came: see wait.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
 	contended, err := c.queue.rule.contended(c.name, c.children)
 	if err != nil {
@@ -181,34 +170,49 @@ func (c *contender) claim(ctx context.Context) (*grant, error) {
 	return g, g.claim(ctx)
 }
 
+// claim fails with framework.ErrUnproven where the session cannot be proven in
+// bounded time: then the contender must leave, since it keeps others waiting.
 func (g *grant) claim(ctx context.Context) error {
-	for {
-		if err := g.sess.Prove(ctx); err != nil {
-			return err
-		}
-		unhold, err := g.sess.Hold(g.lose)
-		if err == nil {
-			g.queue.mu.Lock()
-			defer g.queue.mu.Unlock()
-			g.unhold = unhold // g may be lost already: admit looks
-			return nil
-		}
+	unhold, err := g.sess.Claim(ctx, g.lose)
+	if err != nil {
 		if over := g.sess.Err(); over != nil {
-			return fmt.Errorf("%w: %w", framework.ErrSessionLost, over)
+			err = fmt.Errorf("%w: %w", framework.ErrSessionLost, over)
 		}
-		// In doubt again since it was proven, by a disconnect or by the clock: that
-		// does not cost the place in line.
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-g.sess.Done():
-		case <-time.After(claimPause):
-		}
+		return err
 	}
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	g.unhold = unhold // g may be lost already: admit looks
+	return nil
 }
 
-// claimPause keeps claim from asking in a tight loop.
-const claimPause = 10 * time.Millisecond
+// withdraw takes the znode out of line; nobody has worked under it. No try of
+// this client is busy because of it.
+func (c *contender) withdraw() {
+	if c.withdrawn {
+		return
+	}
+	c.withdrawn = true
+	c.queue.update(c.noteLocked)
+	c.queue.discard(c.sess, c.path, leavingZnode{c.name, c.removal})
+}
 
-// withdraw takes the znode out of line; nobody has worked under it.
-func (c *contender) withdraw() { c.sess.Discard(c.path) }
+// discard removes a znode under which nobody has worked, and which is noted as
+// leaving.
+func (q *localQueue) discard(sess *framework.Session, path string, z leavingZnode) {
+	finish := privileged.Framework.StartDelete(context.Background(), sess, path)
+	go func() {
+		if err := finish(); err != nil && !errors.Is(err, zk.ErrNoNode) && !isOver(err) {
+			z.removal.err, z.removal.gone = err, sess.Discard(path)
+		}
+		q.registry.ended(q.key.path, z)
+	}()
+}
+
+// noteLocked notes that c is about to leave.
+func (c *contender) noteLocked() {
+	if !c.noted {
+		c.noted = true
+		c.queue.registry.addLeaving(c.queue.key.path, leavingZnode{c.name, c.removal})
+	}
+}

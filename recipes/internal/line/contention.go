@@ -10,7 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// contention is what a grant knows of the contenders that it keeps waiting in line.
+// contention is what a grant knows of the contenders that it keeps waiting in
+// line.
 type contention struct {
 	known    knowledge
 	at       time.Time // uncontested: when the look began that found so; contested: when that was found
@@ -33,8 +34,8 @@ func (c *contention) stopLocked() {
 	}
 }
 
-// lookLocked has a goroutine look at the line behind g, until somebody stands there
-// or g leaves. If that goroutine is backing off, it looks at once.
+// lookLocked has a goroutine look at the line behind g, until somebody stands
+// there or g leaves. If that goroutine is backing off, it looks at once.
 func (g *grant) lookLocked() {
 	switch c := &g.contention; {
 	case c.known == contested:
@@ -50,10 +51,11 @@ func (g *grant) lookLocked() {
 	}
 }
 
-// watchContention looks at the line until somebody waits for g: it looks once more
-// when the first of them comes, and no longer watches. Other children may come and
-// go all the time, where contenders share, or are unrelated to the line: from look
-// to look it backs off for longer then, unless somebody waits for the next.
+// watchContention looks at the line until somebody waits for g: it looks once
+// more when the first of them comes, and no longer watches. Other children may
+// come and go all the time, where contenders share, or are unrelated to the
+// line: from look to look it backs off for longer then, unless somebody waits
+// for the next.
 func (g *grant) watchContention(ctx context.Context) {
 	defer g.foundContention(ctx, time.Time{}, nil, errExited) // no effect if ctx has ended, or it was found before
 	var pause time.Duration
@@ -98,8 +100,9 @@ func (g *grant) backOff(ctx context.Context, d time.Duration) {
 	}
 }
 
-// foundContention takes the answer to a look at the line that began at the given
-// time, and goes on with those who wait for it. It reports whether to look again.
+// foundContention takes the answer to a look at the line that began at the
+// given time, and goes on with those who wait for it. It reports whether to
+// look again.
 func (g *grant) foundContention(ctx context.Context, began time.Time, names []string, err error) (again bool) {
 	contends := false
 	if err == nil {
@@ -127,9 +130,6 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 			g.resumeOrLeaveLocked()
 		} else {
 			q.serveLocked() // readers may wait for this
-		}
-		if !again && g.shares > 0 && g.loss == nil {
-			g.refuseTriesLocked()
 		}
 		again = again && ctx.Err() == nil
 	})

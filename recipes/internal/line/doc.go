@@ -1,14 +1,16 @@
-// Package line is the one algorithm behind every recipe: join a line, wait until no
-// contender ahead conflicts, check that its znode is still in line in this
-// session, hold, leave. What makes a recipe that recipe is its [Rule]. The package
-// knows nothing of recipes, and only package recipes imports it.
+// Package line is the one algorithm behind every recipe: join a line, wait
+// until no contender ahead conflicts, check that its znode is still in line in
+// this session, hold, leave. What makes a recipe that recipe is its [Rule]. The
+// package knows nothing of recipes, and only packages recipes and bridge import
+// it.
 //
 // # Who does what
 //
-// A [Line] is a client, a directory, a rule and a [Config]. All Lines of one client
-// over the same directory, kind and name share one local queue, where the
-// goroutines of this process wait first; each Election has its own. The znode in line belongs to the queue, not
-// to a goroutine: a caller that gives up does not cost the others their place.
+// A [Line] is a client, a directory, a rule and a [Config]. All Lines of one
+// client over the same directory, kind and name share one local queue, where
+// the goroutines of this process wait first; each Election has its own. The
+// znode in line belongs to the queue, not to a goroutine: a caller that gives
+// up does not cost the others their place.
 //
 //	caller           local queue             znode in line        ensemble
 //	Acquire -------> waiter joins
@@ -19,22 +21,25 @@
 //	Leave ---------------------------------> removed -----------> delete
 //	                 acquisition begins, if somebody waits
 //
-// The files read in that order: line.go, localqueue.go, acquisition.go,
-// contender.go, grant.go (its life in grant_state.go), share.go. An acquisition is a
-// goroutine. It exists only while a caller waits who needs a new znode.
-// A [Share] is one caller's part of a grant; the znode goes with the last share,
-// unless the grant serves another caller first: handoff.go, contention.go and
-// linger.go.
+// Package recipes calls in from its reentry.go, and makes a lease of the shares
+// in lease.go. The files read in that order: line.go, registry.go (which finds
+// the local queue), localqueue.go, acquisition.go, contender.go (a znode in
+// line, with rule.go), grant.go (its life in grant_state.go), share.go. An
+// acquisition is a goroutine. It exists only while a caller waits who needs a
+// new znode. A [Share] is one caller's part of a grant; the znode goes with the
+// last share, unless the grant serves another caller first: handoff.go,
+// contention.go and linger.go.
 //
 // # Serving other callers of the process
 //
 // When the last share of a grant is left, the next waiter may have the znode (a
-// handoff), a later reader may share it, and it may linger for a later caller. The
-// znode stands all the while, so none of this touches exclusion. The question is for
-// how long it keeps others in line waiting. A goroutine beside the grant watches the
-// directory, from when somebody first waits in-process, or at once if the grant is
-// to linger, until somebody stands behind; since a watch can be lost, it lists the
-// directory every T/4 (T is the session timeout):
+// handoff), a later reader may share it, and it may linger for a later caller.
+// The znode stands all the while, so none of this touches exclusion. The
+// question is for how long it keeps others in line waiting. A goroutine beside
+// the grant watches the directory, from when somebody first waits in-process,
+// or at once if the grant is to linger, until somebody stands behind; since a
+// watch can be lost, it lists the directory every T/4 (T is the session
+// timeout):
 //
 //	nobody stands behind   -> served without limit, without a request
 //	somebody does          -> Config.Handoffs more, for T at most
@@ -42,61 +47,65 @@
 //	than T/3                  is answered
 //	not connected          -> the znode leaves
 //
-// A znode that lingers leaves as soon as somebody joins the line. A try looks before
-// it joins, and must not join behind a znode that is in use: linger.go.
+// A znode that lingers leaves as soon as somebody joins the line. A try looks
+// before it joins, so it finds the line busy where a znode of another process
+// lingers.
 //
-//	try                       a znode that lingers, in another process
-//	list, read it  ---------> has it lingered? no: ErrBusy
-//	join, watch it ---------> sees that somebody has come
-//	granted        <--------- idle: it leaves
-//	ErrBusy        <--------- in use again: it writes
-//	ErrBusy                   no answer in T/3
-//
-// A grant is bound, and serves no other caller, once it has given out a guard or a
-// downgraded read stands beside it: both rely on this very holder. While unrelated
-// children, or contenders that share, come and go all the time, the watcher backs
-// off between its looks, for T/40 at most, unless a caller waits for a look: no
-// herd, but a newcomer may wait up to T/40 longer behind a znode that lingers.
+// A grant is bound, and serves no other caller, once it has given out a guard
+// or a downgraded read stands beside it: both rely on this very holder. While
+// unrelated children, or contenders that share, come and go all the time, the
+// watcher backs off between its looks, for T/40 at most, unless a caller waits
+// for a look: no herd, but a newcomer may wait up to T/40 longer behind a znode
+// that lingers.
 //
 // Two kinds of rule have several grants at once in one local queue, and an
-// acquisition beside them while somebody waits. Where the name does not conflict
-// with itself, all who wait when the znode is first are chosen together; a later
-// caller that may not share stands in line again. Where the rule has [Permits], the
-// first in line waits for room and takes znodes elsewhere, which are granted; its
-// own leaves the line in the same Multi: permits.go.
+// acquisition beside them while somebody waits. Where the name does not
+// conflict with itself, all who wait when the znode is first are chosen
+// together; a later caller that may not share stands in line again. Where the
+// rule has [Permits], the first in line waits for room and takes znodes
+// elsewhere, which are granted; its own leaves the line in the same Multi:
+// permits.go.
 //
 // # A release that is not waited for
 //
-// With Config.AsyncRelease a share has its result when Leave returns: nil if it was
-// not lost before. The request that removes the znode is on its way then, and the
-// grant is no longer among those of its local queue. So the next acquisition begins
-// at once. A session's requests are executed in order, so its contender normally
-// does not find the old znode ahead. If the delete had to be sent again, it may: then
-// it waits for that removal, and so does a try, which is not busy because of it.
-// The registry has the removals that are under way. An acquisition notes them before
-// each look at the line: the old znode may have left when the answer is read. If the
-// removal fails, the session goes on trying, and the znode is like any other ahead.
-// The old grant and the new one share nothing else.
+// With Config.AsyncRelease a share has its result when Leave returns: nil if it
+// was not lost before. The request that removes the znode is on its way then,
+// and the grant is no longer among those of its local queue. So the next
+// acquisition begins at once. A session's requests are executed in order, so
+// its contender normally does not find the old znode ahead. If the delete had
+// to be sent again, it may: then it waits for that removal, and so does a try,
+// which is not busy because of it. The registry has the removals that are under
+// way. An acquisition notes them before each look at the line: the old znode
+// may have left when the answer is read. If the removal fails, the session goes
+// on trying, and the znode is like any other ahead. The old grant and the new
+// one share nothing else.
+//
+// A contender that nobody wants any longer is in the registry from when its
+// last waiter leaves: so a try that the same caller makes next is not busy
+// because of it. So is one whose create is still under way, without a name.
+// EndLinger waits for all that the registry has below a path.
 //
 // # After a loss
 //
 // The znode of a lost grant stays in line until its last share was left or the
 // deadline known at the loss has passed, and is removed then if the session
 // survived: nobody may be granted while the work is still stopping, nor be kept
-// waiting for longer. An election keeps the znode until the work has returned, while
-// the session lives (Rule.KeepUntilReleased).
+// waiting for longer. An election keeps the znode until the work has returned,
+// while the session lives (Rule.KeepUntilReleased).
 //
 // # What is guaranteed
 //
 //   - A grant is given out only after a list of the directory, made in the same
-//     session after the create, showed its znode and nobody ahead that conflicts.
-//     The session is proven alive then, and its loss is already being watched for.
+//     session after the create, showed its znode and nobody ahead that
+//     conflicts. The session is proven alive then, and its loss is already
+//     being watched for.
 //   - Callers of one local queue are served in the order in which they came.
-//   - A caller that leaves early leaves no znode, no goroutine and no watch behind
-//     that outlives the znode it watches.
+//   - A caller that leaves early leaves no znode, no goroutine and no watch
+//     behind that outlives the znode it watches.
 //
-// Less formally: the ensemble decides which process is next, this process decides
-// which of its goroutines that is, and the clock can only make either of them stop
-// earlier. Do not conclude that a grant excludes others at the instant of any look
-// at it: it excludes others until its deadline, as far as was known then.
+// Less formally: the ensemble decides which process is next, this process
+// decides which of its goroutines that is, and the clock can only make either
+// of them stop earlier. Do not conclude that a grant excludes others at the
+// instant of any look at it: it excludes others until its deadline, as far as
+// was known then.
 package line

@@ -11,11 +11,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// Downgrade returns a share in l, a line over the same directory whose contenders
-// share, on a znode of its own. That has the number of s's znode and stands directly
-// behind it: it is granted with s, and stays granted when s is released, for the
-// contenders behind s are behind it too. It carries s's fencing token. The error is
-// ErrNotHeld if s is not held until the znode stands.
+// Downgrade returns a share in l, a line over the same directory whose
+// contenders share, on a znode of its own. That has the number of s's znode and
+// stands directly behind it: it is granted with s, and stays granted when s is
+// released, for the contenders behind s are behind it too. It carries s's
+// fencing token. The error is ErrNotHeld if s is not held until the znode
+// stands.
 func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 	if !s.Held() {
 		return nil, s.notHeld()
@@ -29,7 +30,7 @@ func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 		return nil, s.notHeld()
 	}
 	down, err := s.downgrade(ctx, q, l)
-	if errors.Is(err, framework.ErrSessionLost) {
+	if errors.Is(err, framework.ErrSessionLost) && (!errors.Is(err, framework.ErrUnproven) || !s.Held()) {
 		return nil, notHeld(err) // and s with it
 	}
 	return down, err
@@ -72,8 +73,8 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	return down, nil
 }
 
-// claimBeside makes a grant of c if s's znode stood when c's was there already: then
-// nobody behind s was granted before.
+// claimBeside makes a grant of c if s's znode stood when c's was there already:
+// then nobody behind s was granted before.
 func (s *Share) claimBeside(ctx context.Context, c *contender) (*grant, error) {
 	if c.children == nil {
 		if err := c.list(ctx); err != nil && !errors.Is(err, errNotInLine) {

@@ -5,18 +5,19 @@ import (
 	"fmt"
 )
 
-// The errors of this package that callers tell apart. Package recipes exports them.
+// The errors of this package that callers tell apart. Package recipes exports
+// them.
 var (
 	ErrBusy      = errors.New("lock is busy")
 	ErrNotHeld   = errors.New("not held")
 	ErrReleased  = errors.New("released")
 	ErrLayout    = errors.New("path is used with another layout")
-	ErrExhausted = errors.New("sequence numbers of the directory are used up")
+	ErrExhausted = errors.New("sequence numbers of the directory cannot be relied on")
 	ErrMaxHold   = errors.New("maximum hold time exceeded")
 )
 
-// errNotInLine says that a contender's znode is not in line. errNoDirectory says that it
-// may not be in line: its directory was not found.
+// errNotInLine says that a contender's znode is not in line. errNoDirectory
+// says that it may not be in line: its directory was not found.
 var (
 	errNotInLine   = errors.New("znode is not in line")
 	errNoDirectory = fmt.Errorf("%w: directory not found", errNotInLine)

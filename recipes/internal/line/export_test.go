@@ -40,14 +40,15 @@ func (q *Queued) GiveUp() {
 	q.q.leave(q.w)
 }
 
-// Again goes on as an Acquire, or a TryAcquire, does whose share was lost before it
-// was taken. It reports whether it is queued once more.
+// Again goes on as an Acquire, or a TryAcquire, does whose share was lost
+// before it was taken. It reports whether it is queued once more.
 func (q *Queued) Again(try bool) bool {
 	q.w = newWaiter(context.Background(), q.w.line, try)
 	return q.q.rejoin(q.w)
 }
 
-// Use keeps the queue from being dropped, as a caller does who is about to leave.
+// Use keeps the queue from being dropped, as a caller does who is about to
+// leave.
 func (l *Line) Use() (unuse func(), err error) {
 	q, err := l.queues.use(l)
 	if err != nil {
@@ -63,8 +64,8 @@ func (l *Line) Queues() int {
 	return len(l.queues.queues)
 }
 
-// GrantAfter joins the line, where nobody else stands, and calls before just as the
-// znode is first.
+// GrantAfter joins the line, where nobody else stands, and calls before just as
+// the znode is first.
 func (l *Line) GrantAfter(ctx context.Context, before func()) error {
 	q, err := l.queues.use(l)
 	if err != nil {
@@ -84,8 +85,8 @@ func (l *Line) GrantAfter(ctx context.Context, before func()) error {
 	return a.grant(c)
 }
 
-// LetIn reports whether a grant is given to a waiter, with which before is done once
-// it was made: it was lost, or the waiter has left.
+// LetIn reports whether a grant is given to a waiter, with which before is done
+// once it was made: it was lost, or the waiter has left.
 func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave func())) (admitted bool, err error) {
 	q, err := l.queues.use(l)
 	if err != nil {

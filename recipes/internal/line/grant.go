@@ -11,11 +11,12 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
-// A grant is a znode that is first in line. Each caller has a [Share] of it; with
-// the last share it leaves, or is kept for the next caller. grant_state.go has its
-// life.
+// A grant is a znode that is first in line. Each caller has a [Share] of it;
+// with the last share it leaves, or is kept for the next caller. grant_state.go
+// has its life.
 type grant struct {
 	queue  *localQueue
 	sess   *framework.Session
@@ -29,7 +30,7 @@ type grant struct {
 	counted    bool     // among the queue's grants: it is admitted, and has neither left nor failed
 	loss       *Loss    // lost: why
 	removal    *removal // leaving: the request that is under way; nil: none
-	async      bool     // of the share that was left last: Config.AsyncRelease
+	async      bool     // its removal keeps nobody waiting: see removal.async
 	discarded  bool     // lost: the znode is gone, or will go, without further requests
 	handoffs   uint32   // how often it was handed off
 	contention contention
@@ -41,7 +42,6 @@ type grant struct {
 	open       []*Share // that have no result yet
 	begun      bool     // a caller has begun to use it since it was last idle
 	watch      nodeWatch
-	mark       lingerMark
 	maxHold    *time.Timer
 	cleanup    *time.Timer // lost: removes the znode at the deadline
 }
@@ -53,12 +53,51 @@ type Loss struct {
 	Deadline time.Time
 }
 
-// removal is one try to remove the znode, on a goroutine of its own: it goes on when
-// nobody waits for it any longer.
+// removal is one try to remove a znode of ours, on a goroutine of its own: it
+// goes on when nobody waits for it any longer. The registry has it until the
+// znode is gone, or the session over.
 type removal struct {
-	async bool          // it keeps nobody waiting: Config.AsyncRelease
-	done  chan struct{} // closed: the shares that waited for it have their result, or err is set
-	err   error         // nobody knows whether the znode is gone
+	async bool            // it keeps nobody waiting: Config.AsyncRelease, or its last share was never used
+	done  chan struct{}   // closed: the shares that waited for it have their result, or err is set
+	err   error           // nobody knows whether the znode is gone
+	gone  <-chan struct{} // nil unless the try has failed; closed: the session's further tries have removed it
+	next  *removal        // of the contender that has joined meanwhile; nil: none
+}
+
+// newRemoval returns one that keeps nobody waiting.
+func newRemoval() *removal { return &removal{async: true, done: make(chan struct{})} }
+
+// failed reports whether the try has ended, and nobody knows whether the znode
+// is gone.
+func (r *removal) failed() bool {
+	select {
+	case <-r.done:
+		return r.err != nil
+	default:
+		return false
+	}
+}
+
+// awaitGone returns when the znode is gone, or the session over; when the try
+// that is under way has failed; or when ctx ends. After a try that had failed
+// before it waits for those that follow, unless the ensemble has refused it.
+func (r *removal) awaitGone(ctx context.Context) error {
+	before := r.failed()
+	if err := r.await(ctx); err != nil && (!before || errors.Is(err, zk.ErrNoAuth)) {
+		return err
+	}
+	switch {
+	case r.next != nil:
+		return r.next.awaitGone(ctx)
+	case r.gone == nil:
+		return nil
+	}
+	select {
+	case <-r.gone:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(ctxerr.Of(ctx), r.err)
+	}
 }
 
 // await returns when the removal has ended, with nil if the znode is gone.
@@ -88,8 +127,8 @@ func (g *grant) errDeleted() error {
 	return fmt.Errorf("znode %s deleted: %w", g.name, zk.ErrNoNode)
 }
 
-// proven reports whether the session is proven alive. If it is not, the grant is
-// lost.
+// proven reports whether the session is proven alive. If it is not, the grant
+// is lost.
 func (g *grant) proven() bool {
 	if g.sess.Proven() {
 		return true
@@ -129,28 +168,29 @@ func (g *grant) shareLocked(l *Line, how framework.How) *Share {
 	return s
 }
 
-// unusedLocked reports whether a new caller need not wait for another to release:
-// it is idle, or leaves because nobody has come.
+// unusedLocked reports whether a new caller need not wait for another to
+// release: it is idle, or leaves because nobody has come.
 func (g *grant) unusedLocked() bool {
 	return g.state == idle || g.removal != nil && len(g.open) == 0
 }
 
-// lose ends the grant: at the session's stop margin, or when the session is over,
-// or the client closes. It does not block.
+// lose ends the grant: at the session's stop margin, or when the session is
+// over, or the client closes. It does not block.
 func (g *grant) lose(reason error) {
 	g.queue.update(func() { g.loseLocked(failed, reason) })
 }
 
-// loseDeletedLocked ends a grant whose znode was found missing, unless this process
-// is removing it. A znode that stands after all, or another with its name, is
-// removed: nobody else would do that.
+// loseDeletedLocked ends a grant whose znode was found missing, unless this
+// process is removing it. A znode that stands after all, or another with its
+// name, is removed: nobody else would do that.
 func (g *grant) loseDeletedLocked() {
 	if g.loseLocked(deleted, g.errDeleted()) {
 		g.queue.later(func() { g.sess.Discard(g.path) })
 	}
 }
 
-// loseLocked ends the grant by an event that may do so, and reports whether it did.
+// loseLocked ends the grant by an event that may do so, and reports whether it
+// did.
 func (g *grant) loseLocked(e event, reason error) (ended bool) {
 	before := g.state
 	if !g.onLocked(e) {
@@ -210,43 +250,42 @@ func (g *grant) discard() {
 	}
 }
 
-// removeLocked begins to remove the znode of a grant that has no shares left. Of ctx
-// only the values are used, for the observers.
+// removeLocked begins to remove the znode of a grant that has no shares left.
+// Of ctx only the values are used, for the observers.
 func (g *grant) removeLocked(ctx context.Context) *removal {
 	g.stopLocked()
 	again := !g.onLocked(ended)
 	r := &removal{async: g.async, done: make(chan struct{})}
 	g.removal = r
+	g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
 	if r.async {
 		g.queue.later(func() { g.removeBehind(ctx, r) })
 	} else {
-		go g.remove(r, g.sess.StartDelete(ctx, g.path), again)
+		go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path), again)
 	}
 	return r
 }
 
-// removeBehind sends the request that removes the znode, and lets the waiters stand
-// in line again. The requests of a session are executed in order, so the next
-// contender of this process does not find the znode ahead of it. If it does after
-// all, because the delete had to be sent again, it waits for the removal:
-// awaitLeaving.
+// removeBehind sends the request that removes the znode, and lets the waiters
+// stand in line again. The requests of a session are executed in order, so the
+// next contender of this process does not find the znode ahead of it. If it
+// does after all, because the delete had to be sent again, it waits for the
+// removal: awaitLeaving.
 func (g *grant) removeBehind(ctx context.Context, r *removal) {
 	q := g.queue
-	q.registry.addLeaving(q.key.path, leavingZnode{g.name, r})
-	go g.remove(r, g.sess.StartDelete(ctx, g.path), false)
+	go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path), false)
 	q.update(func() {
 		q.dropGrantLocked(g)
 		q.later(g.unhold) // its loss is no news any longer
 	})
 }
 
-// remove ends when the session has the answer, or is over, or no server answered in
-// all of its retry budget; then the session goes on trying by itself. If again
-// is true, an earlier removal may have removed the znode.
+// remove ends when the session has the answer, or is over, or no server
+// answered in all of its retry budget; then the session goes on trying by
+// itself. If again is true, an earlier removal may have removed the znode.
 func (g *grant) remove(r *removal, finish func() error, again bool) {
 	err := finish()
-	missing := errors.Is(err, zk.ErrNoNode)
-	over := errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
+	missing, over := errors.Is(err, zk.ErrNoNode), isOver(err)
 	g.queue.update(func() {
 		switch {
 		case g.state == lost:
@@ -269,20 +308,24 @@ func (g *grant) remove(r *removal, finish func() error, again bool) {
 		g.queue.later(g.unhold)
 	})
 	if err != nil && !missing && !over {
-		g.sess.Discard(g.path)
+		r.gone = g.sess.Discard(g.path)
 	}
-	if r.async {
-		g.queue.registry.dropLeaving(g.queue.key.path, g.name)
-		if missing && !again {
-			c := g.queue.client
-			c.Logger().Warn("the znode of a lease was deleted before its release",
-				zap.String("path", c.Resolve(g.queue.path)), zap.String("znode", c.Resolve(g.path)))
-		}
+	if r.async && missing && !again {
+		c := g.queue.client
+		c.Logger().Warn("the znode of a lease was deleted before its release",
+			zap.String("path", c.Resolve(g.queue.path)), zap.String("znode", c.Resolve(g.path)))
 	}
-	close(r.done)
+	g.queue.registry.ended(g.queue.key.path, leavingZnode{g.name, r})
 }
 
-// settleLocked gives the last share, which has waited for the removal, its result.
+// isOver reports whether err says that the session is over, and its znodes with
+// it.
+func isOver(err error) bool {
+	return errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
+}
+
+// settleLocked gives the last share, which has waited for the removal, its
+// result.
 func (g *grant) settleLocked() {
 	var result error
 	if g.loss != nil {

@@ -3,8 +3,8 @@ package line
 import "testing"
 
 func TestNext(t *testing.T) {
-	// What each event makes of each state, in the order claimed, held, idle, leaving,
-	// left, lost.
+	// What each event makes of each state, in the order claimed, held, idle,
+	// leaving, left, lost.
 	table := map[event][6]state{
 		granted: {held, held, held, leaving, left, lost},
 		taken:   {held, held, held, leaving, left, lost},

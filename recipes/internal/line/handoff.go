@@ -8,11 +8,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// A granted znode need not leave the line with its last share: it may be handed off
-// in-process, shared by a caller that comes later, or kept for a while for the next
-// caller. That never breaks exclusion, since the znode stands. But it keeps others
-// in line waiting. So it depends on what is known of them, and what is not known is
-// looked up: contention.go.
+// A granted znode need not leave the line with its last share: it may be handed
+// off in-process, shared by a caller that comes later, or kept for a while for
+// the next caller. That never breaks exclusion, since the znode stands. But it
+// keeps others in line waiting. So it depends on what is known of them, and
+// what is not known is looked up: contention.go.
 
 // verdict says whether a grant may serve another caller.
 type verdict int
@@ -23,8 +23,8 @@ const (
 	unknown // a look at the line decides
 )
 
-// mayServeLocked decides whether g may serve another caller in-process, or wait for
-// one.
+// mayServeLocked decides whether g may serve another caller in-process, or wait
+// for one.
 func (g *grant) mayServeLocked(cfg *Config, waiting bool) verdict {
 	switch {
 	case g.state != held && g.state != idle, g.bound, g.guarding > 0, g.watch.isRevoked():
@@ -44,13 +44,10 @@ func (g *grant) mayServeLocked(cfg *Config, waiting bool) verdict {
 	return yes
 }
 
-// keepLocked keeps g, whose last caller has just left, for the next one. It reports
-// false if g has to leave the line.
+// keepLocked keeps g, whose last caller has just left, for the next one. It
+// reports false if g has to leave the line.
 func (q *localQueue) keepLocked(g *grant, cfg *Config) bool {
 	linger := cfg.lingerNow()
-	if linger > 0 && !g.mayLinger() {
-		linger = 0 // it was created when no caller wanted that
-	}
 	keep := linger > 0
 	if q.waiters.Len() > 0 {
 		keep = cfg.Handoffs > 0
@@ -79,9 +76,9 @@ func (q *localQueue) keepLocked(g *grant, cfg *Config) bool {
 	return true
 }
 
-// resumeLocked gives an idle grant to those who wait, or lets it stay idle until it
-// is known whether it may, or for as long as it lingers. It reports false if g has
-// to leave the line.
+// resumeLocked gives an idle grant to those who wait, or lets it stay idle
+// until it is known whether it may, or for as long as it lingers. It reports
+// false if g has to leave the line.
 func (g *grant) resumeLocked() bool {
 	q := g.queue
 	waiting := q.waiters.Len() > 0
@@ -97,23 +94,21 @@ func (g *grant) resumeLocked() bool {
 		q.chooseAllLocked(g.idle.how, g)
 		q.serveLocked() // for those who may not share it
 		return true
-	default:
-		g.markLocked()
 	}
 	g.idle.leaveLaterLocked(g)
 	return true
 }
 
-// resumeOrLeaveLocked is resumeLocked for a grant that has been idle, if it still
-// is.
+// resumeOrLeaveLocked is resumeLocked for a grant that has been idle, if it
+// still is.
 func (g *grant) resumeOrLeaveLocked() {
 	if g.state == idle && !g.resumeLocked() {
 		g.removeLocked(context.Background())
 	}
 }
 
-// expectLocked is called when a caller waits for an exclusive grant. While that is
-// held, this is when to learn whether it may be handed off.
+// expectLocked is called when a caller waits for an exclusive grant. While that
+// is held, this is when to learn whether it may be handed off.
 func (q *localQueue) expectLocked() {
 	switch g := q.current; {
 	case g == nil:
@@ -124,9 +119,9 @@ func (q *localQueue) expectLocked() {
 	}
 }
 
-// shareCurrentLocked gives the waiters shares of a grant that others have, if that keeps
-// nobody in line waiting for longer. It reports false if any of them has to stand in
-// line.
+// shareCurrentLocked gives the waiters shares of a grant that others have, if
+// that keeps nobody in line waiting for longer. It reports false if any of them
+// has to stand in line.
 func (q *localQueue) shareCurrentLocked() bool {
 	for q.waiters.Len() > 0 {
 		g, cfg := q.current, &q.firstLocked().line.cfg
@@ -146,8 +141,8 @@ func (q *localQueue) shareCurrentLocked() bool {
 	return true
 }
 
-// sharedLocked reports whether later callers may share g, by its kind and by how
-// long they and it may be held.
+// sharedLocked reports whether later callers may share g, by its kind and by
+// how long they and it may be held.
 func (g *grant) sharedLocked(cfg *Config) bool {
 	return g.queue.rule.shares && !g.timed && cfg.MaxHold == 0
 }

@@ -6,12 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
-// A znode is not handed off more often than can be counted: the next caller has a
-// new one.
+// A znode is not handed off more often than can be counted: the next caller has
+// a new one.
 func TestHandoffsCanBeCounted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Handoffs: 16})

@@ -11,8 +11,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// A Line is the way into one line: a view of a client, a directory, a rule and a
-// configuration. It is immutable.
+// A Line is the way into one line: a view of a client, a directory, a rule and
+// a configuration. It is immutable.
 type Line struct {
 	client *framework.Client
 	path   string // that the line was made for
@@ -23,8 +23,8 @@ type Line struct {
 	key    key
 }
 
-// New returns a Line over the children of path, or of rule.Sub below it. It does
-// no I/O.
+// New returns a Line over the children of path, or of rule.Sub below it. It
+// does no I/O.
 func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, error) {
 	if client == nil {
 		return nil, errors.New("no client")
@@ -69,8 +69,8 @@ func (l *Line) grantDir() string {
 }
 
 // key tells the lines of one client apart: Lines with equal keys share a local
-// queue. Lines of different layouts have one each: the second finds the first on the
-// ensemble, and fails with ErrLayout.
+// queue. Lines of different layouts have one each: the second finds the first
+// on the ensemble, and fails with ErrLayout.
 type key struct {
 	path      string // of the directory, on the ensemble
 	kind      string
@@ -83,8 +83,8 @@ type key struct {
 // leases.
 func (l *Line) SameKey(m *Line) bool { return l.queues == m.queues && l.key == m.key }
 
-// Conflicting reports whether contenders of l and m stand in one line, in which one
-// of the two waits for the other.
+// Conflicting reports whether contenders of l and m stand in one line, in which
+// one of the two waits for the other.
 func (l *Line) Conflicting(m *Line) (bool, error) {
 	same := m.key
 	same.name = l.key.name
@@ -94,15 +94,29 @@ func (l *Line) Conflicting(m *Line) (bool, error) {
 	return l.rule.conflict(l.rule.Name, m.rule.Name)
 }
 
+// CheckTogether returns an error if nobody can hold a contender of l and one of
+// m, another name at the same path: they conflict, or are of two kinds.
+func (l *Line) CheckTogether(m *Line) error {
+	if l.key.kind != m.key.kind || l.key.set != m.key.set {
+		return fmt.Errorf("%w: two kinds of locks", ErrLayout)
+	}
+	conflicts, err := l.rule.conflict(l.rule.Name, m.rule.Name)
+	if err == nil && conflicts {
+		err = fmt.Errorf("names %q and %q conflict", l.rule.Name, m.rule.Name)
+	}
+	return err
+}
+
 // SameView reports whether m's paths mean the same as l's: one client, and one
 // namespace of it.
 func (l *Line) SameView(m *Line) bool {
 	return l.queues == m.queues && l.client.Resolve("/") == m.client.Resolve("/")
 }
 
-// Acquire waits in the local queue, and in line, until this caller is granted its
-// shares: one, or as many as rule.Permits says. If ctx ends first the error wraps
-// its error and its cause. On any error nothing of this caller stays in line.
+// Acquire waits in the local queue, and in line, until this caller is granted
+// its shares: one, or as many as rule.Permits says. If ctx ends first the error
+// wraps its error and its cause. On any error nothing of this caller stays in
+// line.
 func (l *Line) Acquire(ctx context.Context) ([]*Share, error) { return l.enter(ctx, false) }
 
 // TryAcquire is Acquire that fails with ErrBusy where it would have to wait for

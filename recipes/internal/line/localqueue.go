@@ -9,11 +9,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 )
 
-// A localQueue is where the goroutines of this process wait, in the order in which
-// they come, before one znode of theirs stands in line. It is dropped when nobody
-// uses it.
+// A localQueue is where the goroutines of this process wait, in the order in
+// which they come, before one znode of theirs stands in line. It is dropped
+// when nobody uses it.
 //
-// An acquisition runs exactly while somebody waits, and neither of these is there:
+// An acquisition runs exactly while somebody waits, and neither of these is
+// there:
 //   - an exclusive grant, which will serve the waiter or leave;
 //   - a shared grant, for which a look decides whether the waiter may share it.
 //
@@ -26,7 +27,6 @@ type localQueue struct {
 	dir      string                     // whose children stand in line
 	rule     *Rule                      // of the first Line that used the queue
 	cfg      *Config                    // the same
-	lingers  atomic.Bool                // znodes created from now on may linger
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
 
 	users int // guarded by registry.mu: callers in enter, and grants in use
@@ -40,8 +40,8 @@ type localQueue struct {
 	current     *grant // the latest of them, which may serve other callers; nil: none
 }
 
-// update calls change with mu held and then, without it, what change has put off by
-// later: calls of user code, and requests.
+// update calls change with mu held and then, without it, what change has put
+// off by later: calls of user code, and requests.
 func (q *localQueue) update(change func()) {
 	q.mu.Lock()
 	change()
@@ -102,8 +102,8 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		case w.begin():
 			return w.shares, nil
 		}
-		// Lost between the choice and now, unused. That costs this caller its place in
-		// line, but not its call, and not its place in the local queue.
+		// Lost between the choice and now, unused. That costs this caller its place
+		// in line, but not its call, and not its place in the local queue.
 		w.giveBack()
 		w = newWaiter(ctx, l, try)
 		if !q.rejoin(w) {
@@ -125,12 +125,12 @@ func (w *waiter) begin() bool {
 // giveBack leaves the shares that w was chosen for.
 func (w *waiter) giveBack() {
 	for _, s := range w.shares {
-		s.Leave(w.values)
+		s.giveBack(w.values)
 	}
 }
 
-// join puts w at the end of the queue. It reports false if w only tries and would
-// have to wait here already.
+// join puts w at the end of the queue. It reports false if w only tries and
+// would have to wait here already.
 func (q *localQueue) join(w *waiter) (joined bool) {
 	q.update(func() {
 		if joined = q.addLocked(w, q.waiters.PushBack); joined && w.try && q.acquisition != nil {
@@ -140,8 +140,8 @@ func (q *localQueue) join(w *waiter) (joined bool) {
 	return joined
 }
 
-// rejoin is join at the front of the queue. A try may find others in line by now,
-// and does not wait for them.
+// rejoin is join at the front of the queue. A try may find others in line by
+// now, and does not wait for them.
 func (q *localQueue) rejoin(w *waiter) (joined bool) {
 	q.update(func() { joined = q.addLocked(w, q.waiters.PushFront) })
 	return joined
@@ -158,8 +158,8 @@ func (q *localQueue) addLocked(w *waiter, push func(any) *list.Element) bool {
 	return true
 }
 
-// busyLocked reports whether a new caller would have to wait for another of this
-// process.
+// busyLocked reports whether a new caller would have to wait for another of
+// this process.
 func (q *localQueue) busyLocked() bool {
 	if q.rule.exclusive() {
 		taken := q.grants > 0 && !q.current.unusedLocked() // the only one
@@ -190,8 +190,8 @@ func (q *localQueue) leave(w *waiter) {
 	})
 }
 
-// serveLocked goes on with the waiters: with a grant that is there already, or else
-// with an acquisition.
+// serveLocked goes on with the waiters: with a grant that is there already, or
+// else with an acquisition.
 func (q *localQueue) serveLocked() {
 	switch {
 	case q.acquisition != nil || q.waiters.Len() == 0:
@@ -203,8 +203,8 @@ func (q *localQueue) serveLocked() {
 	}
 }
 
-// chooseAllLocked gives the grants to the first waiter. Where a grant is shared it
-// also gives it to the next waiters, as long as they have the same MaxHold.
+// chooseAllLocked gives the grants to the first waiter. Where a grant is shared
+// it also gives it to the next waiters, as long as they have the same MaxHold.
 func (q *localQueue) chooseAllLocked(how framework.How, grants ...*grant) {
 	first := q.firstLocked().line
 	q.chooseLocked(how, grants...)
@@ -225,8 +225,8 @@ func (q *localQueue) chooseLocked(how framework.How, grants ...*grant) {
 
 func (q *localQueue) firstLocked() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// removeLocked takes w out of the queue. With the last waiter goes the acquisition,
-// which withdraws its znode.
+// removeLocked takes w out of the queue. With the last waiter goes the
+// acquisition, which withdraws its znode.
 func (q *localQueue) removeLocked(w *waiter) {
 	q.waiters.Remove(w.at)
 	w.at = nil
@@ -234,8 +234,7 @@ func (q *localQueue) removeLocked(w *waiter) {
 		close(w.gone)
 	}
 	if q.waiters.Len() == 0 && q.acquisition != nil {
-		q.acquisition.stop()
-		q.acquisition = nil
+		q.acquisition.endLocked()
 	}
 }
 
@@ -260,8 +259,8 @@ func (q *localQueue) addGrantLocked(g *grant) {
 	q.registry.reuse(q)
 }
 
-// dropGrantLocked ends g's use of the queue, at its loss or when it has left: the
-// waiters stand in line again.
+// dropGrantLocked ends g's use of the queue, at its loss or when it has left:
+// the waiters stand in line again.
 func (q *localQueue) dropGrantLocked(g *grant) {
 	if !g.counted {
 		return

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A caller's context ends at the very moment at which it is chosen: the choice is
-// passed on to the next waiter in-process, with no request.
+// A caller's context ends at the very moment at which it is chosen: the choice
+// is passed on to the next waiter in-process, with no request.
 func TestAChosenWaiterThatLeavesPassesTheChoiceOn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -56,8 +56,8 @@ func TestAChosenWaiterThatLeavesTakesTheZnodeWithIt(t *testing.T) {
 	})
 }
 
-// The session is over between the choice and the moment at which the caller takes
-// its share.
+// The session is over between the choice and the moment at which the caller
+// takes its share.
 func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
@@ -90,8 +90,8 @@ func TestAShareThatIsLostBeforeItIsTaken(t *testing.T) {
 	})
 }
 
-// A waiter that was chosen in a session that was lost keeps its place in the local
-// queue.
+// A waiter that was chosen in a session that was lost keeps its place in the
+// local queue.
 func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -115,8 +115,8 @@ func TestAWaiterWhoseShareIsLostBeforeItIsTakenIsStillTheFirst(t *testing.T) {
 	})
 }
 
-// chosenAndLost returns a waiter that was chosen in a session that is over, a later one, and
-// another client's share, behind which the later one stands.
+// chosenAndLost returns a waiter that was chosen in a session that is over, a
+// later one, and another client's share, behind which the later one stands.
 func chosenAndLost(t *testing.T, w *bubble.World, l *line.Line) (first, later *line.Queued, held *line.Share) {
 	t.Helper()
 	first = queue(t, l)
@@ -139,8 +139,8 @@ func chosenAndLost(t *testing.T, w *bubble.World, l *line.Line) (first, later *l
 	return first, later, held
 }
 
-// The last waiter leaves and another comes at once: the acquisition that was told
-// to stop fails, but not the other waiter.
+// The last waiter leaves and another comes at once: the acquisition that was
+// told to stop fails, but not the other waiter.
 func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -172,8 +172,8 @@ func TestAnAcquisitionThatWasStoppedFailsNobodyElse(t *testing.T) {
 	})
 }
 
-// The process is paused between the choice and the moment at which the caller takes
-// its place: nothing has told of the loss yet, and only the clock knows.
+// The process is paused between the choice and the moment at which the caller
+// takes its place: nothing has told of the loss yet, and only the clock knows.
 func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		paused := make(chan struct{})
@@ -182,7 +182,8 @@ func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What follows the session's deadline stands still: the oldest hold is told first.
+		// What follows the session's deadline stands still: the oldest hold is told
+		// first.
 		if _, err := sess.Hold(func(error) { <-paused }); err != nil {
 			t.Fatal(err)
 		}
@@ -203,8 +204,8 @@ func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 	})
 }
 
-// The turn has come, but the session is in doubt, and the caller gives up before it
-// is proven: the znode goes as soon as there is a server again.
+// The turn has come, but the session is in doubt, and the caller gives up
+// before it is proven: the znode goes as soon as there is a server again.
 func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext(framework.WithErrorPolicy(framework.ErrorPolicyConnection))
@@ -234,9 +235,9 @@ func TestACancelBeforeTheSessionIsProven(t *testing.T) {
 	})
 }
 
-// A try was granted and lost that before it looked, as after a pause of the process.
-// It was put before the waiters that had come since, whose znode stood in line, and
-// waited there as if it were no try.
+// A try was granted and lost that before it looked, as after a pause of the
+// process. It was put before the waiters that had come since, whose znode stood
+// in line, and waited there as if it were no try.
 func TestATryThatIsLostBeforeItIsTaken(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -274,7 +275,8 @@ func TestAGrantThatComesTooLate(t *testing.T) {
 			t.Errorf("nobody waits: admitted %v, %v", admitted, err)
 		}
 		empty(w, l)
-		// Nothing keeps the session's heartbeat quick: one for each third of the timeout.
+		// Nothing keeps the session's heartbeat quick: one for each third of the
+		// timeout.
 		w.ResetRequests()
 		time.Sleep(10 * framework.DefaultSessionTimeout)
 		if n := w.Requests()[testutil.OpSync]; n > 31 {
@@ -320,8 +322,9 @@ func TestOnLossIsCalledOnce(t *testing.T) {
 	})
 }
 
-// A guarded Multi that was sent behind the delete of a Release finds no znode, and
-// may hear of it first. It made the Release fail, and the Observer count a loss.
+// A guarded Multi that was sent behind the delete of a Release finds no znode,
+// and may hear of it first. It made the Release fail, and the Observer count a
+// loss.
 func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := newLine(t, w.ConnectNext(), exclusive)
@@ -350,8 +353,8 @@ func TestTheOwnRemovalIsNoLoss(t *testing.T) {
 	})
 }
 
-// The engine knows nothing of what makes a lock exclusive: with another predicate it
-// is a shared/exclusive one.
+// The engine knows nothing of what makes a lock exclusive: with another
+// predicate it is a shared/exclusive one.
 func TestOtherRules(t *testing.T) {
 	either := func(mine, theirs string) bool { return mine == "exclusive" || theirs == "exclusive" }
 	reading := line.Rule{

@@ -22,8 +22,9 @@ type Participant struct {
 }
 
 // Participants lists the contenders in line, in order, behind the holders of
-// permits. It costs a list, and a read for each of them. Those who leave in between
-// are left out.
+// permits. It costs a list, and a read for each of them. Those who leave in
+// between are left out. It fails if the client's chroot is missing and may not
+// be created.
 func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
 	var holders []Participant
 	if p := l.rule.Permits; p != nil {
@@ -92,7 +93,7 @@ func (l *Line) First(ctx context.Context) (*Participant, error) {
 // nodes lists the contenders of a set in a directory, in order.
 func (l *Line) nodes(ctx context.Context, dir string, set layout.Set) ([]layout.Node, error) {
 	children, _, err := l.client.Children(ctx, dir)
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
 		return nil, nil
 	}
 	if err != nil {

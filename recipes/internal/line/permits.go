@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,17 +12,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// Permits is what the first in line takes instead of its own grant. It waits until
-// there is room, and creates N znodes in another directory by one Multi, which also
-// removes its own znode from the line: all or nothing. Those N are granted. Only the
-// first in line looks for room, since nobody else takes permits meanwhile.
+// Permits is what the first in line takes instead of its own grant. It waits
+// until there is room, and creates N znodes in another directory by one Multi,
+// which also removes its own znode from the line: all or nothing. Those N are
+// granted. Only the first in line looks for room, since nobody else takes
+// permits meanwhile.
 type Permits struct {
 	Dir  string     // of the permits, in the view of the line's client
 	Name string     // what their names end with, before their numbers
 	Set  layout.Set // which children of Dir are permits
 	N    int        // how many are taken, all or none
-	// Look looks for room. If watch is true and there is none, Room.Changed is closed
-	// when it must look again, and watches end with ctx.
+	// Look looks for room. If watch is true and there is none, Room.Changed is
+	// closed when it must look again, and watches end with ctx.
 	Look func(ctx context.Context, sess *framework.Session, watch bool) (Room, error)
 }
 
@@ -31,14 +31,14 @@ type Permits struct {
 type Room struct {
 	// Refused, if not nil, fails the one caller that the look was made for.
 	Refused error
-	// Free reports whether there is room. While is the operations of the Multi that
-	// check that: if one fails with zk.ErrBadVersion, it must look again.
+	// Free reports whether there is room. While is the operations of the Multi
+	// that check that: if one fails with zk.ErrBadVersion, it must look again.
 	Free  bool
 	While []any
 	// Taken, if not nil, is called once the permits were taken.
 	Taken func()
-	// Changed is closed when it must look again, if that was asked for. Stop must be
-	// called when nobody waits for that any longer.
+	// Changed is closed when it must look again, if that was asked for. Stop must
+	// be called when nobody waits for that any longer.
 	Changed <-chan struct{}
 	Stop    func()
 }
@@ -68,14 +68,17 @@ func (a *acquisition) tryRoom(sess *framework.Session, w *waiter) error {
 	return nil
 }
 
-// awaitLeavingPermits waits for the removals of permits of this process that were
-// under way before the latest look: there may be room now. It reports false if there
-// were none.
-func (a *acquisition) awaitLeavingPermits() bool {
+// awaitLeavingPermits waits for the removals of permits of this process that
+// were under way before the latest look: there may be room now. It reports
+// false if there were none.
+func (a *acquisition) awaitLeavingPermits() (any bool) {
 	for _, z := range a.leaving {
-		_ = z.removal.await(a.ctx) // well or not: the next look shows it
+		if z.removal.async && !z.removal.failed() {
+			any = true
+			_ = z.removal.await(a.ctx) // well or not: the next look shows it
+		}
 	}
-	return len(a.leaving) > 0
+	return any
 }
 
 // lookForRoom calls Look in the line's view of the session.
@@ -87,9 +90,10 @@ func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch b
 	return l.rule.Permits.Look(ctx, own, watch)
 }
 
-// refuseTriesForPermits fails the waiters who only try where there is no room, or
-// where the first in line waits itself. Behind a first that is about to take
-// permits they wait: when passed is closed it has taken them, or has begun to wait.
+// refuseTriesForPermits fails the waiters who only try where there is no room,
+// or where the first in line waits itself. Behind a first that is about to take
+// permits they wait: when passed is closed it has taken them, or has begun to
+// wait.
 func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{}, err error) {
 	tries := a.tries()
 	if len(tries) == 0 {
@@ -126,8 +130,8 @@ var closed = func() <-chan struct{} {
 	return ch
 }()
 
-// takePermits has c, which is first in line, take what the first waiter wants. Like
-// stand, it leaves no znode of ours in line.
+// takePermits has c, which is first in line, take what the first waiter wants.
+// Like stand, it leaves no znode of ours in line.
 func (a *acquisition) takePermits(c *contender) error {
 	for made := 0; ; {
 		w := a.first()
@@ -179,8 +183,8 @@ var (
 	errNoPermitDir = fmt.Errorf("directory of the permits is missing: %w", zk.ErrNoNode)
 )
 
-// awaitRoom returns when there may be room, or w has left. The waiters who only try
-// do not wait for that.
+// awaitRoom returns when there may be room, or w has left. The waiters who only
+// try do not wait for that.
 func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 	defer room.Stop()
 	if !a.refuseAllTries() || a.first() != w {
@@ -196,25 +200,13 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 	}
 	a.queue.waitsFor.Store(&waitingFor{})
 	defer a.queue.waitsFor.Store(nil)
-	for {
-		timer := time.NewTimer(recheck.Interval(c.sess))
-		var err error
-		select {
-		case <-timer.C: // an event can be lost
-			if c.mayHaveRoom(a.ctx, w.line) {
-				return nil
-			}
-			continue
-		case <-room.Changed:
-		case <-w.gone:
-		case <-c.sess.Done():
-			err = c.sess.Err()
-		case <-a.ctx.Done():
-			err = a.ctx.Err()
+	var patience recheck.Patience
+	return recheck.Wait(a.ctx, c.sess, func() (bool, error) {
+		if err := patience.Look(a.ctx, c.sess, c.queue.dir); err != nil {
+			return false, err
 		}
-		timer.Stop()
-		return err
-	}
+		return c.mayHaveRoom(a.ctx, w.line), nil
+	}, room.Changed, w.gone)
 }
 
 // mayHaveRoom looks for room without an event: whether there is any, or whether
@@ -227,8 +219,9 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 	return err == nil && (room.Free || room.Refused != nil)
 }
 
-// take makes the permits, and a grant of each, while c leaves the line: all in one
-// Multi, or nothing. So it can be done only while c is first, and only once.
+// take makes the permits, and a grant of each, while c leaves the line: all in
+// one Multi, or nothing. So it can be done only while c is first, and only
+// once.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
 	sess, err := l.view(c.sess)
 	if err != nil {
@@ -277,6 +270,8 @@ func discardAll(grants []*grant) {
 		if unhold != nil {
 			unhold()
 		}
-		g.sess.Discard(g.path)
+		r := newRemoval()
+		g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
+		g.queue.discard(g.sess, g.path, leavingZnode{g.name, r})
 	}
 }

@@ -6,17 +6,19 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
-// registry holds the local queues of one client. It lives as long as the client.
+// registry holds the local queues of one client. It lives as long as the
+// client.
 type registry struct {
 	mu      sync.Mutex // guards what follows, and users of each queue
 	queues  map[key]*localQueue
 	leaving map[string][]leavingZnode // by the full path of their line's directory
 }
 
-// leavingZnode is one that is being removed, and keeps no waiter of its local queue
-// waiting: Config.AsyncRelease.
+// leavingZnode is one of ours that is being removed. Without a name it is one
+// that is just created, although nobody wants it any longer.
 type leavingZnode struct {
 	name    string
 	removal *removal
@@ -25,7 +27,7 @@ type leavingZnode struct {
 type registryKey struct{}
 
 func queuesOf(c *framework.Client) *registry {
-	return c.Attach(registryKey{}, func() any {
+	return privileged.Framework.Attach(c, registryKey{}, func() any {
 		return &registry{queues: make(map[key]*localQueue), leaving: make(map[string][]leavingZnode)}
 	}).(*registry)
 }
@@ -45,9 +47,6 @@ func (r *registry) use(l *Line) (*localQueue, error) {
 		return nil, errDifferentZnode
 	}
 	q.users++
-	if l.cfg.Linger > 0 {
-		q.lingers.Store(true)
-	}
 	return q, nil
 }
 
@@ -100,12 +99,25 @@ func (r *registry) addLeaving(dir string, z leavingZnode) {
 	r.leaving[dir] = append(r.leaving[dir], z)
 }
 
-func (r *registry) dropLeaving(dir, name string) {
+// ended ends the removal of a znode. If that has failed, the znode stays noted
+// until it is gone, or its session over.
+func (r *registry) ended(dir string, z leavingZnode) {
+	if z.removal.gone == nil {
+		r.dropLeaving(dir, z)
+		close(z.removal.done)
+		return
+	}
+	close(z.removal.done)
+	<-z.removal.gone
+	r.dropLeaving(dir, z)
+}
+
+func (r *registry) dropLeaving(dir string, gone leavingZnode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var left []leavingZnode // a new slice: others read the old one
 	for _, z := range r.leaving[dir] {
-		if z.name != name {
+		if z != gone {
 			left = append(left, z)
 		}
 	}
@@ -123,7 +135,8 @@ func (r *registry) leavingAt(dir string) []leavingZnode {
 	return r.leaving[dir]
 }
 
-// leavingBelow returns the znodes that are leaving lines below the full path dir.
+// leavingBelow returns the znodes that are leaving lines below the full path
+// dir.
 func (r *registry) leavingBelow(dir string) (all []leavingZnode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

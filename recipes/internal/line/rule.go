@@ -11,14 +11,16 @@ import (
 
 // A Rule is what makes one kind of line different from another.
 type Rule struct {
-	// Kind and Name tell apart the local queues of lines over one directory. Name is
-	// the contender's, as its znode shows it.
+	// Kind and Name tell apart the local queues of lines over one directory. Name
+	// is the contender's, as its znode shows it.
 	Kind, Name string
-	// Candidate, if not 0, gives the Line a local queue that it shares with no other.
+	// Candidate, if not 0, gives the Line a local queue that it shares with no
+	// other.
 	Candidate int64
 	// Conflicts reports whether a contender named mine has to wait for a contender
-	// named theirs that stands ahead. It may be user code: it is called without locks
-	// held, and may panic. Either order decides, so that a conflict is symmetric.
+	// named theirs that stands ahead. It may be user code: it is called without
+	// locks held, and may panic. Either order decides, so that a conflict is
+	// symmetric.
 	Conflicts func(mine, theirs string) bool
 	// Set is the children that stand in line. A child of another known layout is
 	// ErrLayout; a child of no known layout is ignored.
@@ -34,10 +36,11 @@ type Rule struct {
 	// until its last share was released, however long that takes. Otherwise it is
 	// removed at the deadline at the latest.
 	KeepUntilReleased bool
-	// OtherLayout, if not nil, returns a child of another layout, where the names of
-	// children do not show that for certain. It is called before each grant.
+	// OtherLayout, if not nil, returns a child of another layout, where the names
+	// of children do not show that for certain. It is called before each grant.
 	OtherLayout func(ctx context.Context, r Reader, dir string, children []string) (name string, err error)
-	// Permits, if not nil, is what the first in line takes instead of its own grant.
+	// Permits, if not nil, is what the first in line takes instead of its own
+	// grant.
 	Permits *Permits
 
 	shares bool // contenders of this name do not conflict with each other
@@ -61,8 +64,8 @@ func (r *Rule) init() error {
 // waiting.
 func (r *Rule) exclusive() bool { return !r.shares && r.Permits == nil }
 
-// conflict reports whether one of two contenders with these names has to wait for
-// the other: see layout.Conflict.
+// conflict reports whether one of two contenders with these names has to wait
+// for the other: see layout.Conflict.
 func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
 	return layout.Conflict(r.Conflicts, a, b)
 }
@@ -71,8 +74,8 @@ func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
 // layout.Node.Waits.
 func (r *Rule) waits(own, ahead *layout.Node) (bool, error) { return own.Waits(ahead, r.conflict) }
 
-// lastConflict returns the index of the last contender ahead that own has to wait
-// for, or -1.
+// lastConflict returns the index of the last contender ahead that own has to
+// wait for, or -1.
 func (r *Rule) lastConflict(own *layout.Node, ahead []layout.Node) (int, error) {
 	for i := len(ahead) - 1; i >= 0; i-- {
 		if waits, err := r.waits(own, &ahead[i]); waits || err != nil {
@@ -89,8 +92,8 @@ func (r *Rule) members(children []string) ([]layout.Node, error) {
 	return members, errConflictingLayout(conflicting)
 }
 
-// errConflictingLayout returns ErrLayout if name is not empty: that child belongs to
-// another layout.
+// errConflictingLayout returns ErrLayout if name is not empty: that child
+// belongs to another layout.
 func errConflictingLayout(name string) error {
 	if name == "" {
 		return nil
@@ -113,14 +116,17 @@ func (r *Rule) blocker(own string, children []string) (blocker string, err error
 	if !front.Joined {
 		return "", errNotInLine
 	}
-	if layout.Exhausted(self.Seq) || front.Twins {
-		return "", fmt.Errorf("%w: %s", ErrExhausted, own)
+	switch {
+	case layout.Exhausted(self.Seq):
+		return "", fmt.Errorf("%w: %s has one of the last", ErrExhausted, own)
+	case front.Twins:
+		return "", fmt.Errorf("%w: another contender has the number of %s", ErrExhausted, own)
 	}
 	return front.Last(func(ahead layout.Node) (bool, error) { return r.waits(&self, &ahead) })
 }
 
-// contended reports whether the granted znode named own keeps anybody waiting. A
-// contender of another line counts: whether it waits cannot be known.
+// contended reports whether the granted znode named own keeps anybody waiting.
+// A contender of another line counts: whether it waits cannot be known.
 func (r *Rule) contended(own string, children []string) (bool, error) {
 	for _, name := range children {
 		if name == own {

@@ -159,6 +159,8 @@ func TestConfigIsValidated(t *testing.T) {
 		{"data", Config{Data: []byte("host")}, true},
 		{"too much data", Config{Data: make([]byte, 1<<20)}, false},
 		{"data that asks for the release", Config{Data: []byte("__REVOKE__")}, false},
+		{"data that asks for the release, with a text", Config{Data: []byte("__REVOKE__ host")}, false},
+		{"data that begins in the same way", Config{Data: []byte("__REVOKE__host")}, true},
 		{"a negative hold", Config{MaxHold: -1}, false},
 		{"an ACL of nobody", Config{ACL: []zk.ACL{}}, false},
 	}

@@ -47,8 +47,8 @@ func (s *Share) How() framework.How { return s.how }
 // SessionID returns the id of the session that the znode belongs to.
 func (s *Share) SessionID() int64 { return s.grant.sess.ID() }
 
-// begin is called by the caller who takes the share. It reports false if the grant
-// was lost before.
+// begin is called by the caller who takes the share. It reports false if the
+// grant was lost before.
 func (s *Share) begin() bool {
 	g := s.grant
 	g.proven()
@@ -71,7 +71,8 @@ func (s *Share) begin() bool {
 	return true
 }
 
-// endMaxHold ends what was held for too long, unless it was handed off just now.
+// endMaxHold ends what was held for too long, unless it was handed off just
+// now.
 func (s *Share) endMaxHold() {
 	g := s.grant
 	g.queue.update(func() {
@@ -81,8 +82,9 @@ func (s *Share) endMaxHold() {
 	})
 }
 
-// Held reports whether the grant is held, as far as the clock can prove. Once false
-// it stays false: a grant that could not be proven at one instant is lost.
+// Held reports whether the grant is held, as far as the clock can prove. Once
+// false it stays false: a grant that could not be proven at one instant is
+// lost.
 func (s *Share) Held() bool {
 	g := s.grant
 	g.queue.mu.Lock()
@@ -118,11 +120,12 @@ func (s *Share) lossLocked() *Loss {
 	return s.grant.loss
 }
 
-// Deadline returns until when nobody else can be granted, as far as is known now.
+// Deadline returns until when nobody else can be granted, as far as is known
+// now.
 func (s *Share) Deadline() time.Time { return s.grant.sess.Deadline() }
 
-// OnLoss has fn called, once, when the share is lost, unless its result was known
-// before. fn must not block.
+// OnLoss has fn called, once, when the share is lost, unless its result was
+// known before. fn must not block.
 func (s *Share) OnLoss(fn func(*Loss)) {
 	g := s.grant
 	g.queue.update(func() {
@@ -134,8 +137,8 @@ func (s *Share) OnLoss(fn func(*Loss)) {
 	})
 }
 
-// bind keeps the znode from serving another caller from now on. It reports false,
-// and does nothing, if the share is not held.
+// bind keeps the znode from serving another caller from now on. It reports
+// false, and does nothing, if the share is not held.
 func (s *Share) bind() bool {
 	s.grant.queue.mu.Lock()
 	defer s.grant.queue.mu.Unlock()
@@ -146,9 +149,10 @@ func (s *Share) bind() bool {
 	return true
 }
 
-// Guard returns the path of a znode that exists until the share's znode is removed.
-// After Leave it returns a path that cannot exist. A guarded write may be executed at
-// any time, so no other caller of this process is given the znode.
+// Guard returns the path of a znode that exists until the share's znode is
+// removed. After Leave it returns a path that cannot exist. A guarded write may
+// be executed at any time, so no other caller of this process is given the
+// znode.
 func (s *Share) Guard() string {
 	if !s.bind() {
 		return s.Path() + "/left" // an ephemeral znode has no children
@@ -156,9 +160,9 @@ func (s *Share) Guard() string {
 	return s.Path()
 }
 
-// Guarding begins a write that is guarded by the znode. No other caller is given the
-// znode until done was called; known says whether the outcome of the write is known.
-// Guarding reports false if the share is not held.
+// Guarding begins a write that is guarded by the znode. No other caller is
+// given the znode until done was called; known says whether the outcome of the
+// write is known. Guarding reports false if the share is not held.
 func (s *Share) Guarding() (done func(known bool), held bool) {
 	g := s.grant
 	g.queue.mu.Lock()
@@ -175,8 +179,8 @@ func (s *Share) Guarding() (done func(known bool), held bool) {
 	}, true
 }
 
-// Deleted tells that the znode was found missing, which is a loss unless it is the
-// own removal that was found.
+// Deleted tells that the znode was found missing, which is a loss unless it is
+// the own removal that was found.
 func (s *Share) Deleted() {
 	s.grant.queue.update(func() {
 		if s.handoffs == s.grant.handoffs {
@@ -185,8 +189,8 @@ func (s *Share) Deleted() {
 	})
 }
 
-// Again returns another share of the same grant, for l, a view of the same line.
-// Each is left by itself; the znode goes with the last.
+// Again returns another share of the same grant, for l, a view of the same
+// line. Each is left by itself; the znode goes with the last.
 func (s *Share) Again(l *Line) (*Share, error) {
 	held := s.Held()
 	g := s.grant
@@ -207,13 +211,19 @@ func (s *Share) Again(l *Line) (*Share, error) {
 func (s *Share) Session() (*framework.Session, error) { return s.line.view(s.grant.sess) }
 
 // Leave gives the share up. If it is the last of its grant, the znode begins to
-// leave the line, unless it is kept for another caller. Left has the result. Of ctx
-// only the values are used, for the observers of the requests.
+// leave the line, unless it is kept for another caller. Left has the result. Of
+// ctx only the values are used, for the observers of the requests.
 func (s *Share) Leave(ctx context.Context) {
-	s.grant.queue.update(func() { s.leaveLocked(ctx) })
+	s.grant.queue.update(func() { s.leaveLocked(ctx, s.line.cfg.AsyncRelease) })
 }
 
-func (s *Share) leaveLocked(ctx context.Context) {
+// giveBack leaves a share whose caller was chosen for it and has given up: it
+// has not worked under it, so no other caller is kept waiting by its removal.
+func (s *Share) giveBack(ctx context.Context) {
+	s.grant.queue.update(func() { s.leaveLocked(ctx, true) })
+}
+
+func (s *Share) leaveLocked(ctx context.Context, async bool) {
 	g := s.grant
 	if s.settled {
 		return
@@ -231,14 +241,14 @@ func (s *Share) leaveLocked(ctx context.Context) {
 	case g.shares > 0:
 		s.settleLocked(nil)
 	default:
-		s.leaveLastLocked(ctx)
+		s.leaveLastLocked(ctx, async)
 	}
 }
 
 // leaveLastLocked leaves the last share of its grant.
-func (s *Share) leaveLastLocked(ctx context.Context) {
+func (s *Share) leaveLastLocked(ctx context.Context, async bool) {
 	g, cfg := s.grant, &s.line.cfg
-	g.async = cfg.AsyncRelease
+	g.async = async
 	if g.queue.keepLocked(g, cfg) {
 		s.settleLocked(nil)
 		return
@@ -251,13 +261,13 @@ func (s *Share) leaveLastLocked(ctx context.Context) {
 	s.removal = r
 }
 
-// Left returns the result of Leave, which it waits for until ctx ends; the removal
-// goes on then, and Leave and Left may be called again.
+// Left returns the result of Leave, which it waits for until ctx ends; the
+// removal goes on then, and Leave and Left may be called again.
 //
 // The result is nil if the share was held until Leave, which a removal itself
-// proves: the znode stood there until it. It is ErrNotHeld, and the reason, if the
-// share was lost, before or during the removal. With Config.AsyncRelease it is known
-// when Leave has returned: nil if the share was not lost before.
+// proves: the znode stood there until it. It is ErrNotHeld, and the reason, if
+// the share was lost, before or during the removal. With Config.AsyncRelease it
+// is known when Leave has returned: nil if the share was not lost before.
 func (s *Share) Left(ctx context.Context) error {
 	s.grant.queue.mu.Lock()
 	r := s.removal

@@ -22,8 +22,8 @@ func (w *waitingFor) String() string {
 	return fmt.Sprintf("waiting in line behind %s (session %s)", w.path, wire.SessionText(w.session))
 }
 
-// timedOut returns the error of a caller whose ctx has ended: what it was waiting
-// for, and the error of ctx with its cause.
+// timedOut returns the error of a caller whose ctx has ended: what it was
+// waiting for, and the error of ctx with its cause.
 func (q *localQueue) timedOut(ctx context.Context) error {
 	q.mu.Lock()
 	standing, granted := q.acquisition != nil, q.grants > 0

@@ -1,7 +1,7 @@
 // Package recheck has what a waiter does in case the event of a watch is lost:
-// it looks by itself from time to time. Servers can fail to send an event: 3.4 and
-// 3.5 have known bugs of that kind, and since 3.8.4 a server suppresses the events
-// of a znode that the session may no longer read.
+// it looks by itself from time to time. Servers can fail to send an event: 3.4
+// and 3.5 have known bugs of that kind, and since 3.8.4 a server suppresses the
+// events of a znode that the session may no longer read.
 package recheck
 
 import (
@@ -12,14 +12,58 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/chance"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
-// Interval returns how long to wait for an event before the next look: the session
-// timeout on average, and not the same for all waiters.
+// Interval returns how long to wait for an event before the next look: the
+// session timeout on average, and not the same for all waiters.
 func Interval(sess *framework.Session) time.Duration {
 	timeout := sess.Timeout()
-	return timeout*3/4 + chance.N(timeout/2)
+	return timeout*3/4 + random.N(timeout/2)
+}
+
+// Wait returns nil when one of at most three events happens, or when look
+// reports that what they tell of has happened. An event can be lost, so Wait
+// calls look about once in a session timeout. Wait fails with the error of
+// look, and with the reason when the session is over or ctx ends.
+func Wait(ctx context.Context, sess *framework.Session, look func() (happened bool, err error), events ...<-chan struct{}) error {
+	var of [3]<-chan struct{} // a nil channel never happens
+	copy(of[:], events)
+	for {
+		select {
+		case <-time.After(Interval(sess)):
+			if happened, err := look(); happened || err != nil {
+				return err
+			}
+			continue
+		case <-of[0]:
+		case <-of[1]:
+		case <-of[2]:
+		case <-sess.Done():
+			return sess.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return nil
+	}
+}
+
+// Patience notices that a waiter has had no connection for long. Its session
+// may live on, since the ensemble resumes it when it is back, and so may its
+// place in line. But its call must end when its retry budget is used up. The
+// zero value is ready for use.
+type Patience struct{ down bool }
+
+// Look is called at each look. If there was no connection at the look before
+// either, it waits for one, until ctx ends, the session is over, or the
+// client's retry budget is used up.
+func (p *Patience) Look(ctx context.Context, sess *framework.Session, path string) error {
+	connected := sess.Connected()
+	if !connected && p.down {
+		return sess.Sync(ctx, path)
+	}
+	p.down = !connected
+	return nil
 }
 
 // Gone reports whether the znode at path no longer exists, or may no longer be

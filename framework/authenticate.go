@@ -1,0 +1,47 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+)
+
+// authenticate presents the credentials for the first time, on one connection.
+// On each later connection the wire client does so itself, before it sends
+// anything else.
+//
+// checkClock judges only connections that are up. So authenticate itself closes
+// one on which an answer takes too long.
+func (s *session) authenticate(on *link) {
+	late := time.AfterFunc(2*s.granted()/3, func() {
+		s.core.onAbandoned(s, AbandonedSilent)
+		_ = on.Close()
+	})
+	defer late.Stop()
+	for _, a := range s.core.cfg.auths {
+		if err := s.conn.AddAuth(a.scheme, a.data); err != nil {
+			s.events.put(event{kind: authDone, err: fmt.Errorf("auth %s: %w", a.scheme, err), link: on})
+			return
+		}
+	}
+	s.events.put(event{kind: authDone, link: on})
+}
+
+// onAuthFailed closes a connection on which the credentials were not accepted.
+// The next connection presents them again.
+func (s *session) onAuthFailed(on *link, err error) {
+	s.core.noteFault(err)
+	s.core.tasks.Go(func() { _ = on.Close() })
+	if !errors.Is(err, zk.ErrAuthFailed) {
+		return
+	}
+	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
+	s.core.mu.Lock()
+	s.core.rejected = err
+	close(s.core.changed)
+	s.core.changed = make(chan struct{})
+	s.core.mu.Unlock()
+}

@@ -1,0 +1,231 @@
+package framework
+
+import (
+	"slices"
+	"time"
+)
+
+// This file decides how often heartbeats are sent, and whether a lease that
+// begins now would last. It is pure: see proof.go for T, F, R0 and R1.
+//
+// Let r be the time of a round trip to the leader, and M the stop margin. A
+// contact is proven 3r + F after it was sent, at the earliest: its own answer,
+// F, and the two round trips. If a heartbeat begins every P, the latest proven
+// contact is up to 3r + F + P old just before the next proof. A lease lasts if
+// that is less than T - M.
+//
+// P is (F + r) / n. So the n-th heartbeat after a contact can report it without
+// a wait. n is 2 in quiet networks, which makes a heartbeat every T/6. It grows
+// with r and M, and heartbeats are then under way beside each other. But P is
+// at least r / 2, and at most two of them wait for the answer to their first
+// half: a server that is slow because it is busy must not get more and more
+// requests.
+const (
+	fewestBeats    = 2
+	mostBeats      = 8
+	mostFirstHalfs = 2
+)
+
+// roundTrips estimates how long a round trip takes: the longest of those that
+// ended in the latest two windows. Writes can take longer than syncs, and an
+// answer can stand behind a large one. Both are counted only where nothing else
+// is known.
+type roundTrips struct {
+	window            time.Duration
+	since             time.Time // when the present window began
+	present, previous time.Duration
+}
+
+func (r *roundTrips) add(took time.Duration, at time.Time) {
+	if !r.isRecent(at) {
+		r.previous = r.present
+		if at.Sub(r.since) >= 2*r.window {
+			r.previous = 0
+		}
+		r.present, r.since = 0, at
+	}
+	r.present = max(r.present, took)
+}
+
+// isRecent reports whether the present window is not over.
+func (r *roundTrips) isRecent(now time.Time) bool { return now.Sub(r.since) < r.window }
+
+// isKnown reports whether a round trip ended in the latest two windows.
+func (r *roundTrips) isKnown(now time.Time) bool { return now.Sub(r.since) < 2*r.window }
+
+func (r *roundTrips) longest() time.Duration { return max(r.present, r.previous) }
+
+// interval returns P, the time from the beginning of one heartbeat to that of
+// the next. One heartbeat may come too early to report a contact, and where
+// they are under way beside each other one may have to wait as well: the choice
+// of n leaves room for that.
+func (p *proof) interval(margin time.Duration) time.Duration {
+	r := p.trips.longest()
+	between := p.wait + r
+	n := time.Duration(fewestBeats)
+	for late := time.Duration(2); n < mostBeats && (n+1)*r <= mostFirstHalfs*between && 3*r+p.wait+late*between/n >= p.timeout-margin; late = 3 {
+		n++
+	}
+	return (between + n - 1) / n
+}
+
+// longestTrip returns how long a round trip may take, so that a lease lasts at
+// all. If it is not positive, no lease can last with these settings.
+func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
+	for n := time.Duration(fewestBeats); n <= mostBeats; n++ {
+		r := (n*(p.timeout-margin-p.wait) - p.wait) / (3*n + 1) // 3r + F + (F + r) / n < T - M
+		if n > mostFirstHalfs {
+			r = min(r, mostFirstHalfs*p.wait/(n-mostFirstHalfs)) // n r <= 2 (F + r)
+		}
+		longest = max(longest, r)
+	}
+	return longest
+}
+
+// lasts reports whether a lease that begins now would last, if round trips go
+// on taking as long as they do, and left is the time until the deadline:
+// whether each contact can be proven before the deadline that rests on the one
+// before it. last is when the latest heartbeat with two halves began, the zero
+// time if none is under way. next is when another one begins at the latest.
+func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time.Time) bool {
+	r := p.trips.longest()
+	if r >= p.longestTrip(margin) {
+		return false
+	}
+	until := now.Add(left - margin)
+	// A round trip can take a little longer than those before it. In a slow
+	// network there is less time to spare for that.
+	slack := max(2*p.grain-r, 3*p.grain/4)
+	soonest := now // that a heartbeat begins with a first half
+	if last.IsZero() && p.isReported() {
+		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see beatLocked
+	}
+	provenBy := func(c contact) time.Time {
+		if c.reported != 0 {
+			for _, second := range p.pending {
+				if second.roundTrip == anyTrip && second.answers >= c.reported {
+					return second.at.Add(r)
+				}
+			}
+			return later(now, last.Add(r)).Add(r)
+		}
+		if reportable := c.answered.Add(p.wait); last.Before(reportable) {
+			last = later(soonest, later(reportable, last.Add(r)))
+		}
+		return last.Add(2 * r)
+	}
+	contacts := slices.Clone(p.contacts)
+	for _, request := range p.pending {
+		contacts = append(contacts, contact{sent: request.at, answered: request.at.Add(r)})
+	}
+	for _, c := range append(contacts, contact{sent: next, answered: next.Add(r)}) {
+		if provenBy(c).Add(slack).After(until) {
+			return false
+		}
+		until = later(until, c.sent.Add(p.timeout-margin))
+	}
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// isReported reports whether an R1 alone can prove a contact.
+func (p *proof) isReported() bool {
+	return slices.ContainsFunc(p.contacts, func(c contact) bool { return c.reported != 0 })
+}
+
+// shortestInterval is the least time between two heartbeats.
+func (p *proof) shortestInterval() time.Duration { return p.wait / mostBeats }
+
+// usuallyLeft is how far ahead the deadline is right before a heartbeat begins
+// that moves it on.
+func (p *proof) usuallyLeft(interval time.Duration) time.Duration {
+	return p.timeout - p.wait - interval - p.trips.longest()
+}
+
+// reportable returns how long to wait until another heartbeat can prove a
+// contact that those under way cannot. Those with two halves have begun at
+// last; the zero time: there are none. ok is false if there is no such contact.
+// soon is when the latest of the contacts was sent that those under way can
+// prove, the zero time if there is none.
+func (p *proof) reportable(now, last time.Time, underWay bool) (soon time.Time, after time.Duration, ok bool) {
+	for _, c := range p.contacts {
+		switch {
+		case underWay && c.reported != 0, !last.IsZero() && !c.answered.Add(p.wait).After(last):
+			soon = c.sent
+		case c.reported != 0:
+			return soon, 0, true
+		default:
+			return soon, max(0, p.wait-now.Sub(c.answered)), true
+		}
+	}
+	return soon, 0, false
+}
+
+// worthwhile returns how long to wait with a heartbeat that is due: a little
+// longer, by most, if it then proves a contact that is newer by more than twice
+// that. Without it a heartbeat that comes a moment too early to report the last
+// but one proves much less than usual. Then the next one is early, and so on:
+// that made 15 requests in T instead of 12.
+func (p *proof) worthwhile(now time.Time, due, most time.Duration) time.Duration {
+	var base time.Time
+	better := due
+	for _, c := range p.contacts {
+		at := c.answered.Add(p.wait).Sub(now)
+		switch {
+		case c.reported != 0 || at <= due:
+			base = c.sent
+		case at-due <= most && (base.IsZero() || c.sent.Sub(base) > 2*(at-due)):
+			better = at
+		}
+	}
+	return better
+}
+
+// progress tells when the answers have come on last.
+type progress struct {
+	at        time.Time // the latest answer, in order, or bytes of it
+	receiving bool      // an answer has arrived in part
+	bytes     int       // of it, since at
+}
+
+// leastProgress is how many bytes of an answer must arrive to count. Behind an
+// answer that never ends, those to pings are taken for a part of it.
+const leastProgress = 512
+
+// receive notes that n bytes of an answer have arrived. inPart says that there
+// are more to come.
+func (p *progress) receive(n int, inPart bool, at time.Time) {
+	p.bytes += n
+	if !p.receiving || !inPart || p.bytes >= leastProgress {
+		p.at, p.bytes = at, 0
+	}
+	p.receiving = inPart
+}
+
+// silence returns since when the oldest unanswered request keeps the client
+// waiting, and for how long it may. Answers come in the order of the requests.
+// So a sync or a ping that stands behind another request is not judged. The
+// other request may take longer, as a large list does, unless a later one was
+// answered before it.
+func (p *proof) silence() (since time.Time, limit time.Duration, ok bool) {
+	if len(p.pending) == 0 && !p.progress.receiving {
+		return time.Time{}, 0, false
+	}
+	since, limit = p.progress.at, 2*p.timeout/3
+	if len(p.pending) > 0 {
+		head := p.pending[0]
+		if head.at.After(since) {
+			since = head.at
+		}
+		if head.prompt && !p.progress.receiving {
+			limit = p.timeout / 3
+		}
+	}
+	return since, limit, true
+}

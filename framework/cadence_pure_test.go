@@ -1,0 +1,253 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+const ms = time.Millisecond
+
+// sixSeconds returns a proof with T = 6s, hence F = 2s and a grain of 93.75ms,
+// and what the longest round trip took.
+func sixSeconds(trip time.Duration) *proof {
+	p := newProof(6*time.Second, 0, ProofSync)
+	p.trips.present = trip
+	return p
+}
+
+// The figures are those of the formulas at the head of cadence.go, at each
+// round trip from which on n is another one.
+func TestInterval(t *testing.T) {
+	for _, tt := range []struct {
+		margin time.Duration
+		trip   time.Duration
+		n      time.Duration
+	}{
+		{600 * ms, 0, 2},
+		{600 * ms, 1, 2}, // rounded up
+		{600 * ms, 349999999, 2},
+		{600 * ms, 350000000, 4},
+		{600 * ms, 506666666, 4},
+		{600 * ms, 506666667, 5},
+		{600 * ms, 611111111, 5},
+		{600 * ms, 611111112, 6},
+		{600 * ms, 685714285, 6},
+		{600 * ms, 685714286, 7},
+		{600 * ms, 800000000, 7},
+		{600 * ms, 800000001, 6},
+		{600 * ms, 1000000000, 6},
+		{600 * ms, 1000000001, 5},
+		{600 * ms, 1333333333, 5},
+		{600 * ms, 1333333334, 4},
+		{600 * ms, 2000000000, 4},
+		{600 * ms, 2000000001, 3},
+		{0, 499999999, 2},
+		{0, 500000000, 4},
+		{2 * time.Second, 0, 4}, // not 3: a heartbeat that is late would come too late
+		{2 * time.Second, 133333334, 5},
+		{2 * time.Second, 333333333, 7},
+		{2 * time.Second, 333333334, 8},
+		{2 * time.Second, 500000000, 8},
+	} {
+		want := (2*time.Second + tt.trip + tt.n - 1) / tt.n
+		if got := sixSeconds(tt.trip).interval(tt.margin); got != want {
+			t.Errorf("margin %v, round trip %d: every %d, want %d", tt.margin, tt.trip, got, want)
+		}
+	}
+}
+
+func TestLongestTrip(t *testing.T) {
+	for _, tt := range []struct{ tick, margin, want time.Duration }{
+		{0, 0, 1125000000},
+		{0, 600 * ms, 968421052},
+		{0, 1500 * ms, 704545454},
+		{0, 2 * time.Second, 560000000},
+		{0, 3400 * ms, 112000000},
+		{3 * time.Second, 0, 840000000},
+		{3 * time.Second, 2 * time.Second, 200000000},
+		{3 * time.Second, 3 * time.Second, 0}, // no lease can last
+	} {
+		if got := newProof(6*time.Second, tt.tick, ProofSync).longestTrip(tt.margin); got != tt.want {
+			t.Errorf("tick %v, margin %v: %d, want %d", tt.tick, tt.margin, got, tt.want)
+		}
+	}
+}
+
+// A lease that begins now lasts from so much left on, and not with a nanosecond
+// less.
+func TestLasts(t *testing.T) {
+	const margin, never = 600 * ms, time.Hour
+	now := time.Now()
+	at := func(d time.Duration) time.Time { return now.Add(d) }
+	seen := func(sent, answered time.Duration, reported uint64) contact {
+		return contact{sent: at(sent), answered: at(answered), reported: reported}
+	}
+	second := func(trip trip, answers uint64) []sentRequest {
+		return []sentRequest{{at: at(-100 * ms), roundTrip: trip, answers: answers}}
+	}
+	for name, tt := range map[string]struct {
+		trip       time.Duration
+		contacts   []contact
+		pending    []sentRequest
+		last, next time.Duration // last: 0 is none
+		want       time.Duration
+	}{
+		"only the next heartbeat":       {0, nil, nil, 0, time.Second, 3787500 * time.Microsecond},
+		"in a network that takes time":  {100 * ms, nil, nil, 0, time.Second, 3987500 * time.Microsecond},
+		"and more":                      {150 * ms, nil, nil, 0, time.Second, 4120312500},
+		"as much as may be":             {968421051, nil, nil, 0, 0, 600*ms + 3*968421051 + 2*time.Second + 70312500},
+		"too much":                      {968421052, nil, nil, 0, 0, never},
+		"a contact":                     {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, time.Second, 1787500 * time.Microsecond},
+		"a heartbeat just in time":      {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2212500 * time.Microsecond, 1787500 * time.Microsecond},
+		"and too late":                  {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2300 * ms, 5087500 * time.Microsecond},
+		"an old contact":                {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 970312500},
+		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500},
+		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500},
+		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500},
+		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500},
+		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500},
+		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500},
+		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500},
+		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500},
+		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 970312500},
+	} {
+		p := sixSeconds(tt.trip)
+		p.contacts, p.pending = tt.contacts, tt.pending
+		var last time.Time
+		if tt.last != 0 {
+			last = at(tt.last)
+		}
+		lasts := func(left time.Duration) bool { return p.lasts(now, left, margin, last, at(tt.next)) }
+		if lasts(tt.want-1) || tt.want < never && !lasts(tt.want) {
+			for least := time.Duration(0); ; least += 100 * time.Microsecond {
+				if least > 7*time.Second || lasts(least) {
+					t.Errorf("%s: from %v on, want %v", name, least, tt.want)
+					break
+				}
+			}
+		}
+		if len(p.contacts) != len(tt.contacts) {
+			t.Errorf("%s: the question adds a contact", name)
+		}
+	}
+}
+
+func TestReportable(t *testing.T) {
+	now := time.Now()
+	at := func(s float64) time.Time { return now.Add(time.Duration(s * float64(time.Second))) }
+	answered := func(s float64) contact { return contact{sent: at(s - 0.1), answered: at(s)} }
+	first := contact{sent: at(-3), answered: at(-2.9), reported: 2}
+	for name, tt := range map[string]struct {
+		contacts []contact
+		last     time.Time
+		underWay bool
+		soon     time.Time
+		after    time.Duration
+		ok       bool
+	}{
+		"none":                          {},
+		"R1 is missing":                 {[]contact{first}, time.Time{}, false, time.Time{}, 0, true},
+		"R1 is under way":               {[]contact{first}, time.Time{}, true, at(-3), 0, false},
+		"too young":                     {[]contact{answered(-0.5)}, time.Time{}, false, time.Time{}, 1500 * ms, true},
+		"old enough":                    {[]contact{answered(-3)}, time.Time{}, false, time.Time{}, 0, true},
+		"old enough for what has begun": {[]contact{answered(-3)}, at(-1), true, at(-3.1), 0, false},
+		"too young for it":              {[]contact{answered(-3)}, at(-1).Add(-1), true, time.Time{}, 0, true},
+		"the next one":                  {[]contact{first, answered(-1.5)}, time.Time{}, true, at(-3), 500 * ms, true},
+	} {
+		p := sixSeconds(0)
+		p.contacts = tt.contacts
+		if soon, after, ok := p.reportable(now, tt.last, tt.underWay); !soon.Equal(tt.soon) || after != tt.after || ok != tt.ok {
+			t.Errorf("%s: %v, %v, %t", name, soon, after, ok)
+		}
+	}
+}
+
+// Round trips are remembered for two windows of 2s.
+func TestRoundTrips(t *testing.T) {
+	start := time.Now()
+	r := roundTrips{window: 2 * time.Second}
+	for i, tt := range []struct{ at, took, longest time.Duration }{
+		{0, 100, 100},
+		{2*time.Second - 1, 50, 100},
+		{2 * time.Second, 10, 100},
+		{4*time.Second - 1, 20, 100},
+		{4 * time.Second, 5, 20},
+		{8*time.Second - 1, 3, 5},
+		{12*time.Second - 1, 2, 2},
+	} {
+		if r.add(tt.took, start.Add(tt.at)); r.longest() != tt.longest {
+			t.Errorf("step %d: %d, want %d", i, r.longest(), tt.longest)
+		}
+	}
+}
+
+// Bytes of an answer count as news once there are 512 of them, or the answer
+// begins or ends.
+func TestProgress(t *testing.T) {
+	start := time.Now()
+	var p progress
+	for i, tt := range []struct {
+		n            int
+		inPart, news bool
+	}{
+		{10, true, true},   // begins
+		{511, true, false}, // goes on
+		{1, true, true},
+		{511, true, false},
+		{0, false, true}, // ends
+		{10, true, true},
+		{502, true, false}, // the first ones do not count twice
+		{9, true, false},
+		{1, true, true},
+	} {
+		now := start.Add(time.Duration(i) * time.Second)
+		if p.receive(tt.n, tt.inPart, now); p.at.Equal(now) != tt.news {
+			t.Errorf("step %d: news %t", i, !tt.news)
+		}
+	}
+}
+
+func TestSilence(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	for name, tt := range map[string]struct {
+		sent      []wire.Op // one each second
+		answers   []int32
+		receiving bool
+		since     float64 // negative: not silent
+		limit     time.Duration
+	}{
+		"nothing is under way":   {since: -1},
+		"an answer, in part":     {receiving: true, since: 0.5, limit: 4 * time.Second},
+		"a ping":                 {sent: []wire.Op{wire.OpPing}, since: 1, limit: 2 * time.Second},
+		"a list":                 {sent: []wire.Op{wire.OpGetChildren2}, since: 1, limit: 4 * time.Second},
+		"that comes":             {sent: []wire.Op{wire.OpPing}, receiving: true, since: 1, limit: 4 * time.Second},
+		"a ping behind a list":   {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, since: 1, limit: 4 * time.Second},
+		"that was answered":      {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, answers: []int32{0}, since: 10, limit: 2 * time.Second},
+		"that was answered also": {sent: []wire.Op{wire.OpGetChildren2, wire.OpSync}, answers: []int32{0, 1}, since: -1},
+		"a list is overtaken":    {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, answers: []int32{1}, since: 1, limit: 2 * time.Second},
+	} {
+		p := sixSeconds(0)
+		p.progress = progress{at: at(0.5), receiving: tt.receiving}
+		for i, op := range tt.sent {
+			p.send(int32(i), op, at(float64(i+1)))
+		}
+		for _, xid := range tt.answers {
+			p.answer(xid, false, at(10))
+		}
+		since, limit, ok := p.silence()
+		if got := fmt.Sprint(since.Equal(at(tt.since)), limit, ok); got != fmt.Sprint(tt.since >= 0, tt.limit, tt.since >= 0) {
+			t.Errorf("%s: since %v for %v, %t", name, since.Sub(start), limit, ok)
+		}
+	}
+}
+
+// How far ahead the deadline usually is right before a heartbeat that moves it.
+func TestUsuallyLeft(t *testing.T) {
+	if got, want := sixSeconds(100*ms).usuallyLeft(time.Second), 2900*ms; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

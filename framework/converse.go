@@ -1,0 +1,94 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file talks to a server over a small connection of its own, beside that
+// of the wire client: to close a lost session, and to ask for the latest
+// transaction.
+
+var (
+	errBadAnswer = errors.New("unexpected answer")
+
+	closeSession = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpCloseSession})
+	syncRoot     = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
+)
+
+// firstXid is the number of the first request of a conversation.
+const firstXid = 1
+
+// answers is what a server has answered: to the connect, and to the first
+// request after it.
+type answers struct {
+	session  int64 // 0: it is gone, and nothing else was answered
+	password []byte
+	zxid     int64
+}
+
+// converse connects to a session, presents the credentials and sends one
+// request, all in one write. It fails unless each is answered with success.
+func (c *core) converse(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, auths []auth, request []byte) (answers, error) {
+	conn, err := c.dialServer("tcp", to, limit)
+	if err != nil {
+		return answers{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return answers{}, err
+	}
+	frames := wire.AppendFrame(nil, connect)
+	for _, a := range auths {
+		frames = wire.AppendFrame(frames, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: a.scheme, Auth: a.data})
+	}
+	if _, err := conn.Write(append(frames, request...)); err != nil {
+		return answers{}, err
+	}
+	var session wire.ConnectResponse
+	if err := readAnswer(conn, &session); err != nil || session.SessionID == 0 {
+		return answers{}, err
+	}
+	for _, a := range auths {
+		if _, err := readSuccess(conn, wire.XidAuth); err != nil {
+			return answers{session: session.SessionID, password: session.Password}, fmt.Errorf("auth %s: %w", a.scheme, err)
+		}
+	}
+	zxid, err := readSuccess(conn, firstXid)
+	return answers{session.SessionID, session.Password, zxid}, err
+}
+
+// readSuccess reads the answer to the request with this number, and returns an
+// error unless the server has executed it.
+func readSuccess(r io.Reader, xid int32) (zxid int64, err error) {
+	var answer wire.ReplyHeader
+	if err := readAnswer(r, &answer); err != nil {
+		return 0, err
+	}
+	switch {
+	case answer.Xid != xid:
+		return 0, errBadAnswer
+	case answer.Err == wire.AuthFailed:
+		return 0, zk.ErrAuthFailed
+	case answer.Err != wire.OK:
+		return 0, fmt.Errorf("refused: %w", answer.Err)
+	}
+	return answer.Zxid, nil
+}
+
+// readAnswer reads one frame. Those that are expected are small.
+func readAnswer(r io.Reader, answer wire.Message) error {
+	frame, err := wire.ReadFrame(r, 4096, nil)
+	if err != nil {
+		return err
+	}
+	return wire.Unmarshal(frame, answer)
+}

@@ -1,0 +1,92 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// A server does not answer the connect request of a client that has seen later
+// transactions than the server has. It hangs up. That is right for a server
+// that lags. But after an ensemble was restored from a backup, no server ever
+// says that the session is gone, and the client would call for good.
+//
+// So when servers have hung up on a session's connect requests for T, without
+// any answer, the client asks one of them in a new session, which has seen
+// nothing. A sync first brings that server up to its leader. If the latest
+// transaction there is earlier than one that the session has seen, the history
+// was replaced, and the session is over. The new session is closed at once.
+//
+// This costs a session at most once in T, and only while servers hang up. A
+// server without a quorum hangs up on the new session as well.
+
+// hangUps is what is known of servers that hang up on the connect request.
+type hangUps struct {
+	since   time.Time // of the first one since a connect was answered; zero: none
+	askedAt time.Time // when the new session was opened last
+}
+
+// isHangUp reports whether the server has ended the connection, not we.
+func isHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// onHangUp runs when a server has ended a connection without an answer to its
+// connect request, which named the transaction seen.
+func (s *session) onHangUp(at server, seen int64) {
+	now := clock.Now()
+	s.mu.Lock()
+	if s.hungUp.since.IsZero() {
+		s.hungUp.since = now
+	}
+	ask := s.id != 0 && seen > 0 && !s.isSevered() &&
+		now.Sub(s.hungUp.since) >= s.timeout && now.Sub(s.hungUp.askedAt) >= s.timeout
+	if ask {
+		s.hungUp.askedAt = now
+	}
+	s.mu.Unlock()
+	if ask {
+		s.core.tasks.Go(func() { s.askForHistory(at, seen) })
+	}
+}
+
+// askForHistory ends the session if the ensemble does not know the transaction
+// seen.
+func (s *session) askForHistory(at server, seen int64) {
+	latest, err := s.core.latestTransaction(at, s.closeStepTimeout())
+	if err != nil {
+		s.core.cfg.log.Debug("cannot ask for the latest transaction", zap.Stringer("server", at), zap.Error(err))
+		return
+	}
+	if latest < seen {
+		s.onExpired(fmt.Errorf("%w: the ensemble's history was replaced: its latest transaction is 0x%x, and this session has seen 0x%x",
+			ErrSessionLost, latest, seen))
+	}
+}
+
+// latestTransaction opens a session at a server, syncs it with its leader,
+// returns the latest transaction there, and closes the session.
+func (c *core) latestTransaction(at server, limit time.Duration) (zxid int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	defer cancel()
+	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
+	r, err := c.converse(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, syncRoot)
+	if r.session != 0 {
+		if err := c.closeRemotely(ctx, at, r.session, r.password, c.cfg.auths, limit); err != nil {
+			c.cfg.log.Debug("cannot close a session", zap.Stringer("server", at),
+				zap.String("session", wire.SessionText(r.session)), zap.Error(err))
+		}
+	}
+	if err == nil && r.session == 0 {
+		err = errBadAnswer
+	}
+	return r.zxid, err
+}

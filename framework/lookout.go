@@ -1,0 +1,167 @@
+package framework
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/random"
+)
+
+// lookout finds out whether an armed watch has missed a change: servers since
+// 3.8.4 use a watch up without an event while the session may not read the
+// znode (CVE-2024-23944), and an event can be lost. It is guarded by hub.mu.
+type lookout struct {
+	checked   time.Time     // when the latest read began that has found no change
+	next      *look         // a read that has not begun; nil: none
+	latest    *look         // begun or not; nil: there was none
+	followers int           // who wait for the watch with follow
+	left      chan struct{} // closed: the last of them has left
+}
+
+// look is a read that checks a watch.
+type look struct {
+	ended chan struct{} // closed: the read has ended, with err
+	err   error         // a retry may help
+}
+
+// check reads the znode, and fires w if it has missed a change, or if the
+// session may no longer read the znode. Callers share a read that has not begun
+// yet, and never one that has: it may have seen less than its caller. The read
+// is an exists, which answers for all that a watch is for. It is done without
+// the caller's context, since others may share it.
+func (w *watch) check(ctx context.Context) error {
+	h := &w.session.hub
+	h.mu.Lock()
+	next := w.lookout.next
+	if next == nil {
+		next = &look{ended: make(chan struct{})}
+		go w.look(next, w.lookout.latest)
+		w.lookout.next, w.lookout.latest = next, next
+	}
+	h.mu.Unlock()
+	select {
+	case <-next.ended:
+		return next.err
+	case <-ctx.Done():
+		return ctxerr.Of(ctx)
+	case <-w.session.over:
+		return w.session.Err()
+	}
+}
+
+// look does the read of one look, after that of the one before.
+func (w *watch) look(this, before *look) {
+	defer close(this.ended)
+	if before != nil {
+		<-before.ended
+	}
+	s := w.session
+	s.hub.mu.Lock()
+	w.lookout.next = nil
+	s.hub.mu.Unlock()
+	began := time.Now()
+	now, err := call(context.Background(), s, Request{Op: opNameWatch, Path: w.key.path}, func(conn *zk.Conn) (n node, err error) {
+		n.found, n.stat, err = conn.Exists(w.key.path)
+		return n, err
+	}, nil)
+	switch {
+	case err != nil && classify(err) != final:
+		this.err = err
+	case err != nil, w.misses(now):
+		s.hub.loseWatch(w)
+	default:
+		s.hub.mu.Lock()
+		w.lookout.checked = began
+		s.hub.mu.Unlock()
+	}
+}
+
+// misses reports whether a znode differs from what was read with w. Whoever
+// changes the rights to read it may have used up the watch as well.
+func (w *watch) misses(now node) bool {
+	before := w.node.stat
+	if w.key.kind == watchMissing || !now.found {
+		return now.found == (w.key.kind == watchMissing)
+	}
+	return w.key.kind.changed(before, now.stat) || before.Aversion != now.stat.Aversion
+}
+
+// changed reports whether what a watch of this kind is for has changed between
+// two reads of a znode that exists.
+func (k watchKind) changed(before, now *zk.Stat) bool {
+	if k == watchChildren {
+		return before.Pzxid != now.Pzxid || before.Cversion != now.Cversion || before.NumChildren != now.NumChildren
+	}
+	return before.Mzxid != now.Mzxid
+}
+
+// loseWatch fires a watch that the server may have used up, if nothing else has
+// fired it yet. The next caller arms it again.
+func (h *hub) loseWatch(w *watch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.armed[w.key] == w {
+		h.wireWatches.forget(w.key)
+		h.fireLocked(w.key)
+	}
+}
+
+func (w *watch) hasFired() bool {
+	select {
+	case <-w.fired:
+		return true
+	default:
+		return false
+	}
+}
+
+// isOld reports whether w was not checked for half a session timeout.
+func (w *watch) isOld() bool {
+	limit := w.session.granted() / 2
+	w.session.hub.mu.Lock()
+	defer w.session.hub.mu.Unlock()
+	return time.Since(w.lookout.checked) > limit
+}
+
+// follow has w checked about every session timeout, until leave is called. All
+// who follow it share those checks.
+func (w *watch) follow() (leave func()) {
+	h, l := &w.session.hub, &w.lookout
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.followers++; l.followers == 1 {
+		l.left = make(chan struct{})
+		go w.checkOften(l.left)
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if l.followers--; l.followers == 0 {
+			close(l.left)
+		}
+	}
+}
+
+// checkOften checks w until it has fired, or left is closed. The session
+// timeout is the pause on average, and not the same for all: many watches of
+// many clients may have been armed at the same time.
+func (w *watch) checkOften(left <-chan struct{}) {
+	for {
+		timeout := w.session.granted()
+		timer := time.NewTimer(timeout*3/4 + random.N(timeout/2))
+		select {
+		case <-timer.C:
+			if w.session.isReady() { // otherwise the next connection fires it
+				_ = w.check(context.Background())
+			}
+			continue
+		case <-w.fired:
+		case <-left:
+		}
+		timer.Stop()
+		return
+	}
+}

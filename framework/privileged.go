@@ -1,0 +1,68 @@
+package framework
+
+import (
+	"context"
+
+	"github.com/zkrecipes/zkrecipes/internal/seam"
+)
+
+func init() { seam.Framework = forEngine{} }
+
+// forEngine is what only the engine of this module's recipes calls: the package
+// recipes/internal/privileged says what each method does.
+type forEngine struct{}
+
+func (forEngine) Attach(c *Client, key any, newValue func() any) any { return c.attach(key, newValue) }
+
+func (forEngine) Unhurried(s *Session) *Session {
+	return &Session{live: s.live, root: s.root, unhurried: true}
+}
+
+func (forEngine) StartDelete(ctx context.Context, s *Session, path string) (finish func() error) {
+	return s.startDelete(ctx, path)
+}
+
+func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }
+
+func (forEngine) Values(ctx context.Context, c *Client) context.Context {
+	return c.core().observers.values(ctx)
+}
+
+func (forEngine) StartAcquire(ctx context.Context, c *Client, a Acquire) (during context.Context, end func(AcquireResult)) {
+	return c.core().observers.startAcquire(ctx, a)
+}
+
+func (forEngine) Released(ctx context.Context, c *Client, r Release) {
+	c.core().observers.released(ctx, r)
+}
+
+func (forEngine) LostReleased(ctx context.Context, c *Client, l Loss) {
+	c.core().observers.lostReleased(ctx, l)
+}
+
+func (forEngine) Overran(ctx context.Context, c *Client, o Overrun) {
+	c.core().observers.overran(ctx, o)
+}
+
+func (forEngine) Lost(ctx context.Context, c *Client, l Loss) { c.core().observers.lost(ctx, l) }
+
+func (forEngine) Revoked(ctx context.Context, c *Client, r Revocation) {
+	c.core().observers.revoked(ctx, r)
+}
+
+func (c *Client) attach(key any, newValue func() any) any {
+	k := c.core()
+	k.mu.Lock()
+	value, ok := k.attached[key]
+	k.mu.Unlock()
+	if ok || newValue == nil {
+		return value
+	}
+	made := newValue() // without the mutex: the function is the caller's, and may take its time
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if value, ok = k.attached[key]; !ok {
+		k.attached[key], value = made, made
+	}
+	return value
+}

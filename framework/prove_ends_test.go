@@ -1,0 +1,158 @@
+package framework_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Prove ends, whatever a round trip takes: a contender that is first in line
+// and goes on proving keeps all others waiting. The test tries each round trip
+// from nothing to 0.3 T, each of several patterns of jitter, and each of
+// several phases of the wire client's pings. Prove must end within three
+// session timeouts, with success or with ErrUnproven, and after a success a
+// hold lasts at a steady round trip of up to 0.12 T.
+func TestProveEndsAtEveryRoundTrip(t *testing.T) {
+	const T = 6 * time.Second
+	grid := 20 // steps of the round trip
+	if testing.Short() {
+		grid = 8
+	}
+	outcomes := map[bool]int{}
+	var wrong []string
+	for _, proof := range []framework.Proof{framework.ProofSync, framework.ProofWrite} {
+		for step := range grid + 1 {
+			for jitter := range 8 { // which of three messages in a row are slow
+				for phase := range 4 {
+					c := proveCase{timeout: T, proof: proof, trip: T * 3 / 10 * time.Duration(step) / time.Duration(grid), jitter: jitter, phase: T / 3 * time.Duration(phase) / 4}
+					synctest.Test(t, func(t *testing.T) {
+						proven, problem := c.run(t)
+						outcomes[proven]++
+						if problem != "" {
+							wrong = append(wrong, fmt.Sprintf("%v: %s", c, problem))
+						}
+					})
+				}
+			}
+		}
+	}
+	for _, w := range wrong[:min(10, len(wrong))] {
+		t.Error(w)
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%d cases are wrong", len(wrong))
+	}
+	t.Logf("proven %d times, not %d times", outcomes[true], outcomes[false])
+	if outcomes[true] == 0 || outcomes[false] == 0 {
+		t.Error("the cases are all alike: the test shows nothing")
+	}
+}
+
+type proveCase struct {
+	timeout time.Duration
+	proof   framework.Proof
+	trip    time.Duration
+	jitter  int // a bit for each of three answers in turn: it takes a tenth of T longer
+	phase   time.Duration
+}
+
+func (c proveCase) String() string {
+	return fmt.Sprintf("%v, round trip %v (%.2f T), jitter %03b, phase %v", c.proof, c.trip, float64(c.trip)/float64(c.timeout), c.jitter, c.phase)
+}
+
+func (c proveCase) run(t *testing.T) (proven bool, problem string) {
+	ens := testutil.Start(t, testutil.InMemory(), testutil.WithTick(c.timeout/4), testutil.WithLogger(func(string, ...any) {}))
+	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithSessionTimeout(c.timeout), framework.WithProof(c.proof))
+	must(t, err)
+	defer client.Close()
+	must(t, client.WaitConnected(t.Context()))
+	s := session(t, client)
+	ens.Latency(c.trip / 2)
+	answers := 0 // the functions of Control run one at a time: there is one connection at a time
+	stop := ens.Control(func(r testutil.Request) testutil.Action {
+		answers++
+		if c.jitter>>(answers%3)&1 == 1 && r.Op != testutil.OpCreateSession {
+			return testutil.DelayReply(c.timeout / 10)
+		}
+		return testutil.Pass()
+	})
+	defer ens.Latency(0)
+	defer stop()
+	time.Sleep(2*c.timeout + c.phase)
+	if s.Err() != nil { // which says so at once
+		return false, ""
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*c.timeout)
+	defer cancel()
+	began := time.Now()
+	err = s.Prove(ctx)
+	if took := time.Since(began); took > 3*c.timeout {
+		return err == nil, fmt.Sprintf("Prove has ended after %.1f session timeouts: %v", float64(took)/float64(c.timeout), err)
+	}
+	if err != nil {
+		if !errors.Is(err, framework.ErrUnproven) && s.Err() == nil {
+			return false, fmt.Sprintf("Prove: %v", err)
+		}
+		return false, ""
+	}
+	lost := make(chan error, 1)
+	release, err := s.Hold(func(err error) { lost <- err })
+	if err != nil {
+		return true, fmt.Sprintf("Hold right after Prove: %v", err)
+	}
+	defer release()
+	if c.jitter == 0 && c.trip <= c.timeout*12/100 {
+		time.Sleep(3 * c.timeout)
+		select {
+		case err := <-lost:
+			return true, fmt.Sprintf("the hold was lost: %v", err)
+		default:
+		}
+	}
+	return true, ""
+}
+
+// A user's retry policy that panics in one call of Prove keeps no other call
+// from the round trips that they share.
+func TestProveAfterAPanicInAnother(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		panics := false
+		c, _ := connect(t, ens, framework.WithRetry(func() backoff.BackOff {
+			if panics {
+				panics = false
+				panic("a policy")
+			}
+			return &backoff.ZeroBackOff{}
+		}))
+		s := session(t, c)
+		time.Sleep(2*timeout + timeout/2)
+		refused := false
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpSync && !refused {
+				refused = true
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})()
+		panics = true
+		func() {
+			defer func() { t.Logf("it ended with %v", recover()) }()
+			_ = s.Prove(t.Context())
+		}()
+		if panics {
+			t.Fatal("the policy was not asked: the test shows nothing")
+		}
+		time.Sleep(2*timeout + timeout/2)
+		if err := s.Prove(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,2 @@
+// Package child ends processes together with the one that has started them.
+package child

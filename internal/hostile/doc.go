@@ -1,5 +1,0 @@
-// Package hostile has tests of the recipes against what is not trusted, in
-// virtual time: a server that lies, and a neighbor that does whatever it likes
-// to the znodes of the recipes. docs/security.md says what each can and cannot
-// do.
-package hostile

@@ -1,0 +1,153 @@
+//go:build unix
+
+package acceptance_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/load"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Each recipe has a process that holds and one that waits. All first processes
+// are struck at once, since each succession takes a session timeout.
+type duo struct {
+	*stage
+	k             kind
+	ledger        load.Ledger
+	first, second *load.Process
+	token         string // of the first process
+}
+
+// The first process's session must end by the clock, and not before it is
+// struck. The second one's must not end, however busy the machine is.
+const (
+	firstSession  = 6 * time.Second
+	secondSession = 30 * time.Second
+)
+
+func duos(t *testing.T, ens testutil.Ensemble) []*duo {
+	t.Helper()
+	watcher := client(t, ens)
+	var all []*duo
+	for _, k := range kinds {
+		name := strings.ReplaceAll(k.name, " ", "_")
+		s := &duo{stage: &stage{ens, "/suite/duo/" + name, watcher}, k: k, ledger: load.Ledger(filepath.Join(t.TempDir(), name))}
+		if _, err := watcher.Create(t.Context(), load.Resource(s.path), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		s.first = s.holder(t, firstSession)
+		s.token, _, _ = strings.Cut(s.first.Expect(t, "held"), " ")
+		s.second = s.holder(t, secondSession)
+		k.standing(t, s.stage, 1, 1)
+		all = append(all, s)
+	}
+	return all
+}
+
+func (s *duo) holder(t *testing.T, session time.Duration) *load.Process {
+	t.Helper()
+	return load.Start(t, "holder", s.Servers(), session.String(), s.k.name, s.path, string(s.ledger))
+}
+
+// gone records in the ledger that the first process no longer counts.
+func (s *duo) gone(t *testing.T) {
+	t.Helper()
+	if err := s.ledger.Append("gone %d", s.first.Pid); err != nil {
+		t.Error(err)
+	}
+}
+
+// succeeded waits until the second process holds, passes late the time of that,
+// and makes it release. If tokens order the grants, its token must be greater,
+// and the resource must have it at the end.
+func (s *duo) succeeded(t *testing.T, late func(since time.Time)) {
+	t.Helper()
+	token, at, _ := strings.Cut(s.second.Expect(t, "held"), " ")
+	since, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.k.tokens && token <= s.token {
+		t.Errorf("%s: token %s after %s", s.k.name, token, s.token)
+	}
+	late(time.UnixMilli(since))
+	fmt.Fprintln(s.second.Say, "leave")
+	s.second.Expect(t, "done")
+	data, _, err := s.watcher.Get(t.Context(), load.Resource(s.path))
+	if err != nil || string(data) != token {
+		t.Errorf("%s: the resource has %q, %v; its last holder %q", s.k.name, data, err, token)
+	}
+	s.k.standing(t, s.stage, 0, 0)
+	text, err := s.ledger.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grants, err := load.Judge(string(text), 1); err != nil || grants != 2 {
+		t.Errorf("%s: %d grants, %v", s.k.name, grants, err)
+	}
+}
+
+// A process is killed while it holds. Another succeeds it within its session
+// timeout and the ticks by which a server expires sessions. A known failure
+// elsewhere: Redis locks.
+func TestAProcessIsKilled(t *testing.T) {
+	parallel(t)
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
+		all := duos(t, ens)
+		began := time.Now()
+		for _, s := range all {
+			if err := s.first.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			s.gone(t)
+		}
+		for _, s := range all {
+			s.succeeded(t, func(since time.Time) {
+				const tick, slack = 200 * time.Millisecond, firstSession / 2 // a machine may be busy
+				took := since.Sub(began)
+				if took > firstSession+2*tick+slack {
+					t.Errorf("%s: succeeded after %v, the session timeout is %v", s.k.name, took, firstSession)
+				}
+				t.Logf("%s: succeeded after %v", s.k.name, took)
+			})
+		}
+	})
+}
+
+// A process is frozen past its session timeout, between guarded writes, and
+// then continues. It finds its lease lost, and neither the write that it was
+// about to make nor any later one is executed.
+func TestAProcessStandsStill(t *testing.T) {
+	parallel(t)
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
+		all := duos(t, ens)
+		for _, s := range all {
+			if err := s.first.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			s.gone(t)
+		}
+		for _, s := range all {
+			s.succeeded(t, func(time.Time) {
+				if err := s.first.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				if why := s.first.Expect(t, "lost"); why == "" {
+					t.Errorf("%s: lost without a reason", s.k.name)
+				}
+				refused, why, _ := strings.Cut(s.first.Expect(t, "late"), " ")
+				if ok, err := strconv.ParseBool(refused); err != nil || !ok {
+					t.Errorf("%s: a late write: %s", s.k.name, why)
+				}
+				s.first.Expect(t, "done")
+			})
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package faults
+
+import (
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/sim"
+)
+
+// Scenario is a small run of a recipe. Without faults it is the same each time.
+type Scenario struct {
+	Name     string
+	Smallest bool // of its recipe: pairs are tried on it
+	plan     func() *sim.Plan
+}
+
+// Find returns the scenario with a name.
+func Find(name string) (Scenario, bool) {
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
+	}
+	return Scenarios[i], true
+}
+
+// Plan returns the scenario's plan with strikes.
+func (s Scenario) Plan(strikes []sim.Strike) *sim.Plan {
+	p := s.plan()
+	p.Strikes = append(p.Strikes, strikes...)
+	if len(p.Strikes) > 0 {
+		p.Scenario = sim.Mixed
+	}
+	return p
+}
+
+// timeout is that of the sessions.
+const timeout = 4 * time.Second
+
+// client is what the goroutines of one client do.
+type client [][]sim.Step
+
+// plan returns a plan that is the same each time it runs.
+func plan(recipe sim.Recipe, clients ...client) *sim.Plan {
+	p := &sim.Plan{
+		Recipe: recipe, Scenario: sim.Calm, Staged: true, Members: 3, Tick: timeout / 4, Timeout: timeout,
+		Latency: time.Millisecond, Reap: time.Minute, Proof: framework.ProofSync, Policy: framework.ErrorPolicySession,
+		Endless: true, Limit: 1, Handoffs: -1, Longer: 2 * timeout,
+	}
+	for _, c := range clients {
+		p.Workers = append(p.Workers, c)
+	}
+	return p
+}
+
+// at begins after a pause, works for a while with one guarded write at each
+// end, and writes once more when the lease was lost.
+func at(pause, work time.Duration) sim.Step {
+	return sim.Step{
+		Pause: pause * time.Millisecond, Work: work * time.Millisecond, Writes: 1, Late: timeout / 8, Early: true,
+	}
+}
+
+// bare is at without writes.
+func bare(pause, work time.Duration) sim.Step {
+	return sim.Step{Pause: pause * time.Millisecond, Work: work * time.Millisecond}
+}
+
+// many is a client with a goroutine for each of n keys. They begin one after
+// the other, but before the first has an answer.
+func many(n int, steps ...sim.Step) (c client) {
+	for key := range n {
+		var worker []sim.Step
+		for i, s := range steps {
+			if i == 0 {
+				s.Pause += time.Duration(key+1) * time.Microsecond
+			}
+			worker = append(worker, side(key, s))
+		}
+		c = append(c, worker)
+	}
+	return c
+}
+
+// side is a step with a side: see sim.Step.
+func side(n int, s sim.Step) sim.Step {
+	s.Side = n
+	return s
+}
+
+// one is a client with one goroutine.
+func one(steps ...sim.Step) client { return client{steps} }
+
+func with(p *sim.Plan, change func(*sim.Plan)) *sim.Plan {
+	change(p)
+	return p
+}
+
+// Scenarios are the small runs of each recipe. A recipe that is added brings
+// its own.
+var Scenarios = []Scenario{
+	{"mutex", true, func() *sim.Plan {
+		return plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+	}},
+	{"mutex-handoff", false, func() *sim.Plan { // within a process, and to another that waits
+		return plan(sim.Mutex, client{{at(0, 20)}, {at(3, 20)}}, one(at(10, 20)))
+	}},
+	{"mutex-linger", false, func() *sim.Plan { // the znode stays between two leases, until somebody else comes
+		p := plan(sim.Mutex, one(at(0, 10), at(5, 10)), one(at(40, 10)))
+		return with(p, func(p *sim.Plan) { p.Linger = time.Second })
+	}},
+	{"mutex-three", false, func() *sim.Plan { // one waits behind another
+		return plan(sim.Mutex, one(at(0, 40)), one(at(10, 10)), one(at(20, 10)))
+	}},
+	{"mutex-try", false, func() *sim.Plan {
+		try := at(10, 10)
+		try.Try = true
+		again := at(60, 10)
+		again.Try = true
+		return plan(sim.Mutex, one(at(0, 40)), one(try, again))
+	}},
+	{"mutex-reentry", false, func() *sim.Plan {
+		nested := at(0, 20)
+		nested.Nest, nested.First = []sim.Nest{sim.Again}, true
+		return plan(sim.Mutex, one(nested), one(at(10, 10)))
+	}},
+	{"mutex-max-hold", false, func() *sim.Plan {
+		p := plan(sim.Mutex, one(at(0, 2100)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) { p.MaxHold, p.Scenario = timeout/4, sim.Mixed })
+	}},
+	{"mutex-heartbeats", false, func() *sim.Plan { // long enough for heartbeats, and for looks in case an event is lost
+		return plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
+	}},
+	{"mutex-long-wait", false, func() *sim.Plan { // for longer than a session timeout: who waits looks again, without an event
+		return plan(sim.Mutex, one(at(0, 6000)), one(at(10, 10)))
+	}},
+	{"mutex-reconnect", false, func() *sim.Plan { // who waits loses its connection
+		p := plan(sim.Mutex, one(at(0, 200)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) {
+			p.Strikes = []sim.Strike{{What: sim.Drop, Client: 1, At: sim.Moment{Client: 1, Point: sim.Answered, Op: "getData", N: 1, After: true}}}
+		})
+	}},
+	{"mutex-write-proof", false, func() *sim.Plan { // also covers a leader that has lost its quorum
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) { p.Proof = framework.ProofWrite })
+	}},
+	{"mutex-uneven", false, func() *sim.Plan { // the second member that a client connects to grants more
+		p := plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) {
+			p.Reports = timeout / 8
+			for _, least := range []time.Duration{0, 2 * timeout, 0} {
+				p.Servers = append(p.Servers, sim.Server{Tick: p.Tick, Least: least})
+			}
+		})
+	}},
+	{"mutex-connection-policy", false, func() *sim.Plan {
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) { p.Policy = framework.ErrorPolicyConnection })
+	}},
+	{"rwlock", true, func() *sim.Plan { // a downgrade, before a reader that waits
+		down := side(1, at(0, 30))
+		down.Nest, down.First = []sim.Nest{sim.Down}, true
+		return plan(sim.RWLock, one(down), one(side(0, at(10, 20))))
+	}},
+	{"rwlock-readers", false, func() *sim.Plan { // two share a znode, a writer waits for both processes, a reader waits for it
+		return plan(sim.RWLock, client{{side(0, at(0, 30))}, {side(0, at(2, 20))}}, one(side(0, at(5, 30))), one(side(1, at(15, 10))))
+	}},
+	{"semaphore", true, func() *sim.Plan {
+		return plan(sim.Semaphore, one(side(1, at(0, 30))), one(side(1, at(10, 20))))
+	}},
+	{"semaphore-several", true, func() *sim.Plan { // who wants two of two waits for one
+		p := plan(sim.Semaphore, one(side(1, at(0, 30))), one(side(2, at(10, 20))))
+		return with(p, func(p *sim.Plan) { p.Limit = 2 })
+	}},
+	{"semaphore-limit", false, func() *sim.Plan { // the limit rises while somebody waits
+		more := side(1, at(20, 20))
+		more.SetMax = 2
+		return plan(sim.Semaphore, one(side(1, at(0, 60))), one(side(1, at(10, 20))), one(more))
+	}},
+	{"election", true, func() *sim.Plan {
+		return plan(sim.Election, one(at(0, 30)), one(at(10, 20)))
+	}},
+	{"election-run", false, func() *sim.Plan { // each leads twice
+		return plan(sim.Campaign, one(at(0, 20)), one(at(10, 20)))
+	}},
+	{"all", true, func() *sim.Plan { // who wants both locks waits for one
+		return plan(sim.All, one(side(0, at(0, 30))), one(side(2, at(10, 20))))
+	}},
+	{"all-of-two", false, func() *sim.Plan { // both want both
+		return plan(sim.All, one(side(2, at(0, 30))), one(side(2, at(10, 20))))
+	}},
+	{"keyed", true, func() *sim.Plan { // one key is contended, the other is not
+		return plan(sim.Keyed, client{{side(0, at(0, 30))}, {side(1, at(6, 13))}}, one(side(0, at(11, 20))))
+	}},
+	{"batches", true, func() *sim.Plan { // six keys are taken and left at once, and another client waits for one
+		return plan(sim.Many, many(6, bare(0, 12)), one(side(4, bare(8, 4))))
+	}},
+	{"batches-again", false, func() *sim.Plan { // releases and creates share multis; none of them is waited for
+		p := plan(sim.Many, many(6, bare(0, 6), bare(0, 6)), one(side(4, bare(8, 4)), side(5, bare(1, 4))))
+		return with(p, func(p *sim.Plan) { p.Async = true })
+	}},
+	{"async", true, func() *sim.Plan { // the next caller of the process comes before the delete is answered
+		p := plan(sim.Mutex, client{{bare(0, 10)}, {at(2, 10)}}, one(at(5, 10)))
+		return with(p, func(p *sim.Plan) { p.Async, p.Handoffs = true, 0 })
+	}},
+	{"line", true, func() *sim.Plan {
+		return plan(sim.Line, one(side(1, at(0, 30))), one(side(0, at(10, 20))))
+	}},
+	{"line-shared", false, func() *sim.Plan {
+		return plan(sim.Line, client{{side(0, at(0, 30))}, {side(0, at(2, 20))}}, one(side(1, at(10, 10))), one(side(0, at(15, 10))))
+	}},
+}

@@ -1,0 +1,57 @@
+// Package hidden has options of testutil that only the tests of this module
+// use: they make an embedded ensemble as slow and as uneven as a real one may
+// be.
+package hidden
+
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/seam"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+var options = seam.Testutil.(interface {
+	WithTouchDelays(delay func(member int) time.Duration) testutil.Option
+	WithReportDelays(delay func(member int) time.Duration) testutil.Option
+	WithSecondHop(member, through int) testutil.Option
+	WithClockRates(rate func(session int64) float64) testutil.Option
+})
+
+// WithTouchDelays makes followers report late to the leader which sessions they
+// have heard from, as over a slow network. delay is called for each follower at
+// each half tick, when the leader asks for that report, and returns how much
+// later the question arrives. Whatever the leader sends after the question
+// arrives after it: answers to writes and syncs wait. delay is called with the
+// ensemble's lock held, so it must not call the ensemble. By default there is
+// no delay.
+func WithTouchDelays(delay func(member int) time.Duration) testutil.Option {
+	return options.WithTouchDelays(delay)
+}
+
+// WithReportDelays makes those reports arrive late. delay is called when a
+// follower sends one, and returns how long it is on its way. The requests that
+// the follower forwards after it arrive after it. delay is called with the
+// ensemble's lock held, so it must not call the ensemble. By default there is
+// no delay.
+func WithReportDelays(delay func(member int) time.Duration) testutil.Option {
+	return options.WithReportDelays(delay)
+}
+
+// WithSecondHop connects a member to the others only through one of them, as an
+// observer behind an ObserverMaster is. Its session reports pass through that
+// member and wait there until the next half tick, so the leader may receive
+// them a whole tick late. Requests are forwarded at once. While the member
+// between is stopped, paused or cut off, so is this one. This one never leads.
+// The ensemble needs at least three members.
+func WithSecondHop(member, through int) testutil.Option {
+	return options.WithSecondHop(member, through)
+}
+
+// WithClockRates sets how fast the members' clocks run compared with the clock
+// of each session's client, as far as the session's timeout is concerned: at
+// 1.1 a session of 11 s expires like one of 10 s. By default all clocks run
+// alike. A rate of 0 or less counts as 1. rate is called with the ensemble's
+// lock held, so it must not call the ensemble.
+func WithClockRates(rate func(session int64) float64) testutil.Option {
+	return options.WithClockRates(rate)
+}

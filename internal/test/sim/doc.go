@@ -1,0 +1,109 @@
+// Package sim tests the recipes under random faults in virtual time, and checks
+// everything that a lock library must guarantee.
+//
+// A [Plan] is drawn from one seed. It says which recipe is used, how many
+// clients and goroutines there are, what each of them does when, and what fails
+// meanwhile. [Run] runs a plan in its own bubble, over the embedded ensemble
+// and the real wire client, in about ten milliseconds. The same seed always
+// gives the same plan. Three things still differ between runs of it: the order
+// that Go's scheduler chooses for events of the same instant, the random ids,
+// and the random pauses of the library. So a seed that has failed may have to
+// be run several times to fail again.
+//
+// In half of the plans each client sees the ensemble through a view: a chroot,
+// a namespace, both, or neither. All views lead to the same locks under
+// different paths. The checks use the paths of the ensemble.
+//
+// # What fails
+//
+//   - Members: they are stopped (leaders first), paused, cut off from the
+//     others, slowed down, made deaf, or made to answer nothing but pings.
+//     Their clocks run faster or slower than the clients', by up to a tenth:
+//     the stop margin.
+//   - Clients: they are cut off in one direction or both, disconnected, sent
+//     everything late, killed or closed, and an operator ends their sessions.
+//   - Single requests: they are refused, executed late, not executed, or
+//     executed without an answer; or the leader stops while they are in flight.
+//   - Callers: they cancel at any instant, give up writes, or release while a
+//     write is in flight. They keep working under a lease that they have lost,
+//     and send a write that its guard must refuse.
+//   - Servers and options at their limits: members that differ in their ticks
+//     and in what session timeouts they grant, a member behind another one,
+//     late reports, round trips of up to a quarter of the session timeout, stop
+//     margins and server ticks up to what is allowed. See limits.go for which
+//     of them leases must survive; for all others only safety is judged.
+//   - Connects: they are answered late, or not, or reach the leader late, and
+//     what the client sends after them is lost.
+//   - Directories: an empty directory is removed, and created again with a
+//     counter near the old one. That happens at any time, just after a
+//     contender has left, or while a contender returns. It also happens in
+//     plans without other faults.
+//
+// Some faults wait until a client is sent an event about a write, and then
+// strike that client, because its knowledge is newest at that moment. At most
+// one member at a time is in trouble. With framework.ProofSync it is never a
+// leader that stays in office: what these guarantees do not cover is said in
+// their documentation.
+//
+// # Staged plans
+//
+// A staged plan is written by hand, for package faults. It is the same each
+// time it runs: its clients have latencies of their own, and package random
+// draws no lots. The run records its moments, in moment.go: each message as it
+// leaves the client, as a member executes it and as the answer arrives, and
+// what the callers do. A [Strike] is a fault at one of them, in strike.go. Once
+// something has struck, holders keep what they hold for longer, so that what it
+// does can show.
+//
+// # What is checked
+//
+// After each event, and directly after each instant at which sessions expire:
+//
+//   - No two conflicting holders exist at once, by what any client can know:
+//     Lost, Held, and the Deadline before which no one else may be granted.
+//   - Every client that believes it holds a lock has a znode in a live session.
+//   - Tokens are in order. A nested lease has the token of the outer lease.
+//   - No guarded write was applied after a later holder's grant, whatever the
+//     writer was told.
+//   - A waiter that can be granted is granted soon. So a lost wakeup cannot
+//     hide behind the next event.
+//
+// At the end:
+//
+//   - Every waiter with a live client was granted.
+//   - No znode, watch, session or goroutine is left, and no znode stands
+//     outside of the views.
+//   - No guarded write that succeeded was applied after a later holder's grant,
+//     by the ensemble's own transaction ids.
+//   - A lease whose release succeeded was never lost.
+//   - A rush of clients has not caused a thundering herd of requests.
+//   - The history of grants, ends, guarded writes and limits is linearizable,
+//     as judged by porcupine: see model.go.
+//
+// No clock helps against a session that an operator has ended. What its client
+// believes until it learns of that is not checked; its token and its guard are.
+//
+// # How to know that it finds anything
+//
+// testdata/mutants has edits that each break one thing in the library, and
+// TestMutantsAreFound checks that the simulator finds each of them. If the
+// library can be broken in a way that is not found, improve the simulator.
+//
+// # How the code is organized
+//
+//   - plan.go draws plans, limits.go what servers and options allow, view.go
+//     the clients' views, recreate.go what happens to directories.
+//   - moment.go names the moments of staged plans, tap.go sees them, strike.go
+//     says when what strikes, and deed.go does it.
+//   - mutant.go compiles the tests with one thing broken.
+//   - world.go builds a run, runs it and cleans up. faults.go has the faults,
+//     worker.go the goroutines that contend, nest.go what they do under a
+//     lease.
+//   - ledger.go records the history of the holdings in holding.go. While it is
+//     recorded, check_holders.go, check_waiters.go and check_fencing.go check
+//     it. model.go has it judged in the end.
+//
+// To cover a new option of a recipe that changes how it works but not what it
+// promises, draw its value in plan.go and pass it to the constructor in
+// newWorker.
+package sim

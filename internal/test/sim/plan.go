@@ -1,0 +1,464 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Plan is everything about a run that does not depend on Go's scheduler and on
+// the library's random pauses and ids. It is drawn from one seed.
+type Plan struct {
+	Seed       uint64
+	Scenario   Scenario
+	Recipe     Recipe
+	Members    int
+	Tick       time.Duration
+	Timeout    time.Duration // of the sessions
+	Latency    time.Duration
+	Servers    []Server      // what members differ in; none: nothing
+	Hop        bool          // member 0 is behind member 1
+	Reports    time.Duration // how long members' questions and reports take at most
+	ServerTick time.Duration // WithServerTick; 0: not used
+	HasMargin  bool          // WithStopMargin is used
+	Margin     time.Duration
+	Reap       time.Duration // how often empty containers are removed
+	Proof      framework.Proof
+	Policy     framework.ErrorPolicy
+	Endless    bool          // the retry policy never gives up
+	Brief      bool          // the retry policy gives up soon
+	Rates      []float64     // of the members' clocks relative to the clients', session by session; none: the same
+	Asks       bool          // checks ask Held too, and not Lost alone
+	MaxHold    time.Duration // 0 for none
+	Limit      int           // of the semaphore
+	// Handoffs and Linger are options of the recipes that have them; negative
+	// means the default.
+	Handoffs int
+	Linger   time.Duration
+	Async    bool          // releases do not wait for the answer
+	Alone    bool          // each write is a request of its own: framework.WithBatching
+	Workers  [][][]Step    // by client and goroutine
+	Views    []bubble.View // by client; none: all see the whole ensemble
+	Faults   []Fault       // in order
+	Staged   bool          // the run is the same each time, and its moments are recorded
+	Strikes  []Strike      // of staged plans
+	Vary     uint64        // where not 0: of how long the goroutines of one instant let others go first
+	Longer   time.Duration // once something has struck, holders keep what they have for so much longer
+}
+
+// Recipe is what the workers contend for.
+type Recipe string
+
+// The recipes, and the ways in which they are used.
+const (
+	Mutex     Recipe = "mutex"
+	Keyed     Recipe = "keyed"
+	Many      Recipe = "many" // many keys, which the goroutines of a client take and leave at the same instants
+	All       Recipe = "all"
+	RWLock    Recipe = "rwlock"
+	Semaphore Recipe = "semaphore"
+	Election  Recipe = "election"
+	Campaign  Recipe = "campaign" // uses the election's Run
+	Line      Recipe = "line"     // recipes.Line, with a rule like that of RWLock
+)
+
+// Scenario says which kinds of faults a plan has.
+type Scenario string
+
+// The scenarios.
+const (
+	Calm     Scenario = "calm"     // nothing fails, and no caller cancels
+	Rush     Scenario = "rush"     // the same, and all callers come at once
+	Cancels  Scenario = "cancels"  // nothing fails, but callers cancel at any instant
+	Requests Scenario = "requests" // single requests fail
+	Networks Scenario = "networks" // clients are cut off
+	Members  Scenario = "members"  // members fail
+	Mixed    Scenario = "mixed"
+)
+
+// quiet reports whether nothing fails, so that no lease may be lost.
+func (s Scenario) quiet() bool { return s == Calm || s == Rush || s == Cancels }
+
+// Step is one acquisition by one goroutine.
+type Step struct {
+	Warm     int           // number of cycles without work before it, back to back
+	Pause    time.Duration // before it
+	Side     int           // the key; or 0 to read and 1 to write; or the number of permits
+	Try      bool
+	Cancel   time.Duration // when the caller cancels; 0: never
+	On       testutil.Op   // the caller cancels when its client sends this
+	Nth      int           // for the nth time; 0: never
+	OnBy     time.Duration // and so long after it
+	Answered bool          // or when it has been answered
+	Yields   int           // how many other goroutines run first, at the same instant
+	Work     time.Duration
+	Heedless bool          // it keeps working when the lease is lost
+	Late     time.Duration // it writes so long after a loss or the release; 0: never
+	Early    bool          // with a guard made earlier
+	Writes   int           // guarded writes while it works
+	Twice    bool          // each is repeated at once
+	Hasty    time.Duration // it gives up a write after this time, and the lease; 0: never
+	Behind   bool          // one more write is in flight when it releases
+	Nest     []Nest        // under the lease
+	NestLate bool          // with a delay
+	First    bool          // the outermost lease is released first, not last
+	Bound    time.Duration // how long the release is waited for; 0: no limit
+	SetMax   int           // it sets the semaphore's limit first; 0: it does not
+}
+
+// Nest is an acquisition under a lease.
+type Nest string
+
+// The acquisitions under a lease.
+const (
+	Again Nest = "again" // the same again
+	Down  Nest = "down"  // to read under a write, which is released first
+	Up    Nest = "up"    // to write under a read, which must be refused
+)
+
+// Fault is something that fails for a while.
+type Fault struct {
+	At, For time.Duration
+	What    What
+	Client  int
+	Member  int
+	Op      testutil.Op   // of single requests
+	N       int           // how many of them
+	Upon    bool          // it starts when a client is sent an event about a write, and strikes that client; not if that takes long
+	Near    bool          // the member is the one that the client is connected to
+	Then    time.Duration // the client is cut off after this time, too; 0: it is not; after a connect only what it sends
+	By      time.Duration // the delay
+	Short   int           // how far the new directory's counter is behind the old one; negative: it is not created
+}
+
+// What says what fails.
+type What string
+
+// The faults.
+const (
+	Cut             What = "cut"
+	DropReplies     What = "drop replies"  // the client receives nothing
+	DropRequests    What = "drop requests" // the members receive nothing
+	Drop            What = "drop"
+	Late            What = "late"   // the client receives everything late
+	Expire          What = "expire" // an operator ends the session
+	Close           What = "close"  // the client
+	Kill            What = "kill"   // the client's process
+	Stop            What = "stop"
+	StopFirst       What = "stop leader"
+	Pause           What = "pause"
+	Isolate         What = "isolate"
+	Lag             What = "lag"
+	Mute            What = "mute"
+	Wedge           What = "wedge"
+	Slow            What = "slow" // every message
+	Before          What = "drop before"
+	After           What = "drop after"
+	Refuse          What = "refuse"
+	Delay           What = "delay"
+	DelayAns        What = "delay answer"
+	Orphan          What = "orphan"                   // executed when the connection is gone and the caller has left
+	LeaderStops     What = "leader stops"             // the leader stops while a request is in flight
+	LeaderStopsLate What = "leader stops late"        // the leader stops when it has executed a request, before the answer
+	Recreate        What = "recreate"                 // the directory is removed and created again
+	RecreateUnder   What = "recreate during a create" // the same while the client's create is in flight
+	LateConnect     What = "late connect"             // the client is disconnected, and its next connect is answered late
+	LostConnect     What = "lost connect"             // the same, and the answer is lost
+	LateAttach      What = "late attach"              // the same, and the connect reaches the leader late
+)
+
+// draw is a plan that is being drawn.
+type draw struct {
+	*rand.Rand
+	*Plan
+}
+
+// Draw draws the plan of a seed.
+func Draw(seed uint64) *Plan {
+	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}}
+	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign, Line)
+	d.Scenario = pick(d, Calm, Rush, Cancels, Cancels, Requests, Requests, Requests, Networks, Networks, Members, Members, Mixed, Mixed)
+	d.Members = pick(d, 1, 3, 3)
+	if d.Scenario == Members {
+		d.Members = 3
+	}
+	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
+	// Sessions last until a whole tick, so by how much they exceed their
+	// timeout differs.
+	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 249, 249, 299, 299, 390, 895)).Truncate(time.Millisecond)
+	d.Latency = pick(d, 0, time.Millisecond, 3*time.Millisecond, 20*time.Millisecond)
+	d.Reap = pick(d, time.Second, time.Minute)
+	d.Proof = pick(d, framework.ProofSync, framework.ProofSync, framework.ProofWrite)
+	d.Policy = pick(d, framework.ErrorPolicySession, framework.ErrorPolicySession, framework.ErrorPolicyConnection)
+	d.Endless, d.Brief = d.one(3, 5), d.one(1, 2)
+	d.Asks = d.one(1, 2)
+	d.Limit = 1 + d.IntN(3)
+	if d.Scenario == Cancels {
+		d.Limit = 2 + d.IntN(2) // one holder may leave while another stays in the way
+	}
+	if !d.Scenario.quiet() && d.one(1, 3) {
+		d.Tick = d.Timeout / 32 // a larger one would hide the difference
+		for range 3 {
+			d.Rates = append(d.Rates, pick(d, 0.9, 1.1, 1.1))
+		}
+	}
+	if !d.Scenario.quiet() && d.Recipe != All && d.one(1, 6) { // All has no time to wait for the others
+		d.MaxHold = d.upTo(d.Timeout / 2)
+	}
+	d.Handoffs = pick(d, -1, -1, 0, 1, 2)
+	if d.Scenario != Rush && d.one(1, 3) {
+		d.Linger = d.upTo(time.Second)
+	}
+	d.workers()
+	d.faults()
+	d.remakes()
+	d.views()
+	d.async()
+	d.together()
+	d.limits()
+	return d.Plan
+}
+
+func pick[T any](d *draw, from ...T) T { return from[d.IntN(len(from))] }
+
+func (d *draw) one(n, of int) bool { return d.IntN(of) < n }
+
+func (d *draw) upTo(most time.Duration) time.Duration {
+	return 1 + time.Duration(d.Int64N(int64(most)))
+}
+
+// instant returns a time at which something may be in flight: a few messages
+// after the beginning, in steps of a nanosecond.
+func (d *draw) instant() time.Duration {
+	if d.Latency == 0 || d.one(1, 4) {
+		return d.upTo(50 * time.Millisecond)
+	}
+	return max(1, time.Duration(d.IntN(16))*d.Latency+time.Duration(d.IntN(3)-1))
+}
+
+func (d *draw) workers() {
+	clients, goroutines, steps := 2+d.IntN(2), 1+d.IntN(3), 1+d.IntN(3)
+	if d.Scenario == Rush {
+		clients, goroutines, steps = 6, 1, 2
+	}
+	for range clients {
+		var client [][]Step
+		for range goroutines {
+			var worker []Step
+			for range steps {
+				worker = append(worker, d.step())
+			}
+			client = append(client, worker)
+		}
+		d.Workers = append(d.Workers, client)
+	}
+}
+
+func (d *draw) step() Step {
+	s := Step{Pause: d.upTo(2 * time.Second), Work: d.upTo(500 * time.Millisecond), Writes: d.IntN(3)}
+	switch d.Recipe {
+	case Keyed:
+		s.Side = d.IntN(2)
+	case All:
+		s.Side = d.IntN(3)
+	case RWLock, Line:
+		s.Side = d.IntN(2)
+	case Semaphore:
+		s.Side = 1 + d.IntN(d.Limit)
+		if d.one(1, 8) {
+			s.SetMax = 1 + d.IntN(3)
+		}
+	}
+	if d.Scenario == Rush {
+		s.Pause = time.Millisecond
+		s.Side, s.SetMax = min(s.Side, 1), 0 // each permit that is returned is checked
+		return s
+	}
+	if d.one(1, 3) {
+		s.Pause = d.instant()
+	}
+	s.Try = d.one(1, 8)
+	if !d.Scenario.quiet() || d.Scenario == Cancels {
+		switch {
+		case d.one(1, 4):
+			s.Cancel = d.instant()
+		case d.one(1, 6), d.Scenario == Cancels && d.one(1, 4):
+			s.Cancel = d.upTo(2 * d.Timeout)
+		}
+		if d.one(1, 3) { // at the moment of the execution or the answer
+			s.On = pick(d, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetChildren2, testutil.OpGetData)
+			if d.Recipe == Semaphore {
+				s.On = pick(d, s.On, testutil.OpMulti)
+			}
+			s.Answered, s.Yields = d.one(2, 3), d.IntN(1<<d.IntN(9))
+			s.Nth, s.OnBy = 1+d.IntN(3), pick(d, d.Latency, 2*d.Latency, 2*d.Latency, 2*d.Latency, max(0, 2*d.Latency-1), 2*d.Latency+1)
+		}
+		if d.one(1, 6) {
+			s.Bound = d.instant()
+		}
+	}
+	if !d.Scenario.quiet() || d.Scenario == Cancels {
+		if d.one(1, 4) {
+			s.Hasty = d.instant()
+		}
+		s.Behind = d.one(1, 6)
+	}
+	s.Twice = d.one(1, 4)
+	s.nest(d)
+	s.First, s.NestLate = d.one(1, 2), d.one(1, 2)
+	if d.one(1, 4) || (d.Scenario == Cancels || d.Scenario == Networks || d.Scenario == Members) && d.one(1, 3) {
+		s.Work = d.upTo(3 * d.Timeout)
+	}
+	if d.Scenario.quiet() {
+		if d.one(1, 4) {
+			s.Late, s.Early = d.instant(), true
+		}
+		return s
+	}
+	s.Heedless = d.one(1, 4)
+	if d.one(1, 2) {
+		s.Late, s.Early = d.upTo(2*d.Timeout), d.one(2, 3)
+	}
+	return s
+}
+
+// async draws whether releases wait. If they do not, more workers come back at
+// once, and more deletes fail. It draws last, for the reason that views has.
+func (d *draw) async() {
+	if d.Async = d.one(1, 3); !d.Async || d.Scenario == Rush {
+		return
+	}
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				if s := &steps[i]; s.Warm == 0 && d.one(1, 3) {
+					s.Warm = 1 + d.IntN(3)
+				}
+			}
+		}
+	}
+	for i := range d.Faults {
+		switch f := &d.Faults[i]; f.What {
+		case Before, After, Refuse, Delay, DelayAns, LeaderStops, LeaderStopsLate:
+			if d.one(1, 2) {
+				f.Op = testutil.OpDelete
+			}
+		}
+	}
+}
+
+func (s *Step) nest(d *draw) {
+	switch {
+	case d.Recipe == RWLock && s.Side == 0:
+		for d.one(1, 3) {
+			s.Nest = append(s.Nest, pick(d, Again, Up))
+		}
+	case d.Recipe == RWLock:
+		for d.one(1, 3) {
+			s.Nest = append(s.Nest, Again)
+		}
+		if d.one(1, 2) {
+			s.Nest = append(s.Nest, Down)
+		}
+	case d.Recipe == Mutex:
+		for d.one(1, 3) {
+			s.Nest = append(s.Nest, Again)
+		}
+	}
+}
+
+func (d *draw) faults() {
+	var from []What
+	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, LeaderStops, LeaderStopsLate}
+	networks := []What{Cut, Cut, DropReplies, DropRequests, Drop, Drop, Late, Expire, Slow}
+	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, LeaderStops}
+	switch d.Scenario {
+	case Requests:
+		from = surgery
+	case Networks:
+		from = networks
+	case Members:
+		from = members
+	case Mixed:
+		from = append(append(append(from, surgery...), networks...), members...)
+		from = append(from, Close, Kill)
+	default:
+		return
+	}
+	at := time.Duration(0)
+	for range 1 + d.IntN(6) {
+		at += d.upTo(d.Timeout)
+		f := Fault{
+			At: at, For: d.upTo(2 * d.Timeout), What: pick(d, from...),
+			Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
+			Op: d.op(),
+			N:  1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
+		}
+		if d.one(1, 2) {
+			f.By = d.instant()
+		}
+		if d.Scenario == Requests { // the workers wait for their requests
+			f.At, f.For = d.upTo(4*time.Second), 5*time.Second
+		}
+		switch f.What {
+		case Orphan:
+			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti), d.upTo(d.Timeout/2)
+		case Drop:
+			if d.one(1, 2) { // and is cut off again after it has returned
+				f.Then = d.upTo(d.Timeout / 2)
+				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
+			}
+		case Isolate:
+			f.Near = d.one(2, 3)
+			f.For = d.Timeout + d.upTo(d.Timeout) // until the sessions that it still answers are over
+			if d.one(2, 3) {                      // otherwise it may have gone to another member
+				f.Then = d.upTo(d.Timeout / 2)
+				f.For += f.Then
+			}
+		case Late, Slow, Lag, Wedge, Mute, Pause:
+			f.Near = d.one(2, 3)
+			if d.one(1, 2) { // when its knowledge may be ahead of the truth
+				f.Then = d.upTo(d.Timeout)
+				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
+			}
+		}
+		switch f.What {
+		case Cut, DropReplies, DropRequests, Drop, Late, Isolate, Lag, Pause, Mute, Wedge:
+			f.Upon = d.one(1, 3)
+		}
+		d.Faults = append(d.Faults, f)
+	}
+}
+
+// op draws a request from those that matter.
+func (d *draw) op() testutil.Op {
+	if d.Recipe == Semaphore && d.one(1, 2) {
+		return testutil.OpMulti
+	}
+	return pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpDelete,
+		testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
+}
+
+// String describes the plan.
+func (p *Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.Views)
+	for c, client := range p.Workers {
+		for g, steps := range client {
+			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)
+			for _, s := range steps {
+				fmt.Fprintf(&b, "    %+v\n", s)
+			}
+		}
+	}
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, upon a write %v, %d of %v, by %v, cut after %v, short %d\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.Upon, f.N, f.Op, f.By, f.Then, f.Short)
+	}
+	return b.String()
+}

@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+)
+
+// under is the directory of everything in plans with views. Each view shows a
+// part of it, so that all clients use the same paths of the ensemble under
+// different names.
+var under = bubble.Views[1].Base()
+
+// views draws a view for each client, in half of all plans. It draws last, so
+// that the rest of a plan does not depend on it.
+func (d *draw) views() {
+	if !d.one(1, 2) {
+		return
+	}
+	for range d.Workers {
+		d.Views = append(d.Views, pick(d, bubble.Views...))
+	}
+}
+
+// base returns the directory of everything; empty means the root.
+func (p *Plan) base() string {
+	if p.Views == nil {
+		return ""
+	}
+	return under
+}
+
+// view returns the view of a client.
+func (p *Plan) view(client int) bubble.View {
+	if p.Views == nil {
+		return bubble.View{}
+	}
+	return p.Views[client]
+}
+
+// whole returns a view of the whole ensemble.
+func (p *Plan) whole() bubble.View { return bubble.View{Chroot: p.base()} }
+
+// prepare creates what must exist before the first client connects.
+func (w *world) prepare(ctx context.Context) error {
+	if w.plan.Views != nil {
+		if err := bubble.MakeBase(ctx, w.ens); err != nil {
+			return err
+		}
+	}
+	for i := range w.plan.paths() {
+		if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.data(i)), nil, zk.FlagPersistent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// data returns the path that guarded writes under a lock's path write to.
+func (p *Plan) data(i int) string { return fmt.Sprint(p.base(), "/data", i) }

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bytes"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// TestNoEnsembleSaysWhatEachMemberDid: the error of a client that finds no
+// ensemble says for each member whether it refuses, is silent, accepts without
+// a quorum, or was not called.
+func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t, testutil.WithMembers(3))
+	for _, member := range []int{0, 1} {
+		if err := e.Stop(member); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := strings.Split(e.Servers(), ",") // the third one has no quorum
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, test := range []struct {
+		servers string
+		says    []string
+	}{
+		{at[0] + "," + at[2] + "," + silent.Addr().String(), []string{
+			at[0] + " refuses connections", at[2] + " accepts connections but closes them, as without a quorum",
+			silent.Addr().String() + " accepts connections but is silent",
+		}},
+		{"nobody.invalid," + at[1] + "/x", []string{at[1] + " refuses connections", "nobody.invalid:2181 cannot be resolved"}},
+	} {
+		var out bytes.Buffer
+		// A silent member is left after a third of the session timeout.
+		code := zkrtest.Run([]string{"get", "--servers", test.servers, "--connect-timeout", "5s", "--session-timeout", "3s", "/x"}, &out, &out)
+		for _, says := range test.says {
+			if code != ExitNoEnsemble || !strings.Contains(out.String(), says) {
+				t.Errorf("exit code %d: %s; want in it: %s", code, out.String(), says)
+			}
+		}
+		if strings.Count(out.String(), "\n") != 1 {
+			t.Errorf("more than one line: %s", out.String())
+		}
+	}
+}

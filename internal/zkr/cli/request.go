@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/inspect"
+)
+
+// CheckChroot returns an error if the chroot does not exist. Without it nothing
+// below it exists either, which looks like unused locks.
+func CheckChroot(ctx context.Context, r inspect.Reader) error {
+	_, _, err := r.Get(ctx, "/")
+	if errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	return nil // anything else is not about the chroot
+}
+
+// SafeHelp is a part of the help of commands that print names of znodes.
+const SafeHelp = `Control characters in a name are printed as escapes.`
+
+// Paths returns a check of a command's arguments: from least to most valid
+// paths.
+func Paths(least, most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case least == 1 && most == 1 && len(args) != 1:
+			return Usage("want one PATH, got %d", len(args))
+		case len(args) < least:
+			return Usage("no PATH")
+		case len(args) > most:
+			return Usage("want at most one PATH, got %d", len(args))
+		}
+		for _, path := range args {
+			if err := framework.ValidatePath(path); err != nil {
+				return Usage("%w", err)
+			}
+		}
+		return nil
+	}
+}
+
+// IsServers reports whether a path below a chroot is one of the servers' own
+// znodes, which are no place for anything else.
+func IsServers(chroot, at string) bool {
+	full := path.Join("/", chroot, at)
+	return full == "/zookeeper" || strings.HasPrefix(full, "/zookeeper/")
+}
+
+// OnZnodes runs the work of a subcommand for znodes with a connected client,
+// until the work or a signal ends it.
+func (e *Ensemble) OnZnodes(work func(context.Context, *framework.Client) error) error {
+	return CatchSignals().EndWhile(func(ctx context.Context) error { return e.WithClient(ctx, work) })
+}
+
+// UntilInterrupted is onZnodes for work that goes on until zkr is asked to end.
+func (e *Ensemble) UntilInterrupted(work func(context.Context, *framework.Client) error) error {
+	return CatchSignals().UntilSignal(func(ctx context.Context, began func()) error {
+		return e.WithClient(ctx, func(ctx context.Context, c *framework.Client) error {
+			began()
+			return work(ctx, c)
+		})
+	})
+}
+
+func (e *Ensemble) WithClient(ctx context.Context, work func(context.Context, *framework.Client) error) error {
+	client, err := e.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close() // all requests have been answered, or their errors are reported
+	err = work(ctx, client)
+	if framework.MaybeApplied(err) { // whatever the reason, a script must not take it for nothing done
+		return Failed(err)
+	}
+	return requestFailed(err)
+}
+
+// requestFailed gives the error of a request its exit code.
+func requestFailed(err error) error {
+	var end *Exit
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &end):
+		return end
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrConnectionClosed):
+		return &Exit{ExitNoEnsemble, err}
+	default:
+		return Failed(err)
+	}
+}

@@ -1,0 +1,132 @@
+// Package cli has what all subcommands of zkr share: the root command and the
+// global flags, the connection to the ensemble, exit codes and the explanations
+// of errors, completion, and the manual.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Run executes one of the subcommands, and returns the exit code.
+func Run(args []string, stdout, stderr io.Writer, commands ...Commands) int {
+	var to Ensemble
+	root := NewRoot(&to, commands...)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	verb, err := root.ExecuteC()
+	if err == nil {
+		return 0
+	}
+	var end *Exit
+	if !errors.As(err, &end) {
+		end = &Exit{ExitUsage, err}
+	}
+	if end.Err != nil {
+		text := fmt.Sprintf("zkr: %s\n", to.explain(end.Err))
+		if errors.As(end.Err, new(Urgent)) {
+			Say(stderr, to.Slack(), text)
+		} else {
+			fmt.Fprint(stderr, text)
+		}
+	}
+	if end.Code == ExitUsage && end.Err != nil { // it is not the command's own exit code
+		fmt.Fprintf(stderr, "usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())
+	}
+	return end.Code
+}
+
+// groups are the groups of commands in the help, in order.
+var groups = []struct{ id, title string }{
+	{GroupLocks, "Locks and elections:"},
+	{GroupZnodes, "Znodes:"},
+	{GroupEnsembles, "Ensembles:"},
+	{GroupOther, "Other:"},
+}
+
+// Values of a command's GroupID.
+const (
+	GroupLocks     = "locks"
+	GroupZnodes    = "znodes"
+	GroupEnsembles = "ensembles"
+	GroupOther     = "other"
+)
+
+// Commands returns the subcommands of one theme, each with a GroupID. They use
+// the ensemble of the global flags.
+type Commands func(to *Ensemble) []*cobra.Command
+
+// NewRoot returns the command line with the given subcommands, and those for
+// help. The global flags are stored in to.
+func NewRoot(to *Ensemble, commands ...Commands) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "zkr",
+		Short: "Locks and znodes of ZooKeeper for the command line",
+		Long: `zkr runs commands under locks that many machines share through a ZooKeeper
+ensemble. It also shows and changes znodes.
+
+` + exitHelp() + `
+Where zkr runs a command, it otherwise exits with that command's exit code.`,
+		Example: `  zkr lock /app/backup -- ./backup.sh     # run a command while holding a lock
+  zkr inspect /app/backup                 # who holds it, and who waits
+  zkr tree /app                           # the znodes below a path
+  zkr server                              # an ensemble in memory, to try it out`,
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		Args:                       cobra.ArbitraryArgs, // RunE says what is wrong with them
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return Usage("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+			}
+			return Usage("unknown command %q", args[0])
+		},
+	}
+	to.addFlags(root.PersistentFlags())
+	for _, group := range groups {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+	}
+	own := []*cobra.Command{WithoutEnsemble(newVersion()), WithoutEnsemble(newMan())}
+	for _, cmd := range own {
+		cmd.GroupID = GroupOther
+	}
+	for _, of := range commands {
+		own = append(own, of(to)...)
+	}
+	for _, cmd := range own {
+		to.prepare(cmd)
+		root.AddCommand(cmd)
+	}
+	root.SetHelpCommandGroupID(GroupOther)
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		to.prepare(WithoutEnsemble(help))
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if cmd, rest, err := root.Find(args); err != nil || cmd == root && len(rest) > 0 {
+				return Usage("no help for %q: zkr help lists the commands", strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
+	root.SetCompletionCommandGroupID(GroupOther)
+	to.addCompletion(root)
+	return root
+}
+
+// exitHelp lists the exit codes.
+func exitHelp() string {
+	var out strings.Builder
+	out.WriteString("Exit codes:\n")
+	for _, each := range ExitCodes {
+		fmt.Fprintf(&out, "  %-5s  %s\n", each.Code, each.Meaning)
+	}
+	return out.String()
+}

@@ -1,0 +1,18 @@
+// Package run has the subcommands that run a command under a lease: lock, read,
+// write, semaphore and elect. Without a command they hold the lease.
+package run
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+)
+
+// Commands returns the subcommands of this package.
+func Commands(to *cli.Ensemble) []*cobra.Command {
+	all := []*cobra.Command{newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to)}
+	for _, cmd := range all {
+		cmd.GroupID = cli.GroupLocks
+	}
+	return all
+}

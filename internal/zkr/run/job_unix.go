@@ -1,0 +1,181 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/zkrecipes/zkrecipes/internal/child"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+)
+
+// job is a command in its own process group.
+type job struct {
+	group    int  // the process group's id, which is also the command's process id
+	terminal bool // the group owns the terminal, which was ours before
+
+	ended   chan struct{} // closed when the command has ended
+	code    int           // its exit code as a shell reports it; read after ended
+	stopped chan struct{} // receives when Control-Z has stopped it, and it was continued
+}
+
+// startJob starts a command with our stdin, stdout and stderr. If stdin is a
+// terminal and we own it, the job gets it.
+func startJob(program string, args, env []string) (*job, error) {
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	child.DieWithParent(cmd) // nothing else would stop it when the lock is lost
+
+	j := &job{ended: make(chan struct{}), stopped: make(chan struct{}, 1)}
+	started := make(chan error, 1)
+	go func() { // ends with the command
+		// Linux treats the end of the thread that started a child as
+		// the parent's death, so keep the thread.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := startOnTerminal(cmd)
+		if err == nil {
+			j.group = cmd.Process.Pid
+			if terminalGroup() == syscall.Getpgrp() {
+				j.terminal = true
+				j.giveTerminal()
+			}
+		}
+		started <- err
+		if err == nil {
+			j.wait()
+		}
+	}()
+	return j, <-started
+}
+
+// stopping returns the signals by which a terminal would stop zkr, which then
+// could not stop its command: Control-Z, and reads and writes in the
+// background, where zkr is once it has given the terminal to the command. The
+// ones that zkr was started to ignore are not among them: the command is to
+// ignore them, too.
+var stopping = sync.OnceValue(func() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, signal.Ignored)
+})
+
+// outliveTerminal keeps a terminal from stopping zkr, which then could not tell
+// of a loss.
+func outliveTerminal() {
+	for _, sig := range stopping() {
+		signal.Ignore(sig)
+	}
+}
+
+// startOnTerminal starts the command. From then on no terminal can stop zkr.
+func startOnTerminal(cmd *exec.Cmd) error {
+	for _, sig := range stopping() {
+		signal.Notify(make(chan os.Signal, 1), sig) // the command inherits what is ignored, but not this
+		defer signal.Ignore(sig)
+	}
+	return cmd.Start()
+}
+
+// wait also sees the command stop, which os.Process.Wait does not.
+func (j *job) wait() {
+	defer close(j.ended)
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(j.group, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil: // something else has reaped our child
+			j.code = cli.ExitFailed
+			j.takeTerminal()
+			return
+		case status.Stopped():
+			if j.terminal {
+				// Control-Z, or a read before the job got the
+				// terminal. A shell would take the terminal
+				// back and leave the job stopped. But others
+				// may wait for this lock, and zkr would lose it
+				// if it stopped too.
+				j.giveTerminal()
+				if status.StopSignal() == syscall.SIGTSTP {
+					select {
+					case j.stopped <- struct{}{}:
+					default: // it is about to be told
+					}
+				}
+			}
+		case status.Signaled():
+			j.code = cli.ExitSignal + int(status.Signal())
+			j.takeTerminal()
+			return
+		case status.Exited():
+			j.code = status.ExitStatus()
+			j.takeTerminal()
+			return
+		}
+	}
+}
+
+// The group may be gone already. A signal to no process is no error.
+
+// signal passes a signal on. A stopped job must be continued to receive the
+// signal. It fails if the job runs as another user, whom zkr must not signal.
+func (j *job) signal(sig os.Signal) error {
+	err := syscall.Kill(-j.group, sig.(syscall.Signal))
+	if cli.AsksToEnd(sig) {
+		_ = syscall.Kill(-j.group, syscall.SIGCONT)
+	}
+	if err == syscall.EPERM {
+		return err
+	}
+	return nil
+}
+
+func (j *job) terminate() error { return j.signal(syscall.SIGTERM) }
+
+func (j *job) kill() { _ = syscall.Kill(-j.group, syscall.SIGKILL) }
+
+// giveTerminal makes the job's group the terminal's foreground group if we own
+// the terminal, so that the job can read from it and receives Control-C. The
+// job may have been stopped for reading too early, and is continued.
+func (j *job) giveTerminal() {
+	if j.terminal {
+		setTerminalGroup(j.group)
+		_ = syscall.Kill(-j.group, syscall.SIGCONT)
+	}
+}
+
+// takeTerminal takes the terminal back.
+func (j *job) takeTerminal() {
+	if j.terminal {
+		setTerminalGroup(syscall.Getpgrp())
+	}
+}
+
+// interrupted reports whether Control-C at the terminal has ended the job.
+// While the job owns the terminal, we do not receive that signal.
+func (j *job) interrupted() bool {
+	return j.terminal && (j.code == cli.ExitSignal+int(syscall.SIGINT) || j.code == cli.ExitSignal+int(syscall.SIGQUIT))
+}
+
+// terminalGroup returns the foreground group of the terminal at stdin, or -1 if
+// stdin is no terminal.
+func terminalGroup() int {
+	group := int32(-1)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
+		return -1
+	}
+	return int(group)
+}
+
+func setTerminalGroup(id int) {
+	group := int32(id)
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, os.Stdin.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
+}

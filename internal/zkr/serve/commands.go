@@ -1,0 +1,18 @@
+// Package serve has the subcommands that run an ensemble in memory, server and
+// demo, and bench, which measures one.
+package serve
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+)
+
+// Commands returns the subcommands of this package.
+func Commands(to *cli.Ensemble) []*cobra.Command {
+	all := []*cobra.Command{newBench(to), cli.WithoutEnsemble(newServer()), cli.WithoutEnsemble(newDemo())}
+	for _, cmd := range all {
+		cmd.GroupID = cli.GroupEnsembles
+	}
+	return all
+}

@@ -1,0 +1,13 @@
+package serve
+
+import (
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+)
+
+func TestJSONIsDocumented(t *testing.T) {
+	zkrtest.JSONIsDocumented(t, map[string]any{
+		"`zkr bench`": figures{},
+	})
+}

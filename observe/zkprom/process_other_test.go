@@ -1,7 +1,0 @@
-//go:build !linux
-
-package zkprom_test
-
-import "os/exec"
-
-func dieWithParent(*exec.Cmd) {}

@@ -1,0 +1,107 @@
+package line_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// When a server did not send an event, the waiter for that event, and all
+// behind it, waited forever. Such servers exist: 3.4 and 3.5 have bugs of this
+// kind, and from 3.8.4 on servers suppress events of znodes that the client may
+// not read.
+func TestLostEventDoesNotStrandTheLine(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		third := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("c")))
+		w.InLine(lockPath, 3)
+		w.ClientNet("b").LoseEvents(true)
+		released := time.Now()
+		bubble.Release(t, first)
+		time.Sleep(bubble.Timeout / 2)
+		bubble.Pending(t, second, third)
+		g := bubble.Granted(t, second)
+		if took := g.At.Sub(released); took > bubble.Timeout*5/4+time.Millisecond {
+			t.Errorf("granted after %v", took)
+		}
+		bubble.Release(t, g.Lease)
+		bubble.Release(t, bubble.Granted(t, third).Lease)
+		w.Empty(lockPath)
+	})
+}
+
+// When the event of a request to release was lost, the holder never heard of
+// it. Without a listener it does not look.
+func TestLostEventOfARevocation(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		time.Sleep(time.Second) // until its znode is watched
+		const periods = 100
+		for reads, listen := range []func(){func() {}, func() { l.Revoked() }} {
+			listen()
+			time.Sleep(time.Second)
+			w.ResetRequests()
+			time.Sleep(periods * bubble.Timeout)
+			if got := w.Requests()[testutil.OpGetData]; got < reads*periods*9/10 || got > reads*periods*11/10 {
+				t.Errorf("%d reads in %d session timeouts, listening %d", got, periods, reads)
+			}
+		}
+		w.ClientNet("a").LoseEvents(true)
+		began := time.Now()
+		if err := mutexOf(t, w.Connect("b")).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-l.Revoked():
+		case <-time.After(bubble.Timeout*5/4 + time.Millisecond):
+			t.Errorf("not heard of after %v", time.Since(began))
+		}
+		if !l.Held() {
+			t.Error(l.Err())
+		}
+		bubble.Release(t, l)
+		w.Empty(lockPath)
+	})
+}
+
+// Besides the heartbeat, a waiter costs a sync and a read of the znode ahead in
+// each session timeout. It sends no list, and sets no second watch.
+func TestCostOfWaiting(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		time.Sleep(time.Second) // until the holder watches its znode
+		var syncs, reads atomic.Int64
+		stop := w.ClientNet("b").Control(func(r testutil.Request) testutil.Action {
+			switch {
+			case r.Op == testutil.OpSync && r.Path == l.Path():
+				syncs.Add(1)
+			case r.Op == testutil.OpExists && r.Path == l.Path():
+				reads.Add(1)
+			case r.Op != testutil.OpSync && r.Op != testutil.OpPing:
+				t.Errorf("%v of %s", r.Op, r.Path)
+			}
+			return testutil.Pass()
+		})
+		watches := w.WatchCount()
+		const periods = 100
+		time.Sleep(periods * bubble.Timeout)
+		if s, r := syncs.Load(), reads.Load(); s != r || r < periods*9/10 || r > periods*11/10 {
+			t.Errorf("%d syncs and %d reads in %d session timeouts", s, r, periods)
+		}
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, want %d as before", n, watches)
+		}
+		stop()
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		w.Empty(lockPath)
+	})
+}

@@ -1,0 +1,140 @@
+package line_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// The timer of WithMaxHold fires at the moment of the release, while the znode
+// is handed off. It must not end the next holder's lease.
+func TestMaxHoldTimerDuringAHandoff(t *testing.T) {
+	const hold = time.Second
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(hold), recipes.WithHandoffs(1<<30))
+		l := bubble.Acquire(t, t.Context(), m)
+		kept := 0
+		for i := range 300 {
+			began := time.Now()
+			next := bubble.Acquiring(t.Context(), m)
+			time.Sleep(hold - time.Since(began))
+			for range i % 8 { // the timer fires at the same instant
+				runtime.Gosched()
+			}
+			if l.Release(t.Context()) == nil {
+				kept++
+			}
+			l = bubble.Granted(t, next).Lease
+			time.Sleep(hold / 2)
+			if err := l.Err(); err != nil {
+				t.Fatalf("round %d: lost after half of the maximum hold time: %v", i, err)
+			}
+			bubble.Release(t, l)
+			l = bubble.Acquire(t, t.Context(), m)
+		}
+		if kept == 0 {
+			t.Error("each lease was lost before its release: the scenario was not reached")
+		}
+		bubble.Release(t, l)
+		w.Empty(lockPath)
+	})
+}
+
+// A lingering lock has no holder that releases it. If it is lost and its
+// session survives, its znode must be removed at once, or it would block the
+// line until the session ends.
+func TestLingeringLockThatIsLostIsRemoved(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
+		m, other := mutexOf(t, a, recipes.WithLinger(time.Hour)), mutexOf(t, w.Connect("b"))
+		for range 3 {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+			s, err := a.Session()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.ClientNet("a").Drop() // a loss under this policy
+			began := time.Now()
+			l := bubble.Acquire(t, t.Context(), other)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("granted to another client after %v", took)
+			}
+			if s.Err() != nil {
+				t.Fatalf("the session has not survived: the scenario was not reached: %v", s.Err())
+			}
+			bubble.Release(t, l)
+		}
+		w.Empty(lockPath)
+	})
+}
+
+// The deletion of a held znode is noticed after any number of earlier events
+// that end its watch: a change of its data, or a disconnect.
+func TestHeldZnodeIsWatchedThroughout(t *testing.T) {
+	events := map[string]func(w *bubble.World, l *recipes.Lease, operator *framework.Client) error{
+		"its data are changed": func(_ *bubble.World, l *recipes.Lease, operator *framework.Client) error {
+			_, err := operator.Set(context.Background(), l.Path(), []byte("a note"), -1)
+			return err
+		},
+		"the connection is lost": func(w *bubble.World, _ *recipes.Lease, _ *framework.Client) error {
+			w.ClientNet("a").Drop()
+			return nil
+		},
+	}
+	for name, event := range events {
+		t.Run(name, func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
+				for times := range 4 {
+					l := bubble.Acquire(t, t.Context(), m)
+					time.Sleep(time.Minute)
+					for range times {
+						if err := event(w, l, operator); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Minute)
+					}
+					if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
+						t.Fatal(err)
+					}
+					deleted := time.Now()
+					if at := bubble.Lost(t, l); at.Sub(deleted) > time.Second {
+						t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
+					}
+					bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+				}
+				w.Empty(lockPath)
+			})
+		})
+	}
+}
+
+// The same, if no server replies when the watch is set, for longer than the
+// retry budget.
+func TestHeldZnodeIsWatchedOnceAServerReplies(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a", framework.WithRetry(retry.NTimes(1, 10*time.Millisecond))))
+		operator := w.Connect("operator")
+		l := bubble.Acquire(t, t.Context(), m)
+		w.ClientNet("a").Drop()
+		w.ClientNet("a").Cut()
+		time.Sleep(bubble.Timeout / 5)
+		w.ClientNet("a").Heal()
+		time.Sleep(bubble.Timeout)
+		if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		deleted := time.Now()
+		if at := bubble.Lost(t, l); at.Sub(deleted) > time.Second {
+			t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
+		}
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.Empty(lockPath)
+	})
+}

@@ -1,0 +1,34 @@
+package testutil
+
+import (
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/seam"
+)
+
+func init() { seam.Testutil = forTests{} }
+
+// forTests makes the options that only the tests of this module use: the
+// package internal/test/hidden says what each does.
+type forTests struct{}
+
+func (forTests) WithTouchDelays(delay func(member int) time.Duration) Option {
+	return func(c *config) { c.touchDelay = delay }
+}
+
+func (forTests) WithReportDelays(delay func(member int) time.Duration) Option {
+	return func(c *config) { c.reportDelay = delay }
+}
+
+func (forTests) WithSecondHop(member, through int) Option {
+	return func(c *config) {
+		if c.secondHops == nil {
+			c.secondHops = map[int]int{}
+		}
+		c.secondHops[member] = through
+	}
+}
+
+func (forTests) WithClockRates(rate func(session int64) float64) Option {
+	return func(c *config) { c.clockRate = rate }
+}
