@@ -39,13 +39,13 @@ func JSONIsDocumented(t *testing.T, objects map[string]any) {
 	t.Helper()
 	_, section, _ := strings.Cut(Page(t, "command-line.md"), "\n## JSON\n")
 	for object, value := range objects {
-		_, row, found := strings.Cut(section, "\n| of "+object)
+		_, row, found := strings.Cut(section, "\nof "+object)
 		if !found {
 			t.Errorf("no row for %s", object)
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")
-		cells := strings.Split(strings.TrimSuffix(row, " |"), " | ")
+		cells := strings.Split(row, " | ")
 		listed := strings.Split(cells[len(cells)-1], ", ")
 		var want []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {
