@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,10 +206,15 @@ func TestAServerThatStopsAtTheCredentialsIsLeft(t *testing.T) {
 			}
 			return testutil.Pass()
 		})()
+		var left []framework.AbandonReason
 		began := time.Now()
-		c, _ := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")))
-		if took, most := time.Since(began), timeout*3/4; took > most {
-			t.Errorf("connected after %v, want at most %v", took, most)
+		c, _ := connect(t, ens, framework.WithAuth("digest", []byte("app:pw")),
+			framework.WithObserver(framework.Observer{Abandoned: func(a framework.Abandonment) { left = append(left, a.Reason) }}))
+		if took, want := time.Since(began), timeout*2/3; (took - want).Abs() > timeout/60 {
+			t.Errorf("connected after %v, want %v", took, want)
+		}
+		if synctest.Wait(); !slices.Equal(left, []framework.AbandonReason{framework.AbandonedSilent}) {
+			t.Errorf("observers were told of %q", left)
 		}
 		if id := session(t, c).ID(); id != first {
 			t.Errorf("session %x, want that of the first connection, %x", id, first)

@@ -321,15 +321,13 @@ func (c *Client) Close() error {
 		k.tasks.Wait()
 		close(idle)
 	}()
-	patience := time.NewTimer(closeTimeout)
-	defer patience.Stop()
 	select {
 	case <-idle:
-	case <-patience.C:
+	case <-time.After(closeTimeout):
 		k.cfg.log.Warn("closed while background work had not ended")
 	}
-	patience.Reset(flushTimeout)
-	_ = k.observers.flush(patience.C) && k.lines.flush(patience.C) // what still waits is delivered when the user's functions return
+	patience := time.After(flushTimeout)
+	_ = k.observers.flush(patience) && k.lines.flush(patience) // what still waits is delivered when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

@@ -130,9 +130,13 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 				g.cut(true)
 				network.Drop()
 				time.Sleep(time.Millisecond)
+				began := time.Now()
 				must(t, c.Close())
 				if alive(ens, s.ID()) {
 					t.Error("the session is still there")
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("Close took %v", took)
 				}
 			})
 		})

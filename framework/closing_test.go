@@ -6,14 +6,18 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -38,6 +42,7 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 		hanging.Store(true)
 		must(t, ens.DropConnections(session(t, c).ID()))
 		time.Sleep(time.Second)
+		began := time.Now()
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close() }()
 		select {
@@ -47,6 +52,10 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 			}
 		case <-time.After(15 * time.Second):
 			t.Error("Close hangs with the dialer")
+		}
+		// For the wire client, for a server that closes the session, for the rest.
+		if took, want := time.Since(began), (2+4+5)*time.Second; took != want {
+			t.Errorf("Close took %v, want %v", took, want)
 		}
 	})
 }
@@ -72,6 +81,87 @@ func TestCloseFindsAServerThatIsThere(t *testing.T) {
 			if alive(ens, s.ID()) {
 				t.Error("the session is still there")
 			}
+		})
+	}
+}
+
+// Close waits a second in all for the user's functions, which may block for
+// good. What they are told then, they are told when they return.
+func TestCloseWaitsASecondForTheUsersFunctions(t *testing.T) {
+	for what, blocks := range map[string]struct{ observer, logger bool }{
+		"an observer": {observer: true}, "the logger": {logger: true}, "both": {true, true}, "none": {},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				free := make(chan struct{})
+				sink := &slowCore{LevelEnabler: zapcore.InfoLevel, released: free}
+				var opts []framework.Option
+				var told []framework.State
+				if blocks.observer {
+					opts = append(opts, framework.WithObserver(framework.Observer{StateChanged: func(c framework.StateChange) {
+						<-free
+						told = append(told, c.To)
+					}}))
+				}
+				if blocks.logger {
+					opts = append(opts, framework.WithLogger(zap.New(sink)))
+				}
+				c, _ := connect(t, ens, opts...)
+				began, want := time.Now(), time.Second
+				if what == "none" {
+					want = 0
+				}
+				must(t, c.Close())
+				if took := time.Since(began); took != want {
+					t.Errorf("Close took %v, want %v", took, want)
+				}
+				close(free)
+				synctest.Wait()
+				if blocks.observer && !slices.Equal(told, []framework.State{framework.Connected, framework.Closed}) {
+					t.Errorf("the observer was told of %v", told)
+				}
+			})
+		})
+	}
+}
+
+// Where there is no session at the ensemble, there is nothing to close, and
+// Close asks nobody.
+func TestCloseWithoutASession(t *testing.T) {
+	for what, expires := range map[string]bool{"never connected": false, "expired at this instant": true} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				var refusing atomic.Bool
+				refusing.Store(!expires)
+				dials := 0
+				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+					framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+						dials++
+						if refusing.Load() {
+							return nil, errors.New("refused")
+						}
+						return ens.Dial(network, address, limit)
+					}))
+				must(t, err)
+				synctest.Wait()
+				closed := make(chan error, 1)
+				if expires {
+					s := session(t, c)
+					_, err := s.Hold(func(error) { // right when it is known
+						go func() { closed <- c.Close() }()
+						<-c.Done()
+					})
+					must(t, err)
+					must(t, ens.ExpireSession(s.ID()))
+				} else {
+					go func() { closed <- c.Close() }()
+				}
+				err = bubble.Await(t, "Close", closed)
+				before := dials
+				if must(t, err); expires && before != 2 || !expires && before != 1 {
+					t.Errorf("%d dials", before)
+				}
+			})
 		})
 	}
 }

@@ -63,21 +63,19 @@ func (w scope) deleteOnce(ctx context.Context, path string, version int32) error
 	return err
 }
 
-// rest waits for the next pause of the budget. It reports false if there is
-// none, or if ctx ends or the client closes first.
+// rest waits for the next pause of the budget, or until ctx or the session ends
+// or the client closes: the next request finds out which it was. It reports
+// false if the budget is used up.
 func (w scope) rest(ctx context.Context) bool {
 	pause := w.budget.NextBackOff()
 	if pause == backoff.Stop {
 		return false
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
-		return true
+	case <-time.After(pause):
+	case <-w.in.ended():
 	case <-ctx.Done():
-		return false
 	case <-w.core.closing:
-		return false
 	}
+	return true
 }

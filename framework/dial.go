@@ -148,12 +148,10 @@ func (p *dialPace) wait(stop <-chan struct{}) bool {
 	}
 	p.tries++
 	p.mu.Unlock()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
 	case <-stop:
 		return false
-	case <-timer.C:
+	case <-time.After(pause):
 		return true
 	}
 }

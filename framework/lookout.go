@@ -151,17 +151,15 @@ func (w *watch) follow() (leave func()) {
 func (w *watch) checkOften(left <-chan struct{}) {
 	for {
 		timeout := w.session.granted()
-		timer := time.NewTimer(timeout*3/4 + random.N(timeout/2))
 		select {
-		case <-timer.C:
+		case <-time.After(timeout*3/4 + random.N(timeout/2)):
 			if w.session.isReady() { // otherwise the next connection fires it
 				_ = w.check(context.Background())
 			}
-			continue
 		case <-w.fired:
+			return
 		case <-left:
+			return
 		}
-		timer.Stop()
-		return
 	}
 }

@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -268,6 +270,109 @@ func TestOperationsAreBounded(t *testing.T) {
 				t.Errorf("%s: a context of 2s lasted %v", name, took)
 			}
 			cancel()
+		}
+	})
+}
+
+// An operation that pauses between two tries, or waits for a connection, ends
+// at once with its context, with its session, and with the client.
+func TestAPauseEndsEarly(t *testing.T) {
+	type world struct {
+		c       *framework.Client
+		s       *framework.Session
+		network *testutil.ClientNet
+		cancel  func()
+	}
+	for op, do := range map[string]func(ctx context.Context, w world) error{
+		"get":           func(ctx context.Context, w world) error { return second(w.s.Get(ctx, "/")) },
+		"of the client": func(ctx context.Context, w world) error { return second(w.c.Get(ctx, "/")) },
+		"delete":        func(ctx context.Context, w world) error { return w.s.DeleteCreated(ctx, "/a", 2) },
+	} {
+		for name, end := range map[string]struct {
+			end   func(w world)
+			ended func(ctx context.Context, w world) <-chan struct{}
+			want  error
+		}{
+			"context": {func(w world) { w.cancel() }, func(ctx context.Context, _ world) <-chan struct{} { return ctx.Done() }, context.Canceled},
+			"session": {func(world) {}, func(_ context.Context, w world) <-chan struct{} { return w.s.Done() }, framework.ErrSessionLost},
+			"client":  {func(w world) { go w.c.Close() }, func(_ context.Context, w world) <-chan struct{} { return w.c.Done() }, framework.ErrClosed},
+		} {
+			for _, connected := range []bool{true, false} {
+				if name == "session" && op == "of the client" {
+					continue // the next session serves it
+				}
+				t.Run(fmt.Sprintf("%s ends with its %s, connected %t", op, name, connected), func(t *testing.T) {
+					inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+						c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithRetry(retry.NTimes(3, time.Hour)),
+							framework.WithDialer(ens.ClientNet("pausing").Dial))
+						must(t, err)
+						defer c.Close()
+						must(t, c.WaitConnected(t.Context()))
+						ctx, cancel := context.WithCancel(t.Context())
+						w := world{c, session(t, c), ens.ClientNet("pausing"), cancel}
+						defer w.network.Heal()
+						holdUntilLost(t, w.s)
+						_, err = c.Create(ctx, "/a", nil, 0)
+						must(t, err)
+						if !connected {
+							w.network.Cut()
+							w.network.Drop()
+							synctest.Wait()
+						}
+						defer ens.Control(func(r testutil.Request) testutil.Action {
+							switch r.Op {
+							case testutil.OpGetData:
+								return testutil.Fail(testutil.CodeThrottled)
+							case testutil.OpDelete:
+								return testutil.DropAfter()
+							}
+							return testutil.Pass()
+						})()
+						done := make(chan error, 1)
+						go func() { done <- do(ctx, w) }()
+						time.Sleep(time.Second)
+						end.end(w)
+						if name == "session" && connected {
+							must(t, ens.ExpireSession(w.s.ID()))
+						}
+						bubble.Await(t, "the end", end.ended(ctx, w))
+						synctest.Wait()
+						select {
+						case err := <-done:
+							if !errors.Is(err, end.want) || framework.MaybeApplied(err) != (op == "delete" && connected) {
+								t.Errorf("got %v, want %v; it may have been applied: %t", err, end.want, framework.MaybeApplied(err))
+							}
+						default:
+							t.Error("it goes on")
+							<-done
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// An answer says that the session has expired. It is over then, for all, and an
+// operation of the client is made in the next one.
+func TestAnAnswerThatTheSessionHasExpired(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		for _, of := range []string{"client", "session"} {
+			s := session(t, c)
+			stop := once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeSessionExpired))
+			var err, want error
+			if of == "client" {
+				_, _, err = c.Get(t.Context(), "/")
+			} else {
+				_, _, err = s.Get(t.Context(), "/")
+				want = framework.ErrSessionLost
+			}
+			stop()
+			if !errors.Is(err, want) || framework.MaybeApplied(err) || !errors.Is(s.Err(), framework.ErrSessionLost) {
+				t.Errorf("of the %s: %v; session: %v", of, err, s.Err())
+			}
+			must(t, c.WaitConnected(within(t, timeout)))
 		}
 	})
 }

@@ -292,12 +292,10 @@ func (s *session) deleteUntilGone(full string) bool {
 
 // rest waits for d, and reports false when the session is over first.
 func (s *session) rest(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-s.over:
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -155,4 +157,66 @@ func TestProveAfterAPanicInAnother(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A user's retry policy that blocks in one call of Prove delays no other call,
+// which ends with its context, and with the session.
+func TestProveBesideACallThatIsStuck(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		blocks, free := false, make(chan struct{})
+		c, _ := connect(t, ens, framework.WithRetry(func() backoff.BackOff {
+			if blocks {
+				blocks = false
+				<-free
+			}
+			return &backoff.ZeroBackOff{}
+		}))
+		s := session(t, c)
+		time.Sleep(2*timeout + timeout/2)
+		blocks = true
+		go func() { _ = s.Prove(t.Context()) }()
+		synctest.Wait()
+		if blocks {
+			t.Fatal("the policy was not asked: the test shows nothing")
+		}
+		if err := s.Prove(within(t, timeout/3)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("its context has ended: %v", err)
+		}
+		time.AfterFunc(timeout/3, func() { must(t, ens.ExpireSession(s.ID())) })
+		if err := s.Prove(within(t, 2*timeout)); !errors.Is(err, framework.ErrSessionLost) {
+			t.Errorf("the session has ended: %v", err)
+		}
+		close(free)
+	})
+}
+
+// The three session timeouts that Prove may take are without outages: without
+// the times in which there was no connection, from a third of a session timeout
+// on.
+func TestProveDoesNotCountAnOutage(t *testing.T) {
+	for _, outage := range []time.Duration{timeout / 5, 2 * timeout} {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			c, network := connect(t, ens, framework.WithRetry(retry.Exponential(50*time.Millisecond, time.Second, math.MaxInt)))
+			network.Latency(timeout/8, timeout/8) // no lease can last
+			time.Sleep(2 * timeout)
+			states, began := record(c), time.Now()
+			time.AfterFunc(timeout, func() {
+				must(t, ens.Stop(0))
+				time.Sleep(outage)
+				must(t, ens.Restart(0))
+			})
+			err := session(t, c).Prove(t.Context())
+			took, want := time.Since(began), 3*timeout
+			all := states.all()
+			if len(all) != 3 || !errors.Is(err, framework.ErrUnproven) {
+				t.Fatalf("after %v: %v; states %s", took, err, states.states())
+			}
+			if down := all[2].At.Sub(all[1].At); down > timeout/3 {
+				want += down - timeout/3
+			}
+			if took < want || took > want+timeout/16 {
+				t.Errorf("an outage of %v: it ended after %v, want %v", outage, took, want)
+			}
+		})
+	}
 }

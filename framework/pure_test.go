@@ -17,6 +17,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -439,6 +440,27 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		before := time.Now()
 		if p.wait(never); time.Since(before) != 0 {
 			t.Error("a proof must make the next attempt immediate")
+		}
+		longest := make([]time.Duration, 5) // of each further round
+		for range 300 {
+			p.reset()
+			p.tries = p.round
+			for i := range longest {
+				before := time.Now()
+				p.wait(never)
+				longest[i] = max(longest[i], time.Since(before))
+				p.tries = p.round
+			}
+		}
+		for i, got := range longest {
+			if want := min(125*ms<<i, time.Second); got > want || got < want*9/10 {
+				t.Errorf("pause %d is up to %v, want %v", i+1, got, want)
+			}
+		}
+		for timeout, want := range map[time.Duration]time.Duration{5 * time.Second: 500 * ms, time.Minute: time.Second} {
+			if got := newCore(config{sessionTimeout: timeout, log: zap.NewNop()}, nil, "").pace.longest; got != want {
+				t.Errorf("for T = %v the longest pause is %v, want %v", timeout, got, want)
+			}
 		}
 		stopped := make(chan struct{})
 		close(stopped)

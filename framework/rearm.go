@@ -198,9 +198,8 @@ func (r *wireWatches) status(key watchKey, on *link) (has bool, undecided <-chan
 // the watch, and reports whether it has. It fails if that connection has ended.
 func (s *session) serverHas(key watchKey, on *link) (bool, error) {
 	s.mu.Lock()
-	patience := time.NewTimer(s.timeout / 3)
+	patience := time.After(s.timeout / 3)
 	s.mu.Unlock()
-	defer patience.Stop()
 	for {
 		has, undecided, err := s.hub.wireWatches.status(key, on)
 		if undecided == nil {
@@ -210,7 +209,7 @@ func (s *session) serverHas(key watchKey, on *link) (bool, error) {
 		case <-undecided:
 		case <-s.over:
 			return false, s.Err()
-		case <-patience.C:
+		case <-patience:
 			return false, nil
 		}
 	}

@@ -17,7 +17,6 @@ import (
 // session if in is nil. Meanwhile it uses up budget, pause by pause. A nil
 // budget is endless.
 func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
-	var timer *time.Timer
 	var pause <-chan time.Time // nil: not begun
 	for {
 		c.mu.Lock()
@@ -40,13 +39,7 @@ func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.B
 			if d == backoff.Stop {
 				return nil, withLast(zk.ErrNoServer, last)
 			}
-			if timer == nil {
-				timer = time.NewTimer(d)
-				defer timer.Stop()
-			} else {
-				timer.Reset(d)
-			}
-			pause = timer.C
+			pause = time.After(d)
 		}
 		select {
 		case <-changed:
@@ -139,14 +132,12 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		}
 		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.fix(path)), zap.Error(err))
 		c.observers.retried(ctx, Retry{Op: op, Path: w.root.fix(path), Err: err})
-		timer := time.NewTimer(pause)
 		select { // awaitConnected finds out which it was
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-in.ended():
 		case <-ctx.Done():
 		case <-c.closing:
 		}
-		timer.Stop()
 	}
 }
 

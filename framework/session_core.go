@@ -157,18 +157,16 @@ func (s *session) latest() *link {
 
 // run follows the session until it is over or the client closes.
 func (s *session) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	authed := len(s.core.cfg.auths) == 0
 	var current *link // nil: there is no connection
 	for {
-		timer.Reset(s.checkClock(clock.Now()))
+		next := s.checkClock(clock.Now())
 		select {
 		case <-s.over:
 			return
 		case <-s.core.closing:
 			return
-		case <-timer.C:
+		case <-time.After(next):
 		case <-s.wakeup:
 		case <-s.events.ready:
 			for _, e := range s.events.take() {

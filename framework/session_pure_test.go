@@ -276,6 +276,15 @@ func TestOnHangUp(t *testing.T) {
 	}
 }
 
+// A step of closing a session may take T/3, and 2s at most.
+func TestCloseStepTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{3 * time.Second: time.Second, 6 * time.Second: 2 * time.Second, time.Minute: 2 * time.Second} {
+		if got := (&session{timeout: timeout}).closeStepTimeout(); got != want {
+			t.Errorf("T = %v: %v, want %v", timeout, got, want)
+		}
+	}
+}
+
 // What closes a lost session, and what does not.
 func TestCloseRemotely(t *testing.T) {
 	connected := func(id int64) wire.Message {
@@ -389,6 +398,32 @@ func TestTheSearchForStraysEnds(t *testing.T) {
 		}
 		if _, ok := h.next(time.Time{}); ok != (end == nil) || (s.straySearches["/a"] == h) != ok {
 			t.Errorf("%s: goes on %t, %v", name, ok, s.straySearches)
+		}
+	}
+}
+
+// The loss of a connection is explained by the latest malformed answer, unless
+// that came before the call began.
+func TestExplain(t *testing.T) {
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		malformed error
+		age       time.Duration // of the answer, when the call began
+		explains  bool
+	}{
+		"there was none":           {nil, 0, false},
+		"it came during the call":  {errMalformed, -1, true},
+		"it came as the call did":  {errMalformed, 0, true},
+		"it came before the call":  {errMalformed, 1, false},
+		"there is no session, too": {nil, -1, false},
+	} {
+		s := sessionAt(now, 5*time.Second, 0)
+		s.malformed, s.malformedAt = tt.malformed, now.Add(-tt.age)
+		if name == "there is no session, too" {
+			s = nil
+		}
+		if err := s.explain(zk.ErrConnectionClosed, now); !errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, errMalformed) != tt.explains {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestExpiredByTheEnsemble(t *testing.T) {
 			t.Errorf("states %s, want %s", got, want)
 		}
 		all := states.all()
-		if all[2].Session != s.ID() || all[3].Session == s.ID() || all[3].Reconnected() {
+		if all[0].From != framework.Connected || all[0].Session != s.ID() || all[2].Session != s.ID() || all[3].Session == s.ID() || all[3].Reconnected() {
 			t.Errorf("the changes name the wrong sessions: %+v", all)
 		}
 	})

@@ -76,13 +76,11 @@ func (h *straySearch) run() {
 			h.search(looked)
 			continue
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-h.session.over:
 		case <-h.changed:
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 }
 

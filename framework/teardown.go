@@ -35,11 +35,9 @@ func (s *session) shutDown() error {
 		s.sever()
 	}
 	s.core.tasks.Go(s.conn.Close) // asks the server to close the session, if it can; takes at most 3s
-	patience := time.NewTimer(maxCloseStep)
-	defer patience.Stop()
 	select {
 	case <-s.wireEnded:
-	case <-patience.C:
+	case <-time.After(maxCloseStep):
 	}
 	s.sever()
 	s.mu.Lock()
@@ -74,11 +72,9 @@ func (s *session) tearDown() {
 // stop them: if they do not end in time, that is reported, and they are left
 // behind.
 func (s *session) awaitWireEnd() {
-	patience := time.NewTimer(closeTimeout)
-	defer patience.Stop()
 	select {
 	case <-s.wireEnded:
-	case <-patience.C:
+	case <-time.After(closeTimeout):
 		s.core.onAbandoned(s, AbandonedStuck)
 	}
 }
@@ -163,12 +159,10 @@ func (s *session) closeAt(ctx context.Context, to server) error {
 
 // pause waits for d, and reports false when the client closes first.
 func (s *session) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-s.core.closing:
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -212,6 +212,28 @@ func TestWatchDataOfAZnodeThatComesInBetween(t *testing.T) {
 	})
 }
 
+// If the context ends while a change is being read, the channel is closed, and
+// the end of the context is no value.
+func TestWatchDataEndsWhileItReads(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		_, err := c.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		values, err := c.WatchData(ctx, "/a")
+		must(t, err)
+		<-values
+		defer once(ens, testutil.OpGetData, testutil.Delay(time.Second))()
+		_, err = c.Set(t.Context(), "/a", []byte("x"), -1)
+		must(t, err)
+		synctest.Wait()
+		cancel()
+		if v, ok := <-values; ok {
+			t.Errorf("told %+v", v)
+		}
+	})
+}
+
 // An error of the path is an error of the call.
 func TestWatchDataReportsErrors(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

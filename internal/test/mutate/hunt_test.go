@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 		t.Skip("compiles programs, which takes long")
 	}
 	m, faults := tiny(t)
-	h, err := prepare(t.Context(), m, filepath.Join(m.root, "build"), faults, []string{"./p"}, true)
+	h, err := prepare(t.Context(), m, filepath.Join(m.root, "build"), faults, []string{"./p"}, true, regexp.MustCompile(""))
 	if err != nil {
 		t.Fatal(err)
 	}

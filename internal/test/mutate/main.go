@@ -34,6 +34,7 @@ var (
 	only      = flag.String("only", "", "only faults whose text matches this regular expression")
 	survivors = flag.Bool("survivors", false, "try again only the faults that survived")
 	slow      = flag.Bool("slow", true, "also run the tests that take real time")
+	suites    = flag.String("suites", "", "only the tests of packages that match this regular expression")
 	list      = flag.Bool("list", false, "print the faults and run nothing")
 )
 
@@ -83,7 +84,11 @@ func mutate(ctx context.Context) (ok bool, err error) {
 	}
 	r := &record{file: filepath.Join(*dir, "state.json"), reasons: reasons, outcomes: map[string]outcome{}}
 	r.read()
-	h, err := prepare(ctx, m, *dir, faults, tests, *slow)
+	judges, err := regexp.Compile(*suites)
+	if err != nil {
+		return false, err
+	}
+	h, err := prepare(ctx, m, *dir, faults, tests, *slow, judges)
 	if err != nil {
 		return false, err
 	}
@@ -107,8 +112,9 @@ func mutate(ctx context.Context) (ok bool, err error) {
 }
 
 // prepare finds the tests, and measures those whose sources have changed since
-// the last time. It can leave out those that take real time.
-func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests []string, slow bool) (*hunter, error) {
+// the last time. It can leave out those that take real time, and those of
+// packages that do not match.
+func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests []string, slow bool, match *regexp.Regexp) (*hunter, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -125,6 +131,7 @@ func prepare(ctx context.Context, m *module, dir string, faults []*fault, tests 
 	if h.suites, err = m.suites(tests...); err != nil {
 		return nil, err
 	}
+	h.suites = slices.DeleteFunc(h.suites, func(s *suite) bool { return !match.MatchString(s.Package) })
 	h.tree = h.hash()
 	h.suites = slices.DeleteFunc(h.suites, func(s *suite) bool { return s.slow && !slow })
 	file := filepath.Join(dir, "tests.json")
