@@ -33,7 +33,7 @@ func TestABatchWhoseAnswerIsLost(t *testing.T) {
 		flags     int32
 		meanwhile func(t *testing.T, other *framework.Client, made []string) // before the search
 		between   func(t *testing.T, other *framework.Client, made []string) // the search and the check of the owner
-		multis    int // that are executed
+		multis    int                                                        // that are executed
 		want      error
 	}{
 		"answered":               {testutil.Pass(), sequential, nil, nil, 1, nil},
@@ -119,14 +119,18 @@ func replace(t *testing.T, other *framework.Client, made []string) {
 // The ensemble refuses a batch: the error is that of the operation that it
 // names, counted over all of them. Nothing of the batch exists then.
 func TestABatchThatIsRefused(t *testing.T) {
-	for at := range 4 {
+	for _, at := range []int{0, 1, 2, 3, -1} { // -1: none is named
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 			c, _ := connect(t, ens)
 			_, err := c.Create(t.Context(), "/dir", nil, 0)
 			must(t, err)
 			_, err = c.Create(t.Context(), "/ticket", nil, 0)
 			must(t, err)
-			defer once(ens, testutil.OpMulti, testutil.FailOperation(at, testutil.CodeNoAuth))()
+			action := testutil.Fail(testutil.CodeNoAuth)
+			if at >= 0 {
+				action = testutil.FailOperation(at, testutil.CodeNoAuth)
+			}
+			defer once(ens, testutil.OpMulti, action)()
 			paths, failed, err := seats(t.Context(), session(t, c), sequential)
 			if !errors.Is(err, zk.ErrNoAuth) || failed != at || paths != nil || framework.MaybeApplied(err) || !strings.HasPrefix(err.Error(), "multi /dir: ") {
 				t.Errorf("operation %d refused: %q, %d, %v", at, paths, failed, err)

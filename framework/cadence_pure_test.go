@@ -165,6 +165,43 @@ func TestReportable(t *testing.T) {
 	}
 }
 
+// A heartbeat that is due waits a little for a contact that is newer by more
+// than twice that.
+func TestWorthwhile(t *testing.T) {
+	const due, most = 100 * ms, 50 * ms
+	now := time.Now()
+	// sent is a contact that can be reported so long from now.
+	sent := func(ago, reportable time.Duration) contact {
+		return contact{sent: now.Add(-ago), answered: now.Add(reportable - 2*time.Second)}
+	}
+	reported := contact{sent: now.Add(-3 * time.Second), answered: now.Add(-3 * time.Second), reported: 1}
+	for name, tt := range map[string]struct {
+		contacts []contact
+		want     time.Duration
+	}{
+		"nothing":                     {nil, due},
+		"it is in time":               {[]contact{sent(time.Second, 99*ms)}, due},
+		"just in time":                {[]contact{sent(time.Second, due)}, due},
+		"alone, a little late":        {[]contact{sent(time.Second, due+10*ms)}, due + 10*ms},
+		"as late as may be":           {[]contact{sent(time.Second, due+most)}, due + most},
+		"too late":                    {[]contact{sent(time.Second, due+most+1)}, due},
+		"newer by enough":             {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms-1, due+10*ms)}, due + 10*ms},
+		"not by enough":               {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms, due+10*ms)}, due},
+		"newer than a reported one":   {[]contact{reported, sent(3*time.Second-20*ms-1, due+10*ms)}, due + 10*ms},
+		"not newer by enough":         {[]contact{reported, sent(3*time.Second-20*ms, due+10*ms)}, due},
+		"the last one":                {[]contact{reported, sent(2*time.Second, due+10*ms), sent(time.Second, due+30*ms)}, due + 30*ms},
+		"compared with what is due":   {[]contact{reported, sent(2*time.Second, due), sent(2*time.Second-20*ms, due+10*ms)}, due},
+		"the one before the latest":   {[]contact{reported, sent(2*time.Second, due+10*ms), sent(time.Second, due+most+1)}, due + 10*ms},
+		"a reported one says no more": {[]contact{reported}, due},
+	} {
+		p := sixSeconds(0)
+		p.contacts = tt.contacts
+		if got := p.worthwhile(now, due, most); got != tt.want {
+			t.Errorf("%s: in %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // Round trips are remembered for two windows of 2s.
 func TestRoundTrips(t *testing.T) {
 	start := time.Now()

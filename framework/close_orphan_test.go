@@ -135,7 +135,7 @@ func TestAClosedClientsSessionIsClosedWhileSomeServersAreDown(t *testing.T) {
 				if alive(ens, s.ID()) {
 					t.Error("the session is still there")
 				}
-				if took := time.Since(began); took > 0 {
+				if took := time.Since(began); took >= 2*time.Second { // it does not wait for a connection
 					t.Errorf("Close took %v", took)
 				}
 			})

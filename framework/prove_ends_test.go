@@ -220,3 +220,46 @@ func TestProveDoesNotCountAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// Prove costs nothing while the deadline is T/3 away or more, and a round trip
+// or two after an idle time. In a slow network, or with a large stop margin, it
+// ends with the heartbeat that makes a lease last, and not later.
+func TestWhatProveCosts(t *testing.T) {
+	const margin = timeout / 3
+	for name, tt := range map[string]struct {
+		opts  []framework.Option
+		trip  time.Duration
+		idle  time.Duration // since it was proven last
+		syncs int
+		took  time.Duration
+	}{
+		"proven just now":            {nil, 0, 0, 0, 0},
+		"a while ago":                {nil, 0, timeout / 6, 0, 0},
+		"longer ago":                 {nil, 0, timeout / 3, 2, 0},
+		"long ago":                   {nil, 0, 4 * timeout, 2, 0},
+		"round trips of 0.05 T":      {nil, timeout / 20, 4 * timeout, 2, timeout / 10},
+		"of 0.1 T":                   {nil, timeout / 10, timeout * 2 / 7, 2, timeout / 5},
+		"of 0.1 T, proven long ago":  {nil, timeout / 10, 3*timeout + time.Second, 6, timeout / 2},
+		"a margin of T/3":            {[]framework.Option{framework.WithStopMargin(margin)}, time.Millisecond, 3*timeout + time.Second, 6, timeout / 6},
+		"a margin and a tick of T/2": {[]framework.Option{framework.WithStopMargin(margin), framework.WithServerTick(timeout / 2)}, time.Millisecond, 3*timeout + time.Second, 20, timeout / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens, tt.opts...)
+				network.Latency(tt.trip/2, tt.trip/2)
+				s := session(t, c)
+				time.Sleep(2*timeout + timeout/10)
+				must(t, s.Prove(t.Context()))
+				time.Sleep(tt.idle)
+				ens.ResetRequests()
+				began := time.Now()
+				must(t, s.Prove(t.Context()))
+				took := time.Since(began)
+				synctest.Wait()
+				if n := ens.Requests()[testutil.OpSync]; n != tt.syncs || took != tt.took {
+					t.Errorf("%d syncs in %v, want %d in %v", n, took, tt.syncs, tt.took)
+				}
+			})
+		})
+	}
+}

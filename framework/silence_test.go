@@ -24,7 +24,7 @@ func TestMuteMemberIsLeft(t *testing.T) {
 		began := time.Now()
 		var left []time.Duration
 		c, _ := start(t, ens, framework.WithObserver(framework.Observer{Abandoned: func(framework.Abandonment) { left = append(left, time.Since(began)) }}))
-		time.Sleep(timeout)
+		time.Sleep(timeout + time.Millisecond)
 		for i := range 3 {
 			ens.Unmute(i)
 		}

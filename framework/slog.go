@@ -102,11 +102,8 @@ func namespaceIn(fields []zapcore.Field) int {
 // appendAttr appends field. An error stays an error, for handlers that know
 // more than its text.
 func appendAttr(attrs []slog.Attr, field zapcore.Field) []slog.Attr {
-	switch field.Type {
-	case zapcore.ErrorType, zapcore.ReflectType:
+	if field.Type == zapcore.ErrorType || field.Type == zapcore.ReflectType {
 		return append(attrs, slog.Any(field.Key, field.Interface))
-	case zapcore.StringType:
-		return append(attrs, slog.String(field.Key, field.String))
 	}
 	values := zapcore.NewMapObjectEncoder()
 	field.AddTo(values)
