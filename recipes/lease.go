@@ -414,25 +414,18 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 	return responses[min(len(responses), len(l.shares)):], err
 }
 
-// session returns the session that all the shares belong to.
-func (l *Lease) session() (*framework.Session, error) {
+// session returns the session that all the shares belong to. If one of them is
+// lost just now, its znode goes with its session, and the Multi fails.
+func (l *Lease) session() (sess *framework.Session, err error) {
 	if !l.oneView() {
 		return nil, errDifferentClients
 	}
-	var first *framework.Session
 	for _, s := range l.shares {
-		sess, err := s.Session()
-		if err != nil {
+		if sess, err = s.Session(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 		}
-		if first == nil {
-			first = sess
-		}
-		if sess.ID() != first.ID() { // one of them is lost, and lose has not been called yet
-			return nil, fmt.Errorf("%w: %w", ErrNotHeld, framework.ErrSessionLost)
-		}
 	}
-	return first, nil
+	return sess, nil
 }
 
 // notHeld wraps the reason.

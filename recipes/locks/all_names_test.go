@@ -169,6 +169,27 @@ func TestAllOfNamesWaitsForNoneWithAnother(t *testing.T) {
 	})
 }
 
+// An All of names whose ctx ends returns at once, also while it pauses between
+// two tries.
+func TestAllOfNamesReturnsWhenItsContextEnds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		both := all(t, lettersOf(t, a, "x"), lettersOf(t, a, "y"))
+		theirs := bubble.Acquire(t, t.Context(), lettersOf(t, b, "y"))
+		for after := time.Duration(0); after < 3*time.Millisecond; after += 20 * time.Microsecond {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			began := time.Now()
+			_, err := both.Acquire(ctx)
+			cancel()
+			if took := time.Since(began); took != after || !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("after %v, with a timeout of %v: %v", took, after, err)
+			}
+		}
+		bubble.Release(t, theirs)
+		w.NothingLeft("/app/letters")
+	})
+}
+
 // Callers that take several names of a line each, in whatever order, are all
 // granted.
 func TestAllsOfNamesInAnyOrder(t *testing.T) {

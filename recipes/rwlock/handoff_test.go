@@ -281,6 +281,27 @@ func TestReaderWithMaxHoldIsLimited(t *testing.T) {
 	}
 }
 
+// A reader that may share the znode of its process does not overtake one that
+// came before, and has to stand in line.
+func TestReadersOfOneProcessAreServedInOrder(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		unlimited, limited := newLock(t, c), newLock(t, c, recipes.WithMaxHold(time.Hour))
+		reading := []*recipes.Lease{bubble.Acquire(t, t.Context(), unlimited.Reader()), bubble.Acquire(t, t.Context(), unlimited.Reader())}
+		w.Latency(time.Millisecond)
+		first := bubble.Acquiring(t.Context(), limited.Reader())
+		synctest.Wait()
+		second := bubble.Acquiring(t.Context(), unlimited.Reader())
+		bubble.Pending(t, first, second)
+		one, two := bubble.Granted(t, first), bubble.Granted(t, second)
+		if two.At.Before(one.At) {
+			t.Errorf("the second was granted %v before the first", one.At.Sub(two.At))
+		}
+		bubble.Release(t, append(reading, one.Lease, two.Lease)...)
+		w.Empty(path)
+	})
+}
+
 // Readers that waited behind a writer, and may not share, are granted together
 // nevertheless.
 func TestReadersWithDifferentMaxHoldsBehindAWriter(t *testing.T) {

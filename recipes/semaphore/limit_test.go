@@ -237,26 +237,44 @@ func TestLateSetMaxRequest(t *testing.T) {
 }
 
 // The reply to the write of SetMax is lost. If another client sets a limit
-// before the write is repeated, SetMax cannot know whether its own was applied,
-// and says so.
+// before the write is repeated, or makes the path again, SetMax cannot know
+// whether its own was applied, and says so.
 func TestSetMaxReplyIsLost(t *testing.T) {
-	for _, another := range []bool{false, true} {
-		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			s := clients(w, 2, 2)
-			setMax(t, s[1], 1)
-			set, hits := settingThree(t, w, s[0], testutil.DelayReply(time.Minute))
-			want := "3"
-			if another {
-				setMax(t, s[1], 2)
-				want = "2"
-			}
-			w.ClientNet("client 0").Drop()
-			if err := <-set; framework.MaybeApplied(err) != another || (err != nil) != another || hits.Load() != 1 {
-				t.Errorf("another %v: %v; delayed %d times", another, err, hits.Load())
-			}
-			if data, _ := w.Data(path); string(data) != want {
-				t.Errorf("another %v: limit %s, want %s", another, data, want)
-			}
+	for name, test := range map[string]struct {
+		again bool  // the path is removed
+		then  []int // the limits that the other client sets
+		want  string
+		sure  bool
+	}{
+		"nobody else comes":              {false, nil, "3", true},
+		"another limit":                  {false, []int{2}, "2", false},
+		"another, and the same":          {false, []int{2, 3}, "3", false},
+		"the same, at a path made again": {true, []int{2, 3}, "3", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				operator := w.Connect("operator")
+				s := clients(w, 2, 2)
+				setMax(t, s[1], 1)
+				set, hits := settingThree(t, w, s[0], testutil.DelayReply(time.Minute))
+				for _, gone := range []string{path + "/limit", path} {
+					if test.again {
+						if err := operator.Delete(t.Context(), gone, -1); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				for _, n := range test.then {
+					setMax(t, s[1], n)
+				}
+				w.ClientNet("client 0").Drop()
+				if err := <-set; framework.MaybeApplied(err) == test.sure || (err == nil) != test.sure || hits.Load() != 1 {
+					t.Errorf("%v; delayed %d times", err, hits.Load())
+				}
+				if data, _ := w.Data(path); string(data) != test.want {
+					t.Errorf("limit %s, want %s", data, test.want)
+				}
+			})
 		})
 	}
 }
