@@ -355,6 +355,9 @@ func TestWrongOptions(t *testing.T) {
 		if _, err := inspect.FindDeadlocks(t.Context(), &fake{}, "/", opt); err == nil {
 			t.Error("no error")
 		}
+		if err := inspect.Fill(t.Context(), &fake{}, &inspect.Line{}, 0, opt); err == nil {
+			t.Error("no error")
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package recipes_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,36 @@ func TestOptionsAreTakenWhereTheyMakeSense(t *testing.T) {
 			t.Errorf("%s: taken by %v, want %v", test.name, got, test.taken)
 		}
 	}
+}
+
+// strange is an option that another package has declared.
+type strange struct{}
+
+func (strange) ForLine()      {}
+func (strange) ForMutex()     {}
+func (strange) ForRWLock()    {}
+func (strange) ForSemaphore() {}
+func (strange) ForElection()  {}
+
+// An option that a constructor does not know is refused, not ignored.
+func TestStrangeOptionsAreRefused(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		for name, make := range map[string]func() (any, error){
+			"mutex":     func() (any, error) { return locks.NewMutex(c, path, strange{}) },
+			"keyed":     func() (any, error) { return locks.NewKeyed(c, path, strange{}) },
+			"rwlock":    func() (any, error) { return rwlock.New(c, path, strange{}) },
+			"semaphore": func() (any, error) { return semaphore.New(c, path, 1, strange{}) },
+			"election":  func() (any, error) { return leader.New(c, path, strange{}) },
+			"line": func() (any, error) {
+				return recipes.NewLine(c, path, "letter.v1", "a", sameLetter, strange{})
+			},
+		} {
+			if _, err := make(); err == nil || !strings.Contains(err.Error(), "option recipes_test.strange: ") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
 }
 
 // The zero options change nothing.

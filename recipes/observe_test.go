@@ -287,6 +287,7 @@ func TestRevocationsAreTold(t *testing.T) {
 		}
 		bubble.Await(t, "the revocation", revoked)
 		d.want(t, "revoked mutex")
+		l.Revoked() // is told once
 		again.Revoked()
 		d.want(t, "revoked mutex")
 		bubble.Release(t, silent, again, l)

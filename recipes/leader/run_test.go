@@ -293,11 +293,13 @@ func TestRunEndsInAPause(t *testing.T) {
 				check := func(context.Context) error { checks++; return nil }
 				e := w.candidate(c, "a", leader.WithBackoff(retry.NTimes(1, time.Hour)), leader.WithHealthCheck(time.Minute, check))
 				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
 				end := func() {
 					if closes {
 						must(t, c.Close())
+					} else {
+						cancel(gone)
 					}
-					cancel(gone)
 				}
 				time.AfterFunc(30*time.Second, end)
 				began := time.Now()

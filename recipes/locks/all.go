@@ -163,14 +163,10 @@ type taking struct {
 func (t *taking) all(ctx context.Context) (*recipes.Lease, error) {
 	for {
 		err := t.each(ctx)
-		if err == nil && t.firstLost() == len(t.held) {
-			whole := recipes.Join(ctx, slices.Concat(t.held...)...)
-			if whole.Held() {
-				return whole, nil
+		if err == nil {
+			if t.firstLost() == len(t.held) {
+				return recipes.Join(ctx, slices.Concat(t.held...)...), nil
 			}
-			err, t.held = t.lost(), nil
-			_ = whole.Release(ctx) // as in giveUp
-		} else if err == nil {
 			err = t.lost()
 		}
 		from := 0

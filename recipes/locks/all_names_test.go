@@ -242,6 +242,11 @@ func TestAllKeepsThePartsBeforeALostOne(t *testing.T) {
 		}
 		w.InLine("/app/b", 1)
 		w.InLine("/app/d", 2)
+		if err := b.Delete(t.Context(), "/app/a/"+first, -1); err != nil { // now one that was kept
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w.InLine("/app/a", 1)
 		bubble.Pending(t, waiting)
 		bubble.Release(t, last)
 		l := bubble.Granted(t, waiting).Lease

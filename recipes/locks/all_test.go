@@ -27,12 +27,16 @@ import (
 func TestAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
+		app, err := c.Namespace("app")
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, path := range []string{"/app/a", "/app/b", "/app/c"} { // creates the directories
 			bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, c, path)))
 		}
 		joined := all(t, mutexAt(t, c, "/app/c"), mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
-		if joined.Path() != "/app/a" {
-			t.Errorf("path %s", joined.Path())
+		if full := recipes.FullPath(all(t, mutexAt(t, app, "/b"), mutexAt(t, app, "/a"))); joined.Path() != "/app/a" || full != "/app/a" {
+			t.Errorf("path %s, full path of another %s", joined.Path(), full)
 		}
 		seen := trace(w, testutil.OpCreate, testutil.OpDelete)
 		w.ResetRequests()

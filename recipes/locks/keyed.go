@@ -211,9 +211,7 @@ func (k *Keyed) Close(ctx context.Context) error {
 		err := l.Release(ctx) // the same again: an observer may have ended the other goroutine
 		if errors.Is(err, recipes.ErrNotHeld) {
 			lost = cmp.Or(lost, err)
-		} else {
-			other = cmp.Or(other, err)
-		}
+		} // else EndLinger meets it as well
 	}
 	other = cmp.Or(other, recipes.EndLinger(ctx, k.client, k.root))
 	if err := errors.Join(lost, other); err != nil {

@@ -215,6 +215,59 @@ func TestDowngradeRequestsAreLost(t *testing.T) {
 	}
 }
 
+// A downgrade that is refused says why, leaves nothing behind, and leaves the
+// write lease as it was. A list that fails once is made again.
+func TestDowngradeThatIsRefused(t *testing.T) {
+	for _, test := range []struct {
+		op     testutil.Op
+		refuse int // how many requests
+		want   error
+	}{
+		{testutil.OpGetChildren2, 1, nil},
+		{testutil.OpGetChildren2, 2, zk.ErrNoAuth},
+		{testutil.OpCreate, 1, zk.ErrNoAuth},
+	} {
+		t.Run(fmt.Sprint(test.op, " ", test.refuse), func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				rw := clients(w, 1)[0]
+				writing := bubble.Acquire(t, t.Context(), rw.Writer())
+				refused := 0
+				stop := w.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == test.op && refused < test.refuse {
+						refused++
+						return testutil.Fail(testutil.CodeNoAuth)
+					}
+					return testutil.Pass()
+				})
+				reading, err := rw.Reader().Acquire(writing.Context())
+				stop()
+				if !errors.Is(err, test.want) || errors.Is(err, recipes.ErrNotHeld) || refused != test.refuse {
+					t.Fatalf("%d refused: %v", refused, err)
+				}
+				if !writing.Held() {
+					t.Errorf("the write lease: %v", writing.Err())
+				}
+				if err == nil {
+					bubble.Release(t, reading)
+				}
+				bubble.Release(t, writing)
+				w.Empty(path)
+			})
+		})
+	}
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		rw, other := newLock(t, c), newLock(t, c, recipes.WithData([]byte("other")))
+		writing := bubble.Acquire(t, t.Context(), rw.Writer())
+		first := bubble.Acquire(t, writing.Context(), rw.Reader())
+		if _, err := other.Reader().Acquire(writing.Context()); err == nil || !strings.Contains(err.Error(), "different data") {
+			t.Errorf("with other data: %v", err)
+		}
+		bubble.Release(t, first, writing)
+		w.Empty(path)
+	})
+}
+
 // A downgrade whose caller gives up, at any instant, leaves nothing behind.
 func TestDowngradeIsCanceled(t *testing.T) {
 	const latency = 10 * time.Millisecond

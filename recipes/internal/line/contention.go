@@ -131,7 +131,6 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 		} else {
 			q.serveLocked() // readers may wait for this
 		}
-		again = again && ctx.Err() == nil
 	})
 	return again
 }

@@ -18,7 +18,7 @@ import (
 // fencing token. The error is ErrNotHeld if s is not held until the znode
 // stands.
 func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
-	if !s.Held() {
+	if !s.Held() || !s.bind() {
 		return nil, s.notHeld()
 	}
 	q, err := l.queues.use(l)
@@ -26,9 +26,6 @@ func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 		return nil, err
 	}
 	defer l.queues.unuse(q)
-	if !s.bind() {
-		return nil, s.notHeld()
-	}
 	down, err := s.downgrade(ctx, q, l)
 	if errors.Is(err, framework.ErrSessionLost) && (!errors.Is(err, framework.ErrUnproven) || !s.Held()) {
 		return nil, notHeld(err) // and s with it

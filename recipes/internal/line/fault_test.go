@@ -99,6 +99,42 @@ func TestCanceledCreateArrivesLate(t *testing.T) {
 	})
 }
 
+// A waiter whose znode was deleted, and who may not ask whether it really is
+// gone, is not granted: its Acquire fails.
+func TestWaiterThatCannotAskForItsZnode(t *testing.T) {
+	for refused, op := range []testutil.Op{testutil.OpGetChildren2, testutil.OpSync, testutil.OpGetChildren2} {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+			b := w.Connect("b")
+			waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+			for _, name := range w.InLine(lockPath, 2) {
+				if path := lockPath + "/" + name; path != held.Path() {
+					if err := w.Connect("operator").Delete(t.Context(), path, -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			asked, mine := 0, w.SessionID(b)
+			defer w.Control(func(r testutil.Request) testutil.Action {
+				if r.Session == mine && (r.Op == testutil.OpGetChildren2 || r.Op == testutil.OpSync) {
+					if asked++; asked-1 == refused {
+						if r.Op != op {
+							t.Errorf("request %d is %v", refused, r.Op)
+						}
+						return testutil.Fail(testutil.CodeNoAuth)
+					}
+				}
+				return testutil.Pass()
+			})()
+			bubble.Release(t, held)
+			if g := bubble.Await(t, "Acquire to fail", waiting); !errors.Is(g.Err, zk.ErrNoAuth) {
+				t.Errorf("%v %d refused: %v, %v", op, refused, g.Lease, g.Err)
+			}
+			w.NothingLeft(lockPath)
+		})
+	}
+}
+
 // The predecessor leaves between the list that showed it and the watch. Known
 // failures elsewhere: CURATOR-527, -641.
 func TestPredecessorLeavesBeforeTheWatch(t *testing.T) {

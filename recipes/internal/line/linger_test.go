@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -52,6 +54,31 @@ func TestLingeringLockCostsNothing(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 		w.Empty(lockPath)
+	})
+}
+
+// The look at the line for the sake of a linger finds that the znode was
+// deleted, before the znode is watched: that is the loss, held or not.
+func TestLookFindsTheZnodeDeleted(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m, operator := mutexOf(t, w.Connect("a"), recipes.WithLinger(time.Minute)), w.Connect("operator")
+		l := bubble.Acquire(t, t.Context(), m)
+		began := time.Now()
+		if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if at := bubble.Lost(t, l); !at.Equal(began) {
+			t.Errorf("lost after %v", at.Sub(began))
+		}
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld, zk.ErrNoNode)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+		if err := operator.Delete(t.Context(), lockPath+"/"+w.InLine(lockPath, 1)[0], -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if l, err := m.TryAcquire(t.Context()); err != nil || !w.Exists(l.Path()) {
+			t.Errorf("after the deletion of what lingered: %v", err)
+		}
 	})
 }
 

@@ -2,14 +2,18 @@ package line_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // The timer of WithMaxHold fires at the moment of the release, while the znode
@@ -109,6 +113,52 @@ func TestHeldZnodeIsWatchedThroughout(t *testing.T) {
 					}
 					bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 				}
+				w.Empty(lockPath)
+			})
+		})
+	}
+}
+
+// A holder whose znode was replaced by one of the same name, or by one that it
+// may not read, has lost its lease. One whose znode it never could read has not.
+func TestHeldZnodeIsReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		after  time.Duration // from when on the holder may not read
+		hidden bool
+		want   error
+	}{
+		"before it is watched":               {0, false, zk.ErrNoNode},
+		"while it is watched":                {time.Second, false, zk.ErrNoNode},
+		"by one that is hidden":              {time.Second, true, zk.ErrNoAuth},
+		"not, but it is hidden all the time": {0, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
+				l := bubble.Acquire(t, t.Context(), m)
+				time.Sleep(test.after)
+				if test.hidden {
+					defer w.Control(func(r testutil.Request) testutil.Action {
+						if r.Op == testutil.OpGetData {
+							return testutil.Fail(testutil.CodeNoAuth)
+						}
+						return testutil.Pass()
+					})()
+				}
+				if test.want != nil {
+					if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: l.Path(), Version: -1},
+						&zk.CreateRequest{Path: l.Path(), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				if err := l.Err(); !errors.Is(err, test.want) {
+					t.Errorf("got %v, want %v", err, test.want)
+				}
+				if err := l.Release(t.Context()); (err != nil) != (test.want != nil) {
+					t.Errorf("Release: %v", err)
+				}
+				_ = operator.Delete(t.Context(), l.Path(), -1) // which may be gone
 				w.Empty(lockPath)
 			})
 		})

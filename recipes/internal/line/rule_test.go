@@ -162,6 +162,8 @@ func TestConfigIsValidated(t *testing.T) {
 		{"data that asks for the release, with a text", Config{Data: []byte("__REVOKE__ host")}, false},
 		{"data that begins in the same way", Config{Data: []byte("__REVOKE__host")}, true},
 		{"a negative hold", Config{MaxHold: -1}, false},
+		{"a negative number of handoffs", Config{Handoffs: -1}, false},
+		{"a negative linger", Config{Linger: -1}, false},
 		{"an ACL of nobody", Config{ACL: []zk.ACL{}}, false},
 	}
 	for _, test := range tests {

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -37,6 +38,18 @@ func TestTimeoutSaysWhatAcquireWaitedFor(t *testing.T) {
 		"this process holds it": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
 			bubble.Acquire(t, t.Context(), mutexOf(t, b))
 			return mutexOf(t, b), []string{"locks: acquire /app/lock: waiting in-process for another goroutine that holds the lock: "}
+		},
+		"a writer stands behind this process's reader": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
+			sides := func(c *framework.Client) *rwlock.RWLock {
+				rw, err := rwlock.New(c, "/app/rw")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rw
+			}
+			bubble.Acquire(t, t.Context(), sides(b).Reader())
+			bubble.Pending(t, bubble.Acquiring(t.Context(), sides(a).Writer()))
+			return sides(b).Reader(), []string{"rwlock: acquire /app/rw: waiting in line behind /app/rw/"}
 		},
 		"there is no server": func(t *testing.T, w *bubble.World, a, b *framework.Client) (recipes.Acquirer, []string) {
 			if err := w.Stop(0); err != nil {
