@@ -341,13 +341,15 @@ func TestDowngradeAfterAHandoff(t *testing.T) {
 }
 
 // A try that comes while the process removes the lingering znode of the other
-// side waits for the delete: the lock is free.
+// side waits for the delete, although it has to be sent again: the lock is
+// free.
 func TestTryAsTheOtherSideStopsLingering(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(5 * time.Millisecond)
 		rw := clients(w, 1, recipes.WithLinger(time.Second))[0]
 		for _, sides := range [][2]recipes.Acquirer{{rw.Reader(), rw.Writer()}, {rw.Writer(), rw.Reader()}} {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), sides[0]))
+			w.Once(testutil.OpDelete, path, testutil.Fail(testutil.CodeThrottled))
 			time.Sleep(time.Second + time.Millisecond) // the delete is under way
 			w.InLine(path, 1)
 			l, err := sides[1].TryAcquire(t.Context())

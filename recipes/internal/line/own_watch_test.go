@@ -120,7 +120,8 @@ func TestHeldZnodeIsWatchedThroughout(t *testing.T) {
 }
 
 // A holder whose znode was replaced by one of the same name, or by one that it
-// may not read, has lost its lease. One whose znode it never could read has not.
+// may not read, has lost its lease. If it never could read its znode, it has
+// not.
 func TestHeldZnodeIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  time.Duration // from when on the holder may not read
