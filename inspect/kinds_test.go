@@ -56,3 +56,16 @@ func TestWhatIsRecognized(t *testing.T) {
 		}
 	}
 }
+
+// A limit is a positive number. Anything else that the path of a semaphore has
+// is no limit that is known.
+func TestWhatIsALimit(t *testing.T) {
+	for data, want := range map[string]int{"5": 5, " 5\n": 5, "": 0, "0": 0, "-1": 0, "five": 0, "99999999999999999999": 0} {
+		f := &fake{}
+		f.add("/at/leases/"+id(1)+"lease-0000000001", "", 1)
+		f.add("/at", data, 0)
+		if l, err := inspect.Read(t.Context(), f, "/at"); err != nil || l.Limit != want || len(l.Holders) != 1 {
+			t.Errorf("%q: limit %d, %v", data, l.Limit, err)
+		}
+	}
+}

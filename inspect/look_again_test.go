@@ -229,6 +229,17 @@ func TestFillReadsHoldersFirst(t *testing.T) {
 		}
 		return text
 	}
+	order := ""
+	f.before = func(op, path string) error {
+		if op == "get" {
+			order += path[len(path)-1:]
+		}
+		return nil
+	}
+	if _, err := inspect.Read(t.Context(), f, "/s", inspect.WithConcurrency(1)); err != nil || order != "s1234" {
+		t.Errorf("read in the order %s, %v", order, err)
+	}
+	f.before = nil
 	for most, want := range []string{"+1+2+3+4", "+1234", "+1+234", "+1+2+34", "+1+2+3+4", "+1+2+3+4"} {
 		if got := read(most, "/s"); got != want {
 			t.Errorf("at most %d: %s, want %s", most, got, want)

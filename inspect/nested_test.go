@@ -38,6 +38,22 @@ func TestNestedCommandsInTwoOrders(t *testing.T) {
 	}
 }
 
+// A session in between shares a lock with another one, which came first.
+func TestNestedBesideAnotherHolder(t *testing.T) {
+	f := &fake{}
+	f.add("/x/"+id(1)+"lock-0000000001", "a pid 1: sh", 1)
+	f.add("/m/"+id(9)+"web-1-R-0000000001", "c pid 9: sh", 9)
+	f.add("/m/"+id(2)+"web-1-R-0000000002", "a pid 2: sh parent=0x1", 2)
+	f.add("/y/"+id(4)+"lock-0000000001", "b pid 4: sh", 4)
+	f.add("/y/"+id(3)+"lock-0000000002", "a pid 3: sh parent=0x2", 3)
+	f.add("/x/"+id(4)+"lock-0000000002", "b pid 4: sh", 4)
+	certain, possible := find(t, f)
+	want := []string{"session 0x1 holds /x and waits for /y through nested session 0x2, session 0x3; session 0x4 holds /y and waits for /x"}
+	if !slices.Equal(certain, want) || possible != nil {
+		t.Errorf("deadlocks: %q, possible: %q", certain, possible)
+	}
+}
+
 // Sessions in between hold locks that nobody else wants. Only the data of their
 // znodes says whose children they are, so all lines are read.
 func TestNestedThreeDeep(t *testing.T) {

@@ -347,8 +347,17 @@ func TestLeaseContextOutlivesTheWait(t *testing.T) {
 
 func TestErrorsNameWhatWasDone(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c := w.Connect("a")
+		told := error(nil)
+		c := w.Connect("a", framework.WithObserver(framework.Observer{
+			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) { told = r.Err },
+		}))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
+		for _, other := range []*framework.Client{c, w.Connect("b")} { // with an observer, and without
+			_, err := mutexOf(t, other).TryAcquire(t.Context())
+			if want := "locks: acquire /app/lock: lock is busy"; err == nil || err.Error() != want || told == nil || told.Error() != want {
+				t.Errorf("error %q, told %q, want %q", err, told, want)
+			}
+		}
 		w.Expire(c)
 		bubble.Lost(t, l)
 		err := l.Release(t.Context())
