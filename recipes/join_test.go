@@ -90,3 +90,22 @@ func TestJoinOfANilPart(t *testing.T) {
 		w.Empty(path)
 	})
 }
+
+// An owner that joins leases which were acquired without it re-enters them from
+// then on, until it releases the whole.
+func TestOwnerReentersWhatItHasJoined(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := bubble.Acquire(t, t.Context(), m)
+		owned := recipes.WithOwner(t.Context(), recipes.NewOwner())
+		_, err := m.TryAcquire(owned)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		whole := recipes.Join(owned, l)
+		again, err := m.TryAcquire(owned)
+		if err != nil || again.Path() != l.Path() {
+			t.Fatalf("%v, %v", again, err)
+		}
+		bubble.Release(t, again, whole)
+		w.NothingLeft()
+	})
+}
