@@ -288,6 +288,9 @@ func TestAStrayIsDiscardedByAnyList(t *testing.T) {
 		if got := ens.Children("/lock"); len(got) != 1 || "/lock/"+got[0] != made.Path {
 			t.Errorf("in line: %v, ours is %s", got, made.Path)
 		}
+		if ids, directories := framework.Strays(s); ids != 0 || directories != 0 {
+			t.Errorf("%d ids in %d directories are still looked for", ids, directories)
+		}
 	})
 }
 

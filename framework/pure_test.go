@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/retry"
 )
 
 // The state matches the connection. The next session ends the state LOST, and
@@ -485,28 +486,29 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("%+v", cfg)
 	}
 	// retry.Exponential(50ms, 2s, 20): each pause is drawn evenly up to its
-	// bound.
-	var longest []time.Duration
-	for range 1000 {
-		policy := cfg.retry()
-		for i := 0; ; i++ {
-			pause := policy.NextBackOff()
-			if pause == backoff.Stop {
-				break
+	// bound. A watch is retried with the same pauses, without end.
+	for retries, policy := range map[int]retry.Policy{20: cfg.retry, 25: endless} {
+		longest := make([]time.Duration, 25)
+		most := 0
+		for range 1000 {
+			again := policy()
+			for i := range longest {
+				pause := again.NextBackOff()
+				if pause == backoff.Stop {
+					break
+				}
+				most = max(most, i+1)
+				longest[i] = max(longest[i], pause)
 			}
-			if i == len(longest) {
-				longest = append(longest, 0)
-			}
-			longest[i] = max(longest[i], pause)
 		}
-	}
-	if len(longest) != 20 {
-		t.Fatalf("%d retries, want 20", len(longest))
-	}
-	for i, got := range longest {
-		want := min(50*time.Millisecond<<i, 2*time.Second)
-		if got > want || got < want*9/10 {
-			t.Errorf("pause %d is up to %v, want %v", i+1, got, want)
+		if most != retries {
+			t.Fatalf("%d retries, want %d", most, retries)
+		}
+		for i, got := range longest[:most] {
+			want := min(50*time.Millisecond<<i, 2*time.Second)
+			if got > want || got < want*9/10 {
+				t.Errorf("pause %d is up to %v, want %v", i+1, got, want)
+			}
 		}
 	}
 }

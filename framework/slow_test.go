@@ -263,35 +263,42 @@ func TestAnIdleSessionOutlivesAnOutage(t *testing.T) {
 // one hangs up on its connect request, and none ever says that the session is
 // gone.
 func TestARestoredEnsembleEndsTheSession(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-		restored := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3))
-		dial := ens.Dial
-		c, _ := start(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
-			return dial(network, address, limit)
-		}))
-		must(t, c.WaitConnected(t.Context()))
-		for i := range 20 {
-			_, err := c.Create(t.Context(), fmt.Sprintf("/%d", i), nil, 0)
-			must(t, err)
-		}
-		s := session(t, c)
-		dial = restored.Dial
-		must(t, ens.DropConnections(s.ID()))
-		began := time.Now()
-		<-s.Done()
-		if took := time.Since(began); took < timeout || took > 2*timeout {
-			t.Errorf("it took %v", took)
-		}
-		if err := s.Err(); !errors.Is(err, framework.ErrSessionLost) || !strings.Contains(err.Error(), "the ensemble's history was replaced") {
-			t.Errorf("session: %v", err)
-		}
-		must(t, c.WaitConnected(within(t, timeout)))
-		time.Sleep(timeout)
-		if n := len(restored.Sessions()); n != 1 {
-			t.Errorf("%d sessions at the restored ensemble, want the client's", n)
-		}
-		must(t, c.Close())
-	})
+	for _, outage := range []time.Duration{0, 2 * timeout} { // in which no server is there
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			restored := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3))
+			dial := ens.Dial
+			c, _ := start(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				return dial(network, address, limit)
+			}))
+			must(t, c.WaitConnected(t.Context()))
+			for i := range 20 {
+				_, err := c.Create(t.Context(), fmt.Sprintf("/%d", i), nil, 0)
+				must(t, err)
+			}
+			s := session(t, c)
+			began := time.Now().Add(outage)
+			dial = func(network, address string, limit time.Duration) (net.Conn, error) {
+				if time.Now().Before(began) {
+					return nil, errors.New("refused")
+				}
+				return restored.Dial(network, address, limit)
+			}
+			must(t, ens.DropConnections(s.ID()))
+			<-s.Done()
+			if took := time.Since(began); took < timeout || took > 2*timeout {
+				t.Errorf("it took %v", took)
+			}
+			if err := s.Err(); !errors.Is(err, framework.ErrSessionLost) || !strings.Contains(err.Error(), "the ensemble's history was replaced") {
+				t.Errorf("session: %v", err)
+			}
+			must(t, c.WaitConnected(within(t, timeout)))
+			time.Sleep(timeout)
+			if n := len(restored.Sessions()); n != 1 {
+				t.Errorf("%d sessions at the restored ensemble, want the client's", n)
+			}
+			must(t, c.Close())
+		})
+	}
 }
 
 // A member that lags hangs up as well. That ends no session.
