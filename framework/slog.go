@@ -29,21 +29,8 @@ func (c slogCore) Enabled(level zapcore.Level) bool {
 	return c.handler.Enabled(context.Background(), slogLevel(level))
 }
 
-func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
-	handler := c.handler
-	for len(fields) > 0 {
-		end := namespaceIn(fields)
-		if end > 0 {
-			handler = handler.WithAttrs(slogAttrs(fields[:end]))
-		}
-		if end < len(fields) {
-			handler = handler.WithGroup(fields[end].Key)
-			end++
-		}
-		fields = fields[end:]
-	}
-	return slogCore{handler}
-}
+// With is not called: queuedCore keeps the fields, and adds them to each line.
+func (c slogCore) With([]zapcore.Field) zapcore.Core { return c }
 
 func (c slogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if !c.Enabled(entry.Level) {
