@@ -383,6 +383,45 @@ func TestWatchExistsMissesNothing(t *testing.T) {
 	})
 }
 
+// The event of a creation is lost, and the server has used its watch up. That
+// is found when the znode is read under the watch, after a reconnect. The next
+// creation is heard of.
+func TestAWatchForACreationIsArmedAgainAfterALostEvent(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		exists := func(want bool) <-chan struct{} {
+			t.Helper()
+			exists, _, changed, err := s.WatchExists(t.Context(), "/a")
+			if err != nil || exists != want {
+				t.Fatalf("exists %t, %v, want %t", exists, err, want)
+			}
+			return changed
+		}
+		exists(false)
+		network.LoseEvents(true)
+		_, err := other.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		network.Drop()
+		time.Sleep(time.Second)
+		stop := once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeNoNode)) // it was created right behind this read
+		exists(true)
+		stop()
+		must(t, other.Delete(t.Context(), "/a", -1))
+		time.Sleep(timeout) // so that the watch of the znode is checked
+		network.LoseEvents(false)
+		changed := exists(false)
+		_, err = other.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		select {
+		case <-changed:
+		case <-time.After(atOnce):
+			t.Error("the creation is not heard of")
+		}
+	})
+}
+
 // WatchExists ends with its context, with the session and with the client.
 func TestWatchExistsEnds(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
