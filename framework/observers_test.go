@@ -227,6 +227,7 @@ func TestAnObserverThatExitsEndsItsCall(t *testing.T) {
 		}}, {AcquireEnd: end}}, zap.NewNop())
 		go o.startAcquire(t.Context(), Acquire{Path: "/a"})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if ends != 2 {
 			t.Errorf("%d ends, want those of the two that heard of the beginning", ends)
 		}

@@ -29,6 +29,7 @@ func TestMuteMemberIsLeft(t *testing.T) {
 			ens.Unmute(i)
 		}
 		must(t, c.WaitConnected(within(t, time.Second)))
+		synctest.Wait() // until the observer has been called
 		if want := []time.Duration{timeout / 3, timeout * 2 / 3, timeout}; !slices.Equal(left, want) {
 			t.Errorf("left after %v, want %v", left, want)
 		}
