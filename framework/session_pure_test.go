@@ -135,6 +135,13 @@ func TestOnSend(t *testing.T) {
 			t.Errorf("%d: %t, %+v, sent %d, closed by %d", tt.xid, ok, s.proof.pending, sent, s.closeXid)
 		}
 	}
+	older, newer := s.awaitSent("/c", func(*link) {}), s.awaitSent("/c", func(*link) {})
+	if s.forgetSent(older); len(s.unsent) != 1 {
+		t.Error("who waits for a later write of the same path is forgotten")
+	}
+	if s.forgetSent(newer); len(s.unsent) != 0 {
+		t.Error("a write that was not sent is remembered")
+	}
 	if s.sever(); s.onSend(l, 8, wire.OpPing, nil, now) || len(s.proof.pending) != 6 {
 		t.Error("something is sent for a session that is severed")
 	}
