@@ -13,11 +13,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
-// Load is a number of goroutines of one process that run cycles. Goroutine i
-// begins with lock i modulo Locks, and then takes every Goroutines-th in turn.
-// So it stays with one lock if Goroutines is a multiple of Locks.
+// Load is a number of goroutines that run cycles. Goroutine i begins with lock
+// i modulo Locks, and then takes every Goroutines-th in turn. So it stays with
+// one lock if Goroutines is a multiple of Locks.
 type Load struct {
 	Goroutines, Locks int
+	Processes         int // each has so many goroutines, which take the same locks; 0 means 1
 
 	// The load ends after this time, or after so many cycles, if not 0. A cycle
 	// that has begun is completed.
@@ -29,18 +30,18 @@ type Load struct {
 
 // Run runs the load. It returns how many cycles ended and how long that took,
 // or the first error of a cycle. It passes cycle the numbers of the goroutine
-// and of its lock.
+// and of its lock. Goroutine i belongs to process i / Goroutines.
 func (l Load) Run(ctx context.Context, cycle func(ctx context.Context, goroutine, lock int) error) (cycles int64, took time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var begun, ended atomic.Int64
 	var all sync.WaitGroup
 	began := time.Now()
-	for i := range l.Goroutines {
+	for i := range max(l.Processes, 1) * l.Goroutines {
 		all.Go(func() {
 			done := int64(0)
 			defer func() { ended.Add(done) }()
-			for at := i % l.Locks; ctx.Err() == nil && (l.For == 0 || time.Since(began) < l.For) && (l.Cycles == 0 || begun.Add(1) <= l.Cycles); at = (at + l.Goroutines) % l.Locks {
+			for at := i % l.Goroutines % l.Locks; ctx.Err() == nil && (l.For == 0 || time.Since(began) < l.For) && (l.Cycles == 0 || begun.Add(1) <= l.Cycles); at = (at + l.Goroutines) % l.Locks {
 				var from time.Time
 				if l.Times != nil {
 					from = time.Now()
@@ -77,13 +78,6 @@ const perDouble = 64 // buckets between a duration and its double
 
 func (t *Times) count(d time.Duration) {
 	atomic.AddInt64(&t[int(perDouble*math.Log2(float64(max(d, 1))))], 1)
-}
-
-// Add adds the counts of another process.
-func (t *Times) Add(other *Times) {
-	for i, n := range other {
-		t[i] += n
-	}
 }
 
 // Quantile returns the duration that the fraction q of those counted does not

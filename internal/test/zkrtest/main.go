@@ -35,9 +35,6 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		}
 		os.Exit(zkr(os.Args[1:], os.Stdout, os.Stderr))
 	case "command":
-		if len(os.Args) > 1 && os.Args[1] == "bench" { // it starts itself
-			os.Exit(zkr(os.Args[1:], os.Stdout, os.Stderr))
-		}
 		command()
 	}
 	for _, each := range os.Environ() { // what sets the global flags

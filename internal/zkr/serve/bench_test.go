@@ -3,154 +3,135 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/go-zookeeper/zk"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// benchLeftovers returns the directories that measurements have left.
-func benchLeftovers(t *testing.T, e zkrtest.Target) (left []string) {
-	t.Helper()
-	names, _, err := e.Client(t).Children(t.Context(), "/")
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "zkr-bench-") {
-			left = append(left, name)
+// TestBench: each recipe is measured with each option, the figures add up, and
+// nothing is left. Not in virtual time, which stands still during handoffs.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	e := testutil.Start(t)
+	c := zkrtest.Dial(t, e)
+	for _, test := range []struct {
+		recipe string
+		bench
+	}{
+		{"mutex", bench{processes: 1, goroutines: 1, locks: 1, handoffs: 16}},
+		{"mutex", bench{processes: 1, goroutines: 8, locks: 1, handoffs: 16}},
+		{"mutex", bench{processes: 1, goroutines: 8, locks: 1}},
+		{"mutex", bench{processes: 1, goroutines: 3, locks: 5, handoffs: 16}},
+		{"mutex", bench{processes: 1, goroutines: 1, locks: 1, async: true}},
+		{"semaphore", bench{processes: 1, goroutines: 1, locks: 1, async: true}},
+		{"write", bench{processes: 1, goroutines: 1, locks: 1, handoffs: 16}},
+		{"read", bench{processes: 1, goroutines: 4, locks: 1}},
+		{"semaphore", bench{processes: 1, goroutines: 3, locks: 1}},
+		{"mutex", bench{processes: 3, goroutines: 1, locks: 1, handoffs: 16}},
+		{"mutex", bench{processes: 2, goroutines: 4, locks: 3, linger: time.Minute}},
+	} {
+		b := test.bench
+		b.to = &cli.Ensemble{Servers: e.Servers(), SessionTimeout: 30 * time.Second, ConnectTimeout: 30 * time.Second}
+		b.recipe, b.duration, b.json = recipeFlag(), 200*time.Millisecond, true
+		if err := b.recipe.Set(test.recipe); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs bytes.Buffer
+		if err := b.run(t.Context(), c, &out, &errs); err != nil || errs.Len() > 0 {
+			t.Fatalf("%s, %+v: %v; it printed %q", test.recipe, test.bench, err, errs.String())
+		}
+		var got figures
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Recipe != test.recipe || got.Processes != b.processes || got.Goroutines != b.goroutines || got.Locks != b.locks {
+			t.Errorf("%s, %+v: it measured %+v", test.recipe, test.bench, got)
+		}
+		if took := float64(got.Grants) / got.PerSecond; got.Grants < 1 || took < 0.19 || got.P50 <= 0 {
+			t.Errorf("%s, %+v: that does not add up: %+v", test.recipe, test.bench, got)
+		}
+		if left := benchDirs(e); left != nil {
+			t.Errorf("%s, %+v: left: %q", test.recipe, test.bench, left)
 		}
 	}
-	return left
 }
 
-// TestBench: each recipe is measured, its line of JSON is consistent, and
-// nothing is left.
-func TestBench(t *testing.T) {
-	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
-		for _, test := range []struct {
-			args                         []string
-			recipe                       string
-			processes, goroutines, locks int
-		}{
-			{nil, "mutex", 1, 1, 1},
-			{[]string{"--goroutines", "8"}, "mutex", 1, 8, 1},
-			{[]string{"--goroutines", "8", "--handoffs", "0"}, "mutex", 1, 8, 1},
-			{[]string{"--goroutines", "3", "--locks", "5"}, "mutex", 1, 3, 5},
-			{[]string{"--linger", "1m"}, "mutex", 1, 1, 1},
-			{[]string{"--async-release"}, "mutex", 1, 1, 1},
-			{[]string{"--async-release", "--recipe", "semaphore"}, "semaphore", 1, 1, 1},
-			{[]string{"--recipe", "write"}, "write", 1, 1, 1},
-			{[]string{"--recipe", "read", "--goroutines", "4"}, "read", 1, 4, 1},
-			{[]string{"--recipe", "semaphore", "--goroutines", "3"}, "semaphore", 1, 3, 1},
-			{[]string{"--processes", "3"}, "mutex", 3, 1, 1},
-			{[]string{"--processes", "2", "--goroutines", "4"}, "mutex", 2, 4, 1},
-		} {
-			t.Run(fmt.Sprint(test.args), func(t *testing.T) {
-				p := zkrtest.Start(t, e.Args("bench", append(test.args, "--duration", "700ms", "--json")...)...)
-				if code := p.Wait(t); code != 0 {
-					t.Fatalf("exit code %d", code)
-				}
-				var got figures
-				in := json.NewDecoder(strings.NewReader(p.Text()))
-				in.DisallowUnknownFields()
-				if err := in.Decode(&got); err != nil {
-					t.Fatal(err)
-				}
-				if strings.Count(p.Text(), "\n") != 1 {
-					t.Error("more than a line")
-				}
-				if got.Recipe != test.recipe || got.Processes != test.processes || got.Goroutines != test.goroutines || got.Locks != test.locks {
-					t.Errorf("it measured %+v", got)
-				}
-				if got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 {
-					t.Errorf("that does not add up: %+v", got)
-				}
-			})
+// benchDirs returns the directories of measurements.
+func benchDirs(e *testutil.Embedded) (dirs []string) {
+	for _, name := range e.Children("/") {
+		if strings.HasPrefix(name, "zkr-bench-") {
+			dirs = append(dirs, name)
 		}
-		if left := benchLeftovers(t, e); left != nil {
-			t.Errorf("left: %q", left)
+	}
+	return dirs
+}
+
+// TestBenchPrints: one line of JSON, or a table.
+func TestBenchPrints(t *testing.T) {
+	zkrtest.Parallel(t)
+	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
+		code, text, errs := zkrtest.Apart(e.Servers, "bench", "--processes", "2", "--goroutines", "4", "--locks", "3", "--duration", "700ms", "--json")
+		var got figures
+		in := json.NewDecoder(strings.NewReader(text))
+		in.DisallowUnknownFields()
+		if err := in.Decode(&got); err != nil || code != 0 || errs != "" || strings.Count(text, "\n") != 1 {
+			t.Errorf("exit code %d, %v; it printed %q and %q", code, err, text, errs)
+		}
+		if got.Recipe != "mutex" || got.Processes != 2 || got.Goroutines != 4 || got.Locks != 3 || got.Grants < 1 || got.PerSecond <= 0 || got.P50 <= 0 {
+			t.Errorf("it measured %+v", got)
+		}
+		code, text, _ = zkrtest.Apart(e.Servers, "bench", "--duration", "700ms")
+		for _, row := range []string{"mutex, processes: 1, goroutines: 1, locks: 1\n", "grants ", "per second ", "cycle, p50 "} {
+			if !strings.Contains(text, row) || code != 0 {
+				t.Errorf("exit code %d; it printed %q, without %q", code, text, row)
+			}
+		}
+		if left, _, err := e.Client(t).Children(t.Context(), "/"); err != nil || strings.Contains(strings.Join(left, " "), "zkr-bench") {
+			t.Errorf("left: %q, %v", left, err)
 		}
 	})
-}
-
-// TestBenchTable: without --json it prints a table.
-func TestBenchTable(t *testing.T) {
-	t.Parallel()
-	e := zkrtest.StartServer(t)
-	p := zkrtest.Start(t, e.Args("bench", "--duration", "2s")...)
-	if code := p.Wait(t); code != 0 {
-		t.Fatalf("exit code %d", code)
-	}
-	for _, row := range []string{"mutex, processes: 1, goroutines: 1, locks: 1\n", "grants ", "per second ", "cycle, p50 "} {
-		if !strings.Contains(p.Text(), row) {
-			t.Errorf("it does not tell %q", row)
-		}
-	}
 }
 
 // TestBenchInterrupted: after a signal it ends early and deletes everything it
 // has created, lingering locks included.
 func TestBenchInterrupted(t *testing.T) {
 	t.Parallel()
-	e := zkrtest.StartServer(t)
-	p := zkrtest.Start(t, e.Args("bench", "--duration", "1h", "--goroutines", "4", "--locks", "3", "--linger", "1h")...)
-	c := e.Client(t)
-	bubble.AwaitTrue(t, "it holds the last lock", func() bool {
-		roots := benchLeftovers(t, e)
-		return len(roots) == 1 && len(zkrtest.Line(t, c, "/"+roots[0]+"/2")) == 1
-	})
-	p.Signal(t, syscall.SIGINT)
-	if code := p.Wait(t); code != cli.ExitSignal+int(syscall.SIGINT) {
-		t.Errorf("exit code %d", code)
-	}
-	if left := benchLeftovers(t, e); left != nil {
-		t.Errorf("left: %q", left)
+	for sig, flags := range map[syscall.Signal][]string{
+		syscall.SIGINT:  {"--goroutines", "4", "--locks", "3", "--linger", "1h"},
+		syscall.SIGTERM: {"--processes", "3", "--handoffs", "0"},
+	} {
+		e := testutil.Start(t)
+		p := zkrtest.Start(t, append([]string{"bench", "--servers", e.Servers(), "--duration", "1h"}, flags...)...)
+		bubble.AwaitTrue(t, "there is a contender for each lock, or of each process", func() bool {
+			return strings.Count(e.Tree(), "-lock-") == 3
+		})
+		p.Signal(t, sig)
+		if code := p.Wait(t); code != cli.ExitSignal+int(sig) || strings.Count(p.Text(), "zkr:") != 1 {
+			t.Errorf("%q: exit code %d; it printed %q", flags, code, p.Text())
+		}
+		if left := benchDirs(e); left != nil {
+			t.Errorf("%q: left: %q", flags, left)
+		}
 	}
 }
 
-// TestBenchOfManyLocks: thousands of locks are measured and deleted. There are
-// fewer goroutines, so that a cycle ends in time on a slow machine, too.
+// TestBenchOfManyLocks: thousands of locks are measured and deleted.
 func TestBenchOfManyLocks(t *testing.T) {
 	t.Parallel()
-	e := zkrtest.StartServer(t)
-	p := zkrtest.Start(t, e.Args("bench", "--goroutines", "256", "--locks", "4096", "--duration", "5s", "--json")...)
-	if code := p.WaitFor(t, 4*zkrtest.Patience); code != 0 {
-		t.Fatalf("exit code %d", code)
+	e := testutil.Start(t)
+	if code, text := zkrtest.Zkr(e, "bench", "--goroutines", "256", "--locks", "4096", "--duration", "2s"); code != 0 {
+		t.Errorf("exit code %d; it printed %q", code, text)
 	}
-	if left := benchLeftovers(t, e); left != nil {
+	if left := benchDirs(e); left != nil {
 		t.Errorf("left: %q", left)
-	}
-}
-
-// TestBenchOfProcessesInterrupted: after a signal to the first process all of
-// them end, and they leave nothing.
-func TestBenchOfProcessesInterrupted(t *testing.T) {
-	t.Parallel()
-	e := zkrtest.StartServer(t)
-	p := zkrtest.Start(t, e.Args("bench", "--duration", "1h", "--processes", "3", "--handoffs", "0")...)
-	c := e.Client(t)
-	bubble.AwaitTrue(t, "all of them wait or hold", func() bool {
-		roots := benchLeftovers(t, e)
-		return len(roots) == 1 && len(zkrtest.Line(t, c, "/"+roots[0]+"/0")) == 3
-	})
-	p.Signal(t, syscall.SIGTERM)
-	if code := p.Wait(t); code != cli.ExitSignal+int(syscall.SIGTERM) {
-		t.Errorf("exit code %d", code)
-	}
-	if left := benchLeftovers(t, e); left != nil {
-		t.Errorf("left: %q", left)
-	}
-	if strings.Count(p.Text(), "zkr:") != 1 {
-		t.Error("not one process alone says why it ended")
 	}
 }
 
@@ -158,27 +139,26 @@ func TestBenchOfProcessesInterrupted(t *testing.T) {
 // each kind of error.
 func TestBenchFails(t *testing.T) {
 	t.Parallel()
-	e := zkrtest.StartServer(t)
 	for _, test := range []struct {
-		args []string
-		want int
-		says string
+		flags string
+		want  int
+		says  string
 	}{
-		{[]string{"--servers", "127.0.0.1:1", "--connect-timeout", "200ms"}, cli.ExitNoEnsemble, "no ensemble"},
-		{[]string{"path"}, cli.ExitUsage, "no arguments"},
-		{[]string{"--processes", "0"}, cli.ExitUsage, "--processes"},
-		{[]string{"--goroutines", "0"}, cli.ExitUsage, "--goroutines"},
-		{[]string{"--locks", "0"}, cli.ExitUsage, "--locks"},
-		{[]string{"--duration", "0s"}, cli.ExitUsage, "--duration"},
-		{[]string{"--recipe", "barrier"}, cli.ExitUsage, "want one of: mutex, read"},
-		{[]string{"--recipe", "semaphore", "--linger", "1s"}, cli.ExitUsage, "does not linger"},
-		{[]string{"--recipe", "read", "--handoffs", "3"}, cli.ExitUsage, "has no handoffs"},
-		{[]string{"--handoffs", "-1"}, cli.ExitUsage, "--handoffs -1"},
-		{[]string{"--linger", "-1s"}, cli.ExitUsage, "--linger -1s: must not be less than 0"},
+		{"--connect-timeout 200ms", cli.ExitNoEnsemble, "no ensemble"},
+		{"path", cli.ExitUsage, "no arguments"},
+		{"--processes 0", cli.ExitUsage, "--processes"},
+		{"--goroutines 0", cli.ExitUsage, "--goroutines"},
+		{"--locks 0", cli.ExitUsage, "--locks"},
+		{"--duration 0s", cli.ExitUsage, "--duration"},
+		{"--recipe barrier", cli.ExitUsage, "want one of: mutex, read"},
+		{"--recipe semaphore --linger 1s", cli.ExitUsage, "does not linger"},
+		{"--recipe read --handoffs 3", cli.ExitUsage, "has no handoffs"},
+		{"--handoffs -1", cli.ExitUsage, "--handoffs -1"},
+		{"--linger -1s", cli.ExitUsage, "--linger -1s: must not be less than 0"},
 	} {
-		p := zkrtest.Start(t, e.Args("bench", test.args...)...)
-		if code := p.Wait(t); code != test.want || !strings.Contains(p.Text(), test.says) {
-			t.Errorf("%q: exit code %d, want %d; it printed %q", test.args, code, test.want, p.Text())
+		code, _, errs := zkrtest.Apart("127.0.0.1:1", append([]string{"bench"}, strings.Fields(test.flags)...)...)
+		if code != test.want || !strings.Contains(errs, test.says) {
+			t.Errorf("%s: exit code %d, want %d; it printed %q", test.flags, code, test.want, errs)
 		}
 	}
 }

@@ -183,6 +183,15 @@ const (
 	removalBytes = 256 << 10
 )
 
+// RemoveTree deletes a znode and all below it, if it exists.
+func RemoveTree(ctx context.Context, c *framework.Client, at string) error {
+	err := (&removal{c: c, out: io.Discard}).removeTree(ctx, at)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 // removeTree deletes a znode and all below it.
 func (r *removal) removeTree(ctx context.Context, at string) error {
 	for pass := range removalPasses {
