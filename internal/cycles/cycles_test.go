@@ -38,8 +38,12 @@ func TestQuantile(t *testing.T) {
 // first error ends all; and a load ends after its cycles.
 func TestLoad(t *testing.T) {
 	for _, l := range []Load{
-		{Goroutines: 1, Locks: 1}, {Goroutines: 3, Locks: 5}, {Goroutines: 8, Locks: 2}, {Goroutines: 4, Locks: 16},
-		{Processes: 2, Goroutines: 1, Locks: 2}, {Processes: 3, Goroutines: 4, Locks: 2},
+		{Goroutines: 1, Locks: 1},
+		{Goroutines: 3, Locks: 5},
+		{Goroutines: 8, Locks: 2},
+		{Goroutines: 4, Locks: 16},
+		{Processes: 2, Goroutines: 1, Locks: 2},
+		{Processes: 3, Goroutines: 4, Locks: 2},
 	} {
 		var mu sync.Mutex
 		ran := make([]int, max(l.Processes, 1)*l.Goroutines) // cycles of each goroutine
