@@ -36,7 +36,7 @@ type pendingRequest struct {
 // add notes a request that is about to be sent. Pings all have the same number,
 // and their answers have no body.
 func (a *unanswered) add(xid int32, op wire.Op) {
-	if xid < 0 {
+	if xid == wire.XidPing {
 		return
 	}
 	a.mu.Lock()
@@ -71,13 +71,14 @@ func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
 type fieldKind byte
 
 const (
-	fixed     fieldKind = iota // n bytes, whatever they are
-	text                       // a length, and as many bytes
-	blob                       // the same, where -1 means no bytes
-	list                       // a count, and as many elements
-	elements                   // n of them
-	results                    // of a multi, up to the one that says that there are no more
-	eventType                  // of a znode's event, not of a session's
+	fixed       fieldKind = iota // n bytes, whatever they are
+	text                         // a length, and as many bytes
+	blob                         // the same, where -1 means no bytes
+	list                         // a count, and as many elements
+	elements                     // n of them
+	results                      // of a multi, up to the one that says that there are no more
+	readResults                  // the same of a multiRead
+	eventType                    // of a znode's event, not of a session's
 )
 
 // field is one field of a body, with what its kind needs.
@@ -90,7 +91,8 @@ type field struct {
 const statSize = 68
 
 // bodies are the fields of the answers to the operations that the wire client
-// is asked for. It does not look at the body of any other answer.
+// is asked for, and of those to our own. Nobody looks at the body of any other
+// answer.
 var (
 	statField = field{kind: fixed, n: statSize}
 	bodies    = map[wire.Op][]field{
@@ -105,6 +107,8 @@ var (
 		wire.OpGetChildren2:    {{kind: list, of: []field{{kind: text}}}, statField},
 		wire.OpGetACL:          {{kind: list, of: []field{{kind: fixed, n: 4}, {kind: text}, {kind: text}}}, statField},
 		wire.OpMulti:           {{kind: results}},
+		wire.OpMultiRead:       {{kind: readResults}},
+		wire.OpGetChildren:     {{kind: list, of: []field{{kind: text}}}},
 	}
 	notification = []field{{kind: eventType}, {kind: fixed, n: 4}, {kind: text}} // type, state, path
 )
@@ -160,7 +164,7 @@ func (c *bodyCheck) feed(p []byte) bool {
 			c.skip = next.n
 			c.pop()
 			continue
-		case next.kind == results:
+		case next.kind == results, next.kind == readResults:
 			need = resultHead
 		}
 		n = copy(c.num[c.have:need], p)
@@ -180,8 +184,8 @@ func (c *bodyCheck) pop() { c.todo = c.todo[:len(c.todo)-1] }
 // take takes the number that a field begins with; rest is how many bytes follow
 // it.
 func (c *bodyCheck) take(next field, number, rest int) bool {
-	if next.kind == results {
-		return c.result(wire.Op(number), c.num[4] != 0)
+	if next.kind == results || next.kind == readResults {
+		return c.result(next.kind, wire.Op(number), c.num[4] != 0)
 	}
 	c.pop()
 	if next.kind == eventType {
@@ -201,16 +205,17 @@ func (c *bodyCheck) take(next field, number, rest int) bool {
 	return number*4*len(next.of) <= rest
 }
 
-// result takes the head of one result of a multi.
-func (c *bodyCheck) result(op wire.Op, last bool) bool {
+// result takes the head of one result of a multi or a multiRead.
+func (c *bodyCheck) result(of fieldKind, op wire.Op, last bool) bool {
 	switch {
 	case last:
 		c.pop()
 	case op == wire.OpError:
 		c.todo = append(c.todo, field{kind: fixed, n: 4})
-	case op == wire.OpCreate, op == wire.OpSetData:
+	case of == readResults && (op == wire.OpGetData || op == wire.OpGetChildren),
+		of == results && (op == wire.OpCreate || op == wire.OpSetData):
 		c.push(bodies[op])
-	case op == wire.OpDelete, op == wire.OpCheck:
+	case of == results && (op == wire.OpDelete || op == wire.OpCheck):
 	default:
 		return false
 	}

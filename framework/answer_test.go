@@ -126,18 +126,6 @@ func TestAnswersComeInOrder(t *testing.T) {
 	}
 }
 
-// The frames before a malformed one, in the same read, are passed on.
-func TestWhatComesBeforeAMalformedFrame(t *testing.T) {
-	connect := append([]byte{0, 0, 0, 36}, make([]byte, 36)...)
-	answer := append([]byte{0, 0, 0, 16}, make([]byte, 16)...)
-	stream := slices.Concat(connect, answer, []byte{0xff, 0xff, 0xff, 0xff}, answer)
-	var in inbound
-	whole, ok := in.feed(stream, func([]byte, bool) ([]field, bool) { return nil, true })
-	if ok || whole != len(connect)+len(answer) {
-		t.Errorf("%d bytes, %t", whole, ok)
-	}
-}
-
 // A length is refused as soon as it is read, if what it says cannot follow.
 func TestLengthsOfFields(t *testing.T) {
 	one := []field{{kind: text}}

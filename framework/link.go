@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
@@ -23,6 +24,11 @@ import (
 //   - reads the negotiated timeout, the id and the password out of the connect
 //     answer: the wire client does not reveal them;
 //   - notes when requests were sent and answered, for the proof of contact;
+//   - sends requests of its own, which the wire client does not know, and takes
+//     their answers out: see frames.go;
+//   - names in the connect request the latest transaction that any answer of
+//     the session has had, so that no read goes back: the wire client knows
+//     only its own answers;
 //   - closes the connection when it brings an answer that makes no sense;
 //   - never reports a failed write. The wire client would then answer the
 //     request twice, and hang for good. The connection is closed instead, which
@@ -35,7 +41,11 @@ type link struct {
 	net.Conn
 	session      *session
 	to           server
+	sending      chan struct{} // holds a token while a frame is noted and sent: both have the same order
 	out          outbound
+	asked        asked
+	presented    chan struct{} // closed: all credentials were sent
+	unpresented  []auth
 	read         *bufio.Reader
 	connectTimer *time.Timer // closes the connection unless the connect is answered in time
 	connectSent  bool
@@ -54,6 +64,7 @@ type link struct {
 const (
 	frameXid          = 4 // of a request or an answer
 	frameOp           = 8 // of a request
+	frameZxid         = 8 // of an answer
 	frameErr          = 16
 	frameAnswerHead   = 20
 	pathAt            = 12 // of a request about one path: the length of it
@@ -66,7 +77,16 @@ const (
 )
 
 func newLink(conn net.Conn, s *session, to server, limit time.Duration) *link {
-	l := &link{Conn: conn, session: s, to: to, out: outbound{conn: conn}, read: bufio.NewReaderSize(conn, 4096)}
+	l := &link{
+		Conn: conn, session: s, to: to, sending: make(chan struct{}, 1), out: outbound{conn: conn},
+		asked:       asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})},
+		presented:   make(chan struct{}),
+		unpresented: slices.Clone(s.core.cfg.auths),
+		read:        bufio.NewReaderSize(conn, 4096),
+	}
+	if len(l.unpresented) == 0 {
+		close(l.presented)
+	}
 	l.connectTimer = time.AfterFunc(limit, func() {
 		s.core.onAbandoned(s, AbandonedSilent)
 		_ = conn.Close()
@@ -80,20 +100,26 @@ func (l *link) Close() error {
 }
 
 func (l *link) Write(p []byte) (int, error) {
+	l.sending <- struct{}{}
+	defer func() { <-l.sending }()
 	if l.closeSent {
 		// The server closes the connection behind the last answer. A write that
 		// fails for that would close it here, before the answer was read.
 		return len(p), nil
 	}
-	if !l.beforeSend(p) {
+	frame := p
+	switch {
+	case !l.connectSent:
+		frame = l.raiseSeen(p)
+	case l.session.hub.wireWatches.arms(opOf(p), p):
+		frame = bytes.Clone(p)
+		frame[len(p)-1] = 1 // whether to arm a watch
+	}
+	if !l.beforeSend(frame) {
 		_ = l.Close()
 		return len(p), nil
 	}
-	if l.session.hub.wireWatches.arms(opOf(p), p) {
-		p = bytes.Clone(p)
-		p[len(p)-1] = 1 // whether to arm a watch
-	}
-	if err := l.out.send(p, opOf(p)); err != nil {
+	if err := l.out.send(frame, opOf(frame)); err != nil {
 		_ = l.Close()
 	}
 	return len(p), nil
@@ -106,6 +132,22 @@ func (l *link) withdraw() {
 	if l.session.isSevered() || l.out.withdraw() != nil {
 		_ = l.Close()
 	}
+}
+
+// raiseSeen returns a connect request that names the latest transaction that
+// the session has seen.
+func (l *link) raiseSeen(connect []byte) []byte {
+	if len(connect) < connectSeen+8 {
+		return connect
+	}
+	field := connect[connectSeen:]
+	seen := l.session.latestSeen()
+	if seen <= int64(binary.BigEndian.Uint64(field)) {
+		return connect
+	}
+	connect = bytes.Clone(connect)
+	binary.BigEndian.PutUint64(connect[connectSeen:], uint64(seen))
+	return connect
 }
 
 // beforeSend looks at a frame that is about to be sent, and reports whether it
@@ -130,11 +172,30 @@ func (l *link) beforeSend(frame []byte) bool {
 	if !l.session.onSend(l, xid, op, pathOfWrite(frame, op), now) {
 		return false
 	}
-	if op == wire.OpSetWatches {
+	switch op {
+	case wire.OpSetWatches:
 		l.session.hub.wireWatches.onSetWatches(xid, watchesIn(frame))
+	case wire.OpAuth:
+		l.onPresent(frame)
 	}
 	l.unanswered.add(xid, op)
 	return true
+}
+
+// onPresent notes credentials that are about to be sent. Requests of ours wait
+// for all of them: after a reconnect the wire client presents them one by one,
+// when the session counts as connected already.
+func (l *link) onPresent(frame []byte) {
+	var sent wire.AuthRequest
+	if len(l.unpresented) == 0 || wire.Unmarshal(frame[frameOp+4:], &sent) != nil {
+		return
+	}
+	l.unpresented = slices.DeleteFunc(l.unpresented, func(a auth) bool {
+		return a.scheme == sent.Scheme && bytes.Equal(a.data, sent.Auth)
+	})
+	if len(l.unpresented) == 0 {
+		close(l.presented)
+	}
 }
 
 // opOf returns what a frame asks for, 0 if that is not known.
@@ -180,24 +241,80 @@ func (l *link) Read(p []byte) (int, error) {
 		l.grows = true
 		l.session.buffers.whileAnswers()
 	}
+	for l.in.later && l.in.have == 0 {
+		if own, err := l.readOwn(); err != nil {
+			return 0, err
+		} else if !own {
+			break
+		}
+	}
 	if !l.in.later && l.in.have == 0 {
 		l.limitTimeout()
 	}
 	answered := l.in.later || l.in.have > 0
-	n, err := l.read.Read(p)
-	whole, ok := l.in.feed(p[:n], l.onHead)
+	n, err := l.read.Read(p[:min(len(p), l.in.rest())]) // the next frame may be ours
+	if !l.take(p[:n]) {
+		return 0, l.fault
+	}
+	if n == 0 && !answered && isHangUp(err) {
+		l.session.onHangUp(l.to, l.seen)
+	}
+	return n, err
+}
+
+// readOwn reads the next frame if that is the answer to a request of ours. It
+// reports false if it is not, or cannot be an answer, which take finds out.
+func (l *link) readOwn() (own bool, err error) {
+	head, err := l.read.Peek(4)
+	if err != nil {
+		return false, err
+	}
+	size := 4 + int(int32(binary.BigEndian.Uint32(head)))
+	if size < frameAnswerHead || size > maxAnswer {
+		return false, nil
+	}
+	if head, err = l.read.Peek(frameXid + 4); err != nil {
+		return false, err
+	}
+	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
+	if !isOwnXid(xid) {
+		return false, nil
+	}
+	frame := make([]byte, 0, min(size, answerBuffer)) // more only when it has come
+	for len(frame) < size {
+		if len(frame) == cap(frame) {
+			frame = slices.Grow(frame, min(len(frame), size-len(frame)))
+		}
+		n, err := l.read.Read(frame[len(frame):min(cap(frame), size)])
+		if !l.take(frame[len(frame) : len(frame)+n]) {
+			return true, l.fault
+		}
+		if frame = frame[:len(frame)+n]; err != nil {
+			return true, err
+		}
+	}
+	l.asked.deliver(xid, reply{
+		body:  frame[frameAnswerHead:],
+		zxid:  int64(binary.BigEndian.Uint64(frame[frameZxid:])),
+		order: l.session.order.Add(1),
+		code:  wire.Code(binary.BigEndian.Uint32(frame[frameErr:])),
+	})
+	return true, nil
+}
+
+// take checks bytes that have arrived, none of them beyond the present frame.
+// It closes the connection and reports false if they cannot be an answer.
+func (l *link) take(p []byte) bool {
+	ok := l.in.feed(p, l.onHead)
 	if l.in.later {
 		l.connectTimer.Stop() // not before: the wire client waits for the end without a limit
 	}
 	if ok {
-		if n == 0 && !answered && isHangUp(err) {
-			l.session.onHangUp(l.to, l.seen)
-		}
 		if l.in.seen || l.receiving {
 			l.receiving = l.in.seen
-			l.session.onBytes(l, n, l.receiving)
+			l.session.onBytes(l, len(p), l.receiving)
 		}
-		return n, err
+		return true
 	}
 	_ = l.Close()
 	if l.fault == nil {
@@ -207,10 +324,7 @@ func (l *link) Read(p []byte) (int, error) {
 		l.fault = fmt.Errorf("malformed answer: %d bytes, more than the limit of %d", size, l.in.limit())
 	}
 	l.session.onMalformed(l, l.fault)
-	if whole > 0 {
-		return whole, nil // the answers before it count: one may be that to a create
-	}
-	return 0, l.fault
+	return false
 }
 
 // limitTimeout makes the answer to a connect grant at most what was granted in
@@ -261,10 +375,12 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
 	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
+	zxid := int64(0)
 	switch {
 	case xid == wire.XidNotification:
 		body = notification
-	case xid >= 0:
+	case xid >= 0, isOwnXid(xid):
+		zxid = int64(binary.BigEndian.Uint64(head[frameZxid:]))
 		op, ok := l.unanswered.take(xid)
 		if !ok {
 			return nil, false
@@ -276,7 +392,7 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 			l.session.hub.wireWatches.onSetWatchesAnswer(l, xid, failed)
 		}
 	}
-	l.session.onAnswer(l, xid, failed, now)
+	l.session.onAnswer(l, xid, zxid, failed, now)
 	return body, true
 }
 
@@ -301,11 +417,10 @@ type inbound struct {
 	check bodyCheck
 }
 
-// feed takes the next bytes, and calls onHead for each head that is complete.
-// It reports false for a frame that must not reach the wire client, before the
-// last byte of it does; whole is how many of the bytes are before that frame.
-func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []field, ok bool)) (whole int, ok bool) {
-	all := len(p)
+// feed takes the next bytes, none of them beyond the present frame, and calls
+// onHead when its head is complete. It reports false for a frame that must not
+// reach the wire client, before the last byte of it does.
+func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []field, ok bool)) bool {
 	for len(p) > 0 {
 		if want := in.want(); in.have < want {
 			n := copy(in.head[in.have:want], p)
@@ -315,7 +430,7 @@ func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []f
 				continue
 			}
 			if size := in.size(); size < 0 || size > in.limit() {
-				return whole, false
+				return false
 			}
 			if in.have < in.want() {
 				continue
@@ -326,20 +441,31 @@ func (in *inbound) feed(p []byte, onHead func(head []byte, first bool) (body []f
 			in.body = 4 + in.size() - in.have
 			body, ok := onHead(in.head[:in.have], !in.later)
 			if !ok || !in.check.begin(body, in.body) {
-				return whole, false
+				return false
 			}
 		}
 		n := min(len(p), in.body)
 		if !in.check.feed(p[:n]) {
-			return whole, false
+			return false
 		}
 		p, in.body = p[n:], in.body-n
 		if in.body <= 0 {
 			in.have, in.seen, in.later = 0, false, true
-			whole = all - len(p)
 		}
 	}
-	return whole, true
+	return true
+}
+
+// rest returns how many bytes of the present frame are still to come, as far as
+// is known.
+func (in *inbound) rest() int {
+	switch {
+	case in.have < 4:
+		return 4 - in.have
+	case in.seen:
+		return in.body
+	}
+	return 4 + in.size() - in.have
 }
 
 func (in *inbound) size() int { return int(int32(binary.BigEndian.Uint32(in.head[:]))) }

@@ -344,7 +344,7 @@ func FuzzInbound(f *testing.F) {
 			var in inbound
 			for rest := stream; len(rest) > 0; {
 				n := cut(len(rest))
-				_, ok := in.feed(rest[:n], func(head []byte, first bool) ([]field, bool) {
+				ok := in.feed(rest[:n], func(head []byte, first bool) ([]field, bool) {
 					heads = append(heads, bytes.Clone(head))
 					if first {
 						parseConnectAnswer(head)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -33,6 +34,10 @@ type session struct {
 	writes    groupCommit
 	searches  searches
 
+	window      window        // of the requests of ours: see frames.go
+	ownRequests atomic.Uint64 // how many of them were made
+	order       atomic.Uint64 // how many answers to them, and events, have arrived
+
 	over    chan struct{} // closed: over
 	severed chan struct{} // closed: severed
 
@@ -40,6 +45,7 @@ type session struct {
 	err            error      // why it is over
 	endedAt        time.Time  // when it was over
 	id             int64      // 0 until a server has answered
+	seen           int64      // the latest transaction in an answer
 	password       []byte
 	timeout        time.Duration // the least that was granted in this session: see proof.go
 	margin         time.Duration
@@ -102,6 +108,7 @@ func openSession(c *core) (*session, error) {
 		timeout:   c.cfg.sessionTimeout,
 		presence:  presence{began: time.Now()},
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
+		window:    newWindow(),
 	}
 	s.writes.session, s.searches.session = s, s
 	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
@@ -141,6 +148,9 @@ func (s *session) onEvent(e zk.Event) {
 		s.unseenEnds++
 		ended := s.link
 		s.mu.Unlock()
+		if ended != nil {
+			ended.asked.end()
+		}
 		s.hub.wireWatches.onLinkEnd(ended)
 		s.events.put(event{kind: connectionEnded})
 	case e.State == zk.StateExpired:
@@ -323,14 +333,15 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 	return true
 }
 
-// onAnswer notes an answer that arrived on l.
-func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
+// onAnswer notes an answer that arrived on l. zxid is the latest transaction
+// that its server had applied, 0 for one that shows nothing.
+func (s *session) onAnswer(l *link, xid int32, zxid int64, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
 		return
 	}
-	s.answered = now
+	s.answered, s.seen = now, max(s.seen, zxid)
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven
 		s.tellProversLocked()
@@ -341,6 +352,13 @@ func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 	if xid == s.closeXid && xid != 0 && !failed {
 		s.closeConfirmed = true
 	}
+}
+
+// latestSeen returns the latest transaction that an answer has had.
+func (s *session) latestSeen() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen
 }
 
 // onBytes notes that n bytes have arrived on l. inPart says that the latest
@@ -459,8 +477,10 @@ func (s *session) sessionID() int64 {
 func (s *session) isReady() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err == nil && s.up && s.unseenEnds == 0
+	return s.isReadyLocked()
 }
+
+func (s *session) isReadyLocked() bool { return s.err == nil && s.up && s.unseenEnds == 0 }
 
 // Err returns why the session is over, nil while it is not.
 func (s *session) Err() error {

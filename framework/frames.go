@@ -1,0 +1,182 @@
+package framework
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file sends requests that the wire client does not know, as frames of our
+// own between its frames on the same connection. Their answers are checked like
+// all answers, and taken out of the stream before the wire client sees them:
+// see link. They count in the proof of contact as any read does.
+//
+// A frame of ours is for one connection. If that ends first, the request fails
+// as the wire client's do, and its outcome is unknown.
+//
+// Such requests must be reads, or such that executing one twice does no harm.
+
+// firstOwnXid is the number of the first request of ours. The wire client has
+// numbers from 0, and the protocol and other clients a few just below it. The
+// numbers go down, and no two requests of a session have the same, over all its
+// connections. After two thousand million requests they begin again. That would
+// matter only for writes: a member knows the answer to a waiting write by the
+// session and the number.
+const firstOwnXid = -1000
+
+// isOwnXid reports whether this is the number of a request of ours.
+func isOwnXid(xid int32) bool { return xid <= firstOwnXid }
+
+// ownXid returns the number of the n-th request of ours.
+func ownXid(n uint64) int32 {
+	const numbers = firstOwnXid - math.MinInt32 + 1
+	return firstOwnXid - int32(n%numbers)
+}
+
+// reply is an answer to a request of ours.
+type reply struct {
+	body  []byte
+	zxid  int64
+	order uint64 // its place among the answers to such requests, and the events, of the session
+	code  wire.Code
+}
+
+// asked are the requests of ours that wait for an answer on a connection.
+type asked struct {
+	mu      sync.Mutex           // guards what follows
+	waiting map[int32]chan reply // by number
+	isOver  bool
+
+	ended chan struct{} // closed: no answer comes any more
+}
+
+// add returns where the answer to a request arrives, nil if none can.
+func (a *asked) add(xid int32) <-chan reply {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.isOver {
+		return nil
+	}
+	answer := make(chan reply, 1)
+	a.waiting[xid] = answer
+	return answer
+}
+
+// deliver passes an answer on.
+func (a *asked) deliver(xid int32, r reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if answer := a.waiting[xid]; answer != nil {
+		answer <- r
+		delete(a.waiting, xid)
+	}
+}
+
+// end fails what waits. It runs after all answers were delivered.
+func (a *asked) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.isOver {
+		a.isOver = true
+		close(a.ended)
+	}
+}
+
+// ask sends a request that the wire client does not know, and waits for the
+// answer: until the connection ends, or the session is over. size is how large
+// the answer may be expected to be. It fails as a call of the wire client does.
+func (s *session) ask(op wire.Op, body wire.Appender, size int) (reply, error) {
+	leave, ok := s.window.enter(size, s.over)
+	if !ok {
+		return reply{}, zk.ErrNoServer
+	}
+	defer leave()
+	l := s.usable()
+	if l == nil {
+		return reply{}, zk.ErrNoServer
+	}
+	return l.ask(op, body)
+}
+
+// usable returns the connection for a request of ours, nil if there is none.
+func (s *session) usable() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isReadyLocked() {
+		return nil
+	}
+	return s.link
+}
+
+func (l *link) ask(op wire.Op, body wire.Appender) (reply, error) {
+	select {
+	case <-l.presented:
+	case <-l.asked.ended:
+		return reply{}, zk.ErrNoServer
+	case <-l.session.over:
+		return reply{}, zk.ErrNoServer
+	}
+	xid := ownXid(l.session.ownRequests.Add(1) - 1)
+	answer := l.asked.add(xid)
+	if answer == nil || !l.sendOwn(xid, op, wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) {
+		return reply{}, zk.ErrNoServer
+	}
+	select {
+	case r := <-answer:
+		return r, errorOf(r.code)
+	case <-l.session.over:
+	case <-l.asked.ended:
+		select {
+		case r := <-answer:
+			return r, errorOf(r.code)
+		default:
+		}
+	}
+	return reply{}, zk.ErrConnectionClosed
+}
+
+// sendOwn sends a frame of ours, and reports false if it was not sent.
+func (l *link) sendOwn(xid int32, op wire.Op, frame []byte) bool {
+	select {
+	case l.sending <- struct{}{}:
+	case <-l.asked.ended:
+		return false
+	}
+	defer func() { <-l.sending }()
+	if l.closeSent || !l.session.onSend(l, xid, op, nil, clock.Now()) {
+		return false
+	}
+	l.unanswered.add(xid, op)
+	if err := l.out.send(frame, op); err != nil {
+		_ = l.Close()
+	}
+	return true
+}
+
+// errorOf returns the error that the wire client has for a code.
+func errorOf(code wire.Code) error {
+	switch code {
+	case wire.OK:
+		return nil
+	case wire.NoNode:
+		return zk.ErrNoNode
+	case wire.NoAuth:
+		return zk.ErrNoAuth
+	case wire.SessionExpired:
+		return zk.ErrSessionExpired
+	case wire.SessionMoved:
+		return zk.ErrSessionMoved
+	case wire.AuthFailed:
+		return zk.ErrAuthFailed
+	case wire.BadArguments:
+		return zk.ErrBadArguments
+	case wire.APIError:
+		return zk.ErrAPIError
+	}
+	return fmt.Errorf("unknown error: %d", code)
+}

@@ -1,0 +1,49 @@
+package framework
+
+// window bounds what the session asks for at once by requests of its own:
+// servers do not count such requests, and throttle no client for them. It
+// counts the size of the answers, as far as that can be expected, because
+// heartbeats share the connection: behind too much of other answers, their own
+// would come too late.
+type window struct {
+	gate   chan struct{} // one enters at a time, in order
+	places chan struct{}
+}
+
+const (
+	// mostAsked is how many bytes may be expected at once.
+	mostAsked = 256 << 10
+	// onePlace is how many bytes of an answer take a place. Every request takes
+	// one at least, so this also bounds the number of requests.
+	onePlace = 4 << 10
+)
+
+func newWindow() window {
+	return window{gate: make(chan struct{}, 1), places: make(chan struct{}, mostAsked/onePlace)}
+}
+
+// enter waits until an answer of this size fits in, and returns a function that
+// must be called when it has come. It reports false if over is closed first.
+func (w *window) enter(size int, over <-chan struct{}) (leave func(), ok bool) {
+	select {
+	case w.gate <- struct{}{}:
+	case <-over:
+		return nil, false
+	}
+	defer func() { <-w.gate }()
+	taken := 0
+	leave = func() {
+		for range taken {
+			<-w.places
+		}
+	}
+	for want := min(max(1, size/onePlace), cap(w.places)); taken < want; taken++ {
+		select {
+		case w.places <- struct{}{}:
+		case <-over:
+			leave()
+			return nil, false
+		}
+	}
+	return leave, true
+}
