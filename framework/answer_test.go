@@ -39,6 +39,10 @@ func FuzzBodyCheck(f *testing.F) {
 		wire.OpMulti: &wire.MultiResponse{Results: []wire.MultiResult{
 			{Op: wire.OpCreate, Path: "/a"}, {Op: wire.OpSetData, Stat: stat}, {Op: wire.OpDelete}, {Op: wire.OpCheck}, {Op: wire.OpError, Err: wire.NoNode},
 		}},
+		wire.OpMultiRead: &wire.MultiResponse{Results: []wire.MultiResult{
+			{Op: wire.OpGetData, Data: []byte("data"), Stat: stat}, {Op: wire.OpGetChildren, Children: []string{"a", ""}}, {Op: wire.OpError, Err: wire.NoNode},
+		}},
+		wire.OpGetChildren: &wire.ChildrenResponse{Children: []string{"a"}},
 	} {
 		body := m.Append(nil)
 		f.Add(int32(op), body, uint64(1))
@@ -59,7 +63,9 @@ func FuzzBodyCheck(f *testing.F) {
 			m = &wire.ChildrenResponse{HasStat: true}
 		case wire.OpGetACL:
 			m = &wire.ACLResponse{}
-		case wire.OpMulti:
+		case wire.OpGetChildren:
+			m = &wire.ChildrenResponse{}
+		case wire.OpMulti, wire.OpMultiRead:
 			m = &wire.MultiResponse{}
 		default:
 			if !accepts(op, body, rand.New(rand.NewPCG(seed, 0))) {
@@ -81,8 +87,8 @@ func FuzzBodyCheck(f *testing.F) {
 		if d.Err() != nil {
 			return
 		}
-		if one, ok := m.(*wire.MultiResponse); ok && slices.ContainsFunc(one.Results, func(r wire.MultiResult) bool { return !understood(r.Op) }) {
-			return // the wire client asks for no others
+		if one, ok := m.(*wire.MultiResponse); ok && slices.ContainsFunc(one.Results, func(r wire.MultiResult) bool { return !understood(op, r.Op) }) {
+			return // nobody asks for others
 		}
 		if whole := m.Append(nil); !accepts(op, whole, rand.New(rand.NewPCG(seed, 1))) {
 			t.Errorf("%x does not pass", whole)
@@ -90,10 +96,14 @@ func FuzzBodyCheck(f *testing.F) {
 	})
 }
 
-func understood(op wire.Op) bool {
+func understood(multi, op wire.Op) bool {
 	switch op {
-	case wire.OpCreate, wire.OpSetData, wire.OpDelete, wire.OpCheck, wire.OpError:
+	case wire.OpError:
 		return true
+	case wire.OpCreate, wire.OpSetData, wire.OpDelete, wire.OpCheck:
+		return multi == wire.OpMulti
+	case wire.OpGetData, wire.OpGetChildren:
+		return multi == wire.OpMultiRead
 	}
 	return false
 }

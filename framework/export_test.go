@@ -56,3 +56,7 @@ func KeptBack(s *Session) int {
 	defer out.mu.Unlock()
 	return len(out.kept)
 }
+
+// AnswerOf returns the latest transaction that a server had applied when it
+// answered a read, and the place of that answer in the order of its session.
+func AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }

@@ -44,6 +44,7 @@ type link struct {
 	sending      chan struct{} // holds a token while a frame is noted and sent: both have the same order
 	out          outbound
 	asked        asked
+	offers       offers
 	presented    chan struct{} // closed: all credentials were sent
 	unpresented  []auth
 	read         *bufio.Reader

@@ -154,7 +154,7 @@ func (s *session) ended() <-chan struct{} {
 // whether a try was executed.
 func isWrite(op string) bool {
 	switch op {
-	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch:
+	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch, opNameReadAll:
 		return false
 	}
 	return true
@@ -162,15 +162,16 @@ func isWrite(op string) bool {
 
 // The names of the operations, in errors and for the observer.
 const (
-	opNameCreate = "create"
-	opNameDelete = "delete"
-	opNameSet    = "set"
-	opNameMulti  = "multi"
-	opNameSetACL = "set ACL"
-	opNameGet    = "get"
-	opNameExists = "exists"
-	opNameList   = "list"
-	opNameSync   = "sync"
-	opNameGetACL = "get ACL"
-	opNameWatch  = "watch"
+	opNameCreate  = "create"
+	opNameDelete  = "delete"
+	opNameSet     = "set"
+	opNameMulti   = "multi"
+	opNameSetACL  = "set ACL"
+	opNameGet     = "get"
+	opNameExists  = "exists"
+	opNameList    = "list"
+	opNameSync    = "sync"
+	opNameGetACL  = "get ACL"
+	opNameWatch   = "watch"
+	opNameReadAll = "read all"
 )

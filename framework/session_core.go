@@ -34,6 +34,7 @@ type session struct {
 	writes    groupCommit
 	searches  searches
 
+	answerSizes answerSizes
 	window      window        // of the requests of ours: see frames.go
 	ownRequests atomic.Uint64 // how many of them were made
 	order       atomic.Uint64 // how many answers to them, and events, have arrived

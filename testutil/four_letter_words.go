@@ -12,10 +12,16 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// version is what a member reports. The date has the form of servers before
-// 3.6, which is what programs that parse these answers expect, the wire client
-// included.
-const version = "3.8.0-embedded, built on 12/29/2024 17:54 UTC"
+// version returns what a member reports. The date has the form of servers
+// before 3.6, which is what programs that parse these answers expect, the wire
+// client included.
+func (m *member) version() string {
+	number := "3.8.0"
+	if m.isOld() {
+		number = "3.5.10"
+	}
+	return number + "-embedded, built on 12/29/2024 17:54 UTC"
+}
 
 // isWord reports whether the first four bytes of a connection are a four-letter
 // word rather than the length of a frame.
@@ -77,13 +83,13 @@ func (m *member) modeLocked() string {
 }
 
 func (m *member) statLocked(b *strings.Builder) {
-	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", version)
+	fmt.Fprintf(b, "Zookeeper version: %s\nClients:\n", m.version())
 	m.connectionsLocked(b, false)
 	m.countsLocked(b)
 }
 
 func (m *member) serverLocked(b *strings.Builder) {
-	fmt.Fprintf(b, "Zookeeper version: %s\n", version)
+	fmt.Fprintf(b, "Zookeeper version: %s\n", m.version())
 	m.countsLocked(b)
 }
 
@@ -126,7 +132,7 @@ func (m *member) monitorLocked(b *strings.Builder) {
 	for path, n := range m.tree.nodes {
 		size += len(path) + len(n.data)
 	}
-	lines := []metric{{"version", version}, {"server_state", m.modeLocked()}}
+	lines := []metric{{"version", m.version()}, {"server_state", m.modeLocked()}}
 	if len(m.e.members) > 1 {
 		state := "following"
 		if m.lead != nil {
@@ -157,7 +163,7 @@ func (m *member) monitorLocked(b *strings.Builder) {
 // environmentLocked prints the lines of the real server that make sense without
 // Java.
 func (m *member) environmentLocked(b *strings.Builder) {
-	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\nhost.name=localhost\n", version)
+	fmt.Fprintf(b, "Environment:\nzookeeper.version=%s\nhost.name=localhost\n", m.version())
 	for _, key := range []string{"version", "vendor", "home", "class.path", "library.path", "io.tmpdir", "compiler"} {
 		value := "<NA>"
 		if key == "version" {

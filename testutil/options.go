@@ -25,7 +25,9 @@ type config struct {
 	election        time.Duration
 	sweepInterval   time.Duration
 	extended        bool
-	existsUnchecked bool // exists needs no permission
+	existsUnchecked bool         // exists needs no permission
+	old             bool         // all members are as before 3.6
+	oldMembers      map[int]bool // these are
 	super           string
 	authSchemes     []string // those that the members enforce; nil for none
 	touchDelay      func(member int) time.Duration
@@ -118,6 +120,20 @@ func WithContainerInterval(d time.Duration) Option { return func(c *config) { c.
 // CodeNoAuth, as on later servers (ZOOKEEPER-2590).
 func WithExistsWithoutRead() Option { return func(c *config) { c.existsUnchecked = true } }
 
+// WithoutNewOperations makes members answer as servers before 3.6 do: all of
+// them, or those that are named. They refuse multiRead, addWatch, setWatches2,
+// getEphemerals, getAllChildrenNumber and whoAmI with CodeUnimplemented, and
+// close the connection. By default they know these operations.
+func WithoutNewOperations(members ...int) Option {
+	return func(c *config) {
+		c.old = len(members) == 0
+		c.oldMembers = make(map[int]bool, len(members))
+		for _, member := range members {
+			c.oldMembers[member] = true
+		}
+	}
+}
+
 // WithSuperDigest names the super user, to whom no access control list applies.
 // By default there is none. digest has the form of the real server's property
 // zookeeper.DigestAuthenticationProvider.superDigest: a user name, a colon, and
@@ -208,6 +224,11 @@ func newConfig(opts []Option) (config, error) {
 			return c, fmt.Errorf("testutil: WithMemberTick(%d, %v): want at least 2ms", member, s.tick)
 		case s.check() != nil:
 			return c, fmt.Errorf("testutil: WithMemberTimeouts(%d, %v, %v): %w", member, s.least, s.most, s.check())
+		}
+	}
+	for member := range c.oldMembers {
+		if member < 0 || member >= c.members {
+			return c, fmt.Errorf("testutil: WithoutNewOperations(%d): no such member in an ensemble of %d", member, c.members)
 		}
 	}
 	for member, through := range c.secondHops {

@@ -152,7 +152,11 @@ func (c *conn) executeLocked(r *request) {
 	}
 	m := c.m
 	m.e.countLocked(r.op)
-	switch r.op {
+	op := r.op
+	if m.isOld() && isNew(op) {
+		op = wire.OpNotify // no operation
+	}
+	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
 		wire.OpMulti, wire.OpCheck, wire.OpSync, wire.OpCloseSession,
 		wire.OpReconfig, wire.OpDeleteContainer: // these two are refused, but as writes
@@ -177,6 +181,17 @@ func (c *conn) executeLocked(r *request) {
 	c.answerLocked(r, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: r.xid, Zxid: -1, Err: wire.Unimplemented}))
 	c.closeAfterSendingLocked()
 }
+
+// isNew reports whether servers have an operation since 3.6.
+func isNew(op wire.Op) bool {
+	switch op {
+	case wire.OpMultiRead, wire.OpAddWatch, wire.OpSetWatches2, wire.OpGetEphemerals, wire.OpGetChildrenCount, wire.OpWhoAmI:
+		return true
+	}
+	return false
+}
+
+func (m *member) isOld() bool { return m.e.cfg.old || m.e.cfg.oldMembers[m.index] }
 
 // replyLocked answers with the number of the member's last transaction.
 func (c *conn) replyLocked(r *request, code wire.Code, body wire.Appender) {

@@ -67,6 +67,7 @@ type conn struct {
 	deadline time.Time  // of reads
 	in       []byte     // the client's frame that is not complete yet
 	first    bool       // the connect was sent
+	word     bool       // the connection is for a four-letter word, and has no frames
 	asked    map[int32]request
 }
 
@@ -74,7 +75,10 @@ const prefix = 4 // the length of a frame
 
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.in = append(c.in, p...)
+	c.word = c.word || !c.first && len(c.in) == 0 && string(p) == "srvr"
+	if !c.word {
+		c.in = append(c.in, p...)
+	}
 	for len(c.in) >= prefix {
 		size := prefix + int(binary.BigEndian.Uint32(c.in))
 		if len(c.in) < size {
@@ -105,6 +109,12 @@ func (c *conn) note(payload []byte) {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	word := c.word
+	c.mu.Unlock()
+	if word {
+		return c.Conn.Read(p)
+	}
 	for len(c.out) == 0 {
 		if c.end {
 			_ = c.Close()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
@@ -22,9 +23,9 @@ type Participant struct {
 }
 
 // Participants lists the contenders in line, in order, behind the holders of
-// permits. It costs a list, and a read for each of them. Those who leave in
-// between are left out. It fails if the client's chroot is missing and may not
-// be created.
+// permits. It costs a list and a framework.Client.ReadAll of them, and as much
+// again for permits. Those who leave in between are left out. It fails if the
+// client's chroot is missing and may not be created.
 func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
 	var holders []Participant
 	if p := l.rule.Permits; p != nil {
@@ -54,16 +55,28 @@ func (l *Line) granted(nodes []layout.Node, i int) (bool, error) {
 }
 
 func (l *Line) participants(ctx context.Context, dir string, nodes []layout.Node, holds func(int) (bool, error)) ([]Participant, error) {
+	reads := make([]framework.Read, len(nodes))
+	for i, node := range nodes {
+		reads[i].Path = child(dir, node.Name)
+	}
+	found, err := l.client.ReadAll(ctx, reads...)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]Participant, 0, len(nodes))
 	for i, node := range nodes {
 		held, err := holds(i)
 		if err != nil {
 			return nil, err
 		}
-		p, err := l.participant(ctx, dir, node, held)
-		if errors.Is(err, zk.ErrNoNode) {
+		r := found[i]
+		if errors.Is(r.Err, zk.ErrNoNode) {
 			continue
 		}
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		p, err := l.participant(reads[i].Path, node, held, r.Data, r.Stat)
 		if err != nil {
 			return nil, err
 		}
@@ -80,13 +93,19 @@ func (l *Line) First(ctx context.Context) (*Participant, error) {
 		if err != nil || len(nodes) == 0 {
 			return nil, err
 		}
-		first, err := l.participant(ctx, l.dir, nodes[0], l.rule.Permits == nil)
-		if err == nil {
-			return &first, nil
+		path := child(l.dir, nodes[0].Name)
+		data, stat, err := l.client.Get(ctx, path)
+		if errors.Is(err, zk.ErrNoNode) {
+			continue
 		}
-		if !errors.Is(err, zk.ErrNoNode) {
+		if err != nil {
 			return nil, err
 		}
+		first, err := l.participant(path, nodes[0], l.rule.Permits == nil, data, stat)
+		if err != nil {
+			return nil, err
+		}
+		return &first, nil
 	}
 }
 
@@ -103,12 +122,7 @@ func (l *Line) nodes(ctx context.Context, dir string, set layout.Set) ([]layout.
 	return nodes, nil
 }
 
-func (l *Line) participant(ctx context.Context, dir string, node layout.Node, holder bool) (Participant, error) {
-	path := child(dir, node.Name)
-	data, stat, err := l.client.Get(ctx, path)
-	if err != nil {
-		return Participant{}, err
-	}
+func (l *Line) participant(path string, node layout.Node, holder bool, data []byte, stat *zk.Stat) (Participant, error) {
 	conflicts, err := l.rule.conflict(node.RuleName, node.RuleName)
 	if err != nil {
 		return Participant{}, err

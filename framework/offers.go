@@ -1,0 +1,177 @@
+package framework
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file finds out which operations a server has. One that does not know an
+// operation refuses it and closes the connection, and that may cost leases. So
+// the server is asked over a connection of its own: once in each connection of
+// the session, since another server may be at the same address next time, and
+// only when somebody needs the operation.
+//
+// The question is its version (the word srvr), which needs no session. Where
+// the answer has none, the operation is tried in a session that is closed at
+// once. That costs two transactions.
+//
+// The answer can be that of another server, behind a proxy. So if an operation
+// is refused all the same, the client never sends it again.
+
+// newest are the operations that servers have since version 3.6, each with a
+// request that does no harm.
+var newest = map[wire.Op]wire.Message{
+	wire.OpMultiRead: &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Request: &wire.WatchRequest{Path: "/zookeeper"}}}},
+}
+
+// offered is what is known of an operation at a server.
+type offered struct {
+	known chan struct{} // closed: yes and again are set
+	yes   bool
+	again time.Time // when the server is asked again, if it has not answered
+}
+
+// offers are the answers of the server of one connection.
+type offers struct {
+	mu sync.Mutex
+	of map[wire.Op]*offered
+}
+
+// offers reports whether requests of an operation may be sent now.
+func (s *session) offers(ctx context.Context, op wire.Op) bool {
+	l := s.usable()
+	if l == nil || s.core.hasRefused(op) {
+		return false
+	}
+	o := l.offers.begin(op, func() (yes, every bool, err error) { return s.core.askOffer(l.to, op, s.closeStepTimeout()) })
+	select {
+	case <-o.known:
+		return o.yes
+	case <-ctx.Done():
+	case <-s.over:
+	case <-l.asked.ended:
+	}
+	return false
+}
+
+// begin asks, unless that has been done. every says that the answer is for all
+// operations.
+func (f *offers) begin(op wire.Op, ask func() (yes, every bool, err error)) *offered {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if o := f.of[op]; o != nil {
+		select {
+		case <-o.known:
+			if o.again.IsZero() || time.Now().Before(o.again) {
+				return o
+			}
+		default:
+			return o
+		}
+	}
+	o := &offered{known: make(chan struct{})}
+	if f.of == nil {
+		f.of = make(map[wire.Op]*offered)
+	}
+	f.of[op] = o
+	go func() {
+		yes, every, err := ask()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err != nil {
+			o.again = time.Now().Add(offerPause)
+		}
+		o.yes = yes
+		close(o.known)
+		for other := range newest {
+			if every && f.of[other] == nil {
+				f.of[other] = o
+			}
+		}
+	}()
+	return o
+}
+
+// offerPause is how long a server is not asked again that has not answered.
+const offerPause = 10 * time.Second
+
+// askOffer asks a server whether it has an operation, and reports whether its
+// answer is for every one in newest. It fails if it cannot be known.
+func (c *core) askOffer(to server, op wire.Op, limit time.Duration) (yes, every bool, err error) {
+	if major, minor, err := c.askVersion(to, limit); err == nil {
+		return major > 3 || major == 3 && minor >= 6, true, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	defer cancel()
+	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
+	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: op}, newest[op])
+	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, request)
+	if r.session == 0 {
+		if err == nil {
+			err = errBadAnswer
+		}
+		return false, false, err
+	}
+	if err := c.closeRemotely(ctx, to, r.session, r.password, c.cfg.auths, limit); err != nil {
+		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to), zap.String("session", wire.SessionText(r.session)), zap.Error(err))
+	}
+	return err == nil, false, nil
+}
+
+// askVersion asks a server for its version.
+func (c *core) askVersion(to server, limit time.Duration) (major, minor int, err error) {
+	conn, err := c.dialServer("tcp", to, limit)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return 0, 0, err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return 0, 0, err
+	}
+	line, err := bufio.NewReader(io.LimitReader(conn, 1024)).ReadString('\n')
+	if err == nil {
+		_, err = fmt.Sscanf(line, "Zookeeper version: %d.%d.", &major, &minor)
+	}
+	return major, minor, err
+}
+
+// isRefusal reports whether a server does not have the operation that has
+// failed with err.
+func isRefusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, _ := codeOf(err)
+	return code == wire.Unimplemented || code == wire.MarshallingError
+}
+
+// refuse notes that a server has refused an operation on the session's
+// connection, although it had seemed to have it.
+func (c *core) refuse(op wire.Op, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused == nil {
+		c.refused = make(map[wire.Op]error)
+	}
+	if c.refused[op] == nil {
+		c.refused[op] = err
+		go c.cfg.log.Warn("a server refuses an operation, which this client does not use again", zap.Stringer("operation", op), zap.Error(err))
+	}
+}
+
+func (c *core) hasRefused(op wire.Op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[op] != nil
+}

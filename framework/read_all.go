@@ -1,0 +1,367 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Read is one read of Client.ReadAll.
+type Read struct {
+	Path     string
+	Children bool // the names of the children instead of the data
+}
+
+// ReadResult is what one read of Client.ReadAll has found.
+type ReadResult struct {
+	Data     []byte
+	Stat     *zk.Stat // nil after an error, and for a list: use Client.Children if you need its stat
+	Children []string // of a list, in no order
+	Err      error    // of this read, such as zk.ErrNoNode or zk.ErrNoAuth
+
+	zxid  int64  // the latest transaction that the server had applied
+	order uint64 // see reply
+}
+
+// ReadAll does many reads in few requests. It returns a result for each read,
+// in the order of the reads, with an error of its own. If err is not nil there
+// are no results: a path is not valid, ctx has ended, the client was closed, or
+// no server has answered until a budget of the client's retry policy was used
+// up. After a lost connection only what was not answered is read again.
+//
+// The reads are no snapshot: a change can come between any two of them. Each
+// shows at least all writes that were answered to this client before the call.
+//
+// A request has up to 256 reads, and not more than about 64 kB of answers are
+// expected to it, by the sizes of earlier ones: it begins with 32 reads. About
+// 256 kB are asked for at a time, by all calls in a session together, because
+// the heartbeats of leases share the connection. But sizes can only be guessed.
+// If large data follow much small data, up to 256 of them are asked for at
+// once. An answer of more than 64 MiB closes the connection, and fewer are
+// asked for then.
+//
+// Servers before 3.6 have no such requests. There each read is a request, and
+// 64 of them are under way at a time. To find that out costs one short
+// connection for each connection of the client that ReadAll is used on: it
+// asks the server for its version (srvr). If the server does not tell, it costs
+// two short connections and a session, which is closed at once.
+func (c *Client) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
+	return c.scope().readAll(ctx, reads)
+}
+
+// ReadAll is Client.ReadAll in this session.
+func (s *Session) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
+	return s.scope().readAll(ctx, reads)
+}
+
+// What the requests of ReadAll are limited to.
+const (
+	mostReads     = 256      // in a request
+	answerTarget  = 64 << 10 // bytes that may be expected as the answer to a request
+	answerGuess   = 2 << 10  // bytes of the answer to a read, before anything is known
+	workersOfMany = mostAsked / answerTarget
+	workersOfOnes = mostAsked / onePlace
+)
+
+func (r Read) op() (name string, op wire.Op) {
+	if r.Children {
+		return opNameList, wire.OpGetChildren
+	}
+	return opNameGet, wire.OpGetData
+}
+
+func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
+	if len(reads) == 0 {
+		return nil, nil
+	}
+	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
+	for i, r := range reads {
+		err := ValidatePath(r.Path)
+		if err == nil {
+			b.paths[i], b.left[i] = w.root.fix(r.Path), i
+			err = w.core.cfg.fits(readSize(b.paths[i]) + operationHead)
+		}
+		if err != nil {
+			name, _ := r.op()
+			return nil, &opError{op: name, path: r.Path, err: err}
+		}
+	}
+	during, cancel := context.WithCancel(ctx) // not ctx: it may be user code, and workers have goroutines of their own
+	defer cancel()
+	b.ctx = during
+	err := w.do(ctx, opNameReadAll, reads[0].Path, repeatable, func(a *attempt) error {
+		b.session, b.err = a.session, nil
+		for {
+			many := a.session.offers(ctx, wire.OpMultiRead)
+			b.run(many)
+			if !many || !isRefusal(b.err) {
+				return b.err
+			}
+			w.core.refuse(wire.OpMultiRead, b.err)
+			b.err = nil
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.complete(ctx, b)
+	return b.results, nil
+}
+
+// complete names reads in their errors, and a chroot that is missing.
+func (w scope) complete(ctx context.Context, b *bulk) {
+	var why error // that a root is missing
+	for i := range b.results {
+		r := &b.results[i]
+		if b.reads[i].Children && r.Err == nil {
+			b.session.discardStrays(b.paths[i], r.Children)
+		}
+		if r.Err == nil {
+			continue
+		}
+		name, _ := b.reads[i].op()
+		failed := &opError{op: name, path: b.reads[i].Path, err: withMeaning(r.Err)}
+		if errors.Is(r.Err, zk.ErrNoNode) {
+			if why == nil {
+				why = errors.Unwrap(w.nameMissingRoot(ctx, failed))
+			}
+			failed.err = why
+		}
+		r.Err = failed
+	}
+}
+
+// readSize is the size of a read in a request.
+func readSize(path string) int { return operationHead + textSize(path) + boolSize }
+
+// bulk is a call of ReadAll. Several goroutines work on it.
+type bulk struct {
+	ctx     context.Context
+	session *session
+	reads   []Read
+	paths   []string // on the wire
+	results []ReadResult
+
+	mu   sync.Mutex // guards what follows
+	left []int      // reads to be done
+	err  error      // ends this attempt
+}
+
+// run does what is left, until an error.
+func (b *bulk) run(many bool) {
+	workers, n := workersOfOnes, 1
+	if many {
+		workers, n = workersOfMany, b.session.answerSizes.fit(b.left, b.reads)
+	}
+	var others sync.WaitGroup
+	for range min(workers, (len(b.left)+n-1)/n) - 1 {
+		others.Go(func() { b.work(many) })
+	}
+	b.work(many)
+	others.Wait()
+}
+
+func (b *bulk) work(many bool) {
+	for chunk := b.take(many); chunk != nil; chunk = b.take(many) {
+		if err := b.ask(chunk, many); err != nil {
+			b.mu.Lock()
+			b.left = append(b.left, chunk...)
+			b.err = err
+			b.mu.Unlock()
+		}
+	}
+}
+
+// take returns the reads of the next request, nil if there is none.
+func (b *bulk) take(many bool) []int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil || len(b.left) == 0 {
+		return nil
+	}
+	n := 1
+	if many {
+		n = b.session.answerSizes.fit(b.left, b.reads)
+		size := operationHead
+		for i, at := range b.left[:n] {
+			if size += readSize(b.paths[at]); i > 0 && b.session.core.cfg.fits(size) != nil {
+				n = i
+				break
+			}
+		}
+	}
+	chunk := b.left[:n:n]
+	b.left = b.left[n:]
+	return chunk
+}
+
+// ask makes one request.
+func (b *bulk) ask(chunk []int, many bool) error {
+	first := b.reads[chunk[0]]
+	name, op := first.op()
+	var body wire.Appender = &wire.WatchRequest{Path: b.paths[chunk[0]]}
+	if many {
+		multi := &wire.MultiRequest{}
+		for _, i := range chunk {
+			_, op := b.reads[i].op()
+			multi.Ops = append(multi.Ops, wire.MultiOp{Op: op, Request: &wire.WatchRequest{Path: b.paths[i]}})
+		}
+		name, op, body = opNameReadAll, wire.OpMultiRead, multi
+	}
+	sizes := &b.session.answerSizes
+	r, err := call(b.ctx, b.session, Request{Op: name, Path: b.paths[chunk[0]], Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
+		return b.session.ask(op, body, sizes.sum(chunk, b.reads))
+	}, nil)
+	var found []wire.MultiResult
+	switch {
+	case err == nil && many:
+		var all wire.MultiResponse
+		err = wire.Unmarshal(r.body, &all)
+		found = all.Results
+	case err == nil && first.Children:
+		var list wire.ChildrenResponse
+		err = wire.Unmarshal(r.body, &list)
+		found = []wire.MultiResult{{Op: op, Children: list.Children}}
+	case err == nil:
+		var data wire.DataResponse
+		err = wire.Unmarshal(r.body, &data)
+		found = []wire.MultiResult{{Op: op, Data: data.Data, Stat: data.Stat}}
+	case !many && !isDetached(err) && classify(err) == final:
+		b.results[chunk[0]] = ReadResult{Err: err, zxid: r.zxid, order: r.order}
+		return nil
+	case classify(err) == ambiguous:
+		sizes.double() // the answer may have been too large
+		return err
+	default:
+		return err
+	}
+	if err == nil {
+		err = b.fits(chunk, found)
+	}
+	if err != nil { // the link has seen to it that the body can be decoded
+		return fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+	}
+	for i, at := range chunk {
+		b.results[at] = resultOf(&found[i], r)
+	}
+	sizes.learn(chunk, b.reads, b.results)
+	return nil
+}
+
+// fits returns an error unless the results are those to the reads.
+func (b *bulk) fits(chunk []int, found []wire.MultiResult) error {
+	if len(found) != len(chunk) {
+		return fmt.Errorf("%d results of %d", len(found), len(chunk))
+	}
+	for i, at := range chunk {
+		_, op := b.reads[at].op()
+		if got := found[i].Op; got != op && (got != wire.OpError || found[i].Err == wire.OK) {
+			return fmt.Errorf("the result of %v to %v", got, op)
+		}
+	}
+	return nil
+}
+
+func resultOf(found *wire.MultiResult, r reply) ReadResult {
+	result := ReadResult{zxid: r.zxid, order: r.order}
+	switch found.Op {
+	case wire.OpGetData:
+		result.Data = slices.Clone(found.Data) // it is a part of the whole answer
+		stat := zk.Stat(found.Stat)
+		result.Stat = &stat
+	case wire.OpGetChildren:
+		result.Children = found.Children
+	default:
+		result.Err = errorOf(found.Err)
+	}
+	return result
+}
+
+// answerSizes estimates how large the answer to a read is: to a get and to a
+// list. It believes in large ones at once, and in small ones slowly.
+type answerSizes struct {
+	mu sync.Mutex
+	of [2]int // 0: nothing is known
+}
+
+func (s *answerSizes) sizeLocked(r Read) int {
+	if size := s.of[kindOf(r)]; size > 0 {
+		return size
+	}
+	return answerGuess
+}
+
+func kindOf(r Read) int {
+	if r.Children {
+		return 1
+	}
+	return 0
+}
+
+// fit returns how many of the first reads a request may have.
+func (s *answerSizes) fit(left []int, reads []Read) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := 0
+	most := min(len(left), mostReads)
+	for n, at := range left[:most] {
+		if size += s.sizeLocked(reads[at]); size > answerTarget && n > 0 {
+			return n
+		}
+	}
+	return most
+}
+
+// sum returns how large the answer to a request may be expected to be.
+func (s *answerSizes) sum(chunk []int, reads []Read) (size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range chunk {
+		size += s.sizeLocked(reads[at])
+	}
+	return size
+}
+
+// learn takes the sizes of an answer.
+func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
+	var sums, counts [2]int
+	for _, at := range chunk {
+		r := &results[at]
+		size := operationHead + statSize + blobSize(r.Data)
+		for _, name := range r.Children {
+			size += textSize(name)
+		}
+		kind := kindOf(reads[at])
+		sums[kind] += size
+		counts[kind]++
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, n := range counts {
+		if n > 0 {
+			now, before := sums[kind]/n, s.of[kind]
+			if before == 0 {
+				before = answerGuess
+			}
+			s.of[kind] = max(now, (now+before)/2)
+		}
+	}
+}
+
+// double makes the next requests ask for half as much.
+func (s *answerSizes) double() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind, size := range s.of {
+		if size == 0 {
+			size = answerGuess
+		}
+		s.of[kind] = min(2*size, answerTarget)
+	}
+}
