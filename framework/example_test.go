@@ -395,3 +395,26 @@ func ExampleWithSlog() {
 	// msg="state changed" app=billing from=CONNECTING to=CONNECTED timeout=10s
 	// msg="state changed" app=billing from=CONNECTED to=CLOSED timeout=10s
 }
+
+// Many znodes are read in one request, each with an error of its own.
+func ExampleClient_ReadAll() {
+	client, _, stop := dial()
+	defer stop()
+	ctx := context.Background()
+	for _, path := range []string{"/config", "/config/host", "/config/port"} {
+		_, err := client.Create(ctx, path, []byte("value of "+path), zk.FlagPersistent)
+		check(err)
+	}
+	results, err := client.ReadAll(ctx,
+		framework.Read{Path: "/config/host"},
+		framework.Read{Path: "/config/user"},
+		framework.Read{Path: "/config", Children: true})
+	check(err)
+	fmt.Println(string(results[0].Data))
+	fmt.Println(results[1].Err)
+	fmt.Println(len(results[2].Children), "children")
+	// Output:
+	// value of /config/host
+	// get /config/user: zk: node does not exist
+	// 2 children
+}

@@ -51,7 +51,18 @@ func (s *session) offers(ctx context.Context, op wire.Op) bool {
 	if l == nil || s.core.hasRefused(op) {
 		return false
 	}
-	o := l.offers.begin(op, func() (yes, every bool, err error) { return s.core.askOffer(l.to, op, s.closeStepTimeout()) })
+	o := l.offers.begin(op, func() (yes, every bool, err error) {
+		during, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-l.asked.ended: // nobody needs the answer
+			case <-during.Done():
+			}
+			cancel()
+		}()
+		return s.core.askOffer(during, l.to, op, s.closeStepTimeout())
+	})
 	select {
 	case <-o.known:
 		return o.yes
@@ -105,12 +116,10 @@ const offerPause = 10 * time.Second
 
 // askOffer asks a server whether it has an operation, and reports whether its
 // answer is for every one in newest. It fails if it cannot be known.
-func (c *core) askOffer(to server, op wire.Op, limit time.Duration) (yes, every bool, err error) {
-	if major, minor, err := c.askVersion(to, limit); err == nil {
+func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.Duration) (yes, every bool, err error) {
+	if major, minor, err := c.askVersion(ctx, to, limit); err == nil {
 		return major > 3 || major == 3 && minor >= 6, true, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
-	defer cancel()
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: op}, newest[op])
 	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, request)
@@ -120,19 +129,20 @@ func (c *core) askOffer(to server, op wire.Op, limit time.Duration) (yes, every 
 		}
 		return false, false, err
 	}
-	if err := c.closeRemotely(ctx, to, r.session, r.password, c.cfg.auths, limit); err != nil {
+	if err := c.closeRemotely(context.Background(), to, r.session, r.password, c.cfg.auths, limit); err != nil {
 		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to), zap.String("session", wire.SessionText(r.session)), zap.Error(err))
 	}
 	return err == nil, false, nil
 }
 
 // askVersion asks a server for its version.
-func (c *core) askVersion(to server, limit time.Duration) (major, minor int, err error) {
+func (c *core) askVersion(ctx context.Context, to server, limit time.Duration) (major, minor int, err error) {
 	conn, err := c.dialServer("tcp", to, limit)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return 0, 0, err
 	}
@@ -166,7 +176,7 @@ func (c *core) refuse(op wire.Op, err error) {
 	}
 	if c.refused[op] == nil {
 		c.refused[op] = err
-		go c.cfg.log.Warn("a server refuses an operation, which this client does not use again", zap.Stringer("operation", op), zap.Error(err))
+		go c.cfg.log.Warn("a server refuses an operation, which this client does not use again", zap.String("op", op.String()), zap.Error(err))
 	}
 }
 

@@ -77,9 +77,6 @@ func (r Read) op() (name string, op wire.Op) {
 }
 
 func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
-	if len(reads) == 0 {
-		return nil, nil
-	}
 	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
 	for i, r := range reads {
 		err := ValidatePath(r.Path)
@@ -92,12 +89,15 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 			return nil, &opError{op: name, path: r.Path, err: err}
 		}
 	}
-	during, cancel := context.WithCancel(ctx) // not ctx: it may be user code, and workers have goroutines of their own
-	defer cancel()
-	b.ctx = during
-	err := w.do(ctx, opNameReadAll, reads[0].Path, repeatable, func(a *attempt) error {
-		b.session, b.err = a.session, nil
-		for {
+	first := "/"
+	if len(reads) > 0 {
+		first = reads[0].Path
+	}
+	err := w.do(ctx, opNameReadAll, first, repeatable, func(a *attempt) error {
+		during, cancel := context.WithCancel(ctx) // ctx may be user code, and workers have goroutines of their own
+		defer cancel()
+		b.ctx, b.session, b.err = during, a.session, nil
+		for len(b.left) > 0 {
 			many := a.session.offers(ctx, wire.OpMultiRead)
 			b.run(many)
 			if !many || !isRefusal(b.err) {
@@ -106,6 +106,7 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 			w.core.refuse(wire.OpMultiRead, b.err)
 			b.err = nil
 		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -194,8 +194,8 @@ func (l *Line) Held(ctx context.Context) (*Lease, bool) {
 
 // Participants lists the contenders of all processes, in order: who holds, and
 // who waits. A process is listed once for each name, however many of its
-// goroutines wait. It costs a list, and a read for each. A missing path is an
-// empty line; a missing chroot of the client is an error, unless
+// goroutines wait. It costs a list and a framework.Client.ReadAll. A missing
+// path is an empty line; a missing chroot of the client is an error, unless
 // WithCreateChroot allows it.
 func (l *Line) Participants(ctx context.Context) ([]Participant, error) {
 	if !l.made() {

@@ -98,7 +98,7 @@ func (e *Election) FullPath() string { return e.line.FullPath() }
 func (e *Election) Held(ctx context.Context) (*recipes.Lease, bool) { return e.line.Held(ctx) }
 
 // Participants lists the leader and the other candidates, in the order in which
-// they will lead. It costs a list, and a read for each.
+// they will lead. It costs a list and a framework.Client.ReadAll.
 func (e *Election) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return e.line.Participants(ctx)
 }

@@ -105,10 +105,10 @@ func TestCandidateLeavesDuringARead(t *testing.T) {
 			w.InLine(path, i+1)
 		}
 		asker := w.candidate(w.Connect("asker"), "x")
-		leaveDuring := func(i int, ask func() error) {
+		leaveDuring := func(i int, op testutil.Op, ask func() error) {
 			t.Helper()
 			free := make(chan struct{})
-			read := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
+			read := testutil.NewFault(testutil.Match{Op: op, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
 			defer w.ClientNet("asker").Control(read.Control)()
 			replied := make(chan error, 1)
 			go func() { replied <- ask() }()
@@ -118,14 +118,14 @@ func TestCandidateLeavesDuringARead(t *testing.T) {
 			close(free)
 			must(t, <-replied)
 		}
-		leaveDuring(0, func() error {
+		leaveDuring(0, testutil.OpMultiRead, func() error {
 			all, err := asker.Participants(t.Context())
 			if len(all) != 3 || string(all[0].Data) != "b" {
 				t.Errorf("participants: %+v", all)
 			}
 			return err
 		})
-		leaveDuring(1, func() error {
+		leaveDuring(1, testutil.OpGetData, func() error {
 			now, err := asker.Leader(t.Context())
 			if string(now.Data) != "c" || !now.Holder {
 				t.Errorf("leader: %+v", now)

@@ -101,8 +101,8 @@ func (m *Mutex) FullPath() string { return m.line.FullPath() }
 func (m *Mutex) Held(ctx context.Context) (*recipes.Lease, bool) { return m.line.Held(ctx) }
 
 // Participants lists the holder and the waiters of all processes, in order. A
-// process is listed once, however many of its goroutines wait. It costs a list,
-// and a read for each.
+// process is listed once, however many of its goroutines wait. It costs a list
+// and a framework.Client.ReadAll.
 func (m *Mutex) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return m.line.Participants(ctx)
 }

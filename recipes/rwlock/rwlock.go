@@ -125,7 +125,8 @@ func (rw *RWLock) Path() string { return rw.read.Path() }
 func (rw *RWLock) FullPath() string { return rw.read.FullPath() }
 
 // Participants lists holders and waiters of all processes, readers
-// (recipes.Shared) and writers, in order. It costs a list, and a read for each.
+// (recipes.Shared) and writers, in order. It costs a list and a
+// framework.Client.ReadAll.
 func (rw *RWLock) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	return rw.read.Participants(ctx)
 }

@@ -254,7 +254,7 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 
 // Participants lists the holders, one for each permit, and then the waiters, in
 // order, of all processes. A process waits once, however many of its goroutines
-// do. It costs two lists, and a read for each.
+// do. It costs two lists and two framework.Client.ReadAll.
 func (s *Semaphore) Participants(ctx context.Context) ([]recipes.Participant, error) {
 	all, err := s.one.line.Participants(ctx)
 	for i := range all {
