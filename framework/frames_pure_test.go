@@ -2,6 +2,7 @@ package framework
 
 import (
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -34,37 +35,37 @@ func TestWindow(t *testing.T) {
 		if !ok {
 			t.Fatal("one does not get in")
 		}
-		var in []int
+		var in atomic.Int32
 		leaves := make(chan func(), 200)
-		for i := range 100 {
+		for range 100 {
 			go func() {
 				leave, ok := w.enter(mostAsked/4, over)
 				if ok {
-					in = append(in, i)
+					in.Add(1)
 					leaves <- leave
 				}
 			}()
 			synctest.Wait()
 		}
-		if len(in) != 0 {
-			t.Errorf("%d got in beside the large one", len(in))
+		if in.Load() != 0 {
+			t.Errorf("%d got in beside the large one", in.Load())
 		}
 		leaveAll()
 		synctest.Wait()
-		if len(in) != 4 {
-			t.Errorf("%d got in, want 4", len(in))
+		if in.Load() != 4 {
+			t.Errorf("%d got in, want 4", in.Load())
 		}
 		for range 10 {
 			(<-leaves)()
 			synctest.Wait()
 		}
-		if len(in) != 14 {
-			t.Errorf("%d got in, want 14", len(in))
+		if in.Load() != 14 {
+			t.Errorf("%d got in, want 14", in.Load())
 		}
 		close(over)
 		synctest.Wait()
-		if len(in) != 14 {
-			t.Errorf("%d got in after the end", len(in)-14)
+		if in.Load() != 14 {
+			t.Errorf("%d got in after the end", in.Load()-14)
 		}
 		for range 4 {
 			(<-leaves)()

@@ -100,6 +100,9 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 		for len(b.left) > 0 {
 			many := a.session.offers(ctx, wire.OpMultiRead)
 			b.run(many)
+			if many && b.err != nil && classify(b.err) == ambiguous {
+				a.session.answerSizes.double() // an answer may have been too large
+			}
 			if !many || !isRefusal(b.err) {
 				return b.err
 			}
@@ -236,9 +239,6 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	case !many && !isDetached(err) && classify(err) == final:
 		b.results[chunk[0]] = ReadResult{Err: err, zxid: r.zxid, order: r.order}
 		return nil
-	case classify(err) == ambiguous:
-		sizes.double() // the answer may have been too large
-		return err
 	default:
 		return err
 	}

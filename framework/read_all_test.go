@@ -74,7 +74,7 @@ func TestReadAllCosts(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)
 		reads := library(t, c, 1000)
-		for i, most := range []int{10, 4, 4} {
+		for i, most := range []int{10, 4, 12} { // the last time after a lost connection: four can be lost with it
 			if i == 2 {
 				network.Drop()
 			}
