@@ -178,5 +178,5 @@ func errorOf(code wire.Code) error {
 	case wire.APIError:
 		return zk.ErrAPIError
 	}
-	return fmt.Errorf("unknown error: %d", code)
+	return fmt.Errorf("unknown error: %d", int32(code))
 }
