@@ -172,3 +172,17 @@ func TestConfigIsValidated(t *testing.T) {
 		}
 	}
 }
+
+// Whoever stands behind is found, whatever else is in the directory.
+func TestContended(t *testing.T) {
+	for _, behind := range []string{name(9), "_c_00000000-0000-4000-8000-000000000000-latch-0000000009"} {
+		for _, children := range [][]string{{name(7), behind}, {"config", name(7), behind}, {"config", behind, name(7)}} {
+			if contended, err := exclusive.contended(name(7), children); !contended || err != nil {
+				t.Errorf("%q: %v, %v", children, contended, err)
+			}
+		}
+	}
+	if contended, err := exclusive.contended(name(7), []string{"config", name(7), "x"}); contended || err != nil {
+		t.Errorf("alone: %v, %v", contended, err)
+	}
+}
