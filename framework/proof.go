@@ -26,8 +26,9 @@ import (
 // leader to the follower in the same first-in-first-out channel as the answers
 // to syncs and writes, and a report travels back in the same channel as the
 // requests that the follower forwards. The leader validates each connect. A
-// sync or a write makes the round trip to the leader. So a contact C proves its
-// own send time if
+// sync or a write makes the round trip to the leader. Credentials are no
+// contact: a server answers them without a touch. So a contact C proves its own
+// send time if
 //
 //   - C is a connect that was answered with a session, unless the quorum must
 //     be proven as well and the session is not new (see ProofWrite), or
@@ -217,7 +218,9 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // proves nothing any longer
 		p.contacts = p.contacts[1:]
 	}
-	p.keep(contact{sent: r.at, answered: at})
+	if r.op != wire.OpAuth {
+		p.keep(contact{sent: r.at, answered: at})
+	}
 	return proven, ok
 }
 

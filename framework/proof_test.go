@@ -33,6 +33,9 @@ func TestProofOfContact(t *testing.T) {
 		{"a second one after its answer proves the read", []exchange{
 			{op: read, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: roundTrip, sent: 2.6, answer: 2.7},
 		}, 0},
+		{"credentials do not touch the session", []exchange{
+			{op: wire.OpAuth, sent: 0, answer: 0.5}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: roundTrip, sent: 2.6, answer: 2.7},
+		}, -1},
 		{"F is counted from the answer, not from the send", []exchange{
 			{op: read, sent: 0, answer: 0.6}, {op: roundTrip, sent: 2.5, answer: 2.6}, {op: roundTrip, sent: 2.6, answer: 2.7},
 		}, -1},
