@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"time"
+
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -35,62 +37,45 @@ var (
 	}
 )
 
-// deed is a fault that can strike a client.
-type deed struct {
-	what          sim.What
-	tenths, steps int
-	at            where
-	pairs         bool // it is tried as one of a pair, too
-	leader        bool // a guarantee against it needs framework.ProofWrite
-}
-
 // Short is long enough for a connection to be given up, and long for a session
-// to end.
+// to end. Late is for a request that its connection does not outlive.
 const (
-	short = 6
-	long  = 15
+	short = timeout * 6 / 10
+	long  = timeout * 15 / 10
+	late  = timeout / 8
 )
 
-var deeds = []deed{
-	{what: sim.Drop, at: broken, pairs: true},
-	{what: sim.Cut, tenths: short, at: onTheWire},
-	{what: sim.Cut, tenths: long, at: onTheWire, pairs: true},
-	{what: sim.LateConnect, tenths: long, at: knowing, pairs: true},
-	{what: sim.DropRequests, tenths: short, at: onTheWire},
-	{what: sim.DropRequests, tenths: long, at: onTheWire, pairs: true},
-	{what: sim.DropReplies, tenths: short, at: onTheWire},
-	{what: sim.DropReplies, tenths: long, at: onTheWire, pairs: true},
-	{what: sim.DelayRequests, steps: 1, at: leaving},
-	{what: sim.DelayRequests, steps: 4, at: leaving, pairs: true},
-	{what: sim.DelayAnswers, steps: 1, at: coming},
-	{what: sim.DelayAnswers, steps: 4, at: coming, pairs: true},
-
-	{what: sim.Expire, at: atTheEnsemble, pairs: true},
-	{what: sim.RemoveZnode, at: atTheEnsemble, pairs: true},
-	{what: sim.RemoveDir, at: atTheEnsemble, pairs: true},
-	{what: sim.DenyCreate, tenths: short, at: atTheEnsemble},
-	{what: sim.DenyRead, tenths: short, at: atTheEnsemble},
-	{what: sim.DenyDelete, tenths: short, at: atTheEnsemble},
-
-	{what: sim.Stop, tenths: short, at: atTheEnsemble},
-	{what: sim.Stop, tenths: long, at: atTheEnsemble, pairs: true},
-	{what: sim.Pause, tenths: long, at: atTheEnsemble},
-	{what: sim.Isolate, tenths: short, at: atTheEnsemble},
-	{what: sim.Isolate, tenths: long, at: atTheEnsemble, pairs: true},
-	{what: sim.Lag, tenths: short, at: atTheEnsemble},
-	{what: sim.Lag, tenths: long, at: atTheEnsemble, pairs: true},
-	{what: sim.Mute, tenths: long, at: atTheEnsemble},
-	{what: sim.Wedge, tenths: long, at: atTheEnsemble},
-	{what: sim.StopFirst, tenths: long, at: atTheEnsemble, pairs: true},
-	{what: sim.IsolateLeader, tenths: long, at: atTheEnsemble, leader: true},
-	{what: sim.PauseLeader, tenths: long, at: atTheEnsemble, leader: true},
-
-	{what: sim.Cancel, at: inTheProcess, pairs: true},
-	{what: sim.Close, at: inTheProcess, pairs: true},
-	{what: sim.Kill, at: inTheProcess},
-	{what: sim.PauseProcess, at: inTheProcess, pairs: true},
-	{what: sim.Jump, tenths: 5, at: inTheProcess},
-	{what: sim.Jump, tenths: 20, at: inTheProcess, pairs: true},
+// deeds are the faults of a client. Some are tried as one of a pair, too.
+var deeds = []struct {
+	at     where
+	pairs  bool
+	faults []sim.Fault
+}{
+	{broken, true, []sim.Fault{{What: sim.Drop}}},
+	{onTheWire, true, []sim.Fault{
+		{What: sim.Cut, For: long}, {What: sim.DropRequests, For: long}, {What: sim.DropReplies, For: long},
+	}},
+	{onTheWire, false, []sim.Fault{
+		{What: sim.Cut, For: short}, {What: sim.DropRequests, For: short}, {What: sim.DropReplies, For: short},
+	}},
+	{knowing, true, []sim.Fault{{What: sim.LateConnect, For: long, By: timeout / 4, Then: 8 * time.Millisecond}}},
+	{leaving, true, []sim.Fault{{What: sim.DropRequests, For: timeout / 4, Steps: 4}}},
+	{leaving, false, []sim.Fault{{What: sim.DropRequests, For: timeout / 4, Steps: 1}}},
+	{coming, true, []sim.Fault{{What: sim.DropReplies, For: timeout / 4, Steps: 4}}},
+	{coming, false, []sim.Fault{{What: sim.DropReplies, For: timeout / 4, Steps: 1}}},
+	{atTheEnsemble, true, []sim.Fault{
+		{What: sim.Expire}, {What: sim.RemoveZnode}, {What: sim.RemoveDir},
+		{What: sim.Stop, Member: sim.Near, For: long}, {What: sim.Stop, Member: sim.Leader, For: long},
+		{What: sim.Isolate, Member: sim.Near, For: long}, {What: sim.Lag, Member: sim.Near, For: long},
+	}},
+	{atTheEnsemble, false, []sim.Fault{
+		{What: sim.DenyCreate, For: short}, {What: sim.DenyRead, For: short}, {What: sim.DenyDelete, For: short},
+		{What: sim.Stop, Member: sim.Near, For: short}, {What: sim.Isolate, Member: sim.Near, For: short}, {What: sim.Lag, Member: sim.Near, For: short},
+		{What: sim.Pause, Member: sim.Near, For: long}, {What: sim.Mute, Member: sim.Near, For: long}, {What: sim.Wedge, Member: sim.Near, For: long},
+		{What: sim.Isolate, Member: sim.Leader, For: long}, {What: sim.Pause, Member: sim.Leader, For: long},
+	}},
+	{inTheProcess, true, []sim.Fault{{What: sim.Cancel}, {What: sim.Close}, {What: sim.PauseProcess}, {What: sim.Jump, By: 2 * timeout}}},
+	{inTheProcess, false, []sim.Fault{{What: sim.Kill}, {What: sim.Jump, By: timeout / 2}}},
 }
 
 // codes are the errors that a server can answer a request with, and say the
@@ -112,4 +97,4 @@ var codes = map[string][]testutil.Code{
 // changes are the requests that change something at the ensemble.
 var changes = map[string]bool{"create": true, "createContainer": true, "multi": true, "delete": true, "setData": true}
 
-const connect = "connect"
+var connect = testutil.OpCreateSession.String()

@@ -135,7 +135,7 @@ func resume(t *testing.T, s *Search) {
 			t.Fatalf("%s: %v", *record, err)
 		}
 		if f.Scenario == s.Scenario && f.Seed == s.Seed {
-			s.Done[f.Strike] = true
+			s.Done[f.Fault] = true
 		}
 	}
 	s.Note = func(f First) {
@@ -256,7 +256,7 @@ func TestOrphan(t *testing.T) {
 	defer random.None()()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	sent := sim.Moment{Client: 0, Point: sim.Sent, Op: "create", N: 1}
-	r := Schedule{Scenario: "mutex", Strikes: []sim.Strike{{What: sim.OrphanRequest, Client: 0, At: sent}}}.Run(t, 0)
+	r := Schedule{Scenario: "mutex", Faults: []sim.Fault{{What: sim.Orphan, By: late, At: sim.When{Moment: sent}}}}.Run(t, 0)
 	if len(r.Wrong) > 0 || len(r.Struck) != 1 {
 		t.Errorf("struck %v; %s\n%s", r.Struck, strings.Join(r.Wrong, "\n"), r.Trace)
 	}
@@ -316,7 +316,7 @@ func TestSchedules(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := s.Run(t, *vary)
-			if len(r.Struck) < len(r.Plan.Strikes) {
+			if len(r.Struck) < len(r.Plan.Faults) {
 				t.Errorf("only %v has happened", r.Struck)
 			}
 			if len(r.Wrong) > 0 {

@@ -76,4 +76,4 @@ func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 }
 
 // printed matches a schedule.
-var printed = regexp.MustCompile(`(?m)^ *scenario: .*(\n *strike: .*)*`)
+var printed = regexp.MustCompile(`(?m)^ *scenario: .*(\n *fault: .*)*`)

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"slices"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
@@ -11,26 +10,30 @@ import (
 
 // singles returns every fault at every moment of a run, those of the first
 // moments first. Only those of pairs are returned if pairs is true.
-func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Strike {
-	var all []sim.Strike
-	seen := map[place]bool{}
+func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Fault {
+	var all []sim.Fault
+	seen := map[sim.Fault]bool{}
 	for i, m := range moments {
 		if later(moments, i) {
 			continue
 		}
 		for client := range p.Workers {
 			for _, d := range deeds {
-				if pairs && !d.pairs || d.leader && p.Proof != framework.ProofWrite {
-					continue
-				}
-				for _, at := range d.at.moments(m, client) {
-					s := sim.Strike{What: d.what, Client: client, Tenths: d.tenths, Steps: d.steps, At: at}
-					if where := (place{s.What, client, d.tenths, d.steps, m.At}); at.After && !seen[where] {
-						// After two moments of one instant is the same time.
-						seen[where] = true
-						all = append(all, s)
-					} else if !at.After {
-						all = append(all, s)
+				for _, f := range d.faults {
+					// A guarantee against a leader that stays in office needs
+					// ProofWrite.
+					if pairs && !d.pairs || f.Member == sim.Leader && f.What != sim.Stop && p.Proof != framework.ProofWrite {
+						continue
+					}
+					f.Client = client
+					for _, at := range d.at.moments(m, client) {
+						f.At = sim.When{Time: m.At}
+						if at.After && seen[f] { // after two moments of one instant is the same time
+							continue
+						}
+						seen[f] = seen[f] || at.After
+						f.At = sim.When{Moment: at}
+						all = append(all, f)
 					}
 				}
 			}
@@ -38,13 +41,6 @@ func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Strike {
 		all = append(all, requests(m, pairs)...)
 	}
 	return all
-}
-
-// place is a fault at an instant.
-type place struct {
-	what                  sim.What
-	client, tenths, steps int
-	at                    time.Duration
 }
 
 // moments returns the moments at which a fault of a client is tried: none, one
@@ -68,29 +64,30 @@ func (w where) moments(m sim.Seen, client int) (at []sim.Moment) {
 }
 
 // requests returns what can happen to the request that m sends.
-func requests(m sim.Seen, pairs bool) (all []sim.Strike) {
+func requests(m sim.Seen, pairs bool) (all []sim.Fault) {
 	if m.Point != sim.Sent {
 		return nil
 	}
-	one := func(what sim.What, code testutil.Code) {
-		all = append(all, sim.Strike{What: what, Client: m.Client, Code: code, At: m.Moment})
+	one := func(f sim.Fault) {
+		f.Client, f.At.Moment = m.Client, m.Moment
+		all = append(all, f)
 	}
 	if m.Op == connect {
 		if m.Session {
-			one(sim.RepeatConnect, 0)
-			one(sim.Refuse, testutil.CodeSessionExpired)
+			one(sim.Fault{What: sim.RepeatConnect})
+			one(sim.Fault{What: sim.Refuse, Code: testutil.CodeSessionExpired})
 		}
 		return all
 	}
 	if changes[m.Op] {
-		one(sim.OrphanRequest, 0)
+		one(sim.Fault{What: sim.Orphan, By: late})
 	}
 	tried := append(slices.Clone(codes[""]), codes[m.Op]...)
 	if pairs {
 		tried = tried[:1]
 	}
 	for _, code := range tried {
-		one(sim.Refuse, code)
+		one(sim.Fault{What: sim.Refuse, Code: code})
 	}
 	for i, op := range m.Batch {
 		of := codes[op]
@@ -98,7 +95,7 @@ func requests(m sim.Seen, pairs bool) (all []sim.Strike) {
 			of = of[:1]
 		}
 		for _, code := range of {
-			all = append(all, sim.Strike{What: sim.Refuse, Client: m.Client, Code: code, Nth: i + 1, At: m.Moment})
+			one(sim.Fault{What: sim.Refuse, Code: code, Nth: i + 1})
 		}
 	}
 	return all

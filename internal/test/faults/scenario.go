@@ -24,11 +24,11 @@ func Find(name string) (Scenario, bool) {
 	return Scenarios[i], true
 }
 
-// Plan returns the scenario's plan with strikes.
-func (s Scenario) Plan(strikes []sim.Strike) *sim.Plan {
+// Plan returns the scenario's plan with faults.
+func (s Scenario) Plan(faults []sim.Fault) *sim.Plan {
 	p := s.plan()
-	p.Strikes = append(p.Strikes, strikes...)
-	if len(p.Strikes) > 0 {
+	p.Faults = append(p.Faults, faults...)
+	if len(p.Faults) > 0 {
 		p.Scenario = sim.Mixed
 	}
 	return p
@@ -137,7 +137,7 @@ var Scenarios = []Scenario{
 	{"mutex-reconnect", false, func() *sim.Plan { // who waits loses its connection
 		p := plan(sim.Mutex, one(at(0, 200)), one(at(10, 10)))
 		return with(p, func(p *sim.Plan) {
-			p.Strikes = []sim.Strike{{What: sim.Drop, Client: 1, At: sim.Moment{Client: 1, Point: sim.Answered, Op: "getData", N: 1, After: true}}}
+			p.Faults = []sim.Fault{{What: sim.Drop, Client: 1, At: sim.When{Moment: sim.Moment{Client: 1, Point: sim.Answered, Op: "getData", N: 1, After: true}}}}
 		})
 	}},
 	{"mutex-write-proof", false, func() *sim.Plan { // also covers a leader that has lost its quorum

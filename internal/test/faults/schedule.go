@@ -9,19 +9,19 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
 )
 
-// Schedule is a scenario with what strikes in it. Its text is a file that
+// Schedule is a scenario with faults. Its text is a file that
 // repeats it alone.
 type Schedule struct {
 	Scenario string
-	Strikes  []sim.Strike
+	Faults   []sim.Fault
 }
 
 // String returns the schedule as ParseSchedule reads it.
 func (s Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "scenario: %s\n", s.Scenario)
-	for _, strike := range s.Strikes {
-		fmt.Fprintf(&b, "strike: %v\n", strike)
+	for _, fault := range s.Faults {
+		fmt.Fprintf(&b, "fault: %v\n", fault)
 	}
 	return b.String()
 }
@@ -36,12 +36,12 @@ func ParseSchedule(text string) (s Schedule, err error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case key == "scenario":
 			s.Scenario = value
-		case key == "strike":
-			strike, err := sim.ParseStrike(value)
+		case key == "fault":
+			fault, err := sim.ParseFault(value)
 			if err != nil {
 				return Schedule{}, err
 			}
-			s.Strikes = append(s.Strikes, strike)
+			s.Faults = append(s.Faults, fault)
 		default:
 			return Schedule{}, fmt.Errorf("not a line of a schedule: %q", line)
 		}
@@ -59,17 +59,17 @@ func (s Schedule) Run(t *testing.T, vary uint64) *sim.Result {
 	if !ok {
 		t.Fatalf("no scenario %q", s.Scenario)
 	}
-	p := scenario.Plan(s.Strikes)
+	p := scenario.Plan(s.Faults)
 	p.Vary = vary
 	r := sim.Run(t, p)
 	r.Judge("")
 	return r
 }
 
-// Shrink returns the schedule with as few strikes as fail in one of some tries.
+// Shrink returns the schedule with as few faults as fail in one of some tries.
 func (s Schedule) Shrink(t *testing.T, tries uint64) Schedule {
-	for i := 0; i < len(s.Strikes) && len(s.Strikes) > 1; {
-		fewer := Schedule{s.Scenario, append(append([]sim.Strike{}, s.Strikes[:i]...), s.Strikes[i+1:]...)}
+	for i := 0; i < len(s.Faults) && len(s.Faults) > 1; {
+		fewer := Schedule{s.Scenario, append(append([]sim.Fault{}, s.Faults[:i]...), s.Faults[i+1:]...)}
 		if fewer.fails(t, tries) {
 			s = fewer
 		} else {
@@ -93,7 +93,7 @@ func (s Schedule) fails(t *testing.T, tries uint64) bool {
 func history(r *sim.Result) uint64 {
 	h := fnv.New64a()
 	for _, m := range r.Moments {
-		fmt.Fprintln(h, m.Moment, m.Strikes)
+		fmt.Fprintln(h, m.Moment, m.Struck)
 	}
 	return h.Sum64()
 }

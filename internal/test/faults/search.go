@@ -46,7 +46,7 @@ type Tally struct {
 type First struct {
 	Scenario        string
 	Seed            uint64
-	Strike          string
+	Fault           string
 	Pairs, Run, Bad int
 }
 
@@ -85,21 +85,21 @@ func (s *Search) begin(t *testing.T) (end func()) {
 func (s *Search) Singles(t *testing.T) Tally {
 	end := s.begin(t)
 	base := s.run()
-	for _, strike := range singles(base.Plan, base.Moments, false) {
-		if n := number(0, strike); n%uint64(s.Every) == 0 && s.ours(n/uint64(s.Every)) && !s.over() {
-			s.run(strike)
+	for _, fault := range singles(base.Plan, base.Moments, false) {
+		if n := number(0, fault); n%uint64(s.Every) == 0 && s.ours(n/uint64(s.Every)) && !s.over() {
+			s.run(fault)
 		}
 	}
 	end()
 	return s.tally
 }
 
-// number returns a number of a strike that looks random. It does not depend on
+// number returns a number of a fault that looks random. It does not depend on
 // what else is tried: what happens first at one instant may differ between two
 // processes.
-func number(seed uint64, s sim.Strike) uint64 {
+func number(seed uint64, f sim.Fault) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, seed, s)
+	fmt.Fprint(h, seed, f)
 	return h.Sum64()
 }
 
@@ -115,7 +115,7 @@ func (s *Search) Pairs(t *testing.T) Tally {
 	base := s.run()
 	firsts := singles(base.Plan, base.Moments, true)
 	s.tally.Firsts = len(firsts)
-	slices.SortFunc(firsts, func(a, b sim.Strike) int { return cmp.Compare(number(s.Seed, a), number(s.Seed, b)) })
+	slices.SortFunc(firsts, func(a, b sim.Fault) int { return cmp.Compare(number(s.Seed, a), number(s.Seed, b)) })
 	for _, first := range firsts {
 		if s.ours(number(s.Seed, first)) && !s.Done[first.String()] && !s.over() {
 			s.pairsOf(first)
@@ -125,7 +125,7 @@ func (s *Search) Pairs(t *testing.T) Tally {
 	return s.tally
 }
 
-func (s *Search) pairsOf(first sim.Strike) {
+func (s *Search) pairsOf(first sim.Fault) {
 	bad := len(s.tally.Failures)
 	seconds := s.after(s.run(first), first)
 	all := len(seconds)
@@ -149,13 +149,13 @@ func (s *Search) pairsOf(first sim.Strike) {
 	}
 }
 
-// after returns the faults that can follow the strikes of a run: at a moment
-// that the last of them precedes.
-func (s *Search) after(r *sim.Result, strikes ...sim.Strike) []sim.Strike {
-	if len(r.Struck) < len(strikes) {
+// after returns the faults that can follow those of a run: at a moment that the
+// last of them precedes.
+func (s *Search) after(r *sim.Result, faults ...sim.Fault) []sim.Fault {
+	if len(r.Struck) < len(faults) {
 		return nil
 	}
-	from := slices.IndexFunc(r.Moments, func(m sim.Seen) bool { return m.Strikes >= len(r.Struck) })
+	from := slices.IndexFunc(r.Moments, func(m sim.Seen) bool { return m.Struck >= len(r.Struck) })
 	if from < 0 {
 		return nil
 	}
@@ -171,11 +171,11 @@ func (s *Search) Triples(t *testing.T, n int) Tally {
 		if s.over() {
 			break
 		}
-		var strikes []sim.Strike
+		var faults []sim.Fault
 		next := singles(base.Plan, base.Moments, true)
-		for len(strikes) < 3 && len(next) > 0 {
-			strikes = append(strikes, next[rnd.IntN(len(next))])
-			next = s.after(s.run(strikes...), strikes...)
+		for len(faults) < 3 && len(next) > 0 {
+			faults = append(faults, next[rnd.IntN(len(next))])
+			next = s.after(s.run(faults...), faults...)
 		}
 	}
 	end()
@@ -185,12 +185,12 @@ func (s *Search) Triples(t *testing.T, n int) Tally {
 // again is how often a failure is repeated.
 const again = 5
 
-// run runs the scenario with strikes.
-func (s *Search) run(strikes ...sim.Strike) *sim.Result {
-	schedule := Schedule{s.Scenario, strikes}
+// run runs the scenario with faults.
+func (s *Search) run(faults ...sim.Fault) *sim.Result {
+	schedule := Schedule{s.Scenario, faults}
 	r := schedule.Run(s.t, s.Vary)
 	s.tally.Schedules++
-	if len(r.Struck) >= len(r.Plan.Strikes) {
+	if len(r.Struck) >= len(r.Plan.Faults) {
 		s.tally.Struck++
 	}
 	s.histories[history(r)] = true

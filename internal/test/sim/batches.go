@@ -34,7 +34,7 @@ func (d *draw) together() {
 		switch f.What {
 		case Before, After, Orphan, DelayAns, LeaderStopsLate:
 			if d.one(2, 3) {
-				f.Op = testutil.OpMulti
+				f.Op = testutil.OpMulti.String()
 			}
 		}
 	}
@@ -80,8 +80,8 @@ func (w *world) operations(r testutil.Request) []testutil.Op {
 	return all
 }
 
-func (w *world) has(r testutil.Request, op testutil.Op) bool {
-	return slices.Contains(w.operations(r), op)
+func (w *world) has(r testutil.Request, op string) bool {
+	return slices.ContainsFunc(w.operations(r), func(o testutil.Op) bool { return o.String() == op })
 }
 
 // multi returns what a caller waits for that is to cancel when its client's

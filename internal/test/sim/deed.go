@@ -11,39 +11,48 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// deed does what a strike says, and returns what ends it, nil if it does not
-// last. It is not done where it makes no sense.
-func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
-	if w.gone(s.Client) {
+// deed does what a fault says, and returns what ends it, nil if nothing has to.
+// It is not done where it makes no sense.
+func (w *world) deed(f Fault, msg message) (heal func(), done bool) {
+	switch f.What {
+	case Before, After, Refuse, Delay, DelayAns, Orphan, LeaderStops, LeaderStopsLate, RecreateUnder, Late:
+		return w.rule(f, msg.xid), true
+	case Stop, Pause, Isolate, Lag, Mute, Wedge:
+		heal = w.member(f)
+		return heal, heal != nil
+	case Slow:
+		w.ens.Latency(f.By)
+		return func() { w.ens.Latency(w.plan.Latency) }, true
+	case Recreate:
+		go w.recreate(f)
+		return nil, true
+	case RemoveDir:
+		return nil, w.removeDir()
+	case DenyCreate, DenyRead, DenyDelete:
+		return w.deny(f.What)
+	}
+	if w.gone(f.Client) {
 		return nil, false
 	}
-	c := s.Client
-	switch s.What {
+	return w.client(f, msg)
+}
+
+// client does what a fault of a client says.
+func (w *world) client(f Fault, msg message) (heal func(), done bool) {
+	c := f.Client
+	switch f.What {
 	case Cut:
 		return w.cut(c, true, true), true
 	case DropRequests:
 		return w.cut(c, true, false), true
 	case DropReplies:
 		return w.cut(c, false, true), true
-	case DelayRequests, DelayAnswers:
-		w.delay(c, s.Steps, w.cut(c, s.What == DelayRequests, s.What == DelayAnswers))
+	case LateConnect, LostConnect, LateAttach:
+		f.Op = testutil.OpCreateSession.String()
+		heal = w.rule(f, 0)
+		w.nets[c].Drop()
 	case Drop:
 		w.nets[c].Drop()
-	case LateConnect:
-		return w.lateConnect(c), true
-	case Refuse:
-		answer := testutil.Fail(s.Code)
-		if s.Nth > 0 {
-			answer = testutil.FailOperation(s.Nth-1, s.Code)
-		}
-		w.shoot(c, msg.xid, answer)
-		if s.Code == testutil.CodeSessionExpired { // which is true
-			w.expire(c, true)
-		}
-	case OrphanRequest:
-		w.mu.Lock()
-		w.strikes.orphans[c] = msg.xid
-		w.mu.Unlock()
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:
@@ -52,35 +61,27 @@ func (w *world) deed(s Strike, msg message) (heal func(), done bool) {
 		w.jump(w.plan.Timeout * 3 / 2)
 		return nil, w.expire(c, false)
 	case Jump:
-		w.jump(w.plan.Timeout * time.Duration(s.Tenths) / 10)
+		w.jump(f.By)
 	case Cancel:
 		return nil, w.cancel(c)
-	case Close, Kill:
-		w.client(Fault{What: s.What, Client: c})
 	case RemoveZnode:
 		return nil, w.remove(c)
-	case RemoveDir:
-		return nil, w.removeDir()
-	case DenyCreate, DenyRead, DenyDelete:
-		return w.deny(s.What)
-	default:
-		heal = w.member(memberFault(s, w.near(c, 0), w.ens.Leader()))
-		return heal, heal != nil
+	case Close:
+		w.dies(c)
+		w.ledger.close(c)
+		go w.clients[c].Close()
+	case Kill:
+		w.dies(c)
+		w.ledger.kill(c)
+		w.nets[c].Cut()
 	}
-	return nil, true
+	return heal, true
 }
 
-// memberFault returns the fault of a member that a strike means.
-func memberFault(s Strike, near, leader int) Fault {
-	switch s.What {
-	case IsolateLeader:
-		return Fault{What: Isolate, Member: max(leader, 0)}
-	case PauseLeader:
-		return Fault{What: Pause, Member: max(leader, 0)}
-	case StopFirst:
-		return Fault{What: StopFirst}
-	}
-	return Fault{What: s.What, Member: near}
+func (w *world) dies(client int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[client] = true
 }
 
 // cut stops what a client sends, or what it is sent, or both, until heal.
@@ -88,10 +89,10 @@ func (w *world) cut(client int, requests, answers bool) (heal func()) {
 	add := func(n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		cuts := w.strikes.cuts[client]
+		cuts := w.cuts[client]
 		if cuts == nil {
 			cuts = new([2]int)
-			w.strikes.cuts[client] = cuts
+			w.cuts[client] = cuts
 		}
 		if requests {
 			cuts[0] += n
@@ -115,77 +116,6 @@ func (w *world) cut(client int, requests, answers bool) (heal func()) {
 	}
 	add(1)
 	return func() { add(-1) }
-}
-
-// lateConnect disconnects a client. Its next connect is answered late, and what
-// it sends after that connect does not arrive.
-func (w *world) lateConnect(client int) (heal func()) {
-	answers := w.rule(Fault{What: LateConnect, Client: client, Op: testutil.OpCreateSession, N: 1, By: w.plan.Timeout / 4})
-	w.nets[client].Drop()
-	cut := make(chan func(), 1)
-	time.AfterFunc(8*w.plan.Latency, func() { cut <- w.cut(client, true, false) })
-	return func() {
-		answers()
-		(<-cut)()
-	}
-}
-
-// delay ends a cut after some steps of other clients, or when they take long.
-func (w *world) delay(client, steps int, heal func()) {
-	d := &delay{client: client, left: steps}
-	timer := time.AfterFunc(w.plan.Timeout/4, func() { d.heal() })
-	d.heal = func() {
-		w.mu.Lock()
-		ended := d.client < 0
-		d.client, d.left = -1, 0
-		w.mu.Unlock()
-		timer.Stop()
-		if !ended {
-			heal()
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.strikes.delays = append(w.strikes.delays, d)
-}
-
-// shoot sets what happens to the request that is about to leave a client.
-func (w *world) shoot(client int, xid int32, a testutil.Action) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.strikes.shots[client] = shot{xid, a}
-	time.AfterFunc(1, func() { // it has missed if it is still there: the connection was gone
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.strikes.shots[client].xid == xid {
-			delete(w.strikes.shots, client)
-		}
-	})
-}
-
-// shots decides what happens to a request of a client, in front of the member.
-func (w *world) shots(client int) func(testutil.Request) testutil.Action {
-	return func(r testutil.Request) testutil.Action {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		s, aimed := w.strikes.shots[client]
-		if !aimed || s.xid != r.Xid {
-			return testutil.Pass()
-		}
-		delete(w.strikes.shots, client)
-		return s.action
-	}
-}
-
-// orphanLocked reports whether a request that has arrived at a member is to be
-// executed only when its connection is gone.
-func (w *world) orphanLocked(client int, r testutil.Request) bool {
-	xid, aimed := w.strikes.orphans[client]
-	if !aimed || xid != r.Xid {
-		return false
-	}
-	delete(w.strikes.orphans, client)
-	return true
 }
 
 // repeat sends the request that opens a connection on another connection, too,
@@ -234,8 +164,8 @@ func (w *world) cancel(client int) (done bool) {
 	return done
 }
 
-// callable returns a context for one call of a worker, which a strike may end.
-// over is to be called when the call has returned; it reports whether a strike
+// callable returns a context for one call of a worker, which a fault may end.
+// over is to be called when the call has returned; it reports whether a fault
 // has ended it.
 func (w *world) callable(ctx context.Context, k who) (_ context.Context, over func() (struck bool)) {
 	ctx, leave := context.WithCancel(ctx)

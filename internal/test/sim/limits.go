@@ -183,14 +183,14 @@ func (d *draw) lateConnects() {
 	at := time.Duration(0)
 	for range 1 + d.IntN(3) {
 		at += d.upTo(d.Timeout)
-		f := Fault{At: at, What: pick(d, LateConnect, LateConnect, LostConnect, LateAttach), Client: d.IntN(len(d.Workers)), Op: testutil.OpCreateSession, N: 1}
+		f := Fault{At: When{Time: at}, What: pick(d, LateConnect, LateConnect, LostConnect, LateAttach), Client: d.IntN(len(d.Workers))}
 		f.By = d.upTo(d.Timeout / 3)
 		f.Then = 4*d.Latency + d.instant() // the connect has arrived: what the client sends after it does not
 		if d.one(1, 3) {
 			f.Then += f.By
 		}
 		f.For = f.Then + longest + d.upTo(d.Timeout)
-		f.Upon = d.one(1, 4)
+		f.At.Upon = d.one(1, 4)
 		d.Faults = append(d.Faults, f)
 	}
 }

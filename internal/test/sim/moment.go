@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,7 +55,7 @@ type Seen struct {
 	Moment
 	At      time.Duration // since the beginning
 	Session bool          // the message opens a connection of a session that exists already
-	Strikes int           // how many had happened before it
+	Struck  int           // how many faults had happened before it
 	Batch   []string      // the operations of a multi that has only creates and deletes, when it is sent
 }
 
@@ -69,4 +71,71 @@ func (s *moments) next(client int, point Point, op string) Moment {
 	s.counts[m]++
 	m.N = s.counts[m]
 	return m
+}
+
+// message is what a tap has seen at a moment.
+type message struct {
+	frame []byte
+	xid   int32
+	again bool // it opens a connection of a session that exists already
+	batch []string
+}
+
+// happens records a moment, and does what strikes at it. It reports whether
+// that has broken the client's connection.
+func (w *world) happens(client int, point Point, op string, msg message) (broken bool) {
+	w.mu.Lock()
+	if !w.playing {
+		w.mu.Unlock()
+		return false
+	}
+	m := w.moments.next(client, point, op)
+	w.moments.seen = append(w.moments.seen, Seen{Moment: m, At: time.Since(w.ledger.begin), Session: msg.again, Struck: len(w.hit), Batch: msg.batch})
+	now, after := w.dueLocked(m)
+	w.stepLocked(client)
+	yields := 0
+	if w.vary != nil {
+		yields = w.vary.IntN(1 << w.vary.IntN(6))
+	}
+	w.mu.Unlock()
+	for range yields {
+		runtime.Gosched()
+	}
+	for _, f := range now {
+		broken = w.strike(f, msg) || broken
+	}
+	for _, f := range after { // time passes only when everybody waits
+		time.AfterFunc(1, func() { w.strike(f, message{}) })
+	}
+	return broken
+}
+
+// dueLocked takes the faults whose moment has come.
+func (w *world) dueLocked(m Moment) (now, after []Fault) {
+	later := m
+	later.After = true
+	w.pending = slices.DeleteFunc(w.pending, func(f Fault) bool {
+		switch f.At.Moment {
+		case m:
+			now = append(now, f)
+		case later:
+			after = append(after, f)
+		default:
+			return false
+		}
+		return true
+	})
+	return now, after
+}
+
+// stepLocked counts a step for the faults that end after some of other clients.
+func (w *world) stepLocked(client int) {
+	for _, d := range w.delays {
+		if d.client == client || d.left == 0 {
+			continue
+		}
+		if d.left--; d.left == 0 {
+			time.AfterFunc(1, d.end)
+		}
+	}
 }

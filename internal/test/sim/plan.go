@@ -46,7 +46,6 @@ type Plan struct {
 	Views    []bubble.View // by client; none: all see the whole ensemble
 	Faults   []Fault       // in order
 	Staged   bool          // the run is the same each time, and its moments are recorded
-	Strikes  []Strike      // of staged plans
 	Vary     uint64        // where not 0: of how long the goroutines of one instant let others go first
 	Longer   time.Duration // once something has struck, holders keep what they have for so much longer
 }
@@ -119,57 +118,6 @@ const (
 	Again Nest = "again" // the same again
 	Down  Nest = "down"  // to read under a write, which is released first
 	Up    Nest = "up"    // to write under a read, which must be refused
-)
-
-// Fault is something that fails for a while.
-type Fault struct {
-	At, For time.Duration
-	What    What
-	Client  int
-	Member  int
-	Op      testutil.Op   // of single requests
-	N       int           // how many of them
-	Upon    bool          // it starts when a client is sent an event about a write, and strikes that client; not if that takes long
-	Near    bool          // the member is the one that the client is connected to
-	Then    time.Duration // the client is cut off after this time, too; 0: it is not; after a connect only what it sends
-	By      time.Duration // the delay
-	Short   int           // how far the new directory's counter is behind the old one; negative: it is not created
-}
-
-// What says what fails.
-type What string
-
-// The faults.
-const (
-	Cut             What = "cut"
-	DropReplies     What = "drop replies"  // the client receives nothing
-	DropRequests    What = "drop requests" // the members receive nothing
-	Drop            What = "drop"
-	Late            What = "late"   // the client receives everything late
-	Expire          What = "expire" // an operator ends the session
-	Close           What = "close"  // the client
-	Kill            What = "kill"   // the client's process
-	Stop            What = "stop"
-	StopFirst       What = "stop leader"
-	Pause           What = "pause"
-	Isolate         What = "isolate"
-	Lag             What = "lag"
-	Mute            What = "mute"
-	Wedge           What = "wedge"
-	Slow            What = "slow" // every message
-	Before          What = "drop before"
-	After           What = "drop after"
-	Refuse          What = "refuse"
-	Delay           What = "delay"
-	DelayAns        What = "delay answer"
-	Orphan          What = "orphan"                   // executed when the connection is gone and the caller has left
-	LeaderStops     What = "leader stops"             // the leader stops while a request is in flight
-	LeaderStopsLate What = "leader stops late"        // the leader stops when it has executed a request, before the answer
-	Recreate        What = "recreate"                 // the directory is removed and created again
-	RecreateUnder   What = "recreate during a create" // the same while the client's create is in flight
-	LateConnect     What = "late connect"             // the client is disconnected, and its next connect is answered late
-	LostConnect     What = "lost connect"             // the same, and the answer is lost
-	LateAttach      What = "late attach"              // the same, and the connect reaches the leader late
 )
 
 // draw is a plan that is being drawn.
@@ -346,7 +294,7 @@ func (d *draw) async() {
 		switch f := &d.Faults[i]; f.What {
 		case Before, After, Refuse, Delay, DelayAns, LeaderStops, LeaderStopsLate:
 			if d.one(1, 2) {
-				f.Op = testutil.OpDelete
+				f.Op = testutil.OpDelete.String()
 			}
 		}
 	}
@@ -373,10 +321,11 @@ func (s *Step) nest(d *draw) {
 }
 
 func (d *draw) faults() {
+	const stopLeader What = "stop leader"
 	var from []What
 	surgery := []What{Before, After, After, Refuse, Delay, DelayAns, Orphan, Orphan, LeaderStops, LeaderStopsLate}
 	networks := []What{Cut, Cut, DropReplies, DropRequests, Drop, Drop, Late, Expire, Slow}
-	members := []What{Stop, StopFirst, StopFirst, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, LeaderStops}
+	members := []What{Stop, stopLeader, stopLeader, Pause, Isolate, Isolate, Lag, Lag, Mute, Wedge, LeaderStops}
 	switch d.Scenario {
 	case Requests:
 		from = surgery
@@ -394,34 +343,38 @@ func (d *draw) faults() {
 	for range 1 + d.IntN(6) {
 		at += d.upTo(d.Timeout)
 		f := Fault{
-			At: at, For: d.upTo(2 * d.Timeout), What: pick(d, from...),
+			At: When{Time: at}, For: d.upTo(2 * d.Timeout), What: pick(d, from...),
 			Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
-			Op: d.op(),
-			N:  1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
+			Op:    d.op().String(),
+			Times: 1 + d.IntN(3), By: d.upTo(d.Timeout / 2),
 		}
 		if d.one(1, 2) {
 			f.By = d.instant()
 		}
 		if d.Scenario == Requests { // the workers wait for their requests
-			f.At, f.For = d.upTo(4*time.Second), 5*time.Second
+			f.At.Time, f.For = d.upTo(4*time.Second), 5*time.Second
 		}
 		switch f.What {
+		case Refuse:
+			f.Code = []testutil.Code{testutil.CodeConnectionLoss, testutil.CodeOperationTimeout, testutil.CodeThrottled}[f.Member]
 		case Orphan:
-			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti), d.upTo(d.Timeout/2)
+			f.Op, f.By = pick(d, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti).String(), d.upTo(d.Timeout/2)
 		case Drop:
 			if d.one(1, 2) { // and is cut off again after it has returned
 				f.Then = d.upTo(d.Timeout / 2)
 				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
 			}
+		case stopLeader:
+			f.What, f.Member = Stop, Leader
 		case Isolate:
-			f.Near = d.one(2, 3)
+			d.near(&f)
 			f.For = d.Timeout + d.upTo(d.Timeout) // until the sessions that it still answers are over
 			if d.one(2, 3) {                      // otherwise it may have gone to another member
 				f.Then = d.upTo(d.Timeout / 2)
 				f.For += f.Then
 			}
 		case Late, Slow, Lag, Wedge, Mute, Pause:
-			f.Near = d.one(2, 3)
+			d.near(&f)
 			if d.one(1, 2) { // when its knowledge may be ahead of the truth
 				f.Then = d.upTo(d.Timeout)
 				f.For = f.Then + d.Timeout + d.upTo(d.Timeout)
@@ -429,9 +382,17 @@ func (d *draw) faults() {
 		}
 		switch f.What {
 		case Cut, DropReplies, DropRequests, Drop, Late, Isolate, Lag, Pause, Mute, Wedge:
-			f.Upon = d.one(1, 3)
+			f.At.Upon = d.one(1, 3)
 		}
 		d.Faults = append(d.Faults, f)
+	}
+}
+
+// near draws whether a fault is that of the member that its client is connected
+// to.
+func (d *draw) near(f *Fault) {
+	if d.one(2, 3) {
+		f.Member = Near
 	}
 }
 
@@ -458,7 +419,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, f := range p.Faults {
-		fmt.Fprintf(&b, "  at %v for %v: %s, client %d, member %d, near %v, upon a write %v, %d of %v, by %v, cut after %v, short %d\n", f.At, f.For, f.What, f.Client, f.Member, f.Near, f.Upon, f.N, f.Op, f.By, f.Then, f.Short)
+		fmt.Fprintf(&b, "  %v\n", f)
 	}
 	return b.String()
 }

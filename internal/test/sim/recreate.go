@@ -37,7 +37,7 @@ func (d *draw) remakes() {
 		return
 	}
 	for range 1 + d.IntN(3) {
-		d.recreate(client).At = d.upTo(3 * time.Second)
+		d.recreate(client).At.Time = d.upTo(3 * time.Second)
 	}
 }
 
@@ -54,10 +54,10 @@ func (d *draw) warm(s *Step, first bool) {
 // contenders get numbers near the last ones.
 func (d *draw) recreate(client int) *Fault {
 	f := Fault{
-		What: pick(d, Recreate, Recreate, RecreateUnder), Client: client, Op: testutil.OpCreate, For: d.Timeout,
-		N: pick(d, 1, 1, 1, 2, 3), Short: pick(d, -1, 0, 1, 1, 1, 1, 2, 3), By: pick(d, d.instant(), d.upTo(500*time.Millisecond)),
+		What: pick(d, Recreate, Recreate, RecreateUnder), Client: client, Op: testutil.OpCreate.String(), For: d.Timeout,
+		Times: pick(d, 1, 1, 1, 2, 3), Short: pick(d, -1, 0, 1, 1, 1, 1, 2, 3), By: pick(d, d.instant(), d.upTo(500*time.Millisecond)),
 	}
-	f.Upon = f.What == Recreate && d.one(2, 3)
+	f.At.Upon = f.What == Recreate && d.one(2, 3)
 	d.Faults = append(d.Faults, f)
 	return &d.Faults[len(d.Faults)-1]
 }
@@ -69,12 +69,12 @@ func (d *draw) before(client int, first *Step) {
 	other := &d.Workers[(client+1)%len(d.Workers)][0][0]
 	other.Work = d.upTo(2 * time.Second)
 	f, warmed := d.recreate(client), d.warmed(first)
-	f.At, f.N, f.Upon = warmed+d.soon(), 1, false
+	f.At, f.Times = When{Time: warmed + d.soon()}, 1
 	if f.What == Recreate {
-		other.Pause = f.At + d.soon()
+		other.Pause = f.At.Time + d.soon()
 		first.Pause = other.Pause - warmed + d.soon()
 	} else {
-		first.Pause = f.At - warmed + d.soon()
+		first.Pause = f.At.Time - warmed + d.soon()
 		other.Pause = warmed + first.Pause + min(f.By, d.soon())
 	}
 }
@@ -117,7 +117,7 @@ func (w *world) operate() (err error) {
 func (w *world) recreate(f Fault) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.For)
 	defer cancel()
-	for range f.N {
+	for range f.Times {
 		for _, path := range w.paths {
 			for _, dir := range w.ledger.resources[path].dirs {
 				stat, there := w.ens.Stat(dir)
@@ -133,9 +133,6 @@ func (w *world) recreate(f Fault) {
 				}
 				_, err := w.operator.Multi(ctx, ops...)
 				w.ledger.log("%s: %s, after %d: %v", f.What, dir, stat.Cversion/2, err)
-				if err == nil {
-					w.count()
-				}
 			}
 		}
 	}

@@ -125,7 +125,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 		}
 		s.grants.Add(int64(r.Grants))
 		s.losses.Add(int64(r.Losses))
-		s.faults.Add(int64(r.Faults))
+		s.faults.Add(int64(len(r.Struck)))
 		s.batches.Add(int64(r.Batches))
 		s.longest = max(s.longest, r.Longest)
 	}

@@ -102,7 +102,7 @@ func batchIn(frame []byte) (ops []string) {
 }
 
 // connecting is the operation that opens a connection.
-const connecting = "connect"
+var connecting = testutil.OpCreateSession.String()
 
 // Read gives the client one frame at a time.
 func (t *tap) Read(b []byte) (int, error) {

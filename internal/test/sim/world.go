@@ -30,11 +30,10 @@ type Result struct {
 	Trace   string
 	Grants  int
 	Losses  int
-	Faults  int           // that have happened
 	Batches int           // multis in which writes of contenders have left
 	Longest time.Duration // the longest wait of a caller that could have been granted
 	Moments []Seen        // of a staged plan, in order
-	Struck  []Strike      // what has struck, in order
+	Struck  []Fault       // what has happened, in order
 
 	resources []*resource
 }
@@ -62,7 +61,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Faults: w.happened, Batches: w.batches, Longest: l.longest, Moments: w.moments.seen, Struck: w.strikes.hit,
+		Batches: w.batches, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -95,22 +94,25 @@ type world struct {
 	clients  []*framework.Client
 	nets     []*testutil.ClientNet
 	operator *framework.Client // nil if it has nothing to do
-	happened int
-	batches  int // guarded by mu
+	batches  int               // guarded by mu
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
 	rules    []*rule
 	leavers  map[who]*leaver
-	armed    map[*Fault]func(client int)
+	armed    map[*Fault]bool
 	dead     map[int]bool // clients that are closed or killed
 	troubled map[int]bool // members in trouble
 	playing  bool         // the workers work: what happens is recorded, and strikes
 	moments  moments
-	strikes  strikes
-	vary     *rand.Rand     // nil: nobody lets others go first
-	calling  map[who]func() // ends the call of a worker
-	ended    map[who]bool   // workers whose call was ended by a strike
+	pending  []Fault // whose moment has not come
+	hit      []Fault // what has happened
+	lasting  int     // faults that have not ended
+	delays   []*delay
+	cuts     map[int]*[2]int // by client: how many cut requests, and answers
+	vary     *rand.Rand      // nil: nobody lets others go first
+	calling  map[who]func()  // ends the call of a worker
+	ended    map[who]bool    // workers whose call was ended by a fault
 }
 
 func (w *world) run() {
@@ -124,9 +126,9 @@ func (w *world) run() {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
 	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
-	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]func(int){}
+	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
-	w.strikes = strikes{left: slices.Clone(p.Strikes), shots: map[int]shot{}, orphans: map[int]int32{}, cuts: map[int]*[2]int{}}
+	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
 	}
@@ -175,7 +177,6 @@ func (w *world) build() error {
 		switch {
 		case p.Staged:
 			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.tapped(i, net, strings.Split(w.ens.Servers(), ","))))
-			net.Control(w.shots(i))
 		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
 		case p.Brief:
@@ -311,18 +312,14 @@ func (w *world) play() {
 	if w.plan.Scenario.quiet() {
 		w.ledger.settle(0)
 	}
-	if w.plan.Staged && len(w.plan.Faults) == 0 {
-		beside.Go(func() { w.runStrikes(watching) })
-	} else {
-		beside.Go(w.runFaults)
-	}
+	beside.Go(func() { w.runFaults(watching) })
 	w.await(over, pending)
 	w.mu.Lock()
 	w.playing = false
 	w.mu.Unlock()
 	close(watching)
 	beside.Wait()
-	w.heal() // a strike may outlast the workers
+	w.heal() // a fault may outlast the workers
 	w.leftovers()
 	w.goroutines()
 	if w.plan.Scenario == Rush {

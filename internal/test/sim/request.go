@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// rule is a fault that strikes single requests.
+type rule struct {
+	Fault
+	left int   // below 0: all
+	xid  int32 // of the one request that it strikes; 0: of any
+}
+
+// strikes reports whether the rule strikes a request of a client.
+func (f *rule) strikes(w *world, client int, r testutil.Request) bool {
+	ofOne := f.What == Late || f.What == RecreateUnder || f.What.connects() || f.At.Moment != Moment{}
+	return f.left != 0 && (!ofOne || client == f.Client) && (f.xid == 0 || f.xid == r.Xid) && (f.What == Late || w.has(r, f.Op))
+}
+
+// rule makes a fault strike requests: the one with a number, or, if that is 0,
+// the next ones.
+func (w *world) rule(f Fault, xid int32) (heal func()) {
+	f.Op = cmp.Or(f.Op, f.At.Moment.Op)
+	r := &rule{f, max(f.Times, 1), xid}
+	if f.What == Late {
+		r.left = -1
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules = append(w.rules, r)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.rules = slices.DeleteFunc(w.rules, func(o *rule) bool { return o == r })
+	}
+}
+
+// leaver is a caller that cancels when its client sends a request.
+type leaver struct {
+	Step
+	left  int
+	leave func()
+}
+
+// leaveLocked cancels the callers whose time has come. What happens first at
+// one instant is up to the scheduler, so it gets a choice.
+func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
+	for k, l := range w.leavers {
+		if k.client != client || l.On != op || l.Answered != answered {
+			continue
+		}
+		if l.left--; l.left != 0 {
+			continue
+		}
+		by := l.OnBy
+		if answered {
+			by = 0
+		}
+		if answered && l.Yields == 0 { // the goroutine that gets the answer runs before the one that cancels
+			l.leave()
+			continue
+		}
+		time.AfterFunc(by, func() {
+			for range l.Yields {
+				runtime.Gosched()
+			}
+			l.leave()
+		})
+	}
+}
+
+// asked is called with each request of a client, when it has ended.
+func (w *world) asked(client int, op string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for f := range w.armed {
+		if err == nil && f.begins(client, op) {
+			delete(w.armed, f)
+			now := *f
+			now.Client = client
+			go w.strike(now, message{})
+		}
+	}
+	w.leaveLocked(client, map[string]testutil.Op{
+		"create": testutil.OpCreate, "list": testutil.OpGetChildren2, "watch": testutil.OpGetData, "multi": w.plan.multi(),
+	}[op], true)
+}
+
+// begins reports whether the fault was waiting for a request of a client.
+func (f *Fault) begins(client int, op string) bool {
+	if f.What == Recreate {
+		return op == "delete" && client == f.Client
+	}
+	return op == "multi"
+}
+
+// nobody is the client of a request whose session is not known.
+const nobody = -2
+
+// control decides what happens to a request.
+func (w *world) control(r testutil.Request) testutil.Action {
+	w.mu.Lock()
+	client, known := w.sessions[r.Session]
+	w.mu.Unlock()
+	switch {
+	case client == operator:
+		return testutil.Pass()
+	case !known:
+		client = nobody
+	case r.Op != testutil.OpCreateSession:
+		w.happens(client, Executed, r.Op.String(), message{})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, op := range w.operations(r) {
+		w.leaveLocked(client, op, false)
+	}
+	for _, f := range w.rules {
+		if f.strikes(w, client, r) {
+			f.left--
+			return w.answer(f.Fault, client, r)
+		}
+	}
+	return testutil.Pass()
+}
+
+// answer is what a fault does to a request of a client.
+func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action {
+	if f.What != Late {
+		w.ledger.log("%s: %v %s of session %#x at member %d", f.What, r.Op, r.Path, r.Session, r.Member)
+	}
+	switch f.What {
+	case Before:
+		return testutil.DropBefore()
+	case After, LostConnect:
+		return testutil.DropAfter()
+	case Refuse:
+		if f.Code == testutil.CodeSessionExpired { // which is true when the client is told
+			time.AfterFunc(1, func() { w.expire(client, true) })
+		}
+		if f.Nth > 0 {
+			return testutil.FailOperation(f.Nth-1, f.Code)
+		}
+		return testutil.Fail(f.Code)
+	case Orphan:
+		if client != nobody {
+			time.AfterFunc(f.By/4, w.nets[client].Drop)
+		}
+	case RecreateUnder:
+		go w.recreate(f)
+	case LeaderStops, LeaderStopsLate:
+		go w.stopLeader(f.By/2, f.For)
+	}
+	switch f.What {
+	case Late, DelayAns, LateConnect, LeaderStopsLate:
+		return testutil.DelayReply(f.By)
+	}
+	return testutil.Delay(f.By)
+}
