@@ -6,7 +6,7 @@
 // each time: no two clients do something at the same instant, the library draws
 // no lots, and there is one processor. Its steps are the messages of the
 // clients, as they leave, as a member executes them and as their answers and
-// events arrive, and what the callers do. A fault strikes at a step or directly
+// events arrive, and what the callers do. A fault happens at a step or directly
 // after it. See deeds.go for the faults, and for the steps at which each is
 // tried: a fault between two steps that it has nothing to do with is the same
 // fault as at the first of them.

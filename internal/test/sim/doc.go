@@ -51,9 +51,11 @@
 // time it runs: its clients have latencies of their own, and package random
 // draws no lots. The run records its moments, in moment.go: each message as it
 // leaves the client, as a member executes it and as the answer arrives, and
-// what the callers do. A [Strike] is a fault at one of them, in strike.go. Once
-// something has struck, holders keep what they hold for longer, so that what it
-// does can show.
+// what the callers do. Each [Fault] of a staged plan happens at one of them,
+// and those of drawn plans at a time. Once something has happened, holders keep
+// what they hold for longer, so that what it does can show. Moments are in this
+// package, and not in package faults, since the world has to be at each of
+// them, and a fault may do what it does at any.
 //
 // # What is checked
 //
@@ -93,12 +95,12 @@
 //
 //   - plan.go draws plans, limits.go what servers and options allow, view.go
 //     the clients' views, recreate.go what happens to directories.
-//   - moment.go names the moments of staged plans, tap.go sees them, strike.go
-//     says when what strikes, and deed.go does it.
+//   - fault.go has what can fail, and its text. strike.go says when it happens,
+//     and deed.go does it: member.go to members, request.go to single requests.
+//   - moment.go names the moments of staged plans, and tap.go sees them.
 //   - mutant.go compiles the tests with one thing broken.
-//   - world.go builds a run, runs it and cleans up. faults.go has the faults,
-//     worker.go the goroutines that contend, nest.go what they do under a
-//     lease.
+//   - world.go builds a run, runs it and cleans up. worker.go has the goroutines
+//     that contend, nest.go what they do under a lease.
 //   - ledger.go records the history of the holdings in holding.go. While it is
 //     recorded, check_holders.go, check_waiters.go and check_fencing.go check
 //     it. model.go has it judged in the end.
