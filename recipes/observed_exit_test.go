@@ -95,7 +95,8 @@ func (u *unruly) work(ctx context.Context, a recipes.Acquirer) {
 
 // Whatever some observers do, another one counts exactly, and no lock stays
 // held without a lease. A lock of locks.All did if an observer ended the
-// goroutine.
+// goroutine. The game of the counts cannot have such observers, since it
+// compares times to the nanosecond.
 func TestUnrulyObservers(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {

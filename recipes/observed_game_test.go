@@ -22,7 +22,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// countGame is one schedule.
+// countGame is one schedule. It is not one of the simulator's, whose callers
+// return at any time: here the test knows of each instant who waits and holds.
 type countGame struct {
 	t       *rapid.T
 	w       *bubble.World

@@ -99,8 +99,9 @@
 //     and deed.go does it: member.go to members, request.go to single requests.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
 //   - mutant.go compiles the tests with one thing broken.
-//   - world.go builds a run, runs it and cleans up. worker.go has the goroutines
-//     that contend, nest.go what they do under a lease.
+//   - world.go builds a run, runs it and cleans up.
+//   - worker.go has the goroutines that contend, nest.go what they do under a
+//     lease.
 //   - ledger.go records the history of the holdings in holding.go. While it is
 //     recorded, check_holders.go, check_waiters.go and check_fencing.go check
 //     it. model.go has it judged in the end.

@@ -20,7 +20,8 @@ import (
 // Several clients use a lock while its directory is deleted and created again,
 // with a sequence counter close to that of the last holder, and while
 // connections and sessions end. There is never more than one holder, and tokens
-// increase.
+// increase. The simulator recreates directories a few times in a run; here it
+// happens all the time.
 func TestDirectoryIsRecreatedAtRandom(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
