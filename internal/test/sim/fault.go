@@ -118,8 +118,18 @@ type field struct {
 
 func (f *Fault) fields() []field {
 	return []field{
-		{"client", &f.Client}, {"member", &f.Member}, {"for", &f.For}, {"steps", &f.Steps}, {"by", &f.By}, {"then", &f.Then},
-		{"op", &f.Op}, {"times", &f.Times}, {"code", (*int32)(&f.Code)}, {"operation", &f.Nth}, {"short", &f.Short}, {"at", &f.At},
+		{"client", &f.Client},
+		{"member", &f.Member},
+		{"for", &f.For},
+		{"steps", &f.Steps},
+		{"by", &f.By},
+		{"then", &f.Then},
+		{"op", &f.Op},
+		{"times", &f.Times},
+		{"code", (*int32)(&f.Code)},
+		{"operation", &f.Nth},
+		{"short", &f.Short},
+		{"at", &f.At},
 	}
 }
 
