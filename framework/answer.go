@@ -46,9 +46,9 @@ func (a *unanswered) add(xid int32, op wire.Op) {
 
 // take returns the operation that an answer belongs to. It reports false if
 // there is none, or if another request must be answered first. Answers come in
-// the order of their requests, except those to credentials, which a server
-// answers out of order.
-func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
+// the order of their requests, except those to credentials, and refusals of
+// operations that a server does not know: early says that this is one.
+func (a *unanswered) take(xid int32, early bool) (op wire.Op, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.IndexFunc(a.requests, func(r pendingRequest) bool { return r.xid == xid })
@@ -56,7 +56,7 @@ func (a *unanswered) take(xid int32) (op wire.Op, ok bool) {
 		return 0, false
 	}
 	op = a.requests[at].op
-	if op != wire.OpAuth {
+	if op != wire.OpAuth && !early {
 		for _, before := range a.requests[:at] {
 			if before.op != wire.OpAuth {
 				return 0, false

@@ -119,6 +119,7 @@ func TestAnswersComeInOrder(t *testing.T) {
 		"credentials overtake": {{3, true}, {1, true}, {2, true}, {4, true}},
 		"credentials are late": {{1, true}, {2, true}, {4, true}, {3, true}},
 		"out of order":         {{2, false}},
+		"a refusal overtakes":  {{4, true}, {1, true}},
 		"twice":                {{1, true}, {1, false}},
 		"to nobody":            {{5, false}},
 		"to what is to come":   {{1, true}, {3, true}, {4, false}},
@@ -129,7 +130,7 @@ func TestAnswersComeInOrder(t *testing.T) {
 			a.add(int32(i+1), op)
 		}
 		for _, answer := range answers {
-			if _, ok := a.take(answer.xid); ok != answer.ok {
+			if _, ok := a.take(answer.xid, name == "a refusal overtakes"); ok != answer.ok {
 				t.Errorf("%s: to %d: %t", name, answer.xid, ok)
 			}
 		}

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -88,19 +89,21 @@ func (a *asked) end() {
 }
 
 // ask sends a request that the wire client does not know, and waits for the
-// answer: until the connection ends, or the session is over. size is how large
-// the answer may be expected to be. It fails as a call of the wire client does.
-func (s *session) ask(op wire.Op, body wire.Appender, size int) (reply, error) {
-	leave, ok := s.window.enter(size, s.over)
+// answer: until the connection ends, or the session is over. It sends none when
+// ctx has ended, and only on the connection on, if that is not nil. size is how
+// large the answer may be expected to be. It fails as a call of the wire client
+// does.
+func (s *session) ask(ctx context.Context, on *link, op wire.Op, body wire.Appender, size int) (reply, error) {
+	leave, ok := s.window.enter(ctx, size, s.over)
 	if !ok {
 		return reply{}, zk.ErrNoServer
 	}
 	defer leave()
 	l := s.usable()
-	if l == nil {
+	if l == nil || on != nil && on != l {
 		return reply{}, zk.ErrNoServer
 	}
-	return l.ask(op, body)
+	return l.ask(ctx, op, body)
 }
 
 // usable returns the connection for a request of ours, nil if there is none.
@@ -113,9 +116,11 @@ func (s *session) usable() *link {
 	return s.link
 }
 
-func (l *link) ask(op wire.Op, body wire.Appender) (reply, error) {
+func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, error) {
 	select {
 	case <-l.presented:
+	case <-ctx.Done():
+		return reply{}, zk.ErrNoServer
 	case <-l.asked.ended:
 		return reply{}, zk.ErrNoServer
 	case <-l.session.over:

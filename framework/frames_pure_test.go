@@ -31,7 +31,7 @@ func TestOwnNumbers(t *testing.T) {
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, over := newWindow(), make(chan struct{})
-		leaveAll, ok := w.enter(100*mostAsked, over)
+		leaveAll, ok := w.enter(t.Context(), 100*mostAsked, over)
 		if !ok {
 			t.Fatal("one does not get in")
 		}
@@ -39,7 +39,7 @@ func TestWindow(t *testing.T) {
 		leaves := make(chan func(), 200)
 		for range 100 {
 			go func() {
-				leave, ok := w.enter(mostAsked/4, over)
+				leave, ok := w.enter(t.Context(), mostAsked/4, over)
 				if ok {
 					in.Add(1)
 					leaves <- leave

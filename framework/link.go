@@ -54,6 +54,7 @@ type link struct {
 	seen         int64     // the latest transaction that the session has seen, as the connect request says
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
+	zxid         int64         // of the answer that is arriving
 	grows        bool          // the wire client's buffer for answers may grow: see wireBuffers
 	receiving    bool          // an answer has arrived in part
 	granted      time.Duration // the session timeout in the connect answer
@@ -315,6 +316,10 @@ func (l *link) take(p []byte) bool {
 			l.receiving = l.in.seen
 			l.session.onBytes(l, len(p), l.receiving)
 		}
+		if l.in.have == 0 && l.zxid > 0 { // not before the whole answer was checked
+			l.session.onSeen(l, l.zxid)
+			l.zxid = 0
+		}
 		return true
 	}
 	_ = l.Close()
@@ -375,14 +380,14 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		return nil, false
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
-	failed := binary.BigEndian.Uint32(head[frameErr:]) != 0
-	zxid := int64(0)
+	code := wire.Code(binary.BigEndian.Uint32(head[frameErr:]))
+	failed := code != wire.OK
 	switch {
 	case xid == wire.XidNotification:
 		body = notification
 	case xid >= 0, isOwnXid(xid):
-		zxid = int64(binary.BigEndian.Uint64(head[frameZxid:]))
-		op, ok := l.unanswered.take(xid)
+		l.zxid = int64(binary.BigEndian.Uint64(head[frameZxid:]))
+		op, ok := l.unanswered.take(xid, isOwnXid(xid) && code == wire.Unimplemented)
 		if !ok {
 			return nil, false
 		}
@@ -393,7 +398,7 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 			l.session.hub.wireWatches.onSetWatchesAnswer(l, xid, failed)
 		}
 	}
-	l.session.onAnswer(l, xid, zxid, failed, now)
+	l.session.onAnswer(l, xid, failed, now)
 	return body, true
 }
 

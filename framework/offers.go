@@ -45,11 +45,12 @@ type offers struct {
 	of map[wire.Op]*offered
 }
 
-// offers reports whether requests of an operation may be sent now.
-func (s *session) offers(ctx context.Context, op wire.Op) bool {
+// offers returns the connection on which requests of an operation may be sent
+// now, nil if there is none.
+func (s *session) offers(ctx context.Context, op wire.Op) *link {
 	l := s.usable()
 	if l == nil || s.core.hasRefused(op) {
-		return false
+		return nil
 	}
 	o := l.offers.begin(op, func() (yes, every bool, err error) {
 		during, cancel := context.WithCancel(context.Background())
@@ -65,12 +66,14 @@ func (s *session) offers(ctx context.Context, op wire.Op) bool {
 	})
 	select {
 	case <-o.known:
-		return o.yes
+		if o.yes {
+			return l
+		}
 	case <-ctx.Done():
 	case <-s.over:
 	case <-l.asked.ended:
 	}
-	return false
+	return nil
 }
 
 // begin asks, unless that has been done. every says that the answer is for all
@@ -119,6 +122,9 @@ const offerPause = 10 * time.Second
 func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.Duration) (yes, every bool, err error) {
 	if major, minor, err := c.askVersion(ctx, to, limit); err == nil {
 		return major > 3 || major == 3 && minor >= 6, true, nil
+	}
+	if ctx.Err() != nil {
+		return false, false, ctx.Err()
 	}
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: op}, newest[op])

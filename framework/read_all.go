@@ -98,7 +98,8 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
 		for len(b.left) > 0 {
-			many := a.session.offers(ctx, wire.OpMultiRead)
+			b.many = a.session.offers(ctx, wire.OpMultiRead)
+			many := b.many != nil
 			b.run(many)
 			if many && b.err != nil && classify(b.err) == ambiguous {
 				a.session.answerSizes.double() // an answer may have been too large
@@ -148,6 +149,7 @@ func readSize(path string) int { return operationHead + textSize(path) + boolSiz
 type bulk struct {
 	ctx     context.Context
 	session *session
+	many    *link // whose server does many reads in a request; nil: none
 	reads   []Read
 	paths   []string // on the wire
 	results []ReadResult
@@ -176,7 +178,9 @@ func (b *bulk) work(many bool) {
 		if err := b.ask(chunk, many); err != nil {
 			b.mu.Lock()
 			b.left = append(b.left, chunk...)
-			b.err = err
+			if b.err == nil || isRefusal(err) { // a server that refuses it hangs up on the others
+				b.err = err
+			}
 			b.mu.Unlock()
 		}
 	}
@@ -218,9 +222,11 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		}
 		name, op, body = opNameReadAll, wire.OpMultiRead, multi
 	}
-	sizes := &b.session.answerSizes
-	r, err := call(b.ctx, b.session, Request{Op: name, Path: b.paths[chunk[0]], Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
-		return b.session.ask(op, body, sizes.sum(chunk, b.reads))
+	// What the request needs is taken before: it may go on when the call is over.
+	ctx, s, on, sizes := b.ctx, b.session, b.many, &b.session.answerSizes
+	size := sizes.sum(chunk, b.reads)
+	r, err := call(ctx, s, Request{Op: name, Path: b.paths[chunk[0]], Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
+		return s.ask(ctx, on, op, body, size)
 	}, nil)
 	var found []wire.MultiResult
 	switch {
@@ -236,7 +242,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		var data wire.DataResponse
 		err = wire.Unmarshal(r.body, &data)
 		found = []wire.MultiResult{{Op: op, Data: data.Data, Stat: data.Stat}}
-	case !many && !isDetached(err) && classify(err) == final:
+	case !many && ctx.Err() == nil && !isDetached(err) && classify(err) == final:
 		b.results[chunk[0]] = ReadResult{Err: err, zxid: r.zxid, order: r.order}
 		return nil
 	default:

@@ -232,6 +232,61 @@ func TestReadAllIsRefused(t *testing.T) {
 	}
 }
 
+// A server that refuses one of several requests under way closes the connection
+// of the others. The client never sends such a request again.
+func TestReadAllIsRefusedBesideOthers(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		reads := library(t, c, 200)
+		ens.Latency(time.Millisecond) // several are sent before the first is answered
+		first := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Times: 1}, testutil.Fail(testutil.CodeUnimplemented))
+		others := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Times: -1}, testutil.Delay(time.Second))
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			if first.Count() == 0 {
+				return first.Control(r)
+			}
+			if r.Op == testutil.OpMultiRead {
+				time.AfterFunc(10*time.Millisecond, network.Drop)
+			}
+			return others.Control(r)
+		})()
+		found, err := c.ReadAll(t.Context(), reads...)
+		checkLibrary(t, reads, found, err)
+		if others.Count() == 0 {
+			t.Error("no other was under way")
+		}
+		ens.ResetRequests()
+		found, err = c.ReadAll(t.Context(), reads...)
+		checkLibrary(t, reads, found, err)
+		if n := ens.Requests()[testutil.OpMultiRead]; n != 0 {
+			t.Errorf("sent %d times again", n)
+		}
+	})
+}
+
+// A call that ends while it waits has no results, wherever it waits: for the
+// server's version, or for an answer.
+func TestReadAllEndsWithItsContext(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, _ := connect(t, w.Embedded)
+		reads := library(t, c, 100)
+		w.Latency(timeout / 20)
+		for tenths := range time.Duration(10) {
+			ctx, cancel := context.WithTimeout(t.Context(), tenths*timeout/40)
+			found, err := c.ReadAll(ctx, reads...)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) && err != nil || (err == nil) != (len(found) == len(reads)) {
+				t.Errorf("after %v: %d results, %v", tenths*timeout/40, len(found), err)
+			}
+			for _, r := range found {
+				if errors.Is(r.Err, context.DeadlineExceeded) {
+					t.Fatalf("after %v: a read failed with %v", tenths*timeout/40, r.Err)
+				}
+			}
+		}
+	})
+}
+
 // Whatever happens to a request, the results are the same, in the same session.
 func TestReadAllUnderFaults(t *testing.T) {
 	for _, old := range []bool{false, true} {

@@ -334,15 +334,14 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 	return true
 }
 
-// onAnswer notes an answer that arrived on l. zxid is the latest transaction
-// that its server had applied, 0 for one that shows nothing.
-func (s *session) onAnswer(l *link, xid int32, zxid int64, failed bool, now time.Time) {
+// onAnswer notes an answer that arrived on l.
+func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link != l {
 		return
 	}
-	s.answered, s.seen = now, max(s.seen, zxid)
+	s.answered = now
 	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
 		s.proven = proven
 		s.tellProversLocked()
@@ -352,6 +351,16 @@ func (s *session) onAnswer(l *link, xid int32, zxid int64, failed bool, now time
 	}
 	if xid == s.closeXid && xid != 0 && !failed {
 		s.closeConfirmed = true
+	}
+}
+
+// onSeen notes the latest transaction that the server of l had applied when it
+// answered.
+func (s *session) onSeen(l *link, zxid int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.seen = max(s.seen, zxid)
 	}
 }
 

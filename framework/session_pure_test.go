@@ -81,28 +81,28 @@ func TestOnAnswer(t *testing.T) {
 			t.Errorf("%s: answered %v, proven %v, news %t, woken %t, confirmed %t", step, s.answered, s.proven, s.news == nil, len(s.wakeup) > 0, s.closeConfirmed)
 		}
 	}
-	s.onAnswer(&link{}, 1, 0, false, now)
+	s.onAnswer(&link{}, 1, false, now)
 	check("on another connection", time.Time{}, start.Add(-time.Second), false, false, false)
-	s.onAnswer(l, 1, 0, false, now)
+	s.onAnswer(l, 1, false, now)
 	check("a proof", now, start, true, false, false)
-	s.onAnswer(l, 2, 0, true, now.Add(1))
+	s.onAnswer(l, 2, true, now.Add(1))
 	check("a close that is refused", now.Add(1), start, true, false, false)
 	s.proof.send(2, wire.OpCloseSession, start)
-	s.onAnswer(l, wire.XidPing, 0, false, now.Add(2))
+	s.onAnswer(l, wire.XidPing, false, now.Add(2))
 	check("a ping that has overtaken the close", now.Add(2), start, true, true, false)
 	<-s.wakeup
-	s.onAnswer(l, 2, 0, false, now.Add(3))
+	s.onAnswer(l, 2, false, now.Add(3))
 	check("a close", now.Add(3), start, true, false, true)
 	s.closeConfirmed, s.closeXid = false, 0
 	s.proof.send(wire.XidPing, wire.OpPing, start)
-	s.onAnswer(l, wire.XidPing, 0, false, now.Add(4))
+	s.onAnswer(l, wire.XidPing, false, now.Add(4))
 	check("a ping alone", now.Add(4), start, true, false, false)
-	s.onAnswer(l, 0, 0, false, now.Add(5))
+	s.onAnswer(l, 0, false, now.Add(5))
 	check("number 0, without a close", now.Add(5), start, true, false, false)
 	s.proven, s.proof.contacts = now, []contact{{sent: start, answered: start, reported: 1}}
 	s.proof.send(3, wire.OpSync, now)
 	s.news = make(chan struct{})
-	s.onAnswer(l, 3, 0, false, now.Add(6))
+	s.onAnswer(l, 3, false, now.Add(6))
 	check("an old contact", now.Add(6), now, false, false, false)
 }
 

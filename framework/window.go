@@ -1,5 +1,7 @@
 package framework
 
+import "context"
+
 // window bounds what the session asks for at once by requests of its own:
 // servers do not count such requests, and throttle no client for them. It
 // counts the size of the answers, as far as that can be expected, because
@@ -23,10 +25,13 @@ func newWindow() window {
 }
 
 // enter waits until an answer of this size fits in, and returns a function that
-// must be called when it has come. It reports false if over is closed first.
-func (w *window) enter(size int, over <-chan struct{}) (leave func(), ok bool) {
+// must be called when it has come. It reports false if ctx has ended, or over
+// is closed.
+func (w *window) enter(ctx context.Context, size int, over <-chan struct{}) (leave func(), ok bool) {
 	select {
 	case w.gate <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
 	case <-over:
 		return nil, false
 	}
@@ -40,6 +45,9 @@ func (w *window) enter(size int, over <-chan struct{}) (leave func(), ok bool) {
 	for want := min(max(1, size/onePlace), cap(w.places)); taken < want; taken++ {
 		select {
 		case w.places <- struct{}{}:
+		case <-ctx.Done():
+			leave()
+			return nil, false
 		case <-over:
 			leave()
 			return nil, false
