@@ -39,7 +39,7 @@ func TestTheNamesAreThoseOfZkprom(t *testing.T) {
 		got = append(got, strings.ReplaceAll(cells[0], ".", "_")+suffixes[kind])
 	}
 	var want []string
-	for _, match := range regexp.MustCompile("(?m)^\\| `(zkrecipes_\\w+)`").FindAllStringSubmatch(ofZkprom(t, "README.md"), -1) {
+	for _, match := range regexp.MustCompile("(?m)^`(zkrecipes_\\w+)`").FindAllStringSubmatch(ofZkprom(t, "README.md"), -1) {
 		want = append(want, strings.Replace(match[1], "zkrecipes_request_duration", "db_client_operation_duration", 1))
 	}
 	slices.Sort(got)
