@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,6 +87,9 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 	l.logLocked("%v: not granted: %v", w, err)
 	for _, r := range of {
 		delete(r.waiting, w)
+		if errors.Is(err, framework.ErrUnproven) { // it was first in line, and the others of its client join only now
+			r.ended[w.client] = time.Now()
+		}
 		l.starvedLocked(r, true)
 	}
 }
