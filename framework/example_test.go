@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -417,4 +418,30 @@ func ExampleClient_ReadAll() {
 	// value of /config/host
 	// get /config/user: zk: node does not exist
 	// 2 children
+}
+
+// Another call with the same marker, from whatever process, pays nothing more.
+func ExampleClient_UpdateOnce() {
+	client, _, stop := dial()
+	defer stop()
+	ctx := context.Background()
+	check(client.MakePersistentPath(ctx, "/paid"))
+	_, err := client.Create(ctx, "/balance", []byte("100"), 0)
+	check(err)
+
+	for range 2 {
+		paid, err := client.UpdateOnce(ctx, "/balance", "/paid/invoice-4711", func(old []byte, _ *zk.Stat) ([]byte, error) {
+			balance, err := strconv.Atoi(string(old))
+			return []byte(strconv.Itoa(balance - 30)), err
+		})
+		check(err)
+		fmt.Println("repeated:", paid.Repeated)
+	}
+	balance, _, err := client.Get(ctx, "/balance")
+	check(err)
+	fmt.Printf("%s\n", balance)
+	// Output:
+	// repeated: false
+	// repeated: true
+	// 70
 }

@@ -174,4 +174,5 @@ const (
 	opNameGetACL  = "get ACL"
 	opNameWatch   = "watch"
 	opNameReadAll = "read all"
+	opNameUpdate  = "update"
 )
