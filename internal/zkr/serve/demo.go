@@ -1,17 +1,22 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/ratelimit"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -35,165 +40,136 @@ that nothing is left in the ensemble. If a check fails it exits with 1.`,
 			return cli.CatchSignals().EndWhile(func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))
 				defer cancel()
-				d := &demo{out: cmd.OutOrStdout(), began: time.Now()}
-				return cli.FailedIf(d.run(ctx))
+				ensemble, err := newDemoEnsemble()
+				if err != nil {
+					return cli.Failed(err)
+				}
+				defer ensemble.Close()
+				return cli.FailedIf(runDemo(ctx, cmd.OutOrStdout(), ensemble))
 			})
 		},
 	}
 }
 
-const (
-	demoRoot    = "/demo"
-	demoSession = 4 * time.Second // long enough that a machine which stops for 1.5 s keeps its sessions
-	demoWork    = 120 * time.Millisecond
-)
+const demoRoot, demoWork = "/demo", 120 * time.Millisecond
+
+const demoSession = 4 * time.Second // long enough that a machine which stops for 1.5 s keeps its sessions
 
 var demoClients = []string{"anna", "ben", "carl", "dora"}
 
+func newDemoEnsemble(more ...testutil.Option) (*testutil.Embedded, error) {
+	return testutil.New(append(more, testutil.WithMembers(3), testutil.WithTick(100*time.Millisecond),
+		testutil.WithSessionTimeouts(demoSession, demoSession), testutil.WithContainerInterval(200*time.Millisecond))...)
+}
+
 type demo struct {
-	out        io.Writer
-	began      time.Time
-	ensemble   *testutil.Embedded
-	account    account
-	background sync.WaitGroup // goroutines beside the clients
-
-	mu          sync.Mutex    // guards what follows, and the output
-	mutexGrants []grantRecord // of the mutex
-	stays       []stay        // under the read/write lock
-	shares      []stay        // of the semaphore
-	terms       []grantRecord // of the election
-	faults      []error
+	began    time.Time
+	ensemble *testutil.Embedded
+	clients  map[string]*framework.Client
+	timeline *log.Logger
 }
 
-func (d *demo) run(ctx context.Context) error {
-	var err error
-	d.ensemble, err = testutil.New(testutil.WithMembers(3), testutil.WithTick(100*time.Millisecond),
-		testutil.WithSessionTimeouts(demoSession, demoSession), testutil.WithContainerInterval(200*time.Millisecond))
-	if err != nil {
+// runDemo plays the scenes on the ensemble, one after the other and with the
+// same clients, and checks that nothing is left. The first error ends all of
+// it, wherever it occurs.
+func runDemo(ctx context.Context, out io.Writer, ensemble *testutil.Embedded) error {
+	if err := ensemble.WaitServing(ctx); err != nil {
 		return err
 	}
-	defer d.ensemble.Close()
-	if err := d.ensemble.WaitServing(ctx); err != nil {
-		return err
-	}
-	d.say("ensemble", "3 members serve, member %d leads; the session timeout is %v", d.ensemble.Leader(), demoSession)
-
-	for _, scene := range []func(context.Context) error{d.mutex, d.readersAndWriters, d.semaphore, d.election} {
-		if err := scene(ctx); err != nil {
-			d.fault(err)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	d := &demo{timeline: log.New(out, "", 0), began: time.Now(), ensemble: ensemble, clients: map[string]*framework.Client{}}
+	d.say("ensemble", "3 members serve, member %d leads; the session timeout is %v", ensemble.Leader(), demoSession)
+	for _, name := range demoClients {
+		c, err := framework.New(ensemble.Servers(), framework.WithDialer(ensemble.ClientNet(name).Dial), framework.WithSessionTimeout(demoSession))
+		if err != nil {
+			return err
 		}
-		if d.hasFaults() {
-			break
-		}
+		defer c.Close() // if it is not closed below
+		c.Listen(func(change framework.StateChange) {
+			if news := connectionNews[[2]framework.State{change.From, change.To}]; news != "" {
+				d.say(name, "%s", news)
+			}
+		})
+		d.clients[name] = c
 	}
-	d.background.Wait()
-	return d.check(ctx)
-}
-
-// join connects a client for a scene.
-func (d *demo) join(name string) (*framework.Client, error) {
-	c, err := framework.New(d.ensemble.Servers(), framework.WithDialer(d.ensemble.ClientNet(name).Dial), framework.WithSessionTimeout(demoSession))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	c.Listen(func(change framework.StateChange) { d.reportState(name, change) })
-	return c, nil
-}
-
-// leave closes the client.
-func (d *demo) leave(name string, c *framework.Client) {
-	if err := c.Close(); err != nil {
-		d.fault(fmt.Errorf("%s: close: %w", name, err))
-	}
-}
-
-// check checks everything that has happened, and that nothing is left behind.
-func (d *demo) check(ctx context.Context) error {
-	d.mu.Lock()
-	faults := slices.Clone(d.faults)
-	if len(faults) == 0 { // otherwise the tour is incomplete
-		faults = slices.Concat(checkMutex(d.mutexGrants, d.account.read()), checkReadersAndWriters(d.stays), checkPermits(d.shares, demoPermits), checkTerms(d.terms, demoTerms))
-	}
-	grants, stays, shares, terms := len(d.mutexGrants), len(d.stays), len(d.shares), len(d.terms)
-	d.mu.Unlock()
-	if len(faults) == 0 {
-		// The directories are containers: the ensemble removes them
-		// once they are empty.
-		_ = d.until(ctx, func() bool { return len(d.ensemble.Sessions()) == 0 && !d.ensemble.Exists(demoRoot) })
-		if sessions := d.ensemble.Sessions(); len(sessions) > 0 {
-			faults = append(faults, fmt.Errorf("%d sessions are left", len(sessions)))
-		}
-		if d.ensemble.Exists(demoRoot) {
-			faults = append(faults, fmt.Errorf("znodes are left:\n%s", d.ensemble.Tree()))
+	scenes := d.scenes()
+	for _, s := range scenes {
+		if ctx.Err() == nil { // no error so far
+			d.perform(ctx, fail, s)
 		}
 	}
-	if len(faults) > 0 {
-		return fmt.Errorf("the demo FAILED:\n%w", errors.Join(faults...))
+	for name, c := range d.clients {
+		if err := c.Close(); err != nil {
+			fail(fmt.Errorf("%s: close: %w", name, err))
+		}
 	}
-	d.say("check", "mutex: %d grants, never two holders, tokens strictly increasing, no posting lost: ok", grants)
-	d.say("check", "read/write lock: %d grants, readers together, writers alone, first come first served: ok", stays)
-	d.say("check", "semaphore: %d grants, at most %d permits taken at once: ok", shares, demoPermits)
-	d.say("check", "election: %d terms, never two leaders, first come first served, tokens strictly increasing: ok", terms)
+	// The directories are containers: the ensemble removes them once they
+	// are empty.
+	if err := d.until(ctx, func() bool { return len(ensemble.Sessions()) == 0 && !ensemble.Exists(demoRoot) }); err != nil {
+		return fmt.Errorf("the demo FAILED: %w\nleft in the ensemble: %d sessions, and the znodes\n%s", err, len(ensemble.Sessions()), ensemble.Tree())
+	}
+	for _, s := range scenes {
+		d.say("check", s.promise+": ok", s.grants)
+	}
 	d.say("check", "nothing left behind: ok")
 	return nil
 }
 
-// reportState prints a change of a client's connection.
-func (d *demo) reportState(name string, change framework.StateChange) {
-	switch {
-	case change.From == change.To: // the initial state
-	case change.Reconnected():
-		d.say(name, "is connected again, with the same session")
-	case change.To == framework.Connected && change.From == framework.Lost:
-		d.say(name, "is connected, with a new session")
-	case change.To == framework.Suspended:
-		d.say(name, "is disconnected")
-	case change.To == framework.Lost:
-		d.say(name, "has lost its session")
+// connectionNews is what a change of a client's state means, if that is worth
+// telling.
+var connectionNews = map[[2]framework.State]string{
+	{framework.Connected, framework.Suspended}: "is disconnected",
+	{framework.Suspended, framework.Connected}: "is connected again, with the same session",
+	{framework.Suspended, framework.Lost}:      "has lost its session",
+	{framework.Connected, framework.Lost}:      "has lost its session",
+	{framework.Lost, framework.Connected}:      "is connected, with a new session",
+}
+
+// perform plays a scene to its end.
+func (d *demo) perform(ctx context.Context, fail context.CancelCauseFunc, s *scene) {
+	d.say("scene", "%s", s.title)
+	all, ready := context.WithCancel(ctx)
+	s.all, s.fail, s.uses = all.Done(), fail, map[string]int{}
+	var clients sync.WaitGroup
+	for _, name := range s.clients {
+		clients.Go(func() {
+			if err := s.play(ctx, s, name); err != nil {
+				fail(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+		// One after the other, so that the order in line is certain.
+		_ = d.until(ctx, func() bool { return slices.Contains(d.line(s), name) })
 	}
+	_ = d.until(ctx, func() bool { inUse, _ := s.read(); return inUse == s.capacity })
+	ready()
+	clients.Wait()
 }
 
-func (d *demo) fault(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.faults = append(d.faults, err)
+// line returns the clients that have znodes in a scene's directories, in order.
+// It asks the ensemble, not a client.
+func (d *demo) line(s *scene) (clients []string) {
+	number := func(child string) string { return child[strings.LastIndexByte(child, '-')+1:] }
+	for _, dir := range inspect.Directories(s.dir) {
+		children := d.ensemble.Children(dir)
+		slices.SortFunc(children, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+		for _, child := range children {
+			data, _ := d.ensemble.Data(dir + "/" + child)
+			clients = append(clients, string(data))
+		}
+	}
+	return clients
 }
 
-func (d *demo) hasFaults() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.faults) > 0
-}
-
-// inLine reports whether a client has a znode in a directory. It asks the
-// ensemble, not a client.
-func (d *demo) inLine(name, dir string) bool {
-	return slices.ContainsFunc(d.ensemble.Children(dir), func(child string) bool {
-		data, ok := d.ensemble.Data(dir + "/" + child)
-		return ok && string(data) == name
-	})
-}
-
-// until polls for a condition and fails when something else has gone wrong.
+// until polls for a condition. It fails if ctx has ended, whatever holds then.
 func (d *demo) until(ctx context.Context, condition func() bool) error {
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	for !condition() {
-		if d.hasFaults() {
-			return errors.New("the next step did not happen")
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-poll.C:
-		}
+	for ctx.Err() == nil && !condition() {
+		_ = ratelimit.Sleep(ctx, 5*time.Millisecond)
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // say prints a line of the timeline.
 func (d *demo) say(who, format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fmt.Fprintf(d.out, "%7.3fs  %-8s  %s\n", time.Since(d.began).Seconds(), who, fmt.Sprintf(format, args...))
+	d.timeline.Printf("%7.3fs  %-8s  %s", time.Since(d.began).Seconds(), who, fmt.Sprintf(format, args...))
 }
