@@ -60,3 +60,11 @@ func KeptBack(s *Session) int {
 // AnswerOf returns the latest transaction that a server had applied when it
 // answered a read, and the place of that answer in the order of its session.
 func AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }
+
+// Unanswered returns how many requests of a session wait for an answer.
+func Unanswered(s *Session) int {
+	a := &s.live.latest().unanswered
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.requests)
+}

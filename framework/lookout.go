@@ -145,7 +145,8 @@ func (w *watch) follow() (leave func()) {
 	}
 }
 
-// checkOften checks w until it has fired, or left is closed. The session
+// checkOften checks w until left is closed: nobody follows it any longer, or it
+// has fired and everybody has left for that. The session
 // timeout is the pause on average, and not the same for all: many watches of
 // many clients may have been armed at the same time.
 func (w *watch) checkOften(left <-chan struct{}) {
@@ -156,8 +157,6 @@ func (w *watch) checkOften(left <-chan struct{}) {
 			if w.session.isReady() { // otherwise the next connection fires it
 				_ = w.check(context.Background())
 			}
-		case <-w.fired:
-			return
 		case <-left:
 			return
 		}

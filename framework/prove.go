@@ -125,7 +125,7 @@ func (s *session) isProvenToLast() (bool, error) {
 		return false, s.err
 	}
 	now := clock.Now()
-	if s.proof == nil || s.whyUnprovenLocked(now) != nil {
+	if s.whyUnprovenLocked(now) != nil {
 		return false, nil
 	}
 	if s.proof.longestTrip(s.margin) <= 0 {

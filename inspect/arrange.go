@@ -120,9 +120,9 @@ func (l *Line) arrangePermits() {
 // creates any. The others of its session belong to threads that came to the
 // front before.
 func (l *Line) asked(permit Contender) bool {
-	if l.form != semaphore || len(l.entries) == 0 || !permit.read || !l.entries[0].read {
+	if l.form != semaphore || len(l.entries) == 0 {
 		return false
 	}
-	first := l.entries[0]
+	first := l.entries[0] // without a session if it could not be read
 	return first.Session != 0 && permit.Session == first.Session && permit.Created > first.Created
 }

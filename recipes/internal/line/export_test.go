@@ -128,3 +128,19 @@ func (s *Share) HandedOff(handoffs uint32) {
 func WaitingBehind(path string, session int64) string {
 	return (&waitingFor{path: path, session: session}).String()
 }
+
+// Lose ends the grant of s, as the session's goroutine does that reports its
+// loss.
+func (s *Share) Lose(reason error) { s.grant.lose(reason) }
+
+// LeaveAndLose leaves s, and ends its grant before anybody who was chosen for
+// it goes on.
+func (s *Share) LeaveAndLose(reason error) {
+	s.grant.queue.update(func() {
+		s.leaveLocked(context.Background(), false)
+		s.grant.loseLocked(failed, reason)
+	})
+}
+
+// Leaving returns the number of znodes of l's line that are noted as leaving.
+func (l *Line) Leaving() int { return len(l.queues.leavingAt(l.key.path)) }

@@ -35,7 +35,7 @@ const (
 	vacated              // the last share was left, and the znode is kept
 	ended                // it begins to leave the line
 	removed              // our removal of the znode is confirmed
-	deleted              // the znode was found missing
+	deleted              // the znode was found missing, or can no longer be read
 	failed               // the session is lost or in doubt, MaxHold is over, or the client closes
 )
 

@@ -137,11 +137,9 @@ func (g *grant) watchNode() {
 		hidden := seen && errors.Is(err, zk.ErrNoAuth) // or another one that we may not read
 		if hidden || errors.Is(err, zk.ErrNoNode) {
 			g.queue.update(func() {
-				switch {
-				case ctx.Err() != nil: // our own removal ends ctx before it begins
-				case hidden:
-					g.loseLocked(failed, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
-				default:
+				if hidden {
+					g.loseLocked(deleted, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
+				} else {
 					g.loseDeletedLocked()
 				}
 			})
