@@ -10,8 +10,8 @@ MINUTES   ?= 3
 # How long one package's tests may take: several times as long as the longest of them, which takes minutes on a slow machine.
 TIMEOUT   ?= 30m
 
-# go test -race without instrumenting the wire client: it has a known race on reconnect (its pull request 35), which would hide
-# ours. All of our code is instrumented.
+# go test -race without instrumenting the wire client: it has a known race after a reconnect, which would hide ours. All of our code
+# is instrumented.
 RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
 # Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
@@ -47,9 +47,9 @@ processors: ## the tests in virtual time, on one processor and on four: events o
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
 	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && command -v javac >/dev/null || \
-		echo "skipped: what stands beside Apache Curator; it needs Debian's libcurator-recipes-java and default-jdk-headless"
+		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
-		echo "skipped: what stands beside Kazoo; it needs Debian's python3-kazoo"
+		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
 	ZKR_REAL=1 $(GO) test -p 1 -count=1 -timeout $(TIMEOUT) $(REAL)
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
@@ -136,13 +136,14 @@ build: ## everything, for this system
 	$(GO) build ./...
 
 .PHONY: cross
-cross: ## everything, tests included, for the other systems we support
+cross: ## everything, tests included, for the other systems we support; and with the oldest Go that go.mod allows
 	@set -e; for os in darwin windows; do \
 		echo "GOOS=$$os go build ./... && go vet ./..."; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
 		(cd internal/test/cutnet && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); \
 	done
+	GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) $(GO) build ./...
 
 .PHONY: tools
 tools: $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) ## the linter, built from source at its pinned version (once)
@@ -169,7 +170,7 @@ bench: ## every benchmark, without tests
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...
 
 .PHONY: check-bench
-check-bench: ## bench, a nested module that measures beside other makers' locks: it builds, and its tables add up
+check-bench: ## bench, a nested module that also measures other makers' locks: it builds, and its tables add up
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 
 # The tests do without vet, which has looked at the same packages and at all that they import a moment before.
