@@ -11,8 +11,8 @@
 // It starts one server of each kind on a free port, with data in a temporary
 // directory: ZooKeeper standalone and etcd with their defaults, Redis with its
 // log written to the disk at each write. So all three have their grants on the
-// disk. Beside the cycles a second, the tables have the processor's time of the
-// servers and the transactions of ZooKeeper, for each cycle.
+// disk. In addition to the cycles a second, the tables have the processor's
+// time of the servers and the transactions of ZooKeeper, for each cycle.
 //
 // Some parts need more than one process or member:
 //

@@ -59,7 +59,7 @@ var entries = []entry{
 	{"zkrecipes, async release", (*site).zookeeper, startOurs(async), "peers locks members", false},
 	{"zkrecipes, not batched", (*site).zookeeper, startUnbatched, "peers locks members", false},
 	{"zkrecipes, lingering", (*site).zookeeper, startOurs(lingering), "peers", false},
-	{"zkrecipes, one by one", (*site).zookeeper, startOurs(oneByOne), "peers processes", false},
+	{"zkrecipes, no handoffs", (*site).zookeeper, startOurs(noHandoffs), "peers processes", false},
 	{"floor: create, list, delete", (*site).zookeeper, startFloor, "peers locks members", false},
 	{"the wire client's Lock", (*site).zookeeper, startWireLock, "peers locks members processes", false},
 	{"Curator InterProcessMutex", (*site).zookeeper, startCurator, "peers locks members processes", true},

@@ -20,9 +20,9 @@ import (
 const session = 30 * time.Second
 
 var (
-	lingering = recipes.WithLinger(time.Second)
-	async     = recipes.WithAsyncRelease()
-	oneByOne  = recipes.WithHandoffs(0)
+	lingering  = recipes.WithLinger(time.Second)
+	async      = recipes.WithAsyncRelease()
+	noHandoffs = recipes.WithHandoffs(0)
 )
 
 // mutexes are this library's.

@@ -84,7 +84,7 @@ func waitsFor(own, ahead *layout.Node, known rules) (waits, unsure bool, err err
 }
 
 // modesConflict is the rule of all recipes but kinds. Contenders of different
-// recipes, which should not be there, are judged by their modes too.
+// recipes, which should not be there, are also judged by their modes.
 func modesConflict(own, ahead *layout.Node) bool {
 	return layout.ModesConflict(own.Mode.String(), ahead.Mode.String())
 }

@@ -17,13 +17,7 @@
 // ZooKeeper cannot list a subtree in one request, and before 3.6 it cannot read
 // several znodes in one request. So a tree costs a sync, a list for each znode
 // that is not a contender, and a read for each contender. At most 16 requests
-// are under way at a time: see [WithConcurrency] and [WithRate]. For 10,000
-// directories with one holder each that is
-//
-//	Tree                      20,002 requests
-//	Tree with WithoutDetails  10,002
-//	FindDeadlocks             10,002, since nobody waits
-//
-// Two requests of each figure are the list of the directory above, and the
-// sync.
+// are under way at a time: see [WithConcurrency] and [WithRate]. Without
+// details ([WithoutDetails]), and in FindDeadlocks where nobody waits, holders
+// are not read.
 package inspect

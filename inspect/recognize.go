@@ -8,7 +8,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
-// Names below a semaphore's path, or beside it.
+// Names below a semaphore's path, or next to it.
 const (
 	queueDir   = "locks"                   // the waiters of a semaphore of ours or Curator's
 	leaseDir   = "leases"                  // its permits
@@ -40,7 +40,7 @@ func sortLine(children []string) (line []layout.Node, others []string) {
 
 // recognize reads the line at a path. Line.Others are the znodes below the path
 // that are no part of it, such as "config" or "leases/config". kazoo says
-// whether there is a directory for the waiters of Kazoo's semaphore beside the
+// whether there is a directory for the waiters of Kazoo's semaphore next to the
 // path; nil means that this is not known.
 func (g *reading) recognize(ctx context.Context, at string, kazoo *bool) (Line, error) {
 	l := Line{Path: at}

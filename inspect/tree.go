@@ -98,7 +98,7 @@ func (l *Line) empty() bool { return len(l.entries) == 0 && len(l.permits) == 0 
 
 // below returns the directories to look at next.
 func (l *Line) below() []place {
-	owners := map[string]bool{} // znodes beside which Kazoo's waiters may stand
+	owners := map[string]bool{} // znodes next to which Kazoo's waiters may stand
 	for _, name := range l.Others {
 		if owner, ok := strings.CutSuffix(name, kazooQueue); ok {
 			owners[owner] = true

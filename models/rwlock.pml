@@ -28,7 +28,7 @@ Code
     reader: leaves            | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
     reader, writer: gives up  | recipes/internal/line/localqueue.go: (*localQueue).leave
     writer: downgrades        | recipes/internal/line/downgrade.go: (*Share).downgrade
-    writer: has both          | recipes/internal/line/downgrade.go: (*Share).claimBeside
+    writer: has both          | recipes/internal/line/downgrade.go: (*Share).claimWith
     BROKEN_UPGRADE            | recipes/rwlock/rwlock.go: writing.acquire
     client: has lost          | framework/session_core.go: (*session).end, recipes/internal/line/grant.go: (*grant).lose
     ensemble: removes         | testutil/leader.go: (*leadership).prepareLocked

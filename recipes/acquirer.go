@@ -123,7 +123,7 @@ func PartsOf(a Acquirer) []Acquirer {
 	return nil
 }
 
-// lineOf returns the Line that a is, or that it wraps; nil if it is none.
+// lineOf returns the Line that a is, or that it wraps; nil if it is no Line.
 func lineOf(a Acquirer) *Line {
 	if a, ok := a.(interface{ base() *Line }); ok {
 		return a.base()

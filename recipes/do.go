@@ -63,7 +63,7 @@ func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context, l *Lease) e
 // work calls fn under the lease, and end when fn has returned or panicked.
 func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease) error, end func() error) (err error) {
 	beganLost := l.beginWork()
-	defer func() { // on a panic too, which goes on after it
+	defer func() { // after a panic as well, which goes on after it
 		l.Held() // if the process was stopped for a while, this may be the first to notice the loss
 		if late := l.endWork(beganLost); late > 0 {
 			defer l.observeOverrun(late) // last: the observer may take its time
@@ -89,8 +89,8 @@ func (l *Lease) beginWork() (beganLost time.Time) {
 }
 
 // watchWorkLocked starts a timer that logs work that still runs at the
-// deadline. So work that never ends is logged, too. It is called at the loss,
-// or when work begins after the loss. Work whose context ends only at the
+// deadline. So work that never ends is logged as well. It is called at the
+// loss, or when work begins after the loss. Work whose context ends only at the
 // deadline, or later, gets a moment to end before it is logged.
 func (l *Lease) watchWorkLocked() {
 	if l.late != nil || len(l.shares) == 0 {

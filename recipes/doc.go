@@ -7,11 +7,11 @@
 //
 // ZooKeeper decides who is granted: a lease is granted only if no conflicting
 // znode is ahead of its own. The client decides when to stop: it declares a
-// lease lost (Lost, Context, Held) a stop margin before the ensemble could
-// grant the lock to another client, whether or not any server can be reached
-// then. The stop margin is framework.WithStopMargin, a tenth of the session
-// timeout by default. The deadline moves on while heartbeats that make a round
-// trip to the leader are answered. A short disconnect costs no lease.
+// lease lost (Lost, Context, Held) one stop margin before another client could
+// be granted the lock, even if no server can be reached. The stop margin is
+// framework.WithStopMargin, a tenth of the session timeout by default. The
+// deadline moves on while heartbeats that make a round trip to the leader are
+// answered. A short disconnect costs no lease.
 //
 // What remains is yours: a process that is paused beyond its deadline and acts
 // late, work that does not stop within the margin, and a person who deletes the
@@ -24,8 +24,8 @@
 // instead: an Acquire with a context that carries a lease on the very same lock
 // returns another lease on it at once. **Goroutines that share one lease's
 // context share that lease**: to exclude each other they must acquire with a
-// context from outside of it. Where the context cannot be passed on there is
-// [WithOwner]; [WithoutReentry] turns re-entry off.
+// context that does not carry it. Where the context cannot be passed on there
+// is [WithOwner]; [WithoutReentry] turns re-entry off.
 //
 // # Building your own recipe
 //
@@ -57,13 +57,13 @@
 //		return recipes.NewLine(l.client, l.path, "range.v1", name, conflicts)
 //	}
 //
-// What is given: the order of arrival, in which no contender overtakes another;
+// Guaranteed: the order of arrival, in which no contender overtakes another;
 // one watch at a time, on the last contender ahead that conflicts; leases that
 // tell of their loss in time; tokens and guards; re-entry; handoffs between
 // goroutines; sharing, where a name does not conflict with itself; nothing left
 // behind, whatever the network or the caller does.
 //
-// What you must ask yourself:
+// Check these:
 //
 //   - Is the rule the same in all processes? Change the kind with the rule.
 //   - Does the rule only look at the two names? Not at the time, a

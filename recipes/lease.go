@@ -124,8 +124,8 @@ var neverHeld = func() context.Context {
 	return ctx
 }()
 
-// Bind returns ctx, carrying this lease too, so that it also ends when the
-// lease does. cancel must be called when it is no longer needed.
+// Bind returns ctx with this lease added to those that it carries. It also ends
+// when the lease does. cancel must be called when it is no longer needed.
 func (l *Lease) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	lease := l.Context()
 	bound, end := context.WithCancelCause(withLease(ctx, l))

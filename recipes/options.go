@@ -48,8 +48,8 @@ func (ZnodeOption) ForElection() {}
 
 // WithData sets the data of the contender's znode, by which others see who it
 // is: "zkr inspect" and Participants show it. Default: the host's name and the
-// process id, as "web-1 pid 4711". WithData(nil) is for none.
-// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// process id, as "web-1 pid 4711". WithData(nil) leaves the data empty. For
+// every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
 // semaphore.New and leader.New.
 func WithData(data []byte) ZnodeOption {
 	data = bytes.Clone(data)

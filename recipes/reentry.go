@@ -114,8 +114,8 @@ func (l *Line) shares(ctx, during context.Context, try bool) ([]*line.Share, err
 	}
 }
 
-// errChangedNow says that ctx, or its owner, does not carry any longer what it
-// carried just now, or carries more: look again.
+// errChangedNow says that ctx, or its owner, no longer carries what it carried
+// just now, or carries more: look again.
 var errChangedNow = errors.New("changed just now")
 
 // reenter returns a share of what ctx, or its owner, holds of this line; nil if

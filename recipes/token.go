@@ -47,7 +47,7 @@ import (
 //     releases differ in whether they read it before or after they execute the
 //     request.
 //   - The number is unsigned here. A server that counts past 2^31 writes
-//     negative numbers, which are greater this way, too; the recipes fail with
+//     negative numbers, which are greater this way; the recipes fail with
 //     ErrExhausted before a counter ends.
 //
 // A nested lease has the token of the outermost. A read lease that a write

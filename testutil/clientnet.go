@@ -269,7 +269,7 @@ func (n *ClientNet) Close() error {
 	}
 }
 
-// over reports whether nothing can flow through the pipe any longer.
+// over reports whether the pipe is closed in both directions.
 func (p *pipeEnd) over() bool { return p.in.over() && p.out.over() }
 
 func (s *stream) over() bool {

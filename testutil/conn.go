@@ -50,7 +50,7 @@ type conn struct {
 }
 
 // What may wait to be sent to a client that does not read. With more than
-// mostUnsent its requests wait, too. Events do not: with more than
+// mostUnsent its requests wait as well. Events do not: with more than
 // tooMuchUnsent the connection ends.
 const (
 	mostUnsent    = 16 << 20

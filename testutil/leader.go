@@ -69,7 +69,7 @@ func (m *member) followLocked(l *member) {
 }
 
 // copyMissedLocked gives the member the data of another one, if it has not
-// applied entries that the log does not have any longer.
+// applied entries that the log no longer has.
 func (m *member) copyMissedLocked(from *member) {
 	if m.applied < m.e.dropped {
 		m.tree = from.tree.clone()

@@ -69,11 +69,11 @@ func (n *ClientNet) pipe(outside *net.TCPConn, server string) {
 	if err != nil {
 		return
 	}
-	ended := make(chan struct{}) // closed when nothing is copied to the process any longer
+	ended := make(chan struct{}) // closed when nothing more is copied to the process
 	go func() {
 		defer close(ended)
 		if _, err := io.Copy(outside, inside); err != nil {
-			_ = outside.SetLinger(0) // the server's side broke, so the process's side breaks too
+			_ = outside.SetLinger(0) // the server's side broke, so the process's side breaks as well
 		}
 		outside.Close()
 	}()

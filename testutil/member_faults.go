@@ -53,8 +53,8 @@ func (e *Embedded) Restart(member int) error {
 }
 
 // Pause freezes a member, as SIGSTOP does. Its connections stay open, the
-// system accepts new ones for it, and nothing else happens: its clock stops
-// too.
+// system accepts new ones for it, and nothing else happens: even its clock
+// stops.
 func (e *Embedded) Pause(member int) error { return e.freeze(member, true) }
 
 // Resume lets a paused member go on. Everything that was sent to it meanwhile
@@ -155,7 +155,7 @@ func (e *Embedded) set(index int, change func(*member)) {
 // now on, in each direction.
 func (e *Embedded) Latency(d time.Duration) { e.latency.Store(int64(max(d, 0))) }
 
-// CutClient cuts a session off: nothing arrives on its connections any longer,
+// CutClient cuts a session off: from now on nothing arrives on its connections,
 // in either direction, and neither side is told. A new connection for the
 // session gets no answer. To cut a client off whatever its session is, use the
 // Cut of its ClientNet.

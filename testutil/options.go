@@ -134,7 +134,7 @@ func WithoutNewOperations(members ...int) Option {
 	}
 }
 
-// WithSuperDigest names the super user, to whom no access control list applies.
+// WithSuperDigest names the super user, who may do anything, whatever the ACL.
 // By default there is none. digest has the form of the real server's property
 // zookeeper.DigestAuthenticationProvider.superDigest: a user name, a colon, and
 // the base64 of the SHA-1 of "user:password". [Digest] computes it. A client

@@ -15,11 +15,12 @@ import (
 )
 
 // A program passed all its tests on the embedded ensemble and was denied in
-// production: servers since 3.8.4 do not answer exists to a client that may not
-// read the znode (ZOOKEEPER-2590), and the embedded ensemble did. So every
-// operation is tried with every permission missing, and with every permission
-// alone, by a client without credentials and by the super user. The answers of
-// real servers are recorded, of 3.8.0 and of 3.8.6; 3.9.5 answers like 3.8.6.
+// production: servers since 3.7.3, 3.8.4 and 3.9.2 do not answer exists to a
+// client that may not read the znode (ZOOKEEPER-2590), and the embedded
+// ensemble did. So every operation is tried with every permission missing, and
+// with every permission alone, by a client without credentials and by the super
+// user. The answers of real servers are recorded, of 3.8.0 and of 3.8.6; 3.9.5
+// answers like 3.8.6.
 const (
 	rightsOfOlder = "testdata/rights-3.8.0.txt"
 	rightsOfNewer = "testdata/rights.txt"

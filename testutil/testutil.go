@@ -118,12 +118,12 @@
 //     without a majority does the same. A remaining majority elects a new
 //     leader, with the next epoch and a full timeout for every session.
 //
-// Some of what the real server does is surprising, and imitated too. A follower
-// keeps its transaction number when a new epoch begins, until the first write
-// in it, and so refuses a client that has seen the new leader's number. The old
-// connection of a session that has moved to another member still reads and
-// syncs, and is closed by its first write. A multi that fails has no error in
-// its header. A container shows no owner.
+// Some of what is imitated is surprising. A follower keeps its transaction
+// number when a new epoch begins, until the first write in it, and so refuses a
+// client that has seen the new leader's number. The old connection of a session
+// that has moved to another member still reads and syncs, and is closed by its
+// first write. A multi that fails has no error in its header. A container shows
+// no owner.
 package testutil
 
 import (

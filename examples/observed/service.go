@@ -89,7 +89,7 @@ func serve(ctx context.Context, servers string, listener net.Listener, tel *tele
 func (s *service) lead(ctx context.Context, term *recipes.Lease) error {
 	s.log.Info("leading", "token", term.Token())
 	<-ctx.Done()
-	s.log.Info("not leading any longer", "cause", context.Cause(ctx))
+	s.log.Info("no longer leading", "cause", context.Cause(ctx))
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 //
 // A contender tries the mutex while nobody in the line goes before it, and
 // never waits in the mutex's own line. So at worst an outdated look at the line
-// lets a contender in too early, never beside another one.
+// lets a contender in too early, never at the same time as another one.
 //
 // The obvious way is wrong: to sort a lock's line by priority, as one can with
 // a lock that lets its user decide who is first. Such a lock is granted to the

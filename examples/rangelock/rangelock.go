@@ -35,7 +35,7 @@ func New(c *framework.Client, path string, opts ...recipes.LineOption) *Lock {
 	return &Lock{client: c, path: path, opts: opts}
 }
 
-// Read returns an Acquirer of [from, to), beside other readers.
+// Read returns an Acquirer of [from, to), at the same time as other readers.
 func (l *Lock) Read(from, to uint64) (recipes.Acquirer, error) { return l.line("r", from, to) }
 
 // Write returns an Acquirer of [from, to), alone.

@@ -158,8 +158,8 @@ func (n *Node) parse(name string) bool {
 // asked for. It returns false, and sets none, if name has none of the known
 // forms.
 func (n *Node) classify(name string) bool {
-	// A minus sign can make the sequence one character longer. At most one of
-	// the two lengths matches: no base with a '-' appended is a base too.
+	// A minus sign can make the sequence one character longer. At most one of the
+	// two lengths matches: no base with a '-' appended is itself a base.
 	for _, size := range [...]int{width, width + 1} {
 		rest, seq, ok := cutSequence(name, size)
 		if ok && n.classifyBase(rest) {
@@ -224,7 +224,7 @@ func (n Node) Format() string {
 const KazooSemaphoreLine = "-__lock__"
 
 // MayBeKazooLease reports whether name looks like a lease of Kazoo's semaphore:
-// 32 hex digits and nothing else. Other clients may use such names too, so it
+// 32 hex digits and nothing else. Other clients may use such names, so it
 // belongs to no [Family].
 func MayBeKazooLease(name string) bool { return isHex(name) }
 

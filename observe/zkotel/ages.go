@@ -140,7 +140,7 @@ func (a *ages) beginWait(lock attribute.Set, election *attribute.Set) *lasting {
 	return begin(&a.groupLocked(lock, false).waits)
 }
 
-// endWait ends a wait. nil is none.
+// endWait ends a wait. nil is no wait.
 func (a *ages) endWait(wait *lasting) {
 	if wait == nil {
 		return

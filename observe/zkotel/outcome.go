@@ -6,7 +6,7 @@ import (
 )
 
 // Outcomes that are no errors. A try asks whether the lock is busy, and a
-// caller that cancels does not want it any longer.
+// caller that cancels no longer wants it.
 const (
 	busy     = "busy"
 	canceled = "canceled"

@@ -1,4 +1,10 @@
 // Package leader elects one of several candidates to lead.
+//
+//	election, err := leader.New(client, "/app/leader")
+//	...
+//	err = election.Run(ctx, func(ctx context.Context, term *recipes.Lease) error {
+//		return lead(ctx) // ctx ends when the term does
+//	})
 package leader
 
 import (
@@ -15,8 +21,8 @@ import (
 
 // Election is one candidate's part in the election at a path: the first in line
 // leads, for one term, and goes to the end of the line for the next. It is safe
-// for concurrent use; each value stands in line for itself, also beside others
-// of the same process.
+// for concurrent use; each value stands in line for itself, even if others of
+// the same process stand there.
 //
 //	<path>/_c_<uuid>-latch-NNNNNNNNNN    ephemeral, sequential; data: the id
 //
@@ -35,7 +41,7 @@ type Election struct {
 	terms  broadcast // tells listeners whether this candidate leads
 
 	running atomic.Bool
-	beside  sync.WaitGroup // what runs beside a term, and ends with it
+	inTerm  sync.WaitGroup // goroutines of a term, which end with it
 
 	mu   sync.Mutex // guards term
 	term *term      // that Run leads; nil: none
@@ -103,9 +109,9 @@ func (e *Election) Participants(ctx context.Context) ([]recipes.Participant, err
 	return e.line.Participants(ctx)
 }
 
-// Leader returns the present leader, of whatever process; ErrNoLeader if there
-// is none. It may have changed by the time it returns. It costs a list and a
-// read.
+// Leader returns the present leader, in any process. If nobody leads it fails
+// with ErrNoLeader. It may have changed by the time it returns. It costs a list
+// and a read.
 func (e *Election) Leader(ctx context.Context) (recipes.Participant, error) {
 	first, ok, err := e.line.First(ctx)
 	if err == nil && !ok {

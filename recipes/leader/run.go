@@ -53,7 +53,7 @@ type term struct {
 // pauses. It campaigns again after any other error, even if the tree below the
 // chroot was deleted. A panic of lead passes through, with the term released.
 //
-// An Election runs once at a time: a second Run beside the first is an error,
+// An Election runs once at a time: a second Run at the same time is an error,
 // and so is a nil function.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *recipes.Lease) error) error {
 	if lead == nil {
@@ -66,7 +66,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		return fmt.Errorf("leader: run %s: it runs already", e.Path())
 	}
 	defer e.running.Store(false)
-	defer e.beside.Wait()
+	defer e.inTerm.Wait()
 	pauses := e.cfg.backoff()
 	for {
 		stop, err := e.campaign(ctx, lead)
@@ -137,7 +137,7 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, *rec
 		leadErr = e.serve(ctx, l, lead)
 		return nil
 	})
-	e.beside.Wait() // a health check that hangs keeps the candidate out of line
+	e.inTerm.Wait() // a health check that hangs keeps the candidate out of line
 	switch {
 	case errors.Is(leadErr, ErrStop):
 		return true, nil
@@ -162,10 +162,10 @@ func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(contex
 		close(t.returned)
 	}()
 	if e.cfg.maxTerm > 0 {
-		e.beside.Go(func() { e.rotate(ctx, end) })
+		e.inTerm.Go(func() { e.rotate(ctx, end) })
 	}
 	if e.cfg.health != nil {
-		e.beside.Go(func() { e.watchHealth(ctx, end) })
+		e.inTerm.Go(func() { e.watchHealth(ctx, end) })
 	}
 	err := lead(ctx, l)
 	if errors.Is(err, ErrStop) || ctx.Err() == nil {

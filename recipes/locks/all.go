@@ -135,7 +135,7 @@ func (a *all) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 }
 
 func (a *all) acquire(ctx context.Context, try bool) (*recipes.Lease, error) {
-	groups, err := ordered(a.of) // anew: parts may bound the waits of one Acquire together
+	groups, err := ordered(a.of) // each time: parts may bound the waits of one Acquire together
 	if err != nil {
 		return nil, fmt.Errorf("locks: all: %w", err)
 	}

@@ -146,7 +146,7 @@ func (k *Keyed) waiting(ctx context.Context) (over func()) {
 }
 
 // awaitCalls waits until the calls that wait now have returned. One that calls
-// Close itself, from an observer, does not wait any longer.
+// Close itself, from an observer, no longer waits.
 func (k *Keyed) awaitCalls(ctx context.Context) error {
 	k.mu.Lock()
 	calls := slices.Collect(maps.Keys(k.calls))

@@ -25,7 +25,7 @@ const (
 	// LayoutKazoo is that of Kazoo's Lock, and so of its Election. The lock's
 	// directory is no container then but stays: they rely on it once they have
 	// seen it. Data should be UTF-8, or their contenders() fails. A Kazoo Lock
-	// does not see Kazoo's readers: beside one of those Acquire fails with
+	// does not see Kazoo's readers: if one of those is in line, Acquire fails with
 	// recipes.ErrLayout.
 	LayoutKazoo
 )

@@ -20,8 +20,9 @@ type Layout int
 
 const (
 	// LayoutPlain is ours, and the default. The znode names contain the host.
-	// Curator and Kazoo do not see them: beside these choose LayoutCurator or
-	// LayoutKazoo. (The other recipes have Curator's names by default.)
+	// Curator and Kazoo do not see them: to share a lock with these, choose
+	// LayoutCurator or LayoutKazoo. (The other recipes have Curator's names by
+	// default.)
 	LayoutPlain Layout = iota
 	// LayoutCurator is that of Apache Curator's InterProcessReadWriteLock.
 	LayoutCurator

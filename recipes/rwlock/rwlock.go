@@ -4,7 +4,7 @@
 //	rw, err := rwlock.New(client, "/app/config")
 //	...
 //	err = recipes.Do(ctx, rw.Reader(), func(ctx context.Context, l *recipes.Lease) error {
-//		return read(ctx) // beside other readers; ctx ends when the lock is lost
+//		return read(ctx) // other readers may read now; ctx ends when the lock is lost
 //	})
 package rwlock
 
@@ -39,9 +39,8 @@ import (
 // recipes.WithHandoffs and recipes.WithLinger.
 //
 // An uncontended Acquire of either side costs a create and a list, in one round
-// trip, and Release a delete. A reader who shares, or a writer to whom the
-// znode is handed off, makes no request, after one list when the first of them
-// comes.
+// trip, and Release a delete. A reader that shares, or a writer that gets the
+// znode in a handoff, makes no request; the first such caller costs one list.
 type RWLock struct {
 	read, write *recipes.Line
 }
@@ -82,7 +81,7 @@ func New(c *framework.Client, path string, opts ...Option) (*RWLock, error) {
 	return &RWLock{read, write}, nil
 }
 
-// Reader returns an Acquirer for reading, beside other readers.
+// Reader returns an Acquirer for reading, at the same time as other readers.
 //
 // With a context that carries a read lease on the lock, or whose owner has one,
 // Acquire returns another lease at once. With one that carries a write lease it

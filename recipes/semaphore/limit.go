@@ -95,7 +95,7 @@ func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.St
 	}
 	n, err := strconv.Atoi(string(data))
 	if err != nil || n < 1 {
-		return 0, nil, fmt.Errorf("%w: the path's data %.40q is none; SetMax would replace it", ErrLimit, data)
+		return 0, nil, fmt.Errorf("%w: the path has the data %.40q, which is not a limit; SetMax replaces it", ErrLimit, data)
 	}
 	return n, stat, nil
 }

@@ -30,11 +30,16 @@ import (
 //	<path>/locks/_c_<uuid>-lock-NNNNNNNNNN     a waiter: ephemeral, sequential
 //	<path>/leases/_c_<uuid>-lease-NNNNNNNNNN   a permit that is held: the same
 //
-// Waiters stand in line. Only the first looks at the permits held. It takes its
-// own, all or none, when there is room for them, in one step that proves that
-// it is still first, and that the limit is still the one it has seen, and that
-// takes it out of line. So there are never more permits than the limit, in
-// whatever order holders leave, and each release wakes one waiter.
+// Waiters stand in line. Only the first looks at the permits held. When there
+// is room for all of its own, it takes them in one Multi, which
+//
+//  1. checks that it is still first in line,
+//  2. checks that the limit is still the one it has seen,
+//  3. creates the permits, and
+//  4. takes it out of line.
+//
+// So there are never more permits than the limit, in whatever order holders
+// leave, and each release wakes one waiter.
 //
 // An uncontended Acquire costs a create, two lists, a read and a Multi, in
 // three round trips; the first Acquire of each value costs one more read and

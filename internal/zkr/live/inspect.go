@@ -97,8 +97,8 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(Snaps
 		default: // a change that is still to be shown covers this one
 		}
 	}
-	// A semaphore uses two directories below its path, and Kazoo's one
-	// beside it. They are watched whether or not they exist.
+	// A semaphore uses two directories below its path, and Kazoo's one next to it.
+	// They are watched whether or not they exist.
 	for _, dir := range inspect.Directories(at) {
 		lists, err := c.WatchChildren(ctx, dir)
 		if err != nil {
@@ -114,7 +114,7 @@ func follow(ctx context.Context, c *framework.Client, at string, show func(Snaps
 	if err != nil {
 		return err
 	}
-	go func() { // ends with ctx too
+	go func() { // also ends with ctx
 		for limit := range limits {
 			tell(limit.Err)
 		}

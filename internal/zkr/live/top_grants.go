@@ -61,7 +61,7 @@ func turnOf(l *inspect.Line, t childCount) turn {
 	switch {
 	case len(l.Holders) == 1 && !l.Holders[0].Shared:
 		return number(&l.Holders[0], 0)
-	case len(l.Waiting) > 0: // readers that came later wait, too
+	case len(l.Waiting) > 0: // so do readers that came later
 		return number(&l.Waiting[0], 1)
 	default:
 		return turn{t.last(), number(&l.Holders[0], 0).known}

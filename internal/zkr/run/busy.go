@@ -70,8 +70,8 @@ func (r *answers) Sync(ctx context.Context, path string) error {
 	return err
 }
 
-// sayWait says on stderr, after a while, for whom zkr waits. From then on it
-// also says when no server answers, until stop is called.
+// sayWait says on stderr, after a while, which holders zkr waits for. From then
+// on it also says when no server answers, until stop is called.
 func (h *leaseCommand) sayWait(ctx context.Context, c *framework.Client, waiting string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -30,7 +30,7 @@ func newHolding(t *lockCommand, stdout io.Writer) *holding {
 		eof := make(chan struct{})
 		go func() { // ends with stdin or with the process
 			defer close(eof)
-			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error also ends it
 		}()
 		h.eof = eof
 	}

@@ -62,7 +62,7 @@ func startJob(program string, args, env []string) (*job, error) {
 // could not stop its command: Control-Z, and reads and writes in the
 // background, where zkr is once it has given the terminal to the command. The
 // ones that zkr was started to ignore are not among them: the command is to
-// ignore them, too.
+// ignore them as well.
 var stopping = sync.OnceValue(func() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, signal.Ignored)
 })
@@ -98,11 +98,9 @@ func (j *job) wait() {
 			return
 		case status.Stopped():
 			if j.terminal {
-				// Control-Z, or a read before the job got the
-				// terminal. A shell would take the terminal
-				// back and leave the job stopped. But others
-				// may wait for this lock, and zkr would lose it
-				// if it stopped too.
+				// Control-Z, or a read before the job got the terminal. A shell would take
+				// the terminal back and leave the job stopped. But others may wait for this
+				// lock, and zkr would lose it if it stopped as well.
 				j.giveTerminal()
 				if status.StopSignal() == syscall.SIGTSTP {
 					select {
@@ -126,7 +124,7 @@ func (j *job) wait() {
 // The group may be gone already. A signal to no process is no error.
 
 // signal passes a signal on. A stopped job must be continued to receive the
-// signal. It fails if the job runs as another user, whom zkr must not signal.
+// signal. It fails if the job runs as another user, and zkr must not signal it.
 func (j *job) signal(sig os.Signal) error {
 	err := syscall.Kill(-j.group, sig.(syscall.Signal))
 	if cli.AsksToEnd(sig) {

@@ -56,7 +56,7 @@ the same order, whatever the order of the arguments, so two of them cannot
 deadlock. CMD then gets ZKR_PATHS and ZKR_TOKENS instead: one path, or one token, a
 line, in the order of the arguments. Tokens of different locks cannot be compared, so
 each resource must check the token of its lock. Without CMD zkr prints these tokens.
-With a single PATH, ZKR_PATHS and ZKR_TOKENS are set, too.
+With a single PATH, zkr sets ZKR_PATHS and ZKR_TOKENS as well.
 
 `
 
@@ -105,7 +105,7 @@ following cases CMD may still run when the next holder begins:
   - zkr is stopped or paused.
   - zkr is killed. On Linux CMD is killed with it, but not the processes that CMD
     has started. On other systems CMD goes on.
-  - CMD runs as another user (sudo), whom zkr must not signal. zkr says so.
+  - CMD runs as another user (sudo), and zkr must not signal it. zkr says so.
   - CMD leaves processes in the background or in another process group. They go on.
     On Windows, so does every process that CMD has started.
 

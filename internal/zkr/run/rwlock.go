@@ -24,8 +24,8 @@ func newRead(to *cli.Ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Reader, cobra.Command{
 		Use:   "read [flags] PATH... [-- CMD [ARG]...]",
 		Short: "Hold the read/write lock at PATH for reading, with or without a command",
-		Long: `Waits for the read/write lock at PATH, runs CMD beside other readers but no
-writer, and releases the lock.
+		Long: `Waits for the read/write lock at PATH, runs CMD while no writer
+holds it, and releases the lock.
 ` + rwlockHelp + commandHelp + nestedHelp + severalHelp + `ZKR_TOKEN is the fencing token. It is greater than the token of every earlier writer
 and less than the token of every later writer. Two readers may have the same token.` + holdHelp + lossHelp + lossExit,
 		Example: `  zkr read /app/config -- ./report
@@ -37,8 +37,8 @@ func newWrite(to *cli.Ensemble) *cobra.Command {
 	return newSide(to, (*rwlock.RWLock).Writer, cobra.Command{
 		Use:   "write [flags] PATH... [-- CMD [ARG]...]",
 		Short: "Hold the read/write lock at PATH for writing, with or without a command",
-		Long: `Waits for the read/write lock at PATH, runs CMD with no reader and no other writer
-beside it, and releases the lock.
+		Long: `Waits for the read/write lock at PATH, runs CMD while no other client
+holds it, and releases the lock.
 ` + rwlockHelp + commandHelp + nestedHelp + severalHelp + `ZKR_TOKEN is the fencing token. Each writer's token is greater than the previous
 writer's, also as text. So a resource can refuse a token that is less than one it has
 seen.` + holdHelp + lossHelp + lossExit,

@@ -34,10 +34,10 @@ call that releases. Each goroutine takes its share of the locks in turn. The sem
 has one permit.
 
 Goroutines of one process hand a lock off in-process. --handoffs 0 turns that off.
-With --processes, several processes contend for the same locks, each with as many
-goroutines as --goroutines says. The figures are over all of them. They are clients
-inside of zkr, each with a session, a connection and a line of goroutines of its own,
-so the ensemble sees no difference.
+With --processes, several clients inside zkr contend for the same locks, each with as
+many goroutines as --goroutines says. The figures are over all of them. Each has a
+session, a connection and a local queue of its own, so the ensemble sees no difference
+from several processes.
 
 It works below a new directory, /zkr-bench-..., which it deletes at the end, also
 when it is interrupted. It adds load to the ensemble.`,
@@ -55,8 +55,8 @@ when it is interrupted. It adds load to the ensemble.`,
 	}
 	flags := cmd.Flags()
 	flags.Var(&b.recipe, "recipe", "recipe to measure")
-	flags.IntVar(&b.processes, "processes", 1, "number of processes that contend for the locks")
-	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines in each process")
+	flags.IntVar(&b.processes, "processes", 1, "number of clients inside zkr that contend for the locks, as processes would")
+	flags.IntVar(&b.goroutines, "goroutines", 1, "number of goroutines of each client")
 	flags.IntVar(&b.locks, "locks", 1, "number of locks")
 	flags.DurationVar(&b.duration, "duration", 5*time.Second, "how long to measure")
 	flags.IntVar(&b.handoffs, "handoffs", 16, "number of in-process handoffs while other processes wait; 0 turns handoffs off")

@@ -32,7 +32,7 @@ func newServer() *cobra.Command {
 speaks ZooKeeper's protocol and keeps everything in memory: it is for development and
 tests. When it ends, all data is gone. A new one refuses a client that has seen
 later transactions: it closes the connection without an answer, like a real server
-that has lost its data. Such a client retries forever; restart it too.
+that has lost its data. Such a client retries forever: restart it.
 
 Each member listens on one address: on those of --listen, or on the ports after a
 single one.
@@ -106,7 +106,7 @@ clients connect (TLS, authentication, several servers) are refused.`,
 	flags.StringVar(&settings.superDigest, "super-digest", "",
 		"the super user as user:base64(sha1(user:password)), like the property DigestAuthenticationProvider.superDigest")
 	flags.BoolVar(&settings.unchecked, "exists-without-read", false,
-		"answer exists without the permission to read, like servers before 3.8.4 and 3.9.2")
+		"answer exists without the permission to read, like servers before 3.7.3, 3.8.4 and 3.9.2")
 	flags.BoolVar(&settings.verbose, "verbose", false, "log to stderr what a server would log")
 	return cmd
 }

@@ -18,7 +18,7 @@ func newGet(to *cli.Ensemble) *cobra.Command {
 		Short:                 "Print the data of a znode",
 		Long: `Prints the data of the znode at PATH. Into a file or a pipe it prints the bytes as
 they are. On a terminal it escapes control characters and bytes that are not text, and
-ends the last line. --raw prints the bytes as they are on a terminal, too. --json
+ends the last line. --raw does so on a terminal as well. --json
 prints one object with the data and what zkr stat prints. Data that is not text is in
 data_base64.
 

@@ -71,7 +71,7 @@ type (
 
 // KazooLease returns the child of dir that is a lease of Kazoo's semaphore, if
 // there is one. Anybody may have children named as its leases are; hence, where
-// there are any, it looks first for the line beside dir that Kazoo makes.
+// there are any, it looks first for the line that Kazoo makes next to dir.
 func KazooLease(ctx context.Context, r Reader, dir string, children []string) (name string, err error) {
 	i := slices.IndexFunc(children, layout.MayBeKazooLease)
 	if i < 0 {

@@ -19,14 +19,14 @@ import (
 // an identity: after stop, an old acquisition has no effect on its successor.
 type acquisition struct {
 	queue *localQueue
-	ctx   context.Context // ends when nobody waits for it any longer
+	ctx   context.Context // ends when its last waiter has left
 	stop  context.CancelFunc
 	look  chan struct{} // a token: a caller that only tries has come
 
 	leaving []leavingZnode // of this process, before the latest look; only run and what it calls use it
 
 	// Guarded by queue.mu.
-	joining  *removal   // while it joins the line: ends with that, if nobody wants it any longer; nil: it does not join
+	joining  *removal   // while it joins the line: ends with that, if nobody wants it then; nil: it does not join
 	standing *contender // nil: none
 	serves   uint64     // the number of the last waiter that its present try is for
 	blocked  bool       // it waits for other holders: a try has no hope behind it
@@ -41,10 +41,10 @@ func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
 
 var errExited = errors.New("the line's conflicts function ended its goroutine")
 
-// run stands in line until the first waiter is granted, or nobody waits any
-// longer, or an error ends the wait of all. After a lost session, or if
-// somebody else removed the znode, it joins the line again, at the end. While
-// the directory cannot be found it pauses before that.
+// run stands in line until the first waiter is granted, or nobody waits, or an
+// error ends the wait of all. After a lost session, or if somebody else removed
+// the znode, it joins the line again, at the end. While the directory cannot be
+// found it pauses before that.
 func (a *acquisition) run() {
 	defer a.stop()
 	defer a.exit()
@@ -86,8 +86,8 @@ func (a *acquisition) exit() {
 	a.fail(errExited)
 }
 
-// join joins the line. If nobody waits for a any longer meanwhile, its
-// contender, whose name is not known yet, counts as leaving.
+// join joins the line. If nobody waits for a meanwhile, its contender, whose
+// name is not known yet, counts as leaving.
 func (a *acquisition) join(sess *framework.Session) (c *contender, err error) {
 	a.queue.update(func() {
 		if a.queue.acquisition == a {
@@ -123,8 +123,8 @@ func (a *acquisition) joined(c *contender) {
 	}
 }
 
-// unstand notes that the contender is not a's any longer: it was granted, was
-// withdrawn, or stands in line no more.
+// unstand notes that the contender is no longer a's: it was granted, was
+// withdrawn, or has lost its znode.
 func (a *acquisition) unstand() {
 	var ended *contender
 	a.queue.update(func() {
@@ -165,8 +165,8 @@ func (a *acquisition) pause(d time.Duration) {
 }
 
 // stand goes through the line once, in one session. It returns nil when a
-// waiter was granted or nobody waits any longer, and otherwise why it is not in
-// line any longer. On any return without a grant, no znode stays.
+// waiter was granted or nobody waits, and otherwise why it is no longer in
+// line. On any return without a grant, no znode stays.
 //
 // It asks for no heartbeat: claim proves the session.
 func (a *acquisition) stand(sess *framework.Session) error {
@@ -261,7 +261,7 @@ func (a *acquisition) grant(c *contender) error {
 }
 
 // grantFirst ends stand with g for the first waiter. If g was lost already, or
-// nobody waits any longer, g is taken back.
+// nobody waits, g is taken back.
 func (a *acquisition) grantFirst(c *contender, g *grant) error {
 	if a.admit(g) {
 		return nil
@@ -272,8 +272,8 @@ func (a *acquisition) grantFirst(c *contender, g *grant) error {
 }
 
 // admit ends a: the waiters in front get the grants. It reports false, and
-// changes nothing, if any grant was lost already, or nobody waits any longer,
-// or the first waiter by now needs another number of permits.
+// changes nothing, if any grant was lost already, or nobody waits, or the first
+// waiter by now needs another number of permits.
 func (a *acquisition) admit(grants ...*grant) (ok bool) {
 	q := a.queue
 	q.update(func() {
@@ -319,7 +319,7 @@ func (a *acquisition) fail(err error) {
 	})
 }
 
-// first returns the first waiter, nil if nobody waits for a any longer.
+// first returns the first waiter, nil if nobody waits for a.
 func (a *acquisition) first() (w *waiter) {
 	a.queue.update(func() {
 		if a.queue.acquisition == a {
@@ -396,7 +396,7 @@ func (a *acquisition) lookFirst(sess *framework.Session) error {
 // isFree reports whether a contender that joined now would be granted at once.
 func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
 	rule := a.queue.rule
-	for a.ctx.Err() == nil && a.awaitLeaving("") { // contenders that just join, although nobody wants them any longer
+	for a.ctx.Err() == nil && a.awaitLeaving("") { // contenders that just join, although nobody wants them now
 		a.noteLeaving()
 	}
 	children, _, err := sess.Children(a.ctx, a.queue.dir)

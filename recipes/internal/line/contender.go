@@ -25,7 +25,7 @@ type contender struct {
 	dir      int64    // the directory's czxid, in that list
 	marked   bool     // others can see that it is first and waits
 
-	removal   *removal // of its znode, when nobody wants it any longer
+	removal   *removal // of its znode, when nobody wants it
 	noted     bool     // the registry has that; guarded by queue.mu
 	withdrawn bool     // it is under way
 }
@@ -40,7 +40,7 @@ func newContender(q *localQueue, sess *framework.Session, created framework.Crea
 }
 
 // blocker returns the name of the znode to wait for, or nothing if c is to be
-// granted. It fails with errNotInLine when the znode is not in line any longer.
+// granted. It fails with errNotInLine when the znode is no longer in line.
 func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 	if c.children == nil {
 		if err := c.list(ctx); err != nil {
@@ -128,7 +128,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 	}, changed, passed, look)
 	select {
 	case <-changed:
-		go func() { _ = c.sess.Prove(ctx) }() // beside the list: see claim
+		go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
 	default:
 	}
 	return err

@@ -63,8 +63,8 @@ func (g *grant) watchContention(ctx context.Context) {
 		began := time.Now()
 		names, changed, err := g.sess.WatchChildren(ctx, g.queue.dir)
 		if err == nil && !slices.Contains(names, g.name) {
-			// What was read with a watch can be old: since 3.8.4 a server sends no
-			// event while the session may not read the directory.
+			// What was read with a watch can be old: since 3.7.3, 3.8.4 and 3.9.2 a
+			// server sends no event while the session may not read the directory.
 			names, _, err = g.sess.Children(ctx, g.queue.dir)
 		}
 		for quiet := true; quiet; {
@@ -82,7 +82,7 @@ func (g *grant) watchContention(ctx context.Context) {
 				pause = 0
 				began = time.Now()
 				names, _, err = g.sess.Children(ctx, g.queue.dir)
-			case <-ctx.Done(): // with the session too
+			case <-ctx.Done(): // ends with the session as well
 			}
 			timer.Stop()
 		}

@@ -35,11 +35,10 @@
 // When the last share of a grant is left, the next waiter may have the znode (a
 // handoff), a later reader may share it, and it may linger for a later caller.
 // The znode stands all the while, so none of this touches exclusion. The
-// question is for how long it keeps others in line waiting. A goroutine beside
-// the grant watches the directory, from when somebody first waits in-process,
-// or at once if the grant is to linger, until somebody stands behind; since a
-// watch can be lost, it lists the directory every T/4 (T is the session
-// timeout):
+// question is for how long it keeps others in line waiting. A goroutine of the
+// grant watches the directory, from when somebody first waits in-process, or at
+// once if the grant is to linger, until somebody stands behind; since a watch
+// can be lost, it lists the directory every T/4 (T is the session timeout):
 //
 //	nobody stands behind   -> served without limit, without a request
 //	somebody does          -> Config.Handoffs more, for T at most
@@ -52,19 +51,17 @@
 // lingers.
 //
 // A grant is bound, and serves no other caller, once it has given out a guard
-// or a downgraded read stands beside it: both rely on this very holder. While
-// unrelated children, or contenders that share, come and go all the time, the
-// watcher backs off between its looks, for T/40 at most, unless a caller waits
-// for a look: no herd, but a newcomer may wait up to T/40 longer behind a znode
-// that lingers.
+// or was downgraded: both rely on this very holder. While unrelated children,
+// or contenders that share, come and go all the time, the watcher backs off
+// between its looks, for T/40 at most, unless a caller waits for a look: no
+// herd, but a newcomer may wait up to T/40 longer behind a znode that lingers.
 //
-// Two kinds of rule have several grants at once in one local queue, and an
-// acquisition beside them while somebody waits. Where the name does not
-// conflict with itself, all who wait when the znode is first are chosen
-// together; a later caller that may not share stands in line again. Where the
-// rule has [Permits], the first in line waits for room and takes znodes
-// elsewhere, which are granted; its own leaves the line in the same Multi:
-// permits.go.
+// With two kinds of rule one local queue has several grants at once, and an
+// acquisition while somebody waits. Where the name does not conflict with
+// itself, all who wait when the znode is first are chosen together; a later
+// caller that may not share stands in line again. Where the rule has [Permits],
+// the first in line waits for room and takes znodes elsewhere, which are
+// granted; its own leaves the line in the same Multi: permits.go.
 //
 // # A release that is not waited for
 //
@@ -80,10 +77,10 @@
 // on trying, and the znode is like any other ahead. The old grant and the new
 // one share nothing else.
 //
-// A contender that nobody wants any longer is in the registry from when its
-// last waiter leaves: so a try that the same caller makes next is not busy
-// because of it. So is one whose create is still under way, without a name.
-// EndLinger waits for all that the registry has below a path.
+// A contender is in the registry from when its last waiter leaves, even if its
+// create is still under way. So a try that the same caller makes next is not
+// busy because of it. EndLinger waits for all that the registry has below a
+// path.
 //
 // # After a loss
 //
@@ -105,7 +102,6 @@
 //
 // Less formally: the ensemble decides which process is next, this process
 // decides which of its goroutines that is, and the clock can only make either
-// of them stop earlier. Do not conclude that a grant excludes others at the
-// instant of any look at it: it excludes others until its deadline, as far as
-// was known then.
+// of them stop earlier. A look at a grant does not show that others are
+// excluded now: they are until the deadline that was known at the look.
 package line

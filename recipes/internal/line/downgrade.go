@@ -14,8 +14,8 @@ import (
 // Downgrade returns a share in l, a line over the same directory whose
 // contenders share, on a znode of its own. That has the number of s's znode and
 // stands directly behind it: it is granted with s, and stays granted when s is
-// released, for the contenders behind s are behind it too. It carries s's
-// fencing token. The error is ErrNotHeld if s is not held until the znode
+// released, because the contenders behind s are behind it as well. It carries
+// s's fencing token. The error is ErrNotHeld if s is not held until the znode
 // stands.
 func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 	if !s.Held() || !s.bind() {
@@ -49,7 +49,7 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 		return nil, err
 	}
 	c := newContender(q, sess, created)
-	g, err := s.claimBeside(ctx, c)
+	g, err := s.claimWith(ctx, c)
 	if err != nil {
 		c.withdraw()
 		return nil, err
@@ -70,9 +70,9 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	return down, nil
 }
 
-// claimBeside makes a grant of c if s's znode stood when c's was there already:
+// claimWith makes a grant of c if s's znode stood when c's was there already:
 // then nobody behind s was granted before.
-func (s *Share) claimBeside(ctx context.Context, c *contender) (*grant, error) {
+func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if c.children == nil {
 		if err := c.list(ctx); err != nil && !errors.Is(err, errNotInLine) {
 			return nil, err

@@ -54,8 +54,8 @@ type Loss struct {
 }
 
 // removal is one try to remove a znode of ours, on a goroutine of its own: it
-// goes on when nobody waits for it any longer. The registry has it until the
-// znode is gone, or the session over.
+// goes on when nobody waits for it. The registry has it until the znode is
+// gone, or the session over.
 type removal struct {
 	async bool            // it keeps nobody waiting: Config.AsyncRelease, or its last share was never used
 	done  chan struct{}   // closed: the shares that waited for it have their result, or err is set
@@ -225,7 +225,7 @@ func (g *grant) loseLocked(e event, reason error) (ended bool) {
 	return true
 }
 
-// stopLocked ends what runs beside a grant.
+// stopLocked ends the goroutines and timers of a grant.
 func (g *grant) stopLocked() {
 	g.watch.stopLocked()
 	g.idle.stopLocked()
@@ -276,7 +276,7 @@ func (g *grant) removeBehind(ctx context.Context, r *removal) {
 	go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path), false)
 	q.update(func() {
 		q.dropGrantLocked(g)
-		q.later(g.unhold) // its loss is no news any longer
+		q.later(g.unhold) // its loss is no longer news
 	})
 }
 

@@ -45,7 +45,7 @@ func (i *idleTime) stopLocked() {
 // EndLinger removes every lingering znode below dir, and waits for that until
 // ctx ends; the removal continues then. It also waits for all other znodes of
 // this client there that are being removed. A znode for which a caller waits
-// in-process is removed when no caller waits any longer.
+// in-process is removed when that caller and all others have left.
 func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	var removals []*removal
 	queues, full := queuesOf(c), c.Resolve(dir)

@@ -12,8 +12,8 @@ import (
 
 // When a server did not send an event, the waiter for that event, and all
 // behind it, waited forever. Such servers exist: 3.4 and 3.5 have bugs of this
-// kind, and from 3.8.4 on servers suppress events of znodes that the client may
-// not read.
+// kind, and from 3.7.3, 3.8.4 and 3.9.2 on servers suppress events of znodes
+// that the client may not read.
 func TestLostEventDoesNotStrandTheLine(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))

@@ -38,7 +38,7 @@ type Room struct {
 	// Taken, if not nil, is called once the permits were taken.
 	Taken func()
 	// Changed is closed when it must look again, if that was asked for. Stop must
-	// be called when nobody waits for that any longer.
+	// be called when the wait for that ends.
 	Changed <-chan struct{}
 	Stop    func()
 }
@@ -161,7 +161,7 @@ func (a *acquisition) takePermits(c *contender) error {
 		switch {
 		case err == nil && a.admit(grants...):
 			return nil
-		case err == nil: // nobody wants them any longer, or they were lost: join again
+		case err == nil: // nobody wants them now, or they were lost: join again
 			discardAll(grants)
 			return errNotInLine
 		case errors.Is(err, errLookAgain):
@@ -179,7 +179,7 @@ func (a *acquisition) takePermits(c *contender) error {
 
 // errLookAgain and errNoPermitDir say why permits were not taken.
 var (
-	errLookAgain   = errors.New("there may be no room any longer")
+	errLookAgain   = errors.New("there may be no more room")
 	errNoPermitDir = fmt.Errorf("directory of the permits is missing: %w", zk.ErrNoNode)
 )
 

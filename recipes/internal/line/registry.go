@@ -18,7 +18,7 @@ type registry struct {
 }
 
 // leavingZnode is one of ours that is being removed. Without a name it is one
-// that is just created, although nobody wants it any longer.
+// that is just created, although nobody wants it now.
 type leavingZnode struct {
 	name    string
 	removal *removal

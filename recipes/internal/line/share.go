@@ -179,8 +179,8 @@ func (s *Share) Guarding() (done func(known bool), held bool) {
 	}, true
 }
 
-// Deleted tells that the znode was found missing, which is a loss unless it is
-// the own removal that was found.
+// Deleted tells that the znode was found missing, which is a loss unless this
+// process has removed it.
 func (s *Share) Deleted() {
 	s.grant.queue.update(func() {
 		if s.handoffs == s.grant.handoffs {

@@ -1,7 +1,7 @@
 // Package recheck has what a waiter does in case the event of a watch is lost:
 // it looks by itself from time to time. Servers can fail to send an event: 3.4
-// and 3.5 have known bugs of that kind, and since 3.8.4 a server suppresses the
-// events of a znode that the session may no longer read.
+// and 3.5 have known bugs of that kind, and since 3.7.3, 3.8.4 and 3.9.2 a
+// server suppresses the events of a znode that the session may no longer read.
 package recheck
 
 import (
