@@ -30,8 +30,8 @@ four clients contend for a mutex, the leader is stopped, and the holder is cut o
 until its session has expired. Short scenes follow with the read/write lock, the
 semaphore and the election.
 
-At the end it checks that there were never two holders, never a writer beside
-another client, never too many permits taken, and never two leaders; that fencing
+At the end it checks that there were never two holders, never a writer and
+another client together, never too many permits taken, and never two leaders; that fencing
 tokens only increased, that no client overtook another, that no work was lost, and
 that nothing is left in the ensemble. If a check fails it exits with 1.`,
 		Example: `  zkr demo`,
