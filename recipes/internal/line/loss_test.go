@@ -11,9 +11,46 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
+
+// The lease of a grant that is lost with its connection is told of it while the
+// session connects again, which moves the session's deadline. The znode is
+// removed at the deadline that was known at the loss, so nobody is told a later
+// one.
+func TestTheDeadlineOfALossStays(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
+		l := newLine(t, c, exclusive)
+		s := acquire(t, l)
+		time.Sleep(time.Second)
+		sess, err := c.Session()
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		s.OnLoss(func(loss *line.Loss) {
+			told = true
+			before := sess.Deadline()
+			for range 10 { // the link goes on meanwhile
+				time.Sleep(bubble.Timeout / 100)
+			}
+			if sess.Deadline().Equal(before) {
+				t.Error("the session has not connected again")
+			}
+			if got := s.Deadline(); !got.Equal(loss.Deadline) {
+				t.Errorf("the deadline is %v after that of the loss", got.Sub(loss.Deadline))
+			}
+		})
+		w.ClientNet("a").Drop()
+		time.Sleep(bubble.Timeout)
+		if !told {
+			t.Error("not lost")
+		}
+	})
+}
 
 // A holder that is cut off from all servers knows by its clock that it has lost
 // the lock, before another client can be granted. Known failures elsewhere:

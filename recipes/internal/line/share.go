@@ -121,8 +121,15 @@ func (s *Share) lossLocked() *Loss {
 }
 
 // Deadline returns until when nobody else can be granted, as far as is known
-// now.
-func (s *Share) Deadline() time.Time { return s.grant.sess.Deadline() }
+// now. That of a lost share does not move on with its session: the znode is
+// removed at the deadline that was known at the loss.
+func (s *Share) Deadline() time.Time {
+	now := s.grant.sess.Deadline() // read first: it is not later than that of a loss that follows
+	if loss := s.Loss(); loss != nil {
+		return loss.Deadline
+	}
+	return now
+}
 
 // OnLoss has fn called, once, when the share is lost, unless its result was
 // known before. fn must not block.
