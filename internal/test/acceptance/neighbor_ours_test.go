@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		processMain()
 	}
 	if !inRing3 { // tests mostly wait; a flag overrides it
-		_ = flag.Set("test.parallel", "4")
+		_ = flag.Set("test.parallel", "16")
 	}
 	code := m.Run()
 	removeClasses()

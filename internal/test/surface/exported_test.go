@@ -26,9 +26,8 @@ func TestEveryExportedNameIsNeededBySomebody(t *testing.T) {
 		}
 		listed[name] = true
 	}
-	source := sources()
 	for _, path := range public(t) {
-		for _, name := range exported(load(t, source, path)) {
+		for _, name := range exported(load(t, path)) {
 			if name = path + "." + name; !listed[name] {
 				t.Errorf("%s is exported: list it in testdata/exported.txt with who needs it, or hide it", name)
 			}
