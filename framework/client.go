@@ -52,7 +52,7 @@ type core struct {
 	rejected     error         // the ensemble rejects our credentials
 	listeners    map[*listener]struct{}
 	attached     map[any]any
-	refused      map[wire.Op]error   // operations that a server has refused on a session's connection
+	refused      map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
 	noContainers bool                // the ensemble has no containers
 	roots        map[prefix]struct{} // chroots and namespaces that are known to exist
 	closeErr     error               // of Close

@@ -57,10 +57,6 @@ func KeptBack(s *Session) int {
 	return len(out.kept)
 }
 
-// AnswerOf returns the latest transaction that a server had applied when it
-// answered a read, and the place of that answer in the order of its session.
-func AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }
-
 // Unanswered returns how many requests of a session wait for an answer.
 func Unanswered(s *Session) int {
 	a := &s.live.latest().unanswered
@@ -68,3 +64,11 @@ func Unanswered(s *Session) int {
 	defer a.mu.Unlock()
 	return len(a.requests)
 }
+
+// AnswerOf, WatchTree, TreesRefused and DistrustTrees are what forEngine has.
+var (
+	AnswerOf      = forEngine{}.AnswerOf
+	WatchTree     = forEngine{}.WatchTree
+	TreesRefused  = forEngine{}.TreesRefused
+	DistrustTrees = forEngine{}.DistrustTrees
+)

@@ -89,6 +89,18 @@ func (h *hub) reset() {
 	}
 }
 
+// release fires the watches on a path, which the server does not have any
+// longer.
+func (h *hub) release(path string) {
+	for _, kind := range []watchKind{watchData, watchMissing, watchChildren} {
+		key := watchKey{kind, path}
+		h.wireWatches.forget(key)
+		h.mu.Lock()
+		h.fireLocked(key)
+		h.mu.Unlock()
+	}
+}
+
 func (h *hub) fireLocked(key watchKey) {
 	if w, ok := h.armed[key]; ok {
 		delete(h.armed, key)
@@ -165,11 +177,27 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, anew bool
 }
 
 // arm reads a znode under a watch. That is the watch that the wire client has
-// for it, if the server has it, too; otherwise the read arms one. Several
-// callers may wait for the result, so no caller's context bounds the read: the
-// connection does.
+// for it, if the server has it, too; otherwise the read arms one. Where a tree
+// tells of the znode, the read arms none: see trees. Several callers may wait
+// for the result, so no caller's context bounds the read: the connection does.
 func (s *session) arm(key watchKey, w *watch) {
 	defer close(w.ready)
+	tree := s.beginOne(key.path)
+	defer s.trees.endOne(key.path)
+	if tree != nil && key.kind != watchChildren {
+		s.readUnder(key, w) // what ends the tree fires w
+	} else {
+		s.armAtServer(key, w)
+	}
+	if w.err != nil {
+		s.hub.drop(key, w)
+	} else if key.kind == watchChildren {
+		s.discardStrays(key.path, w.node.children)
+	}
+}
+
+// armAtServer reads a znode under a watch of its own.
+func (s *session) armAtServer(key watchKey, w *watch) {
 	on := s.latest()
 	has, err := s.serverHas(key, on)
 	switch {
@@ -179,11 +207,6 @@ func (s *session) arm(key watchKey, w *watch) {
 		s.readUnder(key, w)
 	default:
 		s.armOne(key, w, on)
-	}
-	if w.err != nil {
-		s.hub.drop(key, w)
-	} else if key.kind == watchChildren {
-		s.discardStrays(key.path, w.node.children)
 	}
 }
 

@@ -113,6 +113,8 @@ func (l *link) Write(p []byte) (int, error) {
 	switch {
 	case !l.connectSent:
 		frame = l.raiseSeen(p)
+	case opOf(p) == wire.OpSetWatches:
+		frame = l.session.withoutTrees(p)
 	case l.session.hub.wireWatches.arms(opOf(p), p):
 		frame = bytes.Clone(p)
 		frame[len(p)-1] = 1 // whether to arm a watch

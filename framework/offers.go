@@ -3,13 +3,16 @@ package framework
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -30,7 +33,12 @@ import (
 // request that does no harm.
 var newest = map[wire.Op]wire.Message{
 	wire.OpMultiRead: &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Request: &wire.WatchRequest{Path: "/zookeeper"}}}},
+	wire.OpAddWatch:  &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive},
 }
+
+// errNotOffered is why an operation is not used: the server does not have it,
+// or does not say, or one has refused it.
+var errNotOffered = errors.New("the server does not have this operation")
 
 // offered is what is known of an operation at a server.
 type offered struct {
@@ -46,11 +54,14 @@ type offers struct {
 }
 
 // offers returns the connection on which requests of an operation may be sent
-// now, nil if there is none.
-func (s *session) offers(ctx context.Context, op wire.Op) *link {
+// now. If there is none the error says why.
+func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
+	if s.core.hasRefused(op) {
+		return nil, errNotOffered
+	}
 	l := s.usable()
-	if l == nil || s.core.hasRefused(op) {
-		return nil
+	if l == nil {
+		return nil, zk.ErrNoServer
 	}
 	o := l.offers.begin(op, func() (yes, every bool, err error) {
 		during, cancel := context.WithCancel(context.Background())
@@ -67,13 +78,16 @@ func (s *session) offers(ctx context.Context, op wire.Op) *link {
 	select {
 	case <-o.known:
 		if o.yes {
-			return l
+			return l, nil
 		}
+		return nil, errNotOffered
 	case <-ctx.Done():
+		return nil, ctxerr.Of(ctx)
 	case <-s.over:
+		return nil, s.Err()
 	case <-l.asked.ended:
+		return nil, zk.ErrConnectionClosed
 	}
-	return nil
 }
 
 // begin asks, unless that has been done. every says that the answer is for all
@@ -175,19 +189,28 @@ func isRefusal(err error) bool {
 // refuse notes that a server has refused an operation on the session's
 // connection, although it had seemed to have it.
 func (c *core) refuse(op wire.Op, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refused == nil {
-		c.refused = make(map[wire.Op]error)
-	}
-	if c.refused[op] == nil {
-		c.refused[op] = err
+	if c.giveUp(op) {
 		go c.cfg.log.Warn("a server refuses an operation, which this client does not use again", zap.String("op", op.String()), zap.Error(err))
 	}
+}
+
+// giveUp ends the use of an operation, and reports whether it was used until
+// now.
+func (c *core) giveUp(op wire.Op) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused[op] {
+		return false
+	}
+	if c.refused == nil {
+		c.refused = make(map[wire.Op]bool)
+	}
+	c.refused[op] = true
+	return true
 }
 
 func (c *core) hasRefused(op wire.Op) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[op] != nil
+	return c.refused[op]
 }

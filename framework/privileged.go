@@ -2,6 +2,9 @@ package framework
 
 import (
 	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
@@ -21,6 +24,16 @@ func (forEngine) Unhurried(s *Session) *Session {
 func (forEngine) StartDelete(ctx context.Context, s *Session, path string) (finish func() error) {
 	return s.startDelete(ctx, path)
 }
+
+func (forEngine) AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }
+
+func (forEngine) WatchTree(ctx context.Context, s *Session, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
+	return s.watchTree(ctx, path, on)
+}
+
+func (forEngine) TreesRefused(err error) bool { return errors.Is(err, errNoTrees) }
+
+func (forEngine) DistrustTrees(c *Client, why string) { c.core().distrustTrees(why) }
 
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }
 

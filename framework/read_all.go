@@ -98,7 +98,7 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
 		for len(b.left) > 0 {
-			b.many = a.session.offers(ctx, wire.OpMultiRead)
+			b.many, _ = a.session.offers(ctx, wire.OpMultiRead)
 			many := b.many != nil
 			b.run(many)
 			if many && b.err != nil && classify(b.err) == ambiguous {

@@ -31,6 +31,7 @@ type session struct {
 	events    *mailbox[event]
 	wakeup    chan struct{} // a token: check the clock again
 	hub       hub
+	trees     trees
 	writes    groupCommit
 	searches  searches
 
@@ -141,7 +142,9 @@ func openSession(c *core) (*session, error) {
 func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
+		order := s.order.Add(1)
 		s.hub.onEvent(e.Type, e.Path)
+		s.trees.onEvent(order, e.Type, e.Path)
 	case e.State == zk.StateHasSession:
 		s.events.put(event{kind: sessionConfirmed, link: s.latest()})
 	case e.State == zk.StateDisconnected:
@@ -153,6 +156,7 @@ func (s *session) onEvent(e zk.Event) {
 			ended.asked.end()
 		}
 		s.hub.wireWatches.onLinkEnd(ended)
+		s.trees.end(s.order.Add(1))
 		s.events.put(event{kind: connectionEnded})
 	case e.State == zk.StateExpired:
 		s.onExpired(errExpired)
@@ -438,6 +442,7 @@ func (s *session) end(why error) {
 	s.mu.Unlock()
 	s.loseHolds(why)
 	s.hub.reset()
+	s.trees.end(s.order.Add(1))
 }
 
 // sever lets nothing more be sent for the session. closeWhenSevered does the

@@ -32,3 +32,7 @@ func (forTests) WithSecondHop(member, through int) Option {
 func (forTests) WithClockRates(rate func(session int64) float64) Option {
 	return func(c *config) { c.clockRate = rate }
 }
+
+func (forTests) WithoutLastingWatches() Option { return func(c *config) { c.oneShotOnly = true } }
+
+func (forTests) WithWatchPaths() Option { return func(c *config) { c.watchPaths = true } }

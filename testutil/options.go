@@ -28,6 +28,8 @@ type config struct {
 	existsUnchecked bool         // exists needs no permission
 	old             bool         // all members are as before 3.6
 	oldMembers      map[int]bool // these are
+	oneShotOnly     bool         // addWatch is refused
+	watchPaths      bool         // events have the path of the watch
 	super           string
 	authSchemes     []string // those that the members enforce; nil for none
 	touchDelay      func(member int) time.Duration

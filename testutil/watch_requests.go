@@ -17,10 +17,12 @@ func (c *conn) watchLocked(r *request) (wire.Appender, wire.Code) {
 			m.addWatchLocked(c, path, recursive)
 		}
 	case *wire.AddWatchRequest:
-		switch body.Mode {
-		case wire.WatchPersistent:
+		switch {
+		case m.e.cfg.oneShotOnly:
+			return nil, wire.MarshallingError
+		case body.Mode == wire.WatchPersistent:
 			m.addWatchLocked(c, body.Path, persistent)
-		case wire.WatchPersistentRecursive:
+		case body.Mode == wire.WatchPersistentRecursive:
 			m.addWatchLocked(c, body.Path, recursive)
 		default:
 			return nil, wire.MarshallingError

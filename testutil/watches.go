@@ -54,17 +54,28 @@ func (w *watchTable) count(kind watchKind, n int) {
 	}
 }
 
-// trigger returns the connections to notify of an event, and removes their
-// one-shot watches.
-func (w *watchTable) trigger(event wire.EventType, path string) []*conn {
+// fired is a watch that an event has fired.
+type fired struct {
+	c    *conn
+	path string // of the watch
+}
+
+func isOf(c *conn) func(fired) bool { return func(f fired) bool { return f.c == c } }
+
+// trigger returns the watches that an event fires, one at most for each
+// connection, and removes those of one event.
+func (w *watchTable) trigger(event wire.EventType, path string) (told []fired) {
 	if w.lasting == 0 {
-		return w.take(path)
+		for _, c := range w.take(path) {
+			told = append(told, fired{c, path})
+		}
+		return told
 	}
-	var told, left []*conn
+	var left []*conn
 	for _, c := range w.byPath[path] {
 		kind := w.byConn[c][path]
 		if kind != recursive || event != wire.EventChildrenChanged {
-			told = append(told, c)
+			told = append(told, fired{c, path})
 		}
 		if kind == oneShot {
 			w.forget(path, c)
@@ -79,8 +90,8 @@ func (w *watchTable) trigger(event wire.EventType, path string) []*conn {
 	for path != "/" {
 		path, _ = parentOf(path)
 		for _, c := range w.byPath[path] {
-			if w.byConn[c][path] == recursive && !slices.Contains(told, c) {
-				told = append(told, c)
+			if w.byConn[c][path] == recursive && !slices.ContainsFunc(told, isOf(c)) {
+				told = append(told, fired{c, path})
 			}
 		}
 	}
@@ -139,29 +150,32 @@ func (m *member) fireLocked(op *txnOp, acl []wire.ACL) {
 	parent, _ := parentOf(op.path)
 	switch op.kind {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-		notify(m.dataWatches.trigger(wire.EventCreated, op.path), wire.EventCreated, op.path, acl)
+		m.notify(m.dataWatches.trigger(wire.EventCreated, op.path), wire.EventCreated, op.path, acl)
 	case wire.OpDelete:
 		told := m.dataWatches.trigger(wire.EventDeleted, op.path)
-		notify(told, wire.EventDeleted, op.path, acl)
+		m.notify(told, wire.EventDeleted, op.path, acl)
 		more := m.childWatches.trigger(wire.EventDeleted, op.path)
-		more = slices.DeleteFunc(more, func(c *conn) bool { return slices.Contains(told, c) })
-		notify(more, wire.EventDeleted, op.path, acl)
+		more = slices.DeleteFunc(more, func(f fired) bool { return slices.ContainsFunc(told, isOf(f.c)) })
+		m.notify(more, wire.EventDeleted, op.path, acl)
 	case wire.OpSetData:
-		notify(m.dataWatches.trigger(wire.EventDataChanged, op.path), wire.EventDataChanged, op.path, acl)
+		m.notify(m.dataWatches.trigger(wire.EventDataChanged, op.path), wire.EventDataChanged, op.path, acl)
 		return
 	default:
 		return
 	}
 	above := m.tree.nodes[parent].acl
-	notify(m.childWatches.trigger(wire.EventChildrenChanged, parent), wire.EventChildrenChanged, parent, above)
+	m.notify(m.childWatches.trigger(wire.EventChildrenChanged, parent), wire.EventChildrenChanged, parent, above)
 }
 
 // notify sends an event to the connections that may read the znode. The
 // one-shot watches of the others are used up all the same.
-func notify(conns []*conn, event wire.EventType, path string, acl []wire.ACL) {
-	for _, c := range conns {
-		if permitted(acl, wire.PermRead, c.auth) {
-			c.notify(event, path)
+func (m *member) notify(watches []fired, event wire.EventType, path string, acl []wire.ACL) {
+	for _, f := range watches {
+		if m.e.cfg.watchPaths {
+			path = f.path
+		}
+		if permitted(acl, wire.PermRead, f.c.auth) {
+			f.c.notify(event, path)
 		}
 	}
 }

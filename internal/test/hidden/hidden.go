@@ -1,6 +1,6 @@
 // Package hidden has options of testutil that only the tests of this module
-// use: they make an embedded ensemble as slow and as uneven as a real one may
-// be.
+// use: they make an embedded ensemble as slow, as uneven and as odd as a real
+// one may be.
 package hidden
 
 import (
@@ -15,6 +15,8 @@ var options = seam.Testutil.(interface {
 	WithReportDelays(delay func(member int) time.Duration) testutil.Option
 	WithSecondHop(member, through int) testutil.Option
 	WithClockRates(rate func(session int64) float64) testutil.Option
+	WithoutLastingWatches() testutil.Option
+	WithWatchPaths() testutil.Option
 })
 
 // WithTouchDelays makes followers report late to the leader which sessions they
@@ -55,3 +57,13 @@ func WithSecondHop(member, through int) testutil.Option {
 func WithClockRates(rate func(session int64) float64) testutil.Option {
 	return options.WithClockRates(rate)
 }
+
+// WithoutLastingWatches makes members refuse addWatch with code -5, as servers
+// with the watch manager WatchManagerOptimized do. They do not close the
+// connection.
+func WithoutLastingWatches() testutil.Option { return options.WithoutLastingWatches() }
+
+// WithWatchPaths makes an event carry the path of the watch that it has fired,
+// as ClickHouse Keeper does for recursive watches, and not that of the znode
+// that has changed.
+func WithWatchPaths() testutil.Option { return options.WithWatchPaths() }

@@ -6,6 +6,8 @@ package privileged
 import (
 	"context"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
@@ -35,6 +37,43 @@ var Framework = seam.Framework.(interface {
 	// budget of the retry policy is used up. The delete may share a request with
 	// other deletes and creates of contenders.
 	StartDelete(ctx context.Context, s *framework.Session, path string) (finish func() error)
+
+	// AnswerOf returns the latest transaction that the server had applied when it
+	// answered a read, and the place of that answer in the order in which answers
+	// and events have arrived in the session, over all its connections. The place
+	// is never 0, and the reads of one request share it. Both are 0 for a result
+	// that is not from ReadAll.
+	AnswerOf(r framework.ReadResult) (zxid int64, order uint64)
+	// WatchTree arms a persistent recursive watch on path, which need not exist.
+	// It calls on for each event of the znode and of all below it, with its place
+	// in the order, until the watch ends: that is the last call, and has
+	// zk.EventNotWatching. The watch ends when the connection has ended, the
+	// session is over, remove was called, or DistrustTrees. Events of watches that
+	// others have armed there come as well. After an error on is never called.
+	//
+	// on runs on the goroutine that reads the connection, and may do so before
+	// WatchTree returns. It must not block and must not call the framework. When
+	// an answer of the order n is returned, on was called for all events before n.
+	//
+	// armed is the place from which on nothing is missed: that of the answer that
+	// has confirmed the watch, or, if it was armed already, of the latest arrival.
+	// All callers in one session share one watch for each path. The first one
+	// costs a request, and the last remove another one, which is sent before any
+	// later watch on that path is armed. The channels of Session.Watch and others
+	// for path itself, but for none below it, are closed at both times.
+	//
+	// WatchTree does not try again when the connection is lost: it fails. Call it
+	// again in the next connection. remove returns at once.
+	WatchTree(ctx context.Context, s *framework.Session, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error)
+	// TreesRefused reports whether WatchTree has failed with err because there are
+	// no recursive watches: the server is older than 3.6, or does not say that it
+	// is not, or one has refused them on a connection of the session, or
+	// DistrustTrees was called. In the first two cases the next connection may
+	// have them.
+	TreesRefused(err error) bool
+	// DistrustTrees ends the use of recursive watches for this client, with a line
+	// in the log: an event was contradicted by the read that it has caused.
+	DistrustTrees(c *framework.Client, why string)
 
 	// WantLeases reports whether any observer of the client has a function for
 	// calls of Acquire or for leases. If none has, a recipe need not describe

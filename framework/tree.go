@@ -1,0 +1,447 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// trees are the recursive watches of a session: at most one for each path, of
+// one connection, which all who watch that tree share.
+//
+// A server up to 3.8 has one data watch for each connection and path. One that
+// the hub arms, for a single event, replaces the recursive one, which is silent
+// from then on (ZOOKEEPER-4466). A removal removes every watch on the path. So
+// on the path of a tree
+//
+//   - the hub arms no data watch, because the tree's events tell it the same;
+//   - while the tree is being armed or removed the hub arms nothing, and the
+//     request is not sent while the hub arms a watch;
+//   - the hub's watches are fired when the tree has been armed or is about to be
+//     removed, and none counts as held by the server any longer;
+//   - the wire client does not set a data watch again after a reconnect.
+//
+// A watch for the children replaces only a half of the recursive one that no
+// event needs.
+type trees struct {
+	mu     sync.Mutex             // guards what follows, and the trees
+	at     map[string]*tree       // by path on the wire, from before it is armed until it is gone
+	arming map[string]int         // by path: requests under way that arm a watch of the hub
+	told   map[string][]*follower // by path: who hears of events at it and below
+}
+
+// tree is a recursive watch.
+// tree is a recursive watch.
+type tree struct {
+	path      string
+	on        *link
+	phase     treePhase
+	moved     chan struct{} // closed and replaced when phase changes
+	quiet     chan struct{} // nil: nobody waits; closed: the hub arms no watch on the path
+	followers int           // who hear of it, or wait until they do
+	order     uint64        // of the answer that has confirmed it
+	err       error         // why it is not armed
+}
+
+type treePhase int
+
+const (
+	treeArming treePhase = iota
+	treeArmed
+	treeRemoving
+	treeGone
+)
+
+// follower hears of events.
+type follower struct {
+	root prefix
+	path string // on the wire
+	tree *tree
+
+	mu    sync.Mutex // guards ended, and is held while on runs, which must not block
+	ended bool
+	on    func(order uint64, what zk.EventType, path string)
+}
+
+// tell passes an event on. zk.EventNotWatching is the last one.
+func (f *follower) tell(order uint64, what zk.EventType, path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.ended = what == zk.EventNotWatching
+		f.on(order, what, f.root.unfix(path))
+	}
+}
+
+// silence makes sure that on is not called any more.
+func (f *follower) silence() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+}
+
+// errNoTrees is the error of WatchTree where there are no recursive watches.
+var errNoTrees = errors.New("the server has no recursive watches, or they are not to be trusted")
+
+// watchTree is the WatchTree of package privileged.
+func (s *Session) watchTree(ctx context.Context, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
+	live := s.session()
+	f := &follower{root: s.root, path: s.root.fix(path), on: on}
+	if err = ValidatePath(path); err == nil {
+		err = live.core.cfg.fits(textSize(f.path) + int32Size)
+	}
+	if err == nil {
+		armed, err = live.joinTree(ctx, f)
+	}
+	if err != nil {
+		f.silence()
+		return 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+	}
+	return armed, sync.OnceFunc(func() {
+		live.leaveTree(f)
+		go f.tell(live.order.Add(1), zk.EventNotWatching, f.path) // the caller may hold what on needs
+	}), nil
+}
+
+// joinTree makes f hear of the events of a tree, and waits until it does.
+func (s *session) joinTree(ctx context.Context, f *follower) (armed uint64, err error) {
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	on, err := s.offers(ctx, wire.OpAddWatch)
+	if errors.Is(err, errNotOffered) {
+		err = errNoTrees
+	}
+	if err != nil {
+		return 0, err
+	}
+	over, ended := s.over, on.asked.ended
+	for {
+		armed, moved, err := s.stepIn(f, on)
+		if moved == nil {
+			return armed, err
+		}
+		if f.tree != nil {
+			over, ended = nil, nil // its request fails then, and has the better error
+		}
+		select {
+		case <-moved:
+			continue
+		case <-over:
+			return 0, s.Err()
+		case <-ended:
+			return 0, zk.ErrConnectionClosed
+		case <-ctx.Done():
+			s.leaveTree(f)
+			return 0, ctxerr.Of(ctx)
+		}
+	}
+}
+
+// stepIn joins the tree at the path of f, or begins to arm it. As long as moved
+// is not nil, it must be called again when that is closed.
+func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan struct{}, err error) {
+	ts := &s.trees
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := f.tree; t != nil {
+		switch t.phase {
+		case treeArming:
+			return 0, t.moved, nil
+		case treeArmed:
+			return t.order, nil, nil
+		}
+		return 0, nil, t.err
+	}
+	t := ts.at[f.path]
+	if t == nil {
+		t = &tree{path: f.path, on: on, moved: make(chan struct{})}
+		if ts.at == nil {
+			ts.at, ts.told = make(map[string]*tree), make(map[string][]*follower)
+		}
+		ts.at[f.path] = t
+		go s.armTree(t)
+	}
+	if t.on != on || t.phase == treeRemoving || t.err != nil {
+		return 0, t.moved, nil
+	}
+	f.tree = t
+	t.followers++
+	ts.told[f.path] = append(ts.told[f.path], f)
+	if t.phase == treeArming {
+		return 0, t.moved, nil
+	}
+	return s.order.Load(), nil, nil // what has come before is not told
+}
+
+// leaveTree makes f hear of no further events. The last one that leaves a tree
+// has it removed.
+func (s *session) leaveTree(f *follower) {
+	ts := &s.trees
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	rest := slices.DeleteFunc(ts.told[f.path], func(g *follower) bool { return f == g })
+	if ts.told[f.path] = rest; len(rest) == 0 {
+		delete(ts.told, f.path)
+	}
+	if t := f.tree; t != nil {
+		f.tree = nil
+		t.followers--
+		s.removeUnusedLocked(t)
+	}
+}
+
+func (ts *trees) moveLocked(t *tree, to treePhase) {
+	t.phase = to
+	close(t.moved)
+	t.moved = make(chan struct{})
+	if to == treeGone {
+		delete(ts.at, t.path)
+	}
+}
+
+// hasEnded reports whether the connection of a tree, or the session, has ended.
+func (s *session) hasEnded(t *tree) bool {
+	select {
+	case <-t.on.asked.ended:
+		return true
+	case <-s.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// askAbout sends a request about the watches on the path of a tree, when the
+// hub does not.
+func (s *session) askAbout(t *tree, op wire.Op, body wire.Appender) (reply, error) {
+	s.trees.mu.Lock()
+	var quiet chan struct{}
+	if s.trees.arming[t.path] > 0 {
+		quiet = make(chan struct{})
+		t.quiet = quiet
+	}
+	s.trees.mu.Unlock()
+	if quiet != nil {
+		select {
+		case <-quiet:
+		case <-t.on.asked.ended:
+		case <-s.over:
+		}
+	}
+	if op == wire.OpRemoveWatches {
+		s.hub.release(t.path)
+	}
+	return call(context.Background(), s, Request{Op: opNameWatch, Path: t.path}, func(*zk.Conn) (reply, error) {
+		return s.ask(context.Background(), t.on, op, body, 0)
+	}, nil)
+}
+
+// armTree arms a tree. Several callers may wait for it, so no caller's context
+// bounds that: the connection does.
+func (s *session) armTree(t *tree) {
+	r, err := s.askAbout(t, wire.OpAddWatch, &wire.AddWatchRequest{Path: t.path, Mode: wire.WatchPersistentRecursive})
+	switch {
+	case err == nil:
+		s.hub.release(t.path)
+	case isRefusal(err):
+		s.core.refuse(wire.OpAddWatch, err)
+		err = errNoTrees
+	}
+	s.trees.mu.Lock()
+	defer s.trees.mu.Unlock()
+	if err == nil && s.hasEnded(t) {
+		err = zk.ErrConnectionClosed
+	}
+	if err != nil {
+		t.err = err
+		s.trees.moveLocked(t, treeGone)
+		return
+	}
+	t.order = r.order
+	s.trees.moveLocked(t, treeArmed)
+	s.removeUnusedLocked(t)
+}
+
+// removeUnusedLocked begins to remove a tree that nobody follows.
+func (s *session) removeUnusedLocked(t *tree) {
+	if t.phase == treeArmed && t.followers <= 0 {
+		s.trees.moveLocked(t, treeRemoving)
+		go s.removeTree(t)
+	}
+}
+
+// removeTree removes a tree at the server. If the server answers that it has
+// not done so, the tree counts as armed, and may be joined.
+func (s *session) removeTree(t *tree) {
+	_, err := s.askAbout(t, wire.OpRemoveWatches, &wire.WatchesRequest{Path: t.path, Type: wire.WatcherAny})
+	s.trees.mu.Lock()
+	defer s.trees.mu.Unlock()
+	code, refused := wire.OK, false
+	if err != nil {
+		code, refused = codeOf(err)
+	}
+	switch {
+	case t.phase == treeGone:
+	case !refused || code == wire.NoWatcher || s.hasEnded(t):
+		s.trees.moveLocked(t, treeGone)
+	default:
+		s.trees.moveLocked(t, treeArmed)
+		time.AfterFunc(removalPause, func() {
+			s.trees.mu.Lock()
+			defer s.trees.mu.Unlock()
+			s.removeUnusedLocked(t)
+		})
+	}
+}
+
+// removalPause is the time between two tries to remove a tree.
+const removalPause = time.Second
+
+// beginOne waits until no request about a tree on the path is under way, and
+// notes that the hub is about to arm a watch. It returns the tree that is armed
+// there, if there is one. The caller must call endOne.
+func (s *session) beginOne(path string) *tree {
+	ts := &s.trees
+	for over := false; ; {
+		ts.mu.Lock()
+		t := ts.at[path]
+		if over || t == nil || t.phase == treeArmed {
+			if ts.arming == nil {
+				ts.arming = make(map[string]int)
+			}
+			ts.arming[path]++
+			ts.mu.Unlock()
+			return t
+		}
+		moved := t.moved
+		ts.mu.Unlock()
+		select {
+		case <-moved:
+		case <-s.over:
+			over = true
+		}
+	}
+}
+
+// endOne notes that the hub has done so.
+func (ts *trees) endOne(path string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.arming[path]--
+	if ts.arming[path] > 0 {
+		return
+	}
+	delete(ts.arming, path)
+	if t := ts.at[path]; t != nil && t.quiet != nil {
+		close(t.quiet)
+		t.quiet = nil
+	}
+}
+
+// onEvent passes an event on. It runs on the goroutine that reads the
+// connection.
+func (ts *trees) onEvent(order uint64, what zk.EventType, path string) {
+	for _, f := range ts.hearing(path) {
+		f.tell(order, what, path)
+	}
+}
+
+// hearing returns who hears of the events of a znode.
+func (ts *trees) hearing(path string) (all []*follower) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if len(ts.told) == 0 {
+		return nil
+	}
+	for at := path; ; {
+		all = append(all, ts.told[at]...)
+		if at == "/" || !strings.HasPrefix(at, "/") {
+			return all
+		}
+		at, _ = split(at)
+	}
+}
+
+// end tells all followers that the connection, or the session, has ended. What
+// is being armed fails by itself.
+func (ts *trees) end(order uint64) {
+	ts.mu.Lock()
+	var all []*follower
+	for _, t := range ts.at {
+		if t.phase == treeArming {
+			continue
+		}
+		all = append(all, ts.told[t.path]...)
+		delete(ts.told, t.path)
+		t.err = zk.ErrConnectionClosed
+		ts.moveLocked(t, treeGone)
+	}
+	ts.mu.Unlock()
+	for _, f := range all {
+		f.tell(order, zk.EventNotWatching, f.path)
+	}
+}
+
+// distrustTrees ends the use of recursive watches.
+func (c *core) distrustTrees(why string) {
+	if !c.giveUp(wire.OpAddWatch) {
+		return
+	}
+	go c.cfg.log.Warn("recursive watches are not used again", zap.String("reason", why))
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil {
+		return
+	}
+	var all []*follower
+	s.trees.mu.Lock()
+	for _, t := range s.trees.at {
+		if t.phase == treeArmed {
+			all = append(all, s.trees.told[t.path]...)
+		}
+		delete(s.trees.told, t.path)
+		t.followers, t.err = 0, errNoTrees
+		s.removeUnusedLocked(t)
+	}
+	s.trees.mu.Unlock()
+	for _, f := range all {
+		f.tell(s.order.Add(1), zk.EventNotWatching, f.path)
+	}
+}
+
+// withoutTrees returns a setWatches of the wire client without the data watches
+// that would replace trees.
+func (s *session) withoutTrees(frame []byte) []byte {
+	var head wire.RequestHeader
+	var request wire.SetWatchesRequest
+	if len(frame) < pathAt || wire.Unmarshal(frame[frameXid:pathAt], &head) != nil || wire.Unmarshal(frame[pathAt:], &request) != nil {
+		return frame
+	}
+	s.trees.mu.Lock()
+	defer s.trees.mu.Unlock()
+	if len(s.trees.at) == 0 {
+		return frame
+	}
+	without := func(kind watchKind, paths []string) []string {
+		return slices.DeleteFunc(paths, func(path string) bool {
+			if s.trees.at[path] == nil {
+				return false
+			}
+			s.hub.wireWatches.forget(watchKey{kind, path})
+			return true
+		})
+	}
+	request.Data, request.Exist = without(watchData, request.Data), without(watchMissing, request.Exist)
+	return wire.AppendFrame(nil, &head, &request)
+}
