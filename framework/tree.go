@@ -26,8 +26,8 @@ import (
 //   - the hub arms no data watch, because the tree's events tell it the same;
 //   - while the tree is being armed or removed the hub arms nothing, and the
 //     request is not sent while the hub arms a watch;
-//   - the hub's watches are fired when the tree has been armed or is about to be
-//     removed, and none counts as held by the server any longer;
+//   - when the tree has been armed, and before it is removed, the hub's watches
+//     are fired, and none counts as held by the server any longer;
 //   - the wire client does not set a data watch again after a reconnect.
 //
 // A watch for the children replaces only a half of the recursive one that no
