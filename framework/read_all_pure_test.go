@@ -1,0 +1,181 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// How many reads a request has, by what was learned of the sizes of answers.
+func TestSizesOfAnswers(t *testing.T) {
+	get, list := Read{Path: "/a"}, Read{Path: "/a", Children: true}
+	head := operationHead + statSize + blobSize(nil)
+	type answer struct {
+		reads []Read
+		sizes []int // of the data, or of the only name
+	}
+	for name, test := range map[string]struct {
+		learned []answer
+		doubled int
+		read    Read
+		want    int // bytes of one answer
+	}{
+		"nothing is known":               {nil, 0, get, 2048},
+		"small data, half believed":      {[]answer{{[]Read{get}, []int{0}}}, 0, get, (2048 + head) / 2},
+		"small twice":                    {[]answer{{[]Read{get}, []int{0}}, {[]Read{get}, []int{0}}}, 0, get, ((2048+head)/2 + head) / 2},
+		"large data, believed at once":   {[]answer{{[]Read{get}, []int{9000}}}, 0, get, 9000 + head},
+		"large and small, their average": {[]answer{{[]Read{get, get}, []int{9000, 3000}}}, 0, get, 6000 + head},
+		"data say nothing of lists":      {[]answer{{[]Read{get}, []int{9000}}}, 0, list, 2048},
+		"a list":                         {[]answer{{[]Read{get, list}, []int{0, 9000}}}, 0, list, 9000 + head + textSize("")},
+		"doubled":                        {nil, 1, get, 4096},
+		"doubled twice":                  {nil, 2, list, 8192},
+		"doubled after large data":       {[]answer{{[]Read{get}, []int{9000}}}, 1, get, 2 * (9000 + head)},
+		"doubled to the most":            {nil, 10, get, answerTarget},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s answerSizes
+			for _, a := range test.learned {
+				// Other reads of the call stand before those of the request.
+				reads, results, chunk := []Read{list, get}, make([]ReadResult, 2), []int(nil)
+				for i, r := range a.reads {
+					chunk = append(chunk, len(reads))
+					found := ReadResult{Data: make([]byte, a.sizes[i])}
+					if r.Children {
+						found = ReadResult{Children: []string{strings.Repeat("n", a.sizes[i])}}
+					}
+					reads, results = append(reads, r), append(results, found)
+				}
+				s.learn(chunk, reads, results)
+			}
+			for range test.doubled {
+				s.double()
+			}
+			reads := slices.Repeat([]Read{test.read}, 1000)
+			all := make([]int, len(reads))
+			for i := range all {
+				all[i] = i
+			}
+			if got := s.sum(all[:1], reads); got != test.want {
+				t.Errorf("%d bytes, want %d", got, test.want)
+			}
+			if got := s.sum(all[:3], reads); got != 3*test.want {
+				t.Errorf("three of them: %d bytes, want %d", got, 3*test.want)
+			}
+			if got, want := s.fit(all, reads), min(mostReads, max(1, answerTarget/test.want)); got != want {
+				t.Errorf("%d reads in a request, want %d", got, want)
+			}
+			if got := s.fit(all[:1], reads); got != 1 {
+				t.Errorf("%d reads of one", got)
+			}
+		})
+	}
+}
+
+// What was not let in has taken no place, wherever it waited.
+func TestAWaitForTheWindowEnds(t *testing.T) {
+	for _, before := range []int{mostAsked - onePlace, mostAsked} { // one place is free, or none
+		for _, end := range []string{"the context", "the session", "the context, at the gate", "the session, at the gate"} {
+			synctest.Test(t, func(t *testing.T) {
+				w, over := newWindow(), make(chan struct{})
+				leave, ok := w.enter(t.Context(), before, over)
+				if !ok {
+					t.Fatal("the first does not get in")
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if strings.Contains(end, "gate") {
+					go func() {
+						if leave, ok := w.enter(t.Context(), 2*onePlace, make(chan struct{})); ok {
+							leave()
+						}
+					}()
+					synctest.Wait()
+				}
+				var entered, ended bool
+				go func() {
+					_, entered = w.enter(ctx, 2*onePlace, over)
+					ended = true
+				}()
+				synctest.Wait()
+				if ended {
+					t.Fatal("it does not wait")
+				}
+				if strings.HasPrefix(end, "the context") {
+					cancel()
+				} else {
+					close(over)
+				}
+				synctest.Wait()
+				if !ended || entered {
+					t.Errorf("%s: ended %v, entered %v", end, ended, entered)
+				}
+				leave()
+				synctest.Wait()
+				if len(w.places) != 0 || len(w.gate) != 0 {
+					t.Errorf("%s: %d places and %d gates are taken for good", end, len(w.places), len(w.gate))
+				}
+			})
+		}
+	}
+	// Each takes one place for 4 kB, and one at least.
+	for size, places := range map[int]int{0: 1, 1: 1, onePlace: 1, 2*onePlace - 1: 1, 2 * onePlace: 2, mostAsked: 64, 2 * mostAsked: 64} {
+		w := newWindow()
+		leave, ok := w.enter(t.Context(), size, nil)
+		if !ok || len(w.places) != places || cap(w.places) != 64 {
+			t.Fatalf("%d bytes take %d places of %d, want %d", size, len(w.places), cap(w.places), places)
+		}
+		leave()
+		if len(w.places) != 0 {
+			t.Errorf("%d places are taken for good", len(w.places))
+		}
+	}
+}
+
+// An answer goes to the request with its number, once. After the end there is
+// none, and nobody waits for one.
+func TestAnswersOfOurs(t *testing.T) {
+	a := &asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})}
+	first, second := a.add(-1000), a.add(-1001)
+	a.deliver(-1001, reply{zxid: 2})
+	a.deliver(-1001, reply{zxid: 3}) // nobody waits for it, and it does not block
+	a.deliver(-5000, reply{zxid: 4})
+	if r := <-second; r.zxid != 2 || len(second) != 0 || len(first) != 0 {
+		t.Errorf("the second has %+v and %d more, the first %d", r, len(second), len(first))
+	}
+	a.end()
+	a.end()
+	select {
+	case <-a.ended:
+	default:
+		t.Error("it has not ended")
+	}
+	if a.add(-1002) != nil {
+		t.Error("a request waits after the end")
+	}
+}
+
+// The codes of answers are the errors that the wire client has for them.
+func TestErrorsOfCodes(t *testing.T) {
+	for code, want := range map[wire.Code]error{
+		wire.NoNode: zk.ErrNoNode, wire.NoAuth: zk.ErrNoAuth, wire.SessionExpired: zk.ErrSessionExpired, wire.SessionMoved: zk.ErrSessionMoved,
+		wire.AuthFailed: zk.ErrAuthFailed, wire.BadArguments: zk.ErrBadArguments, wire.APIError: zk.ErrAPIError,
+	} {
+		if err := errorOf(code); !errors.Is(err, want) {
+			t.Errorf("%v: %v, want %v", code, err, want)
+		}
+	}
+	if err := errorOf(wire.OK); err != nil {
+		t.Errorf("OK: %v", err)
+	}
+	if err := errorOf(wire.Throttled); err == nil || err.Error() != fmt.Sprint("unknown error: ", int32(wire.Throttled)) {
+		t.Errorf("throttled: %v", err)
+	}
+}
