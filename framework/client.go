@@ -56,6 +56,7 @@ type core struct {
 	noContainers bool                // the ensemble has no containers
 	roots        map[prefix]struct{} // chroots and namespaces that are known to exist
 	closeErr     error               // of Close
+	earlier      []*earlierSession   // the oldest first
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -115,10 +116,13 @@ func (c *core) run() {
 			return
 		}
 		s.run()
+		c.noteEarlier(s)
 		if c.isClosing() {
 			s.end(ErrClosed)
 			c.transition(closed, s, nil)
-			c.setCloseErr(s.shutDown())
+			err := s.shutDown()
+			c.noteAsked(s.sessionID(), err == nil)
+			c.setCloseErr(err)
 			return
 		}
 		s.sever()

@@ -45,18 +45,20 @@ func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) erro
 			return nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			continue // it has changed since: read it again
-		case !MaybeApplied(err):
+		case !MaybeApplied(err) && classify(errors.Unwrap(err)) == final:
 			return fail(err, unsure)
 		}
-		unsure = true
+		unsure = unsure || MaybeApplied(err)
 		if !w.rest(ctx) {
 			return fail(err, unsure)
 		}
 	}
 }
 
-// deleteOnce sends one delete, without a retry after an unknown outcome.
+// deleteOnce sends one delete, on the present connection or not at all: what
+// was read before the next one may not be true any more.
 func (w scope) deleteOnce(ctx context.Context, path string, version int32) error {
+	w.budget = &backoff.StopBackOff{}
 	_, err := request(ctx, w, opNameDelete, path, int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, nil)

@@ -72,3 +72,23 @@ var (
 	TreesRefused  = forEngine{}.TreesRefused
 	DistrustTrees = forEngine{}.DistrustTrees
 )
+
+// CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.
+func CreateEphemeral(s *Session, path string, data []byte, acl ...zk.ACL) error {
+	return s.createEphemeral(path, data, acl)
+}
+
+func CloseEarlier(ctx context.Context, c *Client, id int64) (ours bool, err error) {
+	return c.shared.closeEarlier(ctx, id)
+}
+
+func WatchAndResume(s *Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
+	return s.getAndWatch(path)
+}
+
+// Earlier returns how many sessions that are over the client remembers.
+func Earlier(c *Client) int {
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	return len(c.shared.earlier)
+}

@@ -25,8 +25,9 @@ import (
 // under the watch that the wire client has armed again, if that is certain: see
 // wireWatches.
 type hub struct {
-	mu          sync.Mutex // guards armed
+	mu          sync.Mutex // guards armed and resets
 	armed       map[watchKey]*watch
+	resets      uint64
 	wireWatches wireWatches
 }
 
@@ -52,6 +53,7 @@ type watch struct {
 	node    node          // what was read when it was armed
 	err     error
 	lookout lookout
+	resetBy uint64 // which reset has fired it, guarded by hub.mu; 0: none
 }
 
 // onEvent fires the watches that a change at path concerns. It runs on the
@@ -84,7 +86,9 @@ func (h *hub) onEvent(what zk.EventType, path string) {
 func (h *hub) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key := range h.armed {
+	h.resets++
+	for key, w := range h.armed {
+		w.resetBy = h.resets
 		h.fireLocked(key)
 	}
 }

@@ -35,6 +35,22 @@ func (forEngine) TreesRefused(err error) bool { return errors.Is(err, errNoTrees
 
 func (forEngine) DistrustTrees(c *Client, why string) { c.core().distrustTrees(why) }
 
+func (forEngine) CreateEphemeral(s *Session, path string, data []byte, acl []zk.ACL) error {
+	return s.createEphemeral(path, data, acl)
+}
+
+func (forEngine) CloseEarlier(ctx context.Context, c *Client, id int64) (ours bool, err error) {
+	return c.core().closeEarlier(ctx, id)
+}
+
+func (forEngine) GetAndWatch(s *Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
+	return s.getAndWatch(path)
+}
+
+func (forEngine) AtOnce(s *Session) *Session {
+	return &Session{live: s.live, root: s.root, atOnce: true}
+}
+
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }
 
 func (forEngine) Values(ctx context.Context, c *Client) context.Context {

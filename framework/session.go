@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -19,6 +20,7 @@ type Session struct {
 	live      *session // nil in a zero Session: see session
 	root      prefix
 	unhurried bool // protected creates wait for their answers, or the end of the session
+	atOnce    bool // nothing waits for a connection, or is tried again
 }
 
 // session returns the session that s is a view of.
@@ -30,7 +32,11 @@ func (s *Session) session() *session {
 }
 
 func (s *Session) scope() scope {
-	return scope{core: s.session().core, root: s.root, in: s.session()}
+	w := scope{core: s.session().core, root: s.root, in: s.session()}
+	if s.atOnce {
+		w.budget = &backoff.StopBackOff{}
+	}
+	return w
 }
 
 // ID returns the session's id.

@@ -33,6 +33,7 @@ type session struct {
 	hub       hub
 	trees     trees
 	writes    groupCommit
+	plain     plainCreates
 	searches  searches
 
 	answerSizes answerSizes
@@ -112,7 +113,7 @@ func openSession(c *core) (*session, error) {
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 		window:    newWindow(),
 	}
-	s.writes.session, s.searches.session = s, s
+	s.writes.session, s.plain.session, s.searches.session = s, s, s
 	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
 		func(conn *zk.Conn) { s.buffers.begin(conn, c.cfg.maxRequest) },
 		zk.WithHostProvider(hostProvider{s}),

@@ -62,9 +62,8 @@ func (s *session) tearDown() {
 	s.mu.Lock()
 	expired := s.expired
 	s.mu.Unlock()
-	if !expired {
-		s.closeOrphan()
-	}
+	s.core.noteAsked(s.sessionID(), expired || s.closeOrphan())
+	s.core.closeOldest()
 	s.awaitWireEnd()
 }
 
@@ -86,20 +85,23 @@ func (s *session) awaitWireEnd() {
 // The connection carries only the connect request, the credentials and the
 // close request, in one write. Each attempt touches the session, which keeps it
 // alive. So the connect asks for the shortest timeout, and there are few
-// attempts. If all fail the session is left to expire.
-func (s *session) closeOrphan() {
+// attempts. If all fail the session is left to expire. It reports whether the
+// session is known to be gone.
+func (s *session) closeOrphan() bool {
 	var servers []server
+	o := s.orphan()
 	for try := range 3 {
-		if try > 0 && !s.pause(s.closeStepTimeout()/2+random.N(s.closeStepTimeout()/2)) {
-			return
+		if try > 0 && !s.pause(o.stepTimeout()/2+random.N(o.stepTimeout()/2)) {
+			return false
 		}
 		if len(servers) == 0 {
-			servers = s.core.servers.all(context.Background(), s.closeStepTimeout())
+			servers = s.core.servers.all(context.Background(), o.stepTimeout())
 		}
-		if len(servers) > 0 && s.closeAt(context.Background(), servers[try%len(servers)]) == nil {
-			return
+		if len(servers) > 0 && s.core.closeAt(context.Background(), o, servers[try%len(servers)]) == nil {
+			return true
 		}
 	}
+	return false
 }
 
 // closeOrphanAtOnce is closeOrphan for a client that closes, which has no time
@@ -108,12 +110,13 @@ func (s *session) closeOrphan() {
 func (s *session) closeOrphanAtOnce() error {
 	ctx, cancel := context.WithTimeout(context.Background(), orphanTimeout)
 	defer cancel()
-	servers := s.core.servers.all(ctx, s.closeStepTimeout())
+	o := s.orphan()
+	servers := s.core.servers.all(ctx, o.stepTimeout())
 	servers = servers[:min(len(servers), 3)]
 	results := make(chan error, len(servers))
 	last := zk.ErrNoServer
 	for _, to := range servers {
-		s.core.tasks.Go(func() { results <- s.closeAt(ctx, to) })
+		s.core.tasks.Go(func() { results <- s.core.closeAt(ctx, o, to) })
 	}
 	for range servers {
 		select {
@@ -129,30 +132,37 @@ func (s *session) closeOrphanAtOnce() error {
 	return last
 }
 
-// closeStepTimeout bounds each step of closing an orphan.
-func (s *session) closeStepTimeout() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(s.timeout/3, maxCloseStep)
+// orphan is a session that is over, and that the ensemble may still have.
+type orphan struct {
+	id       int64 // 0: no server has ever answered
+	password []byte
+	timeout  time.Duration
 }
 
-// closeAt closes the session through one server. It returns nil once the
-// session is known to be gone.
-func (s *session) closeAt(ctx context.Context, to server) error {
+func (s *session) orphan() orphan {
 	s.mu.Lock()
-	id, password := s.id, s.password
-	s.mu.Unlock()
-	if id == 0 {
+	defer s.mu.Unlock()
+	return orphan{s.id, s.password, s.timeout}
+}
+
+// stepTimeout bounds each step of closing an orphan.
+func (o orphan) stepTimeout() time.Duration { return min(o.timeout/3, maxCloseStep) }
+
+func (s *session) closeStepTimeout() time.Duration { return s.orphan().stepTimeout() }
+
+// closeAt closes an orphan through one server. It returns nil once the session
+// is known to be gone.
+func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
+	if o.id == 0 {
 		return nil
 	}
-	auths := s.core.cfg.auths
-	err := s.core.closeRemotely(ctx, to, id, password, auths, s.closeStepTimeout())
+	err := c.closeRemotely(ctx, to, o.id, o.password, c.cfg.auths, o.stepTimeout())
 	if errors.Is(err, zk.ErrAuthFailed) { // most servers close a session without credentials as well
-		err = s.core.closeRemotely(ctx, to, id, password, nil, s.closeStepTimeout())
+		err = c.closeRemotely(ctx, to, o.id, o.password, nil, o.stepTimeout())
 	}
 	if err != nil {
-		s.core.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
-			zap.String("session", wire.SessionText(id)), zap.Error(err))
+		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
+			zap.String("session", wire.SessionText(o.id)), zap.Error(err))
 	}
 	return err
 }

@@ -75,6 +75,32 @@ var Framework = seam.Framework.(interface {
 	// in the log: an event was contradicted by the read that it has caused.
 	DistrustTrees(c *framework.Client, why string)
 
+	// CreateEphemeral creates an ephemeral znode, once: it is not repeated after a
+	// lost answer, when framework.MaybeApplied is true, and it waits for no
+	// connection (zk.ErrNoServer). It returns at the answer, or when the
+	// connection or the session has ended. Creates that are asked for while
+	// another is under way share transactions, also those in one directory. If one
+	// is refused, the others go on together. Without acl the znode has the
+	// client's.
+	CreateEphemeral(s *framework.Session, path string, data []byte, acl []zk.ACL) error
+	// CloseEarlier closes a session of the client that is over, by its id and
+	// password, unless that is known to have happened: the error is nil once the
+	// session and its ephemeral znodes are known to be gone. ours is false if id
+	// is not that of an earlier session of this client, or was closed long ago.
+	// It tries at most once in two session timeouts, for all callers together,
+	// because a try keeps the session alive. On a client that is closed it tries
+	// nothing, and says what is known.
+	CloseEarlier(ctx context.Context, c *framework.Client, id int64) (ours bool, err error)
+	// AtOnce returns a view of the session whose operations are sent on the
+	// present connection, once, or fail: none waits for a connection. So not much
+	// time passes between a read and the write that relies on it.
+	AtOnce(s *framework.Session) *framework.Session
+	// GetAndWatch is that of Session. After a reconnect has closed changed, resume
+	// takes the watch up again, without a request, and returns its channel, if the
+	// server is known to have the watch and the znode is as it was read. If not,
+	// ok is false: read it again.
+	GetAndWatch(s *framework.Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (again <-chan struct{}, ok bool), err error)
+
 	// WantLeases reports whether any observer of the client has a function for
 	// calls of Acquire or for leases. If none has, a recipe need not describe
 	// them.

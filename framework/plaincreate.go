@@ -1,0 +1,216 @@
+package framework
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Creates of ephemeral znodes at fixed paths share transactions, too, but not
+// those of contenders: see groupcommit.go. They are not in any order, so
+// several in one directory may share one, and those of a refused multi go again
+// together. One request is under way at a time, and what is asked for meanwhile
+// is sent with the next: a client that makes a thousand znodes in a new session
+// needs five.
+//
+// A multi names only the first operation that is refused. Others may be refused
+// for the same reason. That is found out by reads, which are no transactions,
+// or concluded:
+//
+//   - A znode exists: all that wait look once whether theirs do.
+//   - The directory is missing: so it is for all in it.
+//   - Anything else, such as a quota: once a second create in the directory is
+//     refused so, all in it with the same ACL are.
+type plainCreates struct {
+	session *session
+
+	mu      sync.Mutex // guards what follows
+	queue   []*plainCreate
+	running bool
+}
+
+// collecting is how long the first create waits for others that are due at the
+// same time, in goroutines of their own.
+const collecting = time.Millisecond
+
+// plainCreate is one create.
+type plainCreate struct {
+	op     *zk.CreateRequest // with an absolute path
+	dir    string
+	alone  bool       // the answer to a multi with it made no sense
+	looked bool       // it did not exist shortly before
+	told   bool       // the result is known
+	result chan error // has room for one
+}
+
+func (c *plainCreate) tell(err error) {
+	c.told = true
+	c.result <- err
+}
+
+// createEphemeral is CreateEphemeral of package recipes/internal/privileged.
+func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error {
+	live, w := s.session(), s.scope()
+	fail := func(err error, unsure bool) error {
+		return w.nameMissingRoot(context.Background(), &opError{op: opNameCreate, path: path, err: withMeaning(err), maybe: unsure})
+	}
+	if err := ValidatePath(path); err != nil {
+		return fail(err, false)
+	}
+	if len(acl) == 0 {
+		acl = w.core.cfg.acl
+	}
+	full := w.root.fix(path)
+	if err := w.core.cfg.fits(textSize(full) + createSize(data, acl)); err != nil {
+		return fail(err, false)
+	}
+	if err := live.Err(); err != nil {
+		return fail(err, false)
+	}
+	dir, _ := split(full)
+	c := &plainCreate{op: &zk.CreateRequest{Path: full, Data: data, Acl: acl, Flags: zk.FlagEphemeral}, dir: dir, result: make(chan error, 1)}
+	live.plain.add(c)
+	select {
+	case err := <-c.result:
+		if err == nil {
+			return nil
+		}
+		what := classify(err)
+		if what == expired {
+			live.onExpired(errExpired)
+		}
+		return fail(cmp.Or(live.Err(), err), what == ambiguous)
+	case <-live.over:
+		return fail(live.Err(), true)
+	}
+}
+
+func (p *plainCreates) add(c *plainCreate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, c)
+	if !p.running {
+		p.running = true
+		time.AfterFunc(collecting, p.run) // ends with the queue: every request is answered, or fails with its connection
+	}
+}
+
+// run sends what is queued, until there is nothing.
+func (p *plainCreates) run() {
+	var waiting []*plainCreate
+	refusals := make(map[refusal]int)
+	for {
+		p.mu.Lock()
+		waiting, p.queue = append(waiting, p.queue...), nil
+		if p.running = len(waiting) > 0; !p.running {
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		n := p.fit(waiting)
+		batch, rest := waiting[:n:n], waiting[n:]
+		waiting = append(p.send(batch, rest, refusals), rest...)
+		waiting = slices.DeleteFunc(waiting, func(c *plainCreate) bool { return c.told })
+	}
+}
+
+// refusal is why creates in a directory are refused.
+type refusal struct{ dir, why string }
+
+// fit returns how many of those that wait go into the next request.
+func (p *plainCreates) fit(waiting []*plainCreate) int {
+	room := p.session.core.cfg.maxRequest / batchShare
+	for n, c := range waiting {
+		room -= operationSize(c.op)
+		if n > 0 && (room < 0 || n == batchOps || c.alone || waiting[0].alone || p.session.core.cfg.noBatching) {
+			return n
+		}
+	}
+	return len(waiting)
+}
+
+// send sends one request, and tells results. It returns those of the batch that
+// have to be sent again.
+func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int) (again []*plainCreate) {
+	s := p.session
+	tell := func(err error) []*plainCreate {
+		for _, c := range batch {
+			c.tell(err)
+		}
+		return nil
+	}
+	if !s.isReady() {
+		return tell(zk.ErrNoServer)
+	}
+	named, err := 0, error(nil)
+	if len(batch) == 1 {
+		op := batch[0].op
+		_, err = observed(context.Background(), s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
+			return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+		})
+	} else {
+		ops := make([]any, len(batch))
+		for i, c := range batch {
+			ops[i] = c.op
+		}
+		var responses []zk.MultiResponse
+		ask := Request{Op: opNameMulti, Path: batch[0].op.Path, Operations: len(ops)}
+		responses, err = observed(context.Background(), s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+		s.core.observers.batched(Batch{Operations: len(ops)})
+		if named = refusedOperation(responses, len(ops)); named >= 0 {
+			err = responses[named].Error
+		}
+	}
+	if err == nil || classify(err) != final {
+		return tell(err)
+	}
+	if named < 0 {
+		for _, c := range batch {
+			c.alone = true
+		}
+		return batch
+	}
+	refused := batch[named]
+	refused.tell(err)
+	again = slices.Delete(slices.Clone(batch), named, named+1)
+	if errors.Is(err, zk.ErrNodeExists) {
+		p.look(again)
+		p.look(rest)
+		return again
+	}
+	why := refusal{refused.dir, err.Error()}
+	if refusals[why]++; errors.Is(err, zk.ErrNoNode) || refusals[why] > 1 {
+		for _, c := range slices.Concat(again, rest) {
+			if c.dir == refused.dir && slices.Equal(c.op.Acl, refused.op.Acl) {
+				c.tell(err)
+			}
+		}
+	}
+	return again
+}
+
+// look tells those whose znode exists. The server of this session has applied
+// the transaction that was refused, so what exists then is seen.
+func (p *plainCreates) look(all []*plainCreate) {
+	var looks sync.WaitGroup
+	for _, c := range all {
+		if c.looked || c.told {
+			continue
+		}
+		looks.Go(func() {
+			found, err := observed(context.Background(), p.session, Request{Op: opNameExists, Path: c.op.Path}, func(conn *zk.Conn) (bool, error) {
+				found, _, err := conn.Exists(c.op.Path)
+				return found, err
+			})
+			if c.looked = err == nil; found && err == nil {
+				c.tell(zk.ErrNodeExists)
+			}
+		})
+	}
+	looks.Wait()
+}
