@@ -35,13 +35,18 @@ test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothi
 BUBBLES = $(VIRTUAL) ./internal/test/sim/ $(ZKR)
 
 .PHONY: race
-race: ## rings 1 and 2 under the race detector, with a fifth of the random games (-short), without what SPIN checks
+race: ## rings 1 and 2 under the race detector, with a part of what is random or large (-short), without what SPIN checks
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
-	$(GO) test $(RACE) -timeout $(TIMEOUT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
+
+# What -short makes smaller: files of tests in virtual time.
+SHORTER = $(shell grep -lE '"pgregory.net/rapid"|testing\.Short\(\)' $(addsuffix *_test.go,$(VIRTUAL)))
 
 .PHONY: processors
-processors: ## the tests in virtual time, on one processor and on four: events of one instant have another order there
-	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1,4 $(VIRTUAL)
+processors: ## the tests in virtual time on four processors: events of one instant have another order there; and on one what race makes shorter
+	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
+	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1 $(sort $(dir $(SHORTER))) \
+		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(SHORTER) | paste -sd '|'))$$"
 
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
@@ -183,8 +188,8 @@ check-modules: tools ## the modules below observe, their example, and those belo
 	done
 
 .PHONY: race-modules
-race-modules: ## the modules below observe, and the cut network, under the race detector
-	@set -e; for module in $(wildcard observe/*/go.mod internal/test/cutnet/go.mod); do \
+race-modules: ## the modules below observe, under the race detector
+	@set -e; for module in $(wildcard observe/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); $(GO) test $(RACE) -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
 	done
 

@@ -26,6 +26,10 @@ import (
 // but neither frozen nor cut off from the others.
 func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	const tick = 2 * time.Second
+	span := 5 * time.Minute
+	if testing.Short() {
+		span = 2 * time.Minute
+	}
 	seed := rand.Uint64()
 	if text := os.Getenv("ZKR_SEED"); text != "" {
 		var err error
@@ -40,7 +44,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 			k := &knowledge{
 				t: t, ring: r, ens: testutil.Start(t, ens...), rnd: rand.New(rand.NewPCG(seed, uint64(r.timeout)+uint64(r.proof))),
 			}
-			k.run(5 * time.Minute)
+			k.run(span)
 			wrong, lost = k.wrong, k.lost.Load()
 		})
 		return wrong, lost
@@ -76,7 +80,8 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 			}
 		}
 	}
-	if lost < 150 {
+	t.Logf("%d sessions were lost, %d times a credulous holder was caught", lost, caught)
+	if time.Duration(lost) < 30*span/time.Minute {
 		t.Errorf("only %d sessions were lost: the test shows nothing", lost)
 	}
 	if caught == 0 {

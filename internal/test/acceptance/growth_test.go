@@ -33,6 +33,9 @@ type days struct {
 // use. Ids that were given up, rearmed watches, and contexts bound to a lease
 // each grew by one at a time, for days.
 func TestNothingGrows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and does the same under the race detector")
+	}
 	for _, weather := range []struct {
 		name   string
 		strike func(d *days)

@@ -19,7 +19,7 @@ var (
 	seed  = flag.Uint64("sim.seed", 0, "play this seed alone, and show what happens")
 	tries = flag.Int("sim.tries", 20, "how often to play it: what Go's scheduler decides differs")
 	seeds = flag.Int("sim.seeds", 0, "how many seeds to play; 0: as many as fit into the time")
-	span  = flag.Duration("sim.for", 10*time.Second, "for how long to play seeds")
+	span  = flag.Duration("sim.for", 5*time.Second, "for how long to play seeds")
 	first = flag.Uint64("sim.first", 0, "the first seed; 0: a random one")
 
 	pictures = flag.String("sim.pictures", "testdata/failures", "where pictures of histories that cannot be explained go; empty: nowhere")

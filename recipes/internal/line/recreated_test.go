@@ -23,7 +23,11 @@ import (
 // increase. The simulator recreates directories a few times in a run; here it
 // happens all the time.
 func TestDirectoryIsRecreatedAtRandom(t *testing.T) {
-	for seed := range uint64(8) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) { recreatedAtRandom(t, w, seed) }, testutil.WithMembers(3))
 		})
