@@ -1,0 +1,55 @@
+// Package cache keeps a copy of a znode and of all that is below it, such as a
+// configuration or the instances of a service, and tells of every change.
+//
+//	c, err := cache.New(client, "/config")
+//	c.Start()
+//	defer c.Close()
+//	view, err := c.Synced(ctx)
+//	node, ok := view.Get("/config/db/url")
+//
+// NewValue and NewDir decode what is in it. Cache.Listen calls a function at
+// every change.
+//
+// What is promised, for znodes that the session may read all the time:
+//
+//  1. Each znode is shown in states that it had, never in an earlier one after
+//     a later one, over reconnects, other servers and sessions. A znode that
+//     was deleted and created again is another znode, whatever its version.
+//  2. A View never changes, and costs nothing to take. It shows every change up
+//     to its Zxid. Beyond that each znode may be newer: a View is no snapshot,
+//     and may show one half of a transaction.
+//  3. The last state is never missed. A listener that is slow gets fewer and
+//     larger batches, and delays nobody. A znode that was deleted and created
+//     again is Removed and then Added. After a reconnect or a lost session only
+//     differences are reported.
+//  4. A cache knows what it does not know. From a lost connection until the
+//     tree was read again it is Stale, and its Status says since when and why.
+//     Cache.Fresh returns a view that is as current as a sync. For a write that
+//     you know Cache.Reach is exact.
+//  5. Memory is bounded: past WithMaxBytes the cache has Failed. Stat has only
+//     fields that stay true.
+//
+// Servers send no event when a right to read is granted or withdrawn, or while
+// it is missing. Such a change is found by the next recheck: see WithRecheck.
+// The same holds for an event that a server has lost. With local sessions
+// (localSessionsEnabled) a new session may show an earlier state.
+//
+// # Cost
+//
+// There is one watch at the server. The first view costs about a request for
+// 256 znodes, or for 64 kB of data, and one for as many lists: only znodes that
+// have children are listed. A change costs a request, and changes that come
+// together share requests. An idle cache costs nothing but the recheck. A
+// reconnect costs what the first view does, after a random pause of up to a
+// third of the session timeout, so that not all clients of a lost server read
+// at once. A znode takes about 144 bytes, and its path and data.
+//
+// Reads are limited so that the heartbeats of leases, which share the
+// connection, get through: see framework.Client.ReadAll.
+//
+// # Servers without recursive watches
+//
+// Recursive watches need ZooKeeper 3.6. Without them, or if a server sends
+// wrong events, the cache is not Synced, its Status has the error, and it tries
+// again.
+package cache

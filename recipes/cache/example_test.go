@@ -1,0 +1,104 @@
+package cache_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A program reads its configuration, and writes to it.
+func Example() {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	if err := client.MakePersistentPath(ctx, "/config/workers"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := client.Set(ctx, "/config/workers", []byte("8"), -1); err != nil {
+		log.Fatal(err)
+	}
+
+	config, err := cache.New(client, "/config")
+	if err != nil {
+		log.Fatal(err)
+	}
+	config.Start()
+	defer config.Close()
+	workers := cache.NewValue(config, "/config/workers", func(data []byte) (int, error) { return strconv.Atoi(string(data)) })
+	if _, err := config.Synced(ctx); err != nil {
+		log.Fatal(err)
+	}
+	n, err := workers.Get()
+	fmt.Println(n, err)
+
+	stat, err := client.Set(ctx, "/config/workers", []byte("many"), -1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	view, err := config.Reach(ctx, stat.Mzxid) // shows at least that write
+	if err != nil {
+		log.Fatal(err)
+	}
+	for node := range view.All() {
+		fmt.Printf("%s %q\n", node.Path, node.Data)
+	}
+	n, err = workers.Get() // the last good one
+	fmt.Println(n, err)
+	// Output:
+	// 8 <nil>
+	// /config ""
+	// /config/workers "many"
+	// 8 decode /config/workers: strconv.Atoi: parsing "many": invalid syntax
+}
+
+// A listener first gets what is, and then every difference.
+func ExampleCache_Listen() {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	services, err := cache.New(client, "/services")
+	if err != nil {
+		log.Fatal(err)
+	}
+	services.Start()
+	defer services.Close()
+	heard := make(chan cache.Change)
+	stop := services.Listen(func(b cache.Batch) {
+		for _, change := range b.Changes {
+			heard <- change
+		}
+	})
+	defer stop()
+	if err := client.MakePersistentPath(ctx, "/services/billing"); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		change := <-heard
+		fmt.Println(change.Kind, change.Path())
+	}
+	// Output:
+	// added /services
+	// added /services/billing
+}

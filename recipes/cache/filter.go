@@ -1,0 +1,48 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+)
+
+// failure is an error that ends a cache.
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+// passing returns those of the paths that the filter lets through, with all
+// that is above them. What the tree holds has passed before. The filter is the
+// user's: it may block, panic or end its goroutine.
+func (c *Cache) passing(paths []string, held *tree) ([]string, error) {
+	if c.cfg.filter == nil {
+		return paths, nil
+	}
+	var pass []string
+	at, ended, err := "", make(chan struct{}), errors.New("it has ended its goroutine")
+	go func() {
+		defer close(ended)
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
+		for _, path := range paths {
+			for at = path; at != c.root && held.get(at) == nil && c.cfg.filter(at); {
+				at = parent(at)
+			}
+			if at == c.root || held.get(at) != nil {
+				pass = append(pass, path)
+			}
+		}
+		err = nil
+	}()
+	select {
+	case <-ended:
+	case <-c.life.Done():
+		return nil, c.life.Err()
+	}
+	if err != nil {
+		return nil, &failure{fmt.Errorf("the filter failed at %s: %w", at, err)}
+	}
+	return pass, nil
+}

@@ -1,0 +1,290 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+)
+
+// round reads znodes, and what it then finds that has to be read as well. It
+// begins with the present view and ends with the next one, which is shown only
+// if the watch has stood all the while. A round ends, however many events come
+// in the meantime: their marks are for the next one.
+type round struct {
+	c *Cache
+	w *watch
+	// whole: it begins at the root, and lists what has children. recheck: it
+	// lists what has another number of children than are shown.
+	whole, recheck bool
+
+	tree       *tree
+	fresh      []*Node          // to be put into tree
+	byPath     map[string]*Node // fresh
+	pending    int64            // bytes of fresh
+	over       string           // the path at which there was too much memory
+	unreadable map[string]struct{}
+
+	todo    []framework.Read
+	asked   map[framework.Read]struct{} // nil if whole: a walk comes to each znode once
+	at      int                         // how many reads a call has
+	answers []answer
+}
+
+// answer is a place in the order of events and answers, with the transaction
+// that the server had applied.
+type answer struct {
+	order uint64
+	zxid  int64
+}
+
+// How many reads a call of ReadAll has: it needs memory for all their data.
+const (
+	leastReads = 16
+	firstReads = 256
+	mostReads  = 8192
+	muchData   = 4 << 20 // bytes
+)
+
+func (c *Cache) newRound(w *watch, whole, recheck bool) *round {
+	r := &round{c: c, w: w, whole: whole, recheck: recheck, tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
+	if whole {
+		r.unreadable = map[string]struct{}{}
+	} else {
+		r.unreadable, r.asked = c.unreadable, map[framework.Read]struct{}{}
+	}
+	return r
+}
+
+func (r *round) ask(read framework.Read) {
+	if r.asked != nil {
+		if _, ok := r.asked[read]; ok {
+			return
+		}
+		r.asked[read] = struct{}{}
+	}
+	r.todo = append(r.todo, read)
+}
+
+func (r *round) run() error {
+	for len(r.todo) > 0 {
+		select {
+		case <-r.w.over:
+			return errNotWatching
+		default:
+		}
+		n := min(len(r.todo), r.at)
+		reads := r.todo[:n:n]
+		r.todo = r.todo[n:]
+		results, err := r.w.session.ReadAll(r.c.life, reads...)
+		if err != nil {
+			return err
+		}
+		if err := r.take(reads, results); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take applies the answers in their order: one that says that a znode is gone
+// says so of what was read below it before, and not after.
+func (r *round) take(reads []framework.Read, results []framework.ReadResult) error {
+	places := make([]answer, len(results))
+	order := make([]int, len(results))
+	bytes := 0
+	for i := range results {
+		places[i].zxid, places[i].order = privileged.Framework.AnswerOf(results[i])
+		order[i] = i
+		bytes += len(results[i].Data)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(places[a].order, places[b].order) })
+	for _, i := range order {
+		if last := len(r.answers) - 1; last < 0 || r.answers[last] != places[i] {
+			r.answers = append(r.answers, places[i])
+		}
+		if err := r.apply(reads[i], results[i], places[i].order); err != nil {
+			return err
+		}
+	}
+	r.flush()
+	if max := r.c.cfg.maxBytes; r.tree.memory() > max {
+		return &failure{fmt.Errorf("more than %d bytes at %s: see WithMaxBytes", max, r.over)}
+	}
+	r.over = ""
+	if bytes > muchData {
+		r.at = max(r.at/4, leastReads)
+	} else {
+		r.at = min(2*r.at, mostReads)
+	}
+	return nil
+}
+
+func (r *round) apply(read framework.Read, found framework.ReadResult, order uint64) error {
+	event := !read.Children && r.c.settle(read.Path, order)
+	var chroot interface{ MissingChroot() string }
+	switch path := read.Path; {
+	case path == r.c.root && (errors.Is(found.Err, zk.ErrNoAuth) || errors.As(found.Err, &chroot)):
+		return found.Err // nothing can be said
+	case errors.Is(found.Err, zk.ErrNoNode):
+		r.remove(path)
+		delete(r.unreadable, path)
+	case errors.Is(found.Err, zk.ErrNoAuth):
+		r.remove(path)
+		r.unreadable[path] = struct{}{}
+	case found.Err != nil:
+		return found.Err
+	case read.Children:
+		return r.list(path, found.Children)
+	default:
+		delete(r.unreadable, path)
+		r.get(path, found, order, event)
+	}
+	return nil
+}
+
+// get applies the answer to a get.
+func (r *round) get(path string, found framework.ReadResult, order uint64, event bool) {
+	if above := parent(path); path != r.c.root && r.held(above) == nil {
+		// It was created, or is filtered out, or may not be read.
+		r.c.mark(above, order)
+		delete(r.asked, framework.Read{Path: path})
+		return
+	}
+	held, now := r.held(path), &Node{Path: path, Data: found.Data, Stat: statOf(found.Stat)}
+	if r.c.cfg.noData {
+		now.Data = nil
+	}
+	another := held == nil || held.Stat.Czxid != now.Stat.Czxid
+	switch {
+	case held == nil:
+		r.put(now)
+	case another:
+		r.remove(path)
+		r.put(now)
+	case !held.is(now):
+		r.put(now)
+	case event && !r.whole:
+		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
+	}
+	if depth(r.c.root, path) == r.c.cfg.depth {
+		return
+	}
+	switch n := int(found.Stat.NumChildren); {
+	case n == 0:
+		if !another {
+			r.removeBelow(path)
+		}
+	case another || r.whole || r.recheck && n != r.children(path):
+		r.ask(framework.Read{Path: path, Children: true})
+	}
+}
+
+// list applies the answer to a list.
+func (r *round) list(path string, names []string) error {
+	if r.held(path) == nil {
+		return nil // it is gone since
+	}
+	r.flush()
+	slices.Sort(names) // so are paths then, and there is little to sort in a tree
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = join(path, name)
+	}
+	if r.children(path) > 0 {
+		named := make(map[string]struct{}, len(paths))
+		for _, child := range paths {
+			named[child] = struct{}{}
+		}
+		var gone []string
+		r.tree.eachChild(path, func(n *Node) bool {
+			if _, ok := named[n.Path]; !ok {
+				gone = append(gone, n.Path)
+			}
+			return true
+		})
+		for _, child := range gone {
+			r.remove(child)
+		}
+	}
+	paths, err := r.c.passing(paths, r.tree)
+	if err != nil {
+		return err
+	}
+	for _, child := range paths {
+		if r.whole || r.held(child) == nil {
+			r.ask(framework.Read{Path: child})
+		}
+	}
+	return nil
+}
+
+func (r *round) held(path string) *Node {
+	if n := r.byPath[path]; n != nil {
+		return n
+	}
+	return r.tree.get(path)
+}
+
+func (r *round) put(n *Node) {
+	r.fresh = append(r.fresh, n)
+	r.byPath[n.Path] = n
+	r.pending += n.bytes()
+	if r.over == "" && r.tree.memory()+r.pending > r.c.cfg.maxBytes {
+		r.over = n.Path
+	}
+}
+
+// flush puts what was read into the tree.
+func (r *round) flush() {
+	if len(r.fresh) == 0 {
+		return
+	}
+	r.tree = r.tree.put(r.fresh...)
+	r.fresh = r.fresh[:0]
+	clear(r.byPath)
+	r.pending = 0
+}
+
+// remove removes a znode and all that is below it.
+func (r *round) remove(path string) {
+	for hidden := range r.unreadable {
+		if isBelow(path, hidden) {
+			delete(r.unreadable, hidden)
+		}
+	}
+	if r.held(path) == nil {
+		return // nothing below it is held, either
+	}
+	r.flush()
+	r.tree = r.tree.without(path)
+}
+
+func (r *round) removeBelow(path string) {
+	r.flush()
+	if n := r.tree.get(path); r.children(path) > 0 {
+		r.tree = r.tree.without(path).put(n)
+	}
+}
+
+// children returns the number of children that are held.
+func (r *round) children(path string) (n int) {
+	r.tree.eachChild(path, func(*Node) bool { n++; return true })
+	return n
+}
+
+// zxid returns the transaction up to which the round shows every change, if
+// first is the place of the first event that it has not settled, or 0.
+func (r *round) zxid(first uint64) (zxid int64) {
+	for _, a := range r.answers {
+		if first == 0 || a.order < first {
+			zxid = max(zxid, a.zxid)
+		}
+	}
+	return zxid
+}

@@ -1,0 +1,109 @@
+package cache
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// The answers of one round, in their order, and what is read next.
+func TestRound(t *testing.T) {
+	get := func(czxid int64, children int32) framework.ReadResult {
+		return framework.ReadResult{Stat: &zk.Stat{Czxid: czxid, Mzxid: czxid, NumChildren: children}}
+	}
+	list := func(names ...string) framework.ReadResult { return framework.ReadResult{Children: names} }
+	missing, hidden := framework.ReadResult{Err: zk.ErrNoNode}, framework.ReadResult{Err: zk.ErrNoAuth}
+	node := func(path string) framework.Read { return framework.Read{Path: path} }
+	children := func(path string) framework.Read { return framework.Read{Path: path, Children: true} }
+	type answered struct {
+		read  framework.Read
+		found framework.ReadResult
+	}
+	for name, tt := range map[string]struct {
+		held    []string // below /r, which has czxid 1 as they have
+		whole   bool
+		answers []answered
+		shown   []string
+		asked   []framework.Read // besides
+		marked  []string
+	}{
+		"a child is answered before the one above it, which settles the mark": {
+			answers: []answered{{node("/r/a/b"), get(2, 0)}, {node("/r/a"), get(2, 1)}, {children("/r/a"), list("b")}},
+			shown:   []string{"/r", "/r/a"},
+			asked:   []framework.Read{children("/r/a"), node("/r/a/b")},
+		},
+		"a child whose parent nobody knows": {
+			answers: []answered{{node("/r/a/b"), get(2, 0)}},
+			shown:   []string{"/r"}, marked: []string{"/r/a"},
+		},
+		"made again: what was below the old one is gone": {
+			held:    []string{"/r/a", "/r/a/b", "/r/a-", "/r/a/b/c"},
+			answers: []answered{{node("/r/a/b"), get(1, 1)}, {node("/r/a"), get(2, 1)}},
+			shown:   []string{"/r", "/r/a", "/r/a-"},
+			asked:   []framework.Read{children("/r/a")},
+		},
+		"gone, and then a new child: it waits for its parent": {
+			held:    []string{"/r/a", "/r/a/b"},
+			answers: []answered{{node("/r/a"), missing}, {node("/r/a/b"), get(2, 0)}},
+			shown:   []string{"/r"}, marked: []string{"/r/a"},
+		},
+		"unreadable: nothing below is shown": {
+			held:    []string{"/r/a", "/r/a/b"},
+			answers: []answered{{node("/r/a"), hidden}},
+			shown:   []string{"/r"},
+		},
+		"no children are left": {
+			held:    []string{"/r/a", "/r/a/b", "/r/a/b/c"},
+			answers: []answered{{node("/r/a"), get(1, 0)}},
+			shown:   []string{"/r", "/r/a"},
+		},
+		"a list that comes too late": {
+			answers: []answered{{children("/r/a"), list("b")}},
+			shown:   []string{"/r"},
+		},
+		"a walk lists what it holds, and believes the list": {
+			held: []string{"/r/a", "/r/a/b", "/r/a/c"}, whole: true,
+			answers: []answered{{node("/r/a"), get(1, 2)}, {children("/r/a"), list("d", "c")}},
+			shown:   []string{"/r", "/r/a", "/r/a/c"},
+			asked:   []framework.Read{children("/r/a"), node("/r/a/c"), node("/r/a/d")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
+			c.unreadable = map[string]struct{}{}
+			for _, path := range append(tt.held, "/r") {
+				c.view.tree = c.view.tree.put(&Node{Path: path, Stat: Stat{Czxid: 1, Mzxid: 1}})
+			}
+			r := c.newRound(&watch{}, tt.whole, false)
+			for i, a := range tt.answers {
+				if !r.whole {
+					r.asked[a.read] = struct{}{}
+				}
+				if !a.read.Children {
+					c.mark(a.read.Path, uint64(i)+1)
+				}
+			}
+			if !tt.whole {
+				delete(r.asked, children("/r/a"))
+			}
+			for i, a := range tt.answers {
+				if err := r.apply(a.read, a.found, uint64(len(tt.answers)+i)+1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.flush()
+			var shown, marked []string
+			r.tree.each(func(n *Node) bool { shown = append(shown, n.Path); return true })
+			for path := range c.marks.at {
+				marked = append(marked, path)
+			}
+			if !slices.Equal(shown, tt.shown) || !slices.Equal(r.todo, tt.asked) || !slices.Equal(marked, tt.marked) {
+				t.Errorf("shown %q, asked %v, marked %q", shown, r.todo, marked)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package cache
+
+import (
+	"fmt"
+	"time"
+)
+
+// State says what may be assumed of the present view.
+type State int
+
+const (
+	// Syncing: there is no whole view yet.
+	Syncing State = iota
+	// Synced: the view is whole, and each change is shown as soon as it is known.
+	Synced
+	// Stale: it was Synced. Since then changes may have happened that are not
+	// shown, and the cache is about to find out.
+	Stale
+	// Failed: the cache has given up, for good. The view stays as it was.
+	Failed
+	// Closed: Close was called, or the client was closed. The view stays as it
+	// was.
+	Closed
+)
+
+func (s State) String() string {
+	switch s {
+	case Syncing:
+		return "syncing"
+	case Synced:
+		return "synced"
+	case Stale:
+		return "stale"
+	case Failed:
+		return "failed"
+	case Closed:
+		return "closed"
+	}
+	return fmt.Sprintf("State(%d)", int(s))
+}
+
+// Status is the state of a cache, and figures of its present view.
+type Status struct {
+	State State
+	Since time.Time // when the state began
+	// Err says why the state is not Synced. It is nil if there is nothing to
+	// say, as while the tree is read.
+	Err        error
+	Zxid       int64 // see View.Zxid
+	Znodes     int
+	Bytes      int64 // of memory: see WithMaxBytes
+	Unreadable int   // znodes that the session may not read: they are not shown, nor is what is below them
+}
+
+// enterLocked moves the cache to a state. Failed and Closed are final, but a
+// cache that has Failed can be closed.
+func (c *Cache) enterLocked(s State, why error) {
+	if c.status.State == Closed || c.status.State == Failed && s != Closed {
+		return
+	}
+	if s != c.status.State {
+		c.status.State, c.status.Since = s, time.Now()
+	}
+	if s == Failed || s == Closed {
+		c.watch = nil // nothing is shown any more
+	}
+	c.status.Err = why
+	c.tellLocked()
+}
+
+// staleLocked says that events may be missed from now on.
+func (c *Cache) staleLocked(why error) {
+	if c.status.State == Syncing {
+		c.enterLocked(Syncing, why)
+	} else {
+		c.enterLocked(Stale, why)
+	}
+}
+
+// tellLocked wakes everybody who waits for a change of what mu guards.
+func (c *Cache) tellLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}

@@ -1,0 +1,577 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Curator's CuratorCache compares version and cversion: it shows new data
+// without an event, and never reads the new children.
+func TestDeletedAndMadeAgainWhileDisconnected(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		create(t, other, root, "")
+		create(t, other, root+"/x", "old")
+		create(t, other, root+"/dir", "")
+		create(t, other, root+"/dir/b", "")
+		create(t, other, root+"/same", "")
+		k := synced(t, c)
+		m := follow(t, k)
+		m.took()
+		w.ClientNet("reader").Cut()
+		remove(t, other, root+"/x")
+		create(t, other, root+"/x", "new")
+		remove(t, other, root+"/dir")
+		create(t, other, root+"/dir", "")
+		create(t, other, root+"/dir/c", "")
+		if got := await(t, k, cache.Stale); got.Err == nil || !strings.Contains(text(k.View()), "/x=old") {
+			t.Errorf("status %+v", got)
+		}
+		w.ClientNet("reader").Heal()
+		await(t, k, cache.Synced)
+		shows(t, w, k)
+		wantLog(t, m, "removed /config/x", "removed /config/dir/b", "removed /config/dir",
+			"added /config/dir", "added /config/dir/c", "added /config/x")
+	})
+}
+
+func TestStaleSaysSinceWhen(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		k := synced(t, c)
+		time.Sleep(time.Hour)
+		cut := time.Now()
+		w.ClientNet("reader").Drop()
+		w.ClientNet("reader").Cut()
+		got := await(t, k, cache.Stale)
+		time.Sleep(time.Minute)
+		if got.Since != k.Status().Since || got.Since.Sub(cut) > time.Second {
+			t.Errorf("stale since %v, cut at %v", k.Status().Since, cut)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := k.Synced(ctx); err != nil {
+			t.Errorf("there was a whole view, and Synced fails: %v", err)
+		}
+		_, err := k.Fresh(ctx)
+		wantErr(t, err, context.DeadlineExceeded, root)
+		w.ClientNet("reader").Heal()
+		shows(t, w, k)
+	})
+}
+
+// The events of an outage are not replayed: the tree is compared.
+func TestReconnectReportsOnlyDifferences(t *testing.T) {
+	for _, expire := range []bool{false, true} {
+		t.Run(fmt.Sprint("expire ", expire), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				fill(t, other, 10, 50)
+				k := synced(t, c)
+				m := follow(t, k)
+				m.took()
+				w.ClientNet("reader").Cut()
+				await(t, k, cache.Stale)
+				set(t, other, root+"/dir-003/znode-000007", "new")
+				if expire {
+					w.Expire(c)
+				}
+				w.ClientNet("reader").Heal()
+				shows(t, w, k)
+				wantLog(t, m, "changed /config/dir-003/znode-000007")
+			})
+		})
+	}
+}
+
+func TestRootComesAndGoes(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		k := synced(t, c)
+		m := follow(t, k)
+		if v := k.View(); v.Len() != 0 || v.Zxid() == 0 || k.Status().State != cache.Synced {
+			t.Errorf("a missing root: %+v", k.Status())
+		}
+		for range 2 {
+			if err := other.MakeContainerPath(t.Context(), root); err != nil {
+				t.Fatal(err)
+			}
+			create(t, other, root+"/a", "")
+			shows(t, w, k)
+			wantLog(t, m, "added /config", "added /config/a")
+			remove(t, other, root+"/a")
+			bubble.AwaitTrue(t, "the container is reaped", func() bool { return !w.Exists(root) })
+			shows(t, w, k)
+			wantLog(t, m, "removed /config/a", "removed /config")
+		}
+	})
+}
+
+func TestRootOfAll(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		k := startAt(t, c, "/", cache.WithDepth(1))
+		view(t, k.Synced)
+		create(t, c, "/a", "")
+		create(t, c, "/a/b", "")
+		v := view(t, k.Fresh)
+		if _, ok := v.Get("/a"); !ok {
+			t.Errorf("no /a in\n%s", text(v))
+		}
+		if _, ok := v.Get("/a/b"); ok {
+			t.Errorf("a znode too deep in\n%s", text(v))
+		}
+		if got, want := v.Len(), 1+len(w.Children("/")); got != want {
+			t.Errorf("%d znodes, want %d", got, want)
+		}
+	})
+}
+
+func TestChrootIsMissing(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, err := w.OpenTo("reader", w.Servers()+"/nowhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		k := start(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err = k.Synced(ctx)
+		wantErr(t, err, zk.ErrNoNode, root, "syncing", "chroot /nowhere does not exist")
+		other := w.Connect("writer")
+		create(t, other, "/nowhere", "")
+		create(t, other, "/nowhere"+root, "here")
+		if v := view(t, k.Synced); v.Len() != 1 {
+			t.Errorf("the view is\n%s", text(v))
+		}
+	})
+}
+
+// A removal that was shown by its event alone could come back: no answer would
+// have told the client of a transaction that a lagging member does not have
+// yet.
+func TestLaggingMemberAfterADelete(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		other := w.ConnectTo("writer", w.Address(w.Leader()))
+		fill(t, other, 1, 3)
+		c := w.Connect("reader")
+		k := synced(t, c)
+		m := follow(t, k)
+		m.took()
+		lagging := 0
+		for lagging == w.Leader() || lagging == w.MemberOf(w.SessionID(c)) {
+			lagging++
+		}
+		w.Lag(lagging)
+		remove(t, other, root+"/dir-000/znode-000001")
+		bubble.AwaitTrue(t, "the removal", func() bool { _, ok := k.View().Get(root + "/dir-000/znode-000001"); return !ok })
+		wantLog(t, m, "removed /config/dir-000/znode-000001")
+		var tried atomic.Int32
+		defer w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession && r.Member == lagging {
+				tried.Add(1)
+			}
+			return testutil.Pass()
+		})()
+		for range 6 {
+			w.ClientNet("reader").Drop()
+			await(t, k, cache.Stale)
+			await(t, k, cache.Synced)
+		}
+		if tried.Load() == 0 {
+			t.Error("the client has not tried the lagging member")
+		}
+		w.Unlag(lagging)
+		shows(t, w, k)
+		wantLog(t, m)
+	}, testutil.WithMembers(3))
+}
+
+func TestExpiryInTheMiddleOfTheWalk(t *testing.T) {
+	for skip := range 7 {
+		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				fill(t, other, 20, 20)
+				release := make(chan struct{})
+				hold := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Skip: skip}, testutil.HoldReply(release))
+				defer w.ClientNet("reader").Control(hold.Control)()
+				k := start(t, c)
+				bubble.Await(t, "a read", hold.Hit())
+				w.Expire(c)
+				close(release)
+				view(t, k.Synced)
+				shows(t, w, k)
+			})
+		})
+	}
+}
+
+// A list of 100,000 names has 1.7 MB: Curator's cache says that it is
+// initialized, with one znode.
+func TestAHundredThousandChildren(t *testing.T) {
+	const n = 100_000
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 1, n)
+		w.ResetRequests()
+		k := synced(t, c)
+		if got := k.View().Len(); got != n+2 {
+			t.Errorf("%d znodes, want %d", got, n+2)
+		}
+		if reads := w.Cost()[testutil.OpMultiRead]; reads > n/256+60 {
+			t.Errorf("%d requests", reads)
+		}
+		t.Logf("%v, %d bytes a znode", w.Cost(), k.Status().Bytes/n)
+		children := 0
+		for range k.View().Children(root + "/dir-000") {
+			children++
+		}
+		if children != n {
+			t.Errorf("%d children", children)
+		}
+		w.ResetRequests()
+		w.ClientNet("reader").Drop()
+		await(t, k, cache.Stale)
+		view(t, k.Fresh)
+		if reads := w.Cost()[testutil.OpMultiRead]; reads > n/256+60 {
+			t.Errorf("%d requests after a reconnect", reads)
+		}
+	})
+}
+
+func TestLargeData(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		create(t, c, root, "")
+		for i := range 12 {
+			create(t, c, fmt.Sprintf("%s/large-%02d", root, i), strings.Repeat("x", 1_000_000))
+		}
+		for i := range 300 {
+			create(t, c, fmt.Sprintf("%s/small-%03d", root, i), "")
+		}
+		k := synced(t, c)
+		shows(t, w, k)
+		without := synced(t, c, cache.WithoutData())
+		if n, ok := without.View().Get(root + "/large-03"); !ok || n.Data != nil || n.Stat.DataLength != 1_000_000 {
+			t.Errorf("without data: %v, %+v", ok, n.Stat)
+		}
+		if got := without.Status().Bytes; got > 100_000 {
+			t.Errorf("%d bytes without data", got)
+		}
+		limited := start(t, c, cache.WithMaxBytes(5_000_000))
+		got := await(t, limited, cache.Failed)
+		wantErr(t, got.Err, nil, "5000000", root+"/large-")
+		_, err := limited.Synced(t.Context())
+		wantErr(t, err, nil, "5000000")
+		if n := limited.View().Len(); n != 0 {
+			t.Errorf("%d znodes in a view that is not whole", n)
+		}
+	})
+}
+
+// The tree grows past the limit while it is followed.
+func TestGrowsPastTheLimit(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		create(t, c, root, "")
+		k := synced(t, c, cache.WithMaxBytes(10_000))
+		create(t, c, root+"/small", strings.Repeat("x", 5000))
+		before := shows(t, w, k)
+		create(t, c, root+"/large", strings.Repeat("x", 5000))
+		got := await(t, k, cache.Failed)
+		wantErr(t, got.Err, nil, root+"/large")
+		if text(k.View()) != text(before) {
+			t.Error("the view was changed")
+		}
+		k.Close()
+		if got := k.Status().State; got != cache.Closed {
+			t.Errorf("state %v", got)
+		}
+		noWatches(t, w)
+	})
+}
+
+func TestRightsComeAndGo(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		owner := w.Connect("owner", framework.WithAuth("digest", []byte("owner:secret")))
+		only := zk.DigestACL(zk.PermAll, "owner", "secret")
+		create(t, owner, root, "")
+		create(t, owner, root+"/open", "")
+		create(t, owner, root+"/open/a", "")
+		if _, err := owner.Create(t.Context(), root+"/secret", nil, zk.FlagPersistent, only...); err != nil {
+			t.Fatal(err)
+		}
+		create(t, owner, root+"/secret/public", "")
+		k := synced(t, c, cache.WithRecheck(time.Minute))
+		m := follow(t, k)
+		wantLog(t, m, "added /config", "added /config/open", "added /config/open/a")
+		if got := k.Status(); got.State != cache.Synced || got.Unreadable != 1 {
+			t.Errorf("status %+v", got)
+		}
+		grant := func(path string, acl []zk.ACL) {
+			t.Helper()
+			if _, err := owner.SetACL(t.Context(), path, acl, -1); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Minute)
+		}
+		set(t, owner, root+"/secret/public", "readable, below what is not")
+		if v := view(t, k.Fresh); v.Len() != 3 {
+			t.Errorf("the view is\n%s", text(v))
+		}
+		grant(root+"/secret", zk.WorldACL(zk.PermAll))
+		wantLog(t, m, "added /config/secret", "added /config/secret/public")
+		grant(root+"/open", only)
+		wantLog(t, m, "removed /config/open/a", "removed /config/open")
+		if got := k.Status(); got.State != cache.Synced || got.Unreadable != 1 {
+			t.Errorf("status %+v", got)
+		}
+		remove(t, owner, root+"/open")
+		time.Sleep(3 * time.Minute)
+		if got := k.Status().Unreadable; got != 0 {
+			t.Errorf("%d znodes are unreadable", got)
+		}
+		// Without a right to the root nothing is known, and nothing is removed.
+		grant(root, only)
+		if got := k.Status(); got.State != cache.Stale || !errors.Is(got.Err, zk.ErrNoAuth) || got.Znodes != 3 {
+			t.Errorf("status %+v", got)
+		}
+		grant(root, zk.WorldACL(zk.PermAll))
+		shows(t, w, k)
+		wantLog(t, m)
+	})
+}
+
+func TestTwoCachesOnOneTree(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 2, 2)
+		a, b := synced(t, c), synced(t, c)
+		inner := startAt(t, c, root+"/dir-000")
+		view(t, inner.Synced)
+		if n := w.WatchCount(); n != 4 { // data and children of two paths
+			t.Errorf("%d watches at the server: %v", n, w.Watches())
+		}
+		set(t, c, root+"/dir-000/znode-000001", "1")
+		shows(t, w, a)
+		shows(t, w, b)
+		a.Close()
+		set(t, c, root+"/dir-000/znode-000001", "2")
+		shows(t, w, b)
+		if n, _ := view(t, inner.Fresh).Get(root + "/dir-000/znode-000001"); string(n.Data) != "2" {
+			t.Errorf("the inner cache shows %s", n.Data)
+		}
+		if _, err := a.Fresh(t.Context()); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("Fresh of a closed cache: %v", err)
+		}
+		again := synced(t, c)
+		b.Close()
+		set(t, c, root+"/dir-000/znode-000001", "3")
+		shows(t, w, again)
+		again.Close()
+		inner.Close()
+		noWatches(t, w)
+	})
+}
+
+// Up to ZooKeeper 3.8 a watch for one event replaces a recursive one of the
+// same client and path.
+func TestOtherWatchesInTheTree(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		create(t, c, root, "")
+		k := synced(t, c)
+		m := follow(t, k)
+		m.took()
+		ctx, stop := context.WithCancel(t.Context())
+		data, err := c.WatchData(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := c.WatchChildren(ctx, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mutex, err := locks.NewMutex(c, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rival, err := locks.NewMutex(other, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			first := bubble.Acquire(t, t.Context(), rival)
+			second := bubble.Acquiring(t.Context(), mutex)
+			synctest.Wait()
+			bubble.Release(t, first)
+			bubble.Release(t, bubble.Granted(t, second).Lease)
+			set(t, other, root, fmt.Sprint(i))
+			time.Sleep(time.Second)
+			if d := <-data; string(d.Data) != fmt.Sprint(i) {
+				t.Errorf("WatchData has %s in round %d", d.Data, i)
+			}
+			<-names
+			if n, _ := k.View().Get(root); string(n.Data) != fmt.Sprint(i) {
+				t.Errorf("the cache shows %s in round %d", n.Data, i)
+			}
+			shows(t, w, k)
+			if log := m.took(); !slices.Contains(log, "changed /config") || len(log) < 5 {
+				t.Errorf("round %d: %q", i, log)
+			}
+			if i == 2 {
+				w.ClientNet("reader").Drop()
+				time.Sleep(10 * time.Second)
+			}
+		}
+		stop()
+		k.Close()
+		time.Sleep(time.Second)
+	})
+}
+
+func TestTenThousandChangesASecond(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 1, 500)
+		w.ClientNet("reader").Latency(time.Millisecond, time.Millisecond)
+		k := synced(t, c)
+		m := follow(t, k)
+		began, zxid := time.Now(), k.View().Zxid()
+		for i := 0; time.Since(began) < 3*time.Second; i++ {
+			var ops []any
+			for j := range 100 {
+				path := fmt.Sprintf("%s/dir-000/znode-%06d", root, (100*i+j)%500)
+				ops = append(ops, bubble.Set(path, fmt.Sprint(i)))
+			}
+			if _, err := other.Multi(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			if i%50 == 49 {
+				v := view(t, k.Fresh) // ends, although changes go on
+				if v.Zxid() <= zxid {
+					t.Errorf("zxid %x after %x", v.Zxid(), zxid)
+				}
+				zxid = v.Zxid()
+				if got := k.Status().State; got != cache.Synced {
+					t.Errorf("state %v", got)
+				}
+			}
+		}
+		shows(t, w, k)
+		if n := len(m.took()); n < 10_000 {
+			t.Errorf("%d changes were seen", n)
+		}
+	})
+}
+
+// More paths change than are remembered: then all is read.
+func TestManyPathsChangeWhileNothingIsRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		create(t, other, root, "")
+		k := synced(t, c)
+		release := make(chan struct{})
+		hold := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead}, testutil.Hold(release))
+		defer w.Control(hold.Control)()
+		create(t, other, root+"/first", "")
+		bubble.Await(t, "a read", hold.Hit())
+		const n = 101_000
+		for i := 0; i < n; i += 1000 {
+			var ops []any
+			for j := range 1000 {
+				ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/%06d", root, i+j), Acl: zk.WorldACL(zk.PermAll)})
+			}
+			if _, err := other.Multi(t.Context(), ops...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(release)
+		if v := view(t, k.Fresh); v.Len() != n+2 {
+			t.Errorf("%d znodes, want %d", v.Len(), n+2)
+		}
+	})
+}
+
+// The events are lost on their way, as a server can lose them.
+func TestLostEventsAreFoundByTheRecheck(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 5, 100)
+		k := synced(t, c, cache.WithRecheck(10*time.Minute))
+		m := follow(t, k)
+		m.took()
+		w.ClientNet("reader").LoseEvents(true)
+		set(t, other, root+"/dir-001/znode-000001", "new")
+		remove(t, other, root+"/dir-002")
+		create(t, other, root+"/dir-003/new", "")
+		remove(t, other, root+"/dir-004/znode-000004")
+		create(t, other, root+"/dir-004/new", "")
+		time.Sleep(25 * time.Minute)
+		synctest.Wait()
+		// The number of children of dir-004 is the same: its new one cannot be
+		// noticed, until the old one was.
+		if got, want := text(k.View()), truth(w, root); got != want {
+			t.Errorf("the view is\n%s\nand the truth\n%s", got, want)
+		}
+	})
+}
+
+// Keeper sends the path of the watch. The read of that finds nothing new, which
+// no true event can have: the cache trusts such watches no longer, and says so.
+func TestEventsOfAnotherPath(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 2, 2)
+		k := synced(t, c)
+		set(t, other, root, "its own path is right")
+		shows(t, w, k)
+		create(t, other, root+"/dir-000/new", "")
+		await(t, k, cache.Stale)
+		time.Sleep(time.Minute)
+		got := k.Status()
+		wantErr(t, got.Err, nil, "recursive watches")
+		if c.State() != framework.Connected {
+			t.Errorf("the client is %v", c.State())
+		}
+	}, hidden.WithWatchPaths())
+}
+
+func TestNoRecursiveWatches(t *testing.T) {
+	for name, opt := range map[string]testutil.Option{"refused": hidden.WithoutLastingWatches(), "before 3.6": testutil.WithoutNewOperations()} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				fill(t, other, 2, 2)
+				k := start(t, c)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := k.Synced(ctx)
+				wantErr(t, err, context.DeadlineExceeded, "recursive watches")
+				if c.State() != framework.Connected {
+					t.Errorf("the client is %v", c.State())
+				}
+			}, opt)
+		})
+	}
+}

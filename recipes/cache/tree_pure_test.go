@@ -1,0 +1,225 @@
+package cache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawPath draws a path of few names, some of which sort around the slash.
+func drawPath(t *rapid.T, label string) string {
+	names := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a-", "a.", "a0", "!"}), 0, 4).Draw(t, label)
+	return "/" + strings.Join(names, "/")
+}
+
+// The tree is a map that is sorted, whatever was done to it, and the difference
+// of two trees is that of the maps.
+func TestTreeIsASortedMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var now *tree
+		model := map[string]*Node{}
+		before, old := now, maps.Clone(model)
+		steps := rapid.IntRange(1, 60).Draw(t, "steps")
+		for i := range steps {
+			path := drawPath(t, "path")
+			switch rapid.SampledFrom([]string{"put", "put", "several", "without", "keep"}).Draw(t, "what") {
+			case "put":
+				n := &Node{Path: path, Data: []byte{byte(i)}}
+				now, model[path] = now.put(n), n
+			case "several":
+				var nodes []*Node
+				for j := range 8 {
+					n := &Node{Path: drawPath(t, "more"), Data: []byte{byte(i), byte(j)}}
+					nodes = append(nodes, n)
+					model[n.Path] = n // the last one counts
+				}
+				now = now.put(nodes...)
+			case "without":
+				now = now.without(path)
+				maps.DeleteFunc(model, func(at string, _ *Node) bool { return at == path || isBelow(path, at) })
+			case "keep":
+				before, old = now, maps.Clone(model)
+			}
+			checkTree(t, now, model)
+		}
+		checkTree(t, before, old) // it has not changed since
+		checkDiff(t, before, now, old, model)
+		checkDiff(t, now, before, model, old)
+		var again *tree // has the same shape, in whatever order it is made
+		for _, path := range rapid.Permutation(slices.Sorted(maps.Keys(model))).Draw(t, "order") {
+			again = again.put(model[path])
+		}
+		if shape(again) != shape(now) {
+			t.Errorf("the shape is %s, and %s if it is made in another order", shape(now), shape(again))
+		}
+	})
+}
+
+func shape(t *tree) string {
+	if t == nil {
+		return "-"
+	}
+	return fmt.Sprintf("(%s %s %s)", shape(t.left), t.node.Path, shape(t.right))
+}
+
+// sorted returns the paths of the model that are chosen, in the order of a
+// walk.
+func sorted(model map[string]*Node, choose func(path string) bool) (paths []string) {
+	for path := range model {
+		if choose(path) {
+			paths = append(paths, path)
+		}
+	}
+	key := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
+	slices.SortFunc(paths, func(a, b string) int { return strings.Compare(key(a), key(b)) })
+	return paths
+}
+
+func checkTree(t *rapid.T, now *tree, model map[string]*Node) {
+	collect := func(each func(func(*Node) bool) bool) (paths []string) {
+		each(func(n *Node) bool {
+			if n != model[n.Path] {
+				t.Errorf("%s is another znode", n.Path)
+			}
+			paths = append(paths, n.Path)
+			return true
+		})
+		return paths
+	}
+	want := sorted(model, func(string) bool { return true })
+	if got := collect(now.each); !slices.Equal(got, want) {
+		t.Fatalf("paths %q, want %q", got, want)
+	}
+	var bytes int64
+	for _, n := range model {
+		bytes += n.bytes()
+	}
+	if now.len() != int32(len(model)) || now.memory() != bytes {
+		t.Errorf("%d znodes of %d bytes, want %d of %d", now.len(), now.memory(), len(model), bytes)
+	}
+	dir := drawPath(t, "dir")
+	if now.get(dir) != model[dir] {
+		t.Errorf("get %s: %v, want %v", dir, now.get(dir), model[dir])
+	}
+	below := sorted(model, func(path string) bool { return isBelow(dir, path) })
+	if got := collect(func(f func(*Node) bool) bool { return now.eachBelow(dir, f) }); !slices.Equal(got, below) {
+		t.Errorf("below %s: %q, want %q", dir, got, below)
+	}
+	// Every znode in a cache has the one above it: so the tree need not know
+	// children whose parent is missing.
+	children := slices.DeleteFunc(below, func(path string) bool {
+		for at := parent(path); at != dir; at = parent(at) {
+			if model[at] != nil {
+				return true
+			}
+		}
+		return false
+	})
+	if got := collect(func(f func(*Node) bool) bool { return now.eachChild(dir, f) }); !slices.Equal(got, children) {
+		t.Errorf("children of %s: %q, want %q", dir, got, children)
+	}
+}
+
+func checkDiff(t *rapid.T, old, now *tree, before, after map[string]*Node) {
+	both := maps.Clone(before)
+	maps.Copy(both, after)
+	want := sorted(both, func(path string) bool { return before[path] != after[path] })
+	var got []string
+	diff(old, now, func(old, now *Node) {
+		path := Change{Old: old, New: now}.Path()
+		if old != before[path] || now != after[path] {
+			t.Errorf("%s: from %v to %v", path, old, now)
+		}
+		got = append(got, path)
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("differences at %q, want %q", got, want)
+	}
+}
+
+// A change of one znode in a large tree makes few new parts, and its difference
+// looks at few.
+func TestTreeSharesItsMemory(t *testing.T) {
+	const n = 100_000
+	nodes := make([]*Node, n)
+	for i := range nodes {
+		nodes[i] = &Node{Path: fmt.Sprintf("/dir/znode-%06d", i)}
+	}
+	var whole *tree
+	whole = whole.put(nodes...)
+	parts := map[*tree]bool{}
+	var visit func(*tree, int) (fresh, deepest int)
+	visit = func(t *tree, depth int) (fresh, deepest int) {
+		if t == nil || parts[t] {
+			return 0, depth
+		}
+		parts[t] = true
+		left, deep := visit(t.left, depth+1)
+		right, deeper := visit(t.right, depth+1)
+		return 1 + left + right, max(deep, deeper)
+	}
+	if fresh, deepest := visit(whole, 0); fresh != n || deepest > 80 {
+		t.Errorf("%d parts in %d levels", fresh, deepest)
+	}
+	for _, now := range []*tree{
+		whole.put(&Node{Path: "/dir/znode-050000", Data: []byte("new")}),
+		whole.put(&Node{Path: "/dir/znode-050000x"}),
+		whole.without("/dir/znode-050000"),
+	} {
+		if fresh, _ := visit(now, 0); fresh > 80 {
+			t.Errorf("one change has made %d new parts", fresh)
+		}
+	}
+}
+
+// Half of a million paths that sort around each other.
+func TestCompareIsAnOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := drawPath(t, "a"), drawPath(t, "b"), drawPath(t, "c")
+		switch {
+		case (compare(a, b) == 0) != (a == b), (compare(a, b) < 0) != (compare(b, a) > 0):
+			t.Errorf("compare(%q, %q) is %d, and %d the other way", a, b, compare(a, b), compare(b, a))
+		case compare(a, b) <= 0 && compare(b, c) <= 0 && compare(a, c) > 0:
+			t.Errorf("%q, %q, %q", a, b, c)
+		case isBelow(a, b) && compare(a, b) >= 0:
+			t.Errorf("%q sorts before %q", b, a)
+		case isBelow(a, b) && join(parent(b), b[len(parent(b)+"/"):]) != b && parent(b) != "/":
+			t.Errorf("%q is not a child of %q", b, parent(b))
+		case isBelow(a, b) && parent(b) == a && depth(a, b) != 1:
+			t.Errorf("%q is %d below %q", b, depth(a, b), a)
+		}
+	})
+}
+
+// A read settles what came before its answer, and nothing else.
+func TestMarks(t *testing.T) {
+	var m marks
+	m.add("/a", 5, true)
+	m.add("/a", 9, true)
+	m.add("/b", 7, false)
+	if m.first() != 5 {
+		t.Errorf("first %d, want 5", m.first())
+	}
+	if m.settle("/a", 6) || m.first() != 6 {
+		t.Errorf("first %d after an answer at 6, want 6", m.first())
+	}
+	if m.settle("/a", 9) || len(m.at) != 2 {
+		t.Error("an answer settles an event in its own place")
+	}
+	if !m.settle("/a", 10) || m.first() != 7 {
+		t.Errorf("first %d, want 7", m.first())
+	}
+	if m.settle("/b", 8) || !m.empty() || m.settle("/c", 9) {
+		t.Errorf("left: %v", m)
+	}
+	for i := range mostMarks + 2 {
+		m.add(fmt.Sprint("/", i), uint64(i+1), true)
+	}
+	if m.empty() || m.at != nil || m.forgotten != 1 || m.first() != 1 {
+		t.Errorf("%d marks are kept, forgotten from %d on", len(m.at), m.forgotten)
+	}
+}

@@ -1,0 +1,130 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Value is the decoded data of one znode of a cache, such as a part of a
+// program's configuration.
+type Value[T any] struct {
+	cache  *Cache
+	path   string
+	decode func(data []byte) (T, error)
+
+	mu   sync.Mutex // guards last
+	last *decoded[T]
+}
+
+// NewValue returns the data of the znode at path, decoded by decode, which is
+// called once for each state of the znode that is shown. It may panic: that is
+// an error as well. A goroutine runs until the cache is closed, so that the
+// last good value is known: make one Value for a path, and not one for each
+// use.
+func NewValue[T any](c *Cache, path string, decode func(data []byte) (T, error)) *Value[T] {
+	v := &Value[T]{cache: c, path: path, decode: decode}
+	v.Listen(func(T, error) {})
+	return v
+}
+
+// Get returns the present value. If there is an error it returns the last good
+// value with it, or the zero value if there was none: the data cannot be
+// decoded, there is no znode (zk.ErrNoNode), or there is no whole view yet. The
+// value is shared: it must not be changed. Get makes no request, and waits for
+// nothing but decode.
+func (v *Value[T]) Get() (T, error) {
+	value, _, err := v.get()
+	return value, err
+}
+
+// Listen calls fn with what Get returns: first with what is, and then whenever
+// the znode has changed, as Cache.Listen does. It is not called while there is
+// no whole view yet.
+func (v *Value[T]) Listen(fn func(value T, err error)) (stop func()) {
+	var last *Node
+	begun := false
+	return v.cache.Listen(func(b Batch) {
+		if b.Status.State == Syncing {
+			return
+		}
+		value, node, err := v.get()
+		if !begun || node != last {
+			begun, last = true, node
+			fn(value, err)
+		}
+	})
+}
+
+func (v *Value[T]) get() (value T, node *Node, err error) {
+	v.mu.Lock()
+	node, err = v.cache.node(v.path) // with the mutex: so last never goes back
+	if err == nil && (v.last == nil || v.last.node != node) {
+		v.last = &decoded[T]{node: node, before: v.last}
+	}
+	last := v.last
+	v.mu.Unlock()
+	if last == nil {
+		return value, nil, err
+	}
+	value, decodeErr := last.get(v.decode)
+	if err == nil {
+		err = decodeErr
+	}
+	return value, node, err
+}
+
+// node returns the znode at path.
+func (c *Cache) node(path string) (*Node, error) {
+	view, status, _ := c.now()
+	switch n := view.tree.get(path); {
+	case n != nil:
+		return n, nil
+	case view.zxid == 0:
+		return nil, fmt.Errorf("cache %s: %v: no view yet", c.root, status.State)
+	case path != c.root && !isBelow(c.root, path):
+		return nil, fmt.Errorf("cache %s: path %q is outside", c.root, path)
+	}
+	return nil, fmt.Errorf("cache %s: %s: %w", c.root, path, zk.ErrNoNode)
+}
+
+// decoded is the data of one state of a znode, decoded when that is asked for.
+type decoded[T any] struct {
+	node *Node
+
+	once   sync.Once
+	before *decoded[T] // the state before; nil once node is decoded
+	value  T           // the last good one
+	err    error
+}
+
+// get decodes the data on a goroutine of its own, which decode may end.
+func (d *decoded[T]) get(decode func([]byte) (T, error)) (T, error) {
+	d.once.Do(func() {
+		var value T
+		err, ended := errors.New("the decoder has ended its goroutine"), make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() {
+				if p := recover(); p != nil {
+					err = fmt.Errorf("panic: %v", p)
+				}
+			}()
+			value, err = decode(d.node.Data)
+		}()
+		<-ended
+		switch {
+		case err == nil:
+			d.value = value
+		case d.before != nil:
+			d.value, _ = d.before.get(decode)
+			fallthrough
+		default:
+			d.err = fmt.Errorf("decode %s: %w", d.node.Path, err)
+		}
+		d.before = nil
+	})
+	return d.value, d.err
+}
