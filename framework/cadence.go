@@ -16,7 +16,7 @@ import (
 //
 // P is (F + r) / n. So the n-th heartbeat after a contact can report it without
 // a wait. n is 2 in quiet networks, which makes a heartbeat every T/6. It grows
-// with r and M, and heartbeats are then under way beside each other. But P is
+// with r and M, and several heartbeats are then under way at a time. But P is
 // at least r / 2, and at most two of them wait for the answer to their first
 // half: a server that is slow because it is busy must not get more and more
 // requests.
@@ -57,8 +57,8 @@ func (r *roundTrips) longest() time.Duration { return max(r.present, r.previous)
 
 // interval returns P, the time from the beginning of one heartbeat to that of
 // the next. One heartbeat may come too early to report a contact, and where
-// they are under way beside each other one may have to wait as well: the choice
-// of n leaves room for that.
+// several are under way at a time, one may also have to wait: the choice of n
+// leaves room for that.
 func (p *proof) interval(margin time.Duration) time.Duration {
 	r := p.trips.longest()
 	between := p.wait + r

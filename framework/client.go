@@ -189,7 +189,7 @@ func (c *core) noteFault(err error) {
 
 // explanation is an error that explains another one. errors.Is and errors.As
 // look into it, but never take it for the end of the caller's context: a dial
-// that timed out is a context.DeadlineExceeded, too.
+// that timed out is also a context.DeadlineExceeded.
 type explanation struct{ error }
 
 func (b explanation) Is(target error) bool {

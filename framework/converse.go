@@ -12,9 +12,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// This file talks to a server over a small connection of its own, beside that
-// of the wire client: to close a lost session, and to ask for the latest
-// transaction.
+// This file talks to a server over a small connection of its own, in addition
+// to that of the wire client: to close a lost session, and to ask for the
+// latest transaction.
 
 var (
 	errBadAnswer = errors.New("unexpected answer")

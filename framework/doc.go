@@ -45,8 +45,8 @@
 // Close leads to Closed from every state, and Closed is final.
 //
 // While the state is Connected you may work. While it is Suspended you may go
-// on with what you hold until the deadline, but nothing new is granted. After
-// Lost nothing that you held in the session is yours.
+// on with what you hold until one stop margin before the deadline, but nothing
+// new is granted. After Lost nothing that you held in the session is yours.
 //
 // # Deadlines
 //
@@ -63,12 +63,12 @@
 //	F  T/3, or WithServerTick if that is longer
 //	r  the time of a round trip to the leader
 //
-// A contact is proven by the two round trips of a heartbeat that begins F after
-// the contact's answer, or later. An answered ping proves nothing: a member
-// answers pings and reads for a while after it was cut off from its leader. In
-// a quick network the deadline is at least T/2 ahead, so a lease survives an
-// outage of T/2 - M. In the first T/3 or so after a grant to a client that was
-// idle it is T/3 - M.
+// A heartbeat proves a contact if it begins at least F after the contact was
+// answered, once both of its round trips are answered. An answered ping proves
+// nothing: a member answers pings and reads for a while after it was cut off
+// from its leader. In a quick network the deadline is at least T/2 ahead, so a
+// lease survives an outage of T/2 - M. If the client was idle before the grant,
+// that is T/3 - M during the first T/3.
 //
 // Only a session that holds something has heartbeats and an enforced deadline:
 // see [Session.Hold]. Any other one is Lost when the ensemble says so. In an
@@ -77,8 +77,8 @@
 //
 // # Costs
 //
-// A session that holds something costs a heartbeat, two syncs, 10 to 15
-// requests in T in a quick network, however much it holds. Any other one costs
-// a ping each T/3, which any member answers. An operation costs one request,
-// unless its comment says otherwise.
+// A session that holds something sends 10 to 12 syncs in T while a round trip
+// takes at most T/50, and up to 40 in slower ensembles, however much it holds.
+// Any other one costs a ping each T/3, which any member answers. An operation
+// costs one request, unless its comment says otherwise.
 package framework

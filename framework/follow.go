@@ -38,10 +38,10 @@ type Children struct {
 // values, but never the last one. The watch survives reconnects and the loss of
 // the session; the channel is closed when ctx ends.
 //
-// A server can fail to send an event, as servers since 3.8.4 do while the
-// client may not read the znode. So the client also looks by itself: a change
-// without an event, or the loss of the right to read, is delivered within one
-// and a quarter session timeouts and a round trip.
+// A server can fail to send an event, as servers since 3.7.3, 3.8.4 and 3.9.2
+// do while the client may not read the znode. So the client also looks by
+// itself: a change without an event, or the loss of the right to read, is
+// delivered within one and a quarter session timeouts and a round trip.
 //
 // The call costs one request, and two if the znode does not exist; one more if
 // the client has not met its chroot yet. Each change costs one request, and the
@@ -126,10 +126,10 @@ func (n node) equals(kind watchKind, before node) bool {
 var endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)
 
 // readAndWatch reads a znode, which may be missing, with a watch that fires
-// when what was read may have changed. See watch for anew.
-func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string, anew bool) (node, *watch, error) {
+// when what was read may have changed. See watch for recheck.
+func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string, recheck bool) (node, *watch, error) {
 	for {
-		seen, err := w.watch(ctx, kind, path, anew)
+		seen, err := w.watch(ctx, kind, path, recheck)
 		if err == nil {
 			n := seen.node
 			n.found = true
@@ -138,7 +138,7 @@ func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string, an
 		if !errors.Is(err, zk.ErrNoNode) {
 			return node{}, nil, err
 		}
-		if seen, err = w.watch(ctx, watchMissing, path, anew); err != nil {
+		if seen, err = w.watch(ctx, watchMissing, path, recheck); err != nil {
 			return node{}, nil, err
 		}
 		if !seen.node.found {

@@ -377,7 +377,7 @@ func (g *groupCommit) sent(f *flight, on *link) {
 	}
 }
 
-// landed notes that f is not under way any longer.
+// landed notes that f is no longer under way.
 func (g *groupCommit) landed(f *flight) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -415,7 +415,7 @@ func (s *session) onHeartbeat(e event) {
 	case i < 0: // its connection has ended
 	case isThrottled(e.err):
 		e.beat.throttled, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
-	default: // a refusal has made the round trip, too; after any other error the next one is sent
+	default: // a refusal has also made the round trip; after any other error the next one is sent
 		s.heartbeats.underWay = slices.Delete(s.heartbeats.underWay, i, i+1)
 	}
 }

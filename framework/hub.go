@@ -139,9 +139,9 @@ func (h *hub) drop(key watchKey, w *watch) {
 }
 
 // watch arms or joins the watch of a kind on path. If the read that arms it
-// fails, no watch is left. A watch that is joined is checked first, if anew is
-// true or it was not checked for half a session timeout.
-func (w scope) watch(ctx context.Context, kind watchKind, path string, anew bool) (*watch, error) {
+// fails, no watch is left. A watch that is joined is checked first, if recheck
+// is true or it was not checked for half a session timeout.
+func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck bool) (*watch, error) {
 	if err := ValidatePath(path); err != nil {
 		return nil, &opError{op: opNameWatch, path: path, err: err}
 	}
@@ -163,13 +163,13 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, anew bool
 			case <-a.session.over:
 				return a.session.Err()
 			}
-			if armed.err != nil || isNew || !anew && !armed.isOld() {
+			if armed.err != nil || isNew || !recheck && !armed.isOld() {
 				return armed.err
 			}
 			if err := armed.check(ctx); err != nil {
 				return err
 			}
-			if anew = false; !armed.hasFired() {
+			if recheck = false; !armed.hasFired() {
 				return nil
 			}
 		}
@@ -180,10 +180,10 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, anew bool
 	return armed, nil
 }
 
-// arm reads a znode under a watch. That is the watch that the wire client has
-// for it, if the server has it, too; otherwise the read arms one. Where a tree
-// tells of the znode, the read arms none: see trees. Several callers may wait
-// for the result, so no caller's context bounds the read: the connection does.
+// arm reads a znode under a watch. If the wire client and the server both have
+// one for it, that is used; otherwise the read arms one. Where a tree tells of
+// the znode, the read arms none: see trees. Several callers may wait for the
+// result, so no caller's context bounds the read: the connection does.
 func (s *session) arm(key watchKey, w *watch) {
 	defer close(w.ready)
 	tree := s.beginOne(key.path)
@@ -215,8 +215,8 @@ func (s *session) armAtServer(key watchKey, w *watch) {
 }
 
 // readUnder reads a znode under a watch that the wire client has. If the result
-// does not fit that watch, the watch is not used any longer: a server sends no
-// event for a znode that the session may not read, and drops the watch.
+// does not fit that watch, the watch is no longer used: a server sends no event
+// for a znode that the session may not read, and drops the watch.
 func (s *session) readUnder(key watchKey, w *watch) {
 	w.node, w.err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(conn *zk.Conn) (n node, err error) {
 		switch key.kind {
@@ -276,10 +276,10 @@ func (s *session) armOne(key watchKey, w *watch, on *link) {
 // a request, and another one if no caller has come for half a session timeout.
 // There is nothing to stop.
 //
-// The channel stays open if a server sends no event: servers since 3.8.4 send
-// none for a znode while the session may not read it, even if it may do so
-// again later. So call Watch again after about a session timeout. Or use
-// Client.WatchData, which looks by itself.
+// The channel stays open if a server sends no event: servers since 3.7.3, 3.8.4
+// and 3.9.2 send none for a znode while the session may not read it, even if it
+// may do so again later. So call Watch again after about a session timeout. Or
+// use Client.WatchData, which looks by itself.
 func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, error) {
 	w, err := s.scope().watch(ctx, watchData, path, false)
 	if err != nil {

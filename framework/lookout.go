@@ -11,8 +11,9 @@ import (
 )
 
 // lookout finds out whether an armed watch has missed a change: servers since
-// 3.8.4 use a watch up without an event while the session may not read the
-// znode (CVE-2024-23944), and an event can be lost. It is guarded by hub.mu.
+// 3.7.3, 3.8.4 and 3.9.2 use a watch up without an event while the session may
+// not read the znode (CVE-2024-23944), and an event can be lost. It is guarded
+// by hub.mu.
 type lookout struct {
 	checked   time.Time     // when the latest read began that has found no change
 	next      *look         // a read that has not begun; nil: none

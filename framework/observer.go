@@ -36,11 +36,11 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 //
 // A context that is passed to a function has the values of the caller's
 // context. AcquireStart and RequestStart return a context, which AcquireEnd and
-// RequestEnd get. The requests of an Acquire get the context of AcquireStart,
-// too: so a span that AcquireStart begins is the parent of their spans. Only
-// the values of a returned context are used. The caller's deadline and
-// cancellation do not change. The context of the lease has the values of the
-// caller's context, not those that AcquireStart has added.
+// RequestEnd get. The requests of an Acquire also get the context of
+// AcquireStart: so a span that AcquireStart begins is the parent of their
+// spans. Only the values of a returned context are used. The caller's deadline
+// and cancellation do not change. The context of the lease has the values of
+// the caller's context, not those that AcquireStart has added.
 type Observer struct {
 	// AcquireStart is called when a call of Acquire or TryAcquire begins, and
 	// AcquireEnd when it ends. A recipe of several locks, such as locks.All, calls

@@ -151,7 +151,7 @@ func (cfg *config) validate() error {
 
 // Bounds of a session timeout that a server grants in place of the requested
 // one. A shorter one would cause a storm of requests, and a session of days
-// would keep the client waiting for days when no server knows it any longer.
+// would keep the client waiting for days after the servers have forgotten it.
 const (
 	shortestGranted = 100 * time.Millisecond
 	longestGranted  = time.Hour

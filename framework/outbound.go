@@ -10,7 +10,7 @@ import (
 // outbound sends the frames of a connection, several of them in one system call
 // where that is possible: each call costs time, and wakes the server. It keeps
 // a create back until the list behind it has come, and sends both at once. The
-// lists behind a batch of many creates are sent together, too.
+// lists behind a batch of many creates are also sent together.
 //
 // Nothing is kept back for long. A goroutine that announces a list passes it to
 // the wire client at once, or withdraws it; it waits for no answer in between.

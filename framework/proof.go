@@ -37,9 +37,9 @@ import (
 //     *answer*, and R1 after R0's answer.
 //
 // For between C and R0 the leader has sent a question. R0's answer comes behind
-// it, so by then the follower has sent a report with C's touch. R1 goes to the
-// leader behind that report. So if R1 is answered, then the leader has had the
-// touch.
+// it, so the follower has sent a report with C's touch before R0's answer. R1
+// goes to the leader behind that report. So if R1 is answered, then the leader
+// has had the touch.
 //
 // One round trip is not enough. If the question is late, R0 overtakes the
 // report. It is answered all the same, and the connection between the two
@@ -215,7 +215,7 @@ func (p *proof) answer(xid int32, failed bool, at time.Time) (proven time.Time, 
 	if r.roundTrip != noTrip && !failed {
 		proven, ok = p.count(r, at)
 	}
-	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // proves nothing any longer
+	for len(p.contacts) > 0 && at.Sub(p.contacts[0].sent) >= p.timeout { // no longer proves anything
 		p.contacts = p.contacts[1:]
 	}
 	if r.op != wire.OpAuth {

@@ -212,7 +212,7 @@ func (s *session) makeRoundTrip(ctx context.Context) error {
 	}
 	_, err := w.multi(ctx, []any{&zk.CheckVersionRequest{Path: "/", Version: -1}})
 	if s.Err() == nil && ctx.Err() == nil && (errors.Is(err, zk.ErrNoAuth) || MaybeApplied(err)) {
-		return nil // a refusal has made the round trip, too; after a lost answer another one is made
+		return nil // a refusal has also made the round trip; after a lost answer another one is made
 	}
 	return err
 }

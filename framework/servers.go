@@ -32,7 +32,7 @@ type serverList struct {
 type server struct {
 	name         string // as in the list
 	address      string // to be dialed: the name, or an address of it
-	oneOfSeveral bool   // the name has other addresses, too
+	oneOfSeveral bool   // the name has other addresses
 }
 
 func (s server) String() string {

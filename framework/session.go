@@ -113,11 +113,11 @@ func (s *Session) Claim(ctx context.Context, lost func(error)) (release func(), 
 }
 
 // Keep makes the client send heartbeats until release is called, so that the
-// session stays Proven: two requests to the leader about every sixth of the
-// session timeout, however much is kept or held, and more where round trips
-// take a twentieth of it or more. Hold does the same. Without Keep and Hold, an
-// idle session sends only pings, which any member answers. A contender that
-// waits in line needs neither: it calls Prove when it is first in line.
+// session stays Proven: 10 to 12 syncs in a session timeout T while a round
+// trip takes at most T/50, and up to 40 in slower ensembles, however much is
+// kept or held. Hold does the same. Without Keep and Hold, an idle session
+// sends only pings, which any member answers. A contender that waits in line
+// needs neither: it calls Prove when it is first in line.
 func (s *Session) Keep() (release func()) { return s.session().keep() }
 
 // Hold registers lost, to be called when the session's ephemeral znodes may no

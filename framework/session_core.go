@@ -457,8 +457,7 @@ func (s *session) sever() {
 }
 
 // closeWhenSevered closes the connection of a session that is severed. The
-// dialer is the user's, so the connection is, too, and closing it may take
-// long.
+// dialer is the user's, and so is the connection. Closing it may take long.
 func (s *session) closeWhenSevered() {
 	<-s.severed
 	s.mu.Lock()

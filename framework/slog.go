@@ -12,7 +12,7 @@ import (
 
 // WithSlog sets a logger of log/slog. Its handler may block: the client passes
 // lines to it on another goroutine. Lines have no source file and line. If
-// WithLogger is passed too, the last option is used. Default: none.
+// WithLogger is also passed, the last option is used. Default: none.
 func WithSlog(log *slog.Logger) Option {
 	return func(c *config) {
 		c.log = nil // New refuses a logger that is nil

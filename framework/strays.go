@@ -30,7 +30,7 @@ type stray struct {
 const strayLooks = 9
 
 // expectStrays starts to look for the znodes with these ids. Any other list of
-// the directory in this session finds them, too.
+// the directory in this session also finds them.
 func (s *session) expectStrays(dir string, ids ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
