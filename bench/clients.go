@@ -115,7 +115,7 @@ func (o *options) clients(ctx context.Context, out *page) (err error) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s; %d rounds; %s; the session timeout is %v.\n\n", machine(), o.rounds, ensembleOf(3, o.sync), calmSession)
-	text.WriteString("| | clients | requests of a client in a session timeout | leader's processor, ms/s | times as many bare clients |\n|---|---:|---:|---:|---:|\n")
+	text.WriteString("| | clients | requests of a client in a session timeout | leader's processor, ms/s | compared with as many bare clients |\n|---|---:|---:|---:|---:|\n")
 	for i, c := range calms {
 		var ratios []float64
 		for round := range leader[i] {

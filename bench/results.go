@@ -50,8 +50,8 @@ func (r *results) value(w work, peer int, figure func(figures) float64) float64 
 
 func rate(f figures) float64 { return f.rate }
 
-// ratio returns how many times as many cycles ours does as the peer: the median
-// of the rounds' ratios.
+// ratio returns our cycles divided by the peer's: the median of the rounds'
+// ratios.
 func (r *results) ratio(w work, peer int) float64 {
 	var all []float64
 	for _, round := range r.rounds[w.name] {
@@ -74,7 +74,7 @@ func median(all []float64) float64 {
 func (r *results) markdown(o *options) (short, all string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s; %d rounds of %v each; %s.\n\n", machine(), o.rounds, o.each, ensembleOf(r.members, o.sync))
-	out.WriteString(r.grid("cycles a second (how many times as many `zkrecipes` does)", func(w work, peer int) string {
+	out.WriteString(r.grid("cycles a second (those of `zkrecipes` divided by these)", func(w work, peer int) string {
 		text := significant(r.value(w, peer, rate))
 		if r.names[peer] != ours {
 			text += fmt.Sprintf(" (%s)", significant(r.ratio(w, peer)))

@@ -69,7 +69,7 @@ var meanings = map[wire.Code]string{
 	wire.InvalidCallback:      "invalid callback",
 	wire.NotReadOnly:          "the server is read-only",
 	wire.EphemeralOnLocal: "ephemeral znode on a local session: the servers have localSessionsEnabled=true; " +
-		"set localSessionsUpgradingEnabled=true on them, too",
+		"set localSessionsUpgradingEnabled=true on them as well",
 	wire.NoWatcher:      "no such watch",
 	wire.RequestTimeout: "request timeout",
 	wire.SessionClosedRequire: "the servers require SASL authentication, which this client does not have, " +

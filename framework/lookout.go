@@ -146,10 +146,10 @@ func (w *watch) follow() (leave func()) {
 	}
 }
 
-// checkOften checks w until left is closed: nobody follows it any longer, or it
-// has fired and everybody has left for that. The session
-// timeout is the pause on average, and not the same for all: many watches of
-// many clients may have been armed at the same time.
+// checkOften checks w until left is closed: nobody follows it, or it has fired
+// and so everybody has left. The session timeout is the pause on average, and
+// not the same for all: many watches of many clients may have been armed at the
+// same time.
 func (w *watch) checkOften(left <-chan struct{}) {
 	for {
 		timeout := w.session.granted()

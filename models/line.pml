@@ -33,7 +33,7 @@ Code
     deletes its znode                 | recipes/internal/line/grant.go: (*grant).removeLocked, recipes/internal/line/grant.go: (*grant).remove
     cannot delete, in the background  | framework/protected.go: (*session).discard
     lose                              | recipes/internal/line/grant.go: (*grant).loseLocked
-    is told that its znode was removed | recipes/internal/line/own_znode.go: (*grant).watchNode, recipes/internal/line/grant.go: (*grant).loseDeletedLocked
+    is told that its znode was removed | recipes/internal/line/node_watch.go: (*grant).watchNode, recipes/internal/line/grant.go: (*grant).loseDeletedLocked
     its work has stopped, or ...      | recipes/internal/line/grant.go: (*grant).discard
     its stop margin has come          | framework/heartbeat.go: (*session).checkClock, framework/heartbeat.go: (*session).loseHolds
     its session is over               | framework/session_core.go: (*session).end

@@ -1,0 +1,99 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+)
+
+// watchDelay is how long a znode is held before it is watched. Most are not
+// held for so long, and cost no watch.
+const watchDelay = 300 * time.Millisecond
+
+// nodeWatch is the watch of a grant's own znode, which somebody else might
+// delete, or ask to be released. It is guarded by the queue's mutex.
+type nodeWatch struct {
+	timer   *time.Timer        // starts it
+	stop    context.CancelFunc // nil: not running
+	revoked chan struct{}      // closed: a release was asked for; nil: Revoked was not called
+	asked   chan struct{}      // a token: look at the data now
+}
+
+func (w *nodeWatch) startLaterLocked(g *grant) {
+	if w.timer == nil {
+		w.timer = time.AfterFunc(watchDelay, g.watchNode)
+	}
+}
+
+func (w *nodeWatch) stopLocked() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+}
+
+// watchNode watches the znode until the grant is lost or begins to leave. It
+// runs on a goroutine of its own, once for a grant at most.
+func (g *grant) watchNode() {
+	g.queue.mu.Lock()
+	if g.watch.asked != nil || g.state != held && g.state != idle {
+		g.queue.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	asked := make(chan struct{}, 1)
+	g.watch.stop, g.watch.asked = stop, asked
+	g.queue.mu.Unlock()
+	defer stop()
+	var changed <-chan struct{} // nil: it is not watched
+	for seen := false; ; {
+		var err error
+		if changed == nil {
+			var stat *zk.Stat
+			_, stat, changed, err = g.sess.GetAndWatch(ctx, g.path)
+			if err == nil && stat.EphemeralOwner != g.sess.ID() {
+				err = zk.ErrNoNode // deleted, and somebody has created another one with its name
+			}
+		}
+		waits := false
+		if err == nil {
+			waits, err = g.checkRevoked(ctx)
+		}
+		hidden := seen && errors.Is(err, zk.ErrNoAuth) // or another one that we may not read
+		if hidden || errors.Is(err, zk.ErrNoNode) {
+			g.queue.update(func() {
+				if hidden {
+					g.loseLocked(deleted, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
+				} else {
+					g.loseDeletedLocked()
+				}
+			})
+			return
+		}
+		seen = seen || err == nil
+		var again <-chan time.Time
+		switch {
+		case err != nil && g.sess.Err() == nil:
+			again = time.After(g.sess.Timeout() / 3) // no server answers: look later
+		case waits:
+			again = time.After(recheck.Interval(g.sess)) // an event can be lost
+		}
+		select {
+		case <-changed:
+			changed = nil
+		case <-again:
+		case <-asked:
+		case <-g.sess.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
