@@ -4,8 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,20 +18,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// thePage is the page on the command line.
-func thePage(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "command-line.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // TestPageNamesEverything: the page has a row for each command, each global
 // flag with its variable, and each exit code, and no row for anything else.
 func TestPageNamesEverything(t *testing.T) {
-	page := thePage(t)
+	page := zkrtest.Page(t, "command-line.md")
 	root := cli.NewRoot(&cli.Ensemble{}, zkr.Commands...)
 	var want []string
 	for _, cmd := range root.Commands() { // help included
@@ -65,7 +53,7 @@ func TestPageNamesEverything(t *testing.T) {
 // commands and flags that exist.
 func TestExamplesAreUpToDate(t *testing.T) {
 	root := cli.NewRoot(&cli.Ensemble{}, zkr.Commands...)
-	lines := strings.Split(thePage(t), "\n")
+	lines := strings.Split(zkrtest.Page(t, "command-line.md"), "\n")
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 		lines = append(lines, strings.Split(cmd.Example, "\n")...)
 	}
@@ -97,7 +85,7 @@ func TestExamplesAreUpToDate(t *testing.T) {
 func TestPageIsTrue(t *testing.T) {
 	zkrtest.Parallel(t)
 	e := testutil.Start(t)
-	if n := zkrtest.RunExamples(t, thePage(t), e.Servers()); n < 20 {
+	if n := zkrtest.RunExamples(t, zkrtest.Page(t, "command-line.md"), e.Servers()); n < 20 {
 		t.Errorf("found %d examples", n)
 	}
 	if slices.Contains(e.Children("/"), "shop") {

@@ -38,6 +38,12 @@ func OnEach(t *testing.T, test func(t *testing.T, e Target)) {
 			test(t, StartServer(t, "--members", "3"))
 		})
 	}
+	OnReal(t, test)
+}
+
+// OnReal runs a test on three real members. It is for what other tests show
+// elsewhere in virtual time.
+func OnReal(t *testing.T, test func(t *testing.T, e Target)) {
 	t.Run("real with 3 members", func(t *testing.T) { test(t, startReal(t)) })
 }
 
@@ -104,6 +110,24 @@ func (e Target) Client(t *testing.T) *framework.Client {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// FirstInLine returns the path of the first znode in line at path.
+func FirstInLine(t *testing.T, c *framework.Client, path string) string {
+	t.Helper()
+	names := Line(t, c, path)
+	if len(names) == 0 {
+		t.Fatalf("nobody is in line at %s", path)
+	}
+	return path + "/" + names[0]
+}
+
+// DeleteFirst deletes the first znode in line at path, as another client could.
+func DeleteFirst(t *testing.T, c *framework.Client, path string) {
+	t.Helper()
+	if err := c.Delete(t.Context(), FirstInLine(t, c, path), -1); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Line returns the names in line at path, in order.

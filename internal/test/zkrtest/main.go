@@ -53,7 +53,7 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	_ = flag.Set("test.parallel", "4") // they mostly wait; -parallel overrides it
+	_ = flag.Set("test.parallel", "8") // they mostly wait; -parallel overrides it
 	os.Exit(m.Run())
 }
 

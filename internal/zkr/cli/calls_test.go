@@ -26,7 +26,7 @@ func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() })
 	for _, test := range []struct {
 		servers string
 		says    []string
@@ -37,16 +37,19 @@ func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
 		}},
 		{"nobody.invalid," + at[1] + "/x", []string{at[1] + " refuses connections", "nobody.invalid:2181 cannot be resolved"}},
 	} {
-		var out bytes.Buffer
-		// A silent member is left after a third of the session timeout.
-		code := zkrtest.Run([]string{"get", "--servers", test.servers, "--connect-timeout", "5s", "--session-timeout", "3s", "/x"}, &out, &out)
-		for _, says := range test.says {
-			if code != ExitNoEnsemble || !strings.Contains(out.String(), says) {
-				t.Errorf("exit code %d: %s; want in it: %s", code, out.String(), says)
+		t.Run(test.servers, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			// A silent member is left after a third of the session timeout.
+			code := zkrtest.Run([]string{"get", "--servers", test.servers, "--connect-timeout", "5s", "--session-timeout", "3s", "/x"}, &out, &out)
+			for _, says := range test.says {
+				if code != ExitNoEnsemble || !strings.Contains(out.String(), says) {
+					t.Errorf("exit code %d: %s; want in it: %s", code, out.String(), says)
+				}
 			}
-		}
-		if strings.Count(out.String(), "\n") != 1 {
-			t.Errorf("more than one line: %s", out.String())
-		}
+			if strings.Count(out.String(), "\n") != 1 {
+				t.Errorf("more than one line: %s", out.String())
+			}
+		})
 	}
 }

@@ -57,12 +57,12 @@ func IsServers(chroot, at string) bool {
 // OnZnodes runs the work of a subcommand for znodes with a connected client,
 // until the work or a signal ends it.
 func (e *Ensemble) OnZnodes(work func(context.Context, *framework.Client) error) error {
-	return CatchSignals().EndWhile(func(ctx context.Context) error { return e.WithClient(ctx, work) })
+	return CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error { return e.WithClient(ctx, work) })
 }
 
-// UntilInterrupted is onZnodes for work that goes on until zkr is asked to end.
+// UntilInterrupted is OnZnodes for work that goes on until zkr is asked to end.
 func (e *Ensemble) UntilInterrupted(work func(context.Context, *framework.Client) error) error {
-	return CatchSignals().UntilSignal(func(ctx context.Context, began func()) error {
+	return CatchSignals().UntilSignal(context.Background(), func(ctx context.Context, began func()) error {
 		return e.WithClient(ctx, func(ctx context.Context, c *framework.Client) error {
 			began()
 			return work(ctx, c)

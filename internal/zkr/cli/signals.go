@@ -27,16 +27,11 @@ func CatchSignals() *Signals {
 	return s
 }
 
-// OutliveReaders makes a write to a pipe whose reader has ended fail. By
-// default it ends the process, which then could neither stop its command nor
-// release its lease.
-func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
-
 // EndWhile runs wait and ends its context when a signal arrives. It returns
 // when wait has returned. If a signal arrived, the error is the exit for that
 // signal, whatever wait has returned.
-func (s *Signals) EndWhile(wait func(context.Context) error) error {
-	ctx, end := context.WithCancelCause(context.Background())
+func (s *Signals) EndWhile(ctx context.Context, wait func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stop := s.EndOn(end)
 	err := wait(ctx)
@@ -44,11 +39,11 @@ func (s *Signals) EndWhile(wait func(context.Context) error) error {
 	return BySignal(ctx, err)
 }
 
-// UntilSignal is endWhile for work that goes on until zkr is asked to end: a
+// UntilSignal is EndWhile for work that goes on until zkr is asked to end: a
 // signal that asks for that is no error once the work has called began.
-func (s *Signals) UntilSignal(work func(ctx context.Context, began func()) error) error {
+func (s *Signals) UntilSignal(ctx context.Context, work func(ctx context.Context, began func()) error) error {
 	started := false
-	err := s.EndWhile(func(ctx context.Context) error { return work(ctx, func() { started = true }) })
+	err := s.EndWhile(ctx, func(ctx context.Context) error { return work(ctx, func() { started = true }) })
 	if started && IsInterruption(err) {
 		return nil
 	}

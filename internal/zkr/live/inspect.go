@@ -48,7 +48,7 @@ is interrupted; then it exits with 0. It says on stderr when it is not connected
 			if tree && watch {
 				return cli.Usage("--tree and --watch cannot be combined: zkr top follows a tree")
 			}
-			return onePath(cmd, args)
+			return cli.Paths(1, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := printText

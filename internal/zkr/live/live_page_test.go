@@ -4,7 +4,6 @@ package live
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -20,10 +19,6 @@ import (
 // two clients have taken two locks in two orders.
 func TestLiveViewIsTrue(t *testing.T) {
 	zkrtest.Parallel(t)
-	page, err := os.ReadFile("../../../docs/live-view.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	e := testutil.Start(t)
 	watcher := zkrtest.Dial(t, e)
 	clients := []*framework.Client{zkrtest.Dial(t, e), zkrtest.Dial(t, e)}
@@ -58,7 +53,7 @@ func TestLiveViewIsTrue(t *testing.T) {
 			return err == nil && len(s.Waiting) == 1
 		})
 	}
-	if n := zkrtest.RunExamples(t, string(page), e.Servers()); n < 4 {
+	if n := zkrtest.RunExamples(t, zkrtest.Page(t, "live-view.md"), e.Servers()); n < 4 {
 		t.Errorf("found %d examples", n)
 	}
 }

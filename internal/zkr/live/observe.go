@@ -44,7 +44,7 @@ waits for a leader.
 --json prints one object a line. Its "leader" is null while there is none.`,
 		Example: `  zkr observe /app/leader
   zkr observe --json /app/leader | while read -r change; do ./reconfigure "$change"; done`,
-		Args: onePath,
+		Args: cli.Paths(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := printLeader
 			if asJSON {
@@ -68,17 +68,6 @@ waits for a leader.
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	cmd.Flags().Var(&layout, "layout", "layout of the znodes: Curator's LeaderLatch, its LeaderSelector, or Kazoo's Election")
 	return cmd
-}
-
-// onePath checks the arguments of a subcommand that takes one path.
-func onePath(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return cli.Usage("want one PATH, got %d", len(args))
-	}
-	if err := framework.ValidatePath(args[0]); err != nil {
-		return cli.Usage("%w", err)
-	}
-	return nil
 }
 
 // observe shows the leader now and after each change. It returns when ctx ends

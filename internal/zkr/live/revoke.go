@@ -46,10 +46,10 @@ with 111 if they have not left in time.`,
 			if err := r.parse(cmd); err != nil {
 				return err
 			}
-			return onePath(cmd, args)
+			return cli.Paths(1, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.CatchSignals().EndWhile(func(ctx context.Context) error {
+			return cli.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
 				client, err := to.Connect(ctx)
 				if err != nil {
 					return err

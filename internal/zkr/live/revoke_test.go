@@ -151,7 +151,7 @@ func TestRevokeWhom(t *testing.T) {
 	holder := join("write", 1)
 	holder.Prints(t, "ready\n")
 	last := join("write", 2)
-	_, stat, err := client.Get(t.Context(), "/whom/"+zkrtest.Line(t, client, "/whom")[0])
+	_, stat, err := client.Get(t.Context(), zkrtest.FirstInLine(t, client, "/whom"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -25,7 +24,7 @@ func (h *leaseCommand) warnOfOpenACL(ctx context.Context, c *framework.Client) {
 	}
 	for _, at := range h.paths {
 		if h.isOpen(ctx, c, at) {
-			cli.Say(os.Stderr, time.Second, fmt.Sprintf("zkr: %s: anybody can delete its znodes and so take the lock, "+
+			cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: anybody can delete its znodes and so take the lock, "+
 				"since the credentials protect nothing without --acl (auth::cdrwa is for their owner alone)\n", cli.Printable(at)))
 			return
 		}

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -89,11 +88,11 @@ func (h *leaseCommand) sayWait(ctx context.Context, c *framework.Client, waiting
 			return
 		}
 		if text != "" && answered {
-			cli.Say(os.Stderr, 0, fmt.Sprintf("zkr: %s: %s: %s\n", cli.Printable(h.path()), waiting, cli.Printable(text)))
+			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: %s\n", cli.Printable(h.path()), waiting, cli.Printable(text)))
 		} else if !answered {
-			cli.Say(os.Stderr, 0, fmt.Sprintf("zkr: %s: %s: no server answers\n", cli.Printable(h.path()), waiting))
+			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: no server answers\n", cli.Printable(h.path()), waiting))
 		}
-		defer cli.SayDisconnects(c, os.Stderr, cli.Printable(h.path())+": "+waiting)()
+		defer cli.SayDisconnects(c, h.in.Stderr, cli.Printable(h.path())+": "+waiting)()
 		<-ctx.Done()
 	}()
 	return func() {

@@ -56,12 +56,9 @@ func TestWhoHolds(t *testing.T) {
 	})
 }
 
-// TestWaitWithoutAnEnsemble: if the ensemble does not answer when the wait is
-// over, the exit code does not say that the lock is busy, and zkr ends although
-// no answer ever comes.
-func TestWaitWithoutAnEnsemble(t *testing.T) {
-	zkrtest.Parallel(t)
-	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
+// TestWaitThatNobodyAnswersOnReal: TestWaitThatNobodyAnswers, of a process.
+func TestWaitThatNobodyAnswersOnReal(t *testing.T) {
+	zkrtest.OnReal(t, func(t *testing.T, e zkrtest.Target) {
 		holder := zkrtest.Start(t, e.Args("lock", "/unknown")...)
 		holder.Prints(t, "\n")
 		waiter := zkrtest.Start(t, e.Args("lock", "--wait", "5s", "-E", "99", "/unknown")...) // time to freeze the ensemble, on a slow machine too
@@ -112,9 +109,7 @@ func TestElectionLostCode(t *testing.T) {
 	client := e.Client(t)
 	p := zkrtest.Start(t, e.Args("elect", append(zkrtest.PatientGrace, "--once", "--lost-exit-code", "44", "/lost/office", "--", zkrtest.Self(t))...)...)
 	p.Prints(t, "ready\n")
-	if err := client.Delete(t.Context(), "/lost/office/"+zkrtest.Line(t, client, "/lost/office")[0], -1); err != nil {
-		t.Fatal(err)
-	}
+	zkrtest.DeleteFirst(t, client, "/lost/office")
 	if code := p.Wait(t); code != 44 {
 		t.Errorf("exit code %d, want 44", code)
 	}

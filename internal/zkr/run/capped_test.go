@@ -47,9 +47,7 @@ func TestCappedSession(t *testing.T) {
 				t.Fatal(err)
 			}
 			held := bubble.Acquire(t, t.Context(), holder)
-			command := parsed(t, test.flags...)
-			command.to.Servers, command.to.ConnectTimeout = w.Servers(), time.Minute
-			command.to.Dial = w.Dial
+			command := within(w, parsed(t, test.flags...))
 			c, err := command.connect(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -19,7 +18,7 @@ import (
 )
 
 func newElect(to *cli.Ensemble) *cobra.Command {
-	c := electCommand{leaseCommand: leaseCommand{to: to}, layout: live.ElectionLayout()}
+	c := electCommand{leaseCommand: leaseCommand{to: to, start: startJob}, layout: live.ElectionLayout()}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "elect [flags] PATH -- CMD [ARG]...",
@@ -42,7 +41,7 @@ line again. With --once it exits with 112, or with --lost-exit-code.`,
   zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,
 		Args: c.parse,
-		RunE: func(*cobra.Command, []string) error { return c.run() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), cli.ProcessOf(cmd)) },
 	}
 	c.addFlags(cmd)
 	return cmd
@@ -81,14 +80,13 @@ func (c *electCommand) parse(cmd *cobra.Command, args []string) error {
 
 // run campaigns until a signal arrives, or for one term. Signals end the
 // campaign between terms, and are passed to the command during a term.
-func (c *electCommand) run() error {
-	signals := cli.CatchSignals()
-	cli.OutliveReaders()
-	ctx, end := context.WithCancelCause(context.Background())
+func (c *electCommand) run(ctx context.Context, in *cli.Process) error {
+	c.in = in
+	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	stop := signals.EndOn(end)
+	stop := in.Signals.EndOn(end)
 	defer func() { stop() }()
-	c.stderr = cli.StartPrinter(os.Stderr)
+	c.stderr = cli.StartPrinter(in.Stderr)
 	defer c.stderr.Finish(time.Second)
 
 	pauses := &termBackoff{path: c.path(), stderr: c.stderr}
@@ -107,13 +105,13 @@ func (c *electCommand) run() error {
 	var outcome error // of the last term
 	err = election.Run(ctx, func(term context.Context, lease *recipes.Lease) error {
 		stop()
-		defer func() { stop = signals.EndOn(end) }()
+		defer func() { stop = in.Signals.EndOn(end) }()
 		if ctx.Err() != nil { // a signal arrived just before
 			return nil
 		}
 		began := time.Now()
-		outcome = c.work(lease, term.Done(), signals)
-		if c.once || signals.Last {
+		outcome = c.work(lease, term.Done())
+		if c.once || in.Signals.Last {
 			outcome = c.giveUp(lease, outcome)
 			return leader.ErrStop
 		}

@@ -120,75 +120,13 @@ func TestLeaderFails(t *testing.T) {
 	}
 }
 
-// TestShortTerms: a command that succeeds at once does not keep the ensemble
-// busy.
-func TestShortTerms(t *testing.T) {
-	t.Parallel()
-	e := zkrtest.StartServer(t)
-	began := time.Now()
-	p := zkrtest.Start(t, e.Args("elect", "/short", "--", "true")...)
-	const terms = 3
-	bubble.AwaitTrue(t, "some terms", func() bool { return strings.Count(p.Text(), "true ended after ") >= terms })
-	if took := time.Since(began); took < (terms-1)*shortestTerm {
-		t.Errorf("%d terms in %v", terms, took)
-	}
-	p.Signal(t, syscall.SIGHUP)
-	if code := p.Wait(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
-// TestMaxTerm: leaders take turns while others wait, and keep leading while
-// none does.
-func TestMaxTerm(t *testing.T) {
-	t.Parallel()
-	e := zkrtest.StartServer(t)
-	log := filepath.Join(t.TempDir(), "log")
-	script := `trap 'exit 0' TERM; echo "$1" >> "$2"; while :; do sleep 0.02; done`
-	const maxTerm = 2 * time.Second // long enough for a shell to start, on a slow machine too
-	candidate := func(name string) *zkrtest.Process {
-		return zkrtest.Start(t, e.Args("elect", "--max-term", maxTerm.String(), "/round", "--", "sh", "-c", script, "sh", name, log)...)
-	}
-	terms := func(n int) {
-		bubble.AwaitTrue(t, fmt.Sprintf("%d terms", n), func() bool {
-			text, _ := os.ReadFile(log)
-			return strings.Count(string(text), "\n") >= n
-		})
-	}
-	a := candidate("a")
-	terms(1)
-	time.Sleep(maxTerm + maxTerm/4) // longer than a term
-	if lines := zkrtest.Contents(t, log); len(lines) != 1 {
-		t.Errorf("alone it led %d times", len(lines))
-	}
-	b := candidate("b")
-	terms(5)
-	for i, name := range zkrtest.Contents(t, log)[:5] {
-		if want := []string{"a", "b"}[i%2]; name != want {
-			t.Errorf("term %d was %s's, want %s's", i+1, name, want)
-		}
-	}
-	for _, p := range []*zkrtest.Process{a, b} {
-		p.Signal(t, syscall.SIGTERM)
-		p.Wait(t)
-	}
-}
-
-// TestTermLost: the loss of a term ends its command, but not the campaign,
-// except with --once.
-func TestTermLost(t *testing.T) {
-	zkrtest.Parallel(t)
-	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
+// TestTermLostOnReal: TestTermLost, of processes.
+func TestTermLostOnReal(t *testing.T) {
+	zkrtest.OnReal(t, func(t *testing.T, e zkrtest.Target) {
 		client := e.Client(t)
 		campaigns := zkrtest.Start(t, e.Args("elect", append(zkrtest.PatientGrace, "/lost/term", "--", zkrtest.Self(t))...)...)
 		campaigns.Prints(t, "ready\n")
-		remove := func(path string) {
-			t.Helper()
-			if err := client.Delete(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], -1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		remove("/lost/term")
+		zkrtest.DeleteFirst(t, client, "/lost/term")
 		bubble.AwaitTrue(t, "it leads again", func() bool { return strings.Count(campaigns.Text(), "ready\n") == 2 })
 		if text := campaigns.Text(); !strings.Contains(text, "stopping\n") || !strings.Contains(text, "/lost/term: lease lost while") {
 			t.Errorf("it printed %q", text)
@@ -199,7 +137,7 @@ func TestTermLost(t *testing.T) {
 		}
 		once := zkrtest.Start(t, e.Args("elect", append(zkrtest.PatientGrace, "--once", "/lost/once", "--", zkrtest.Self(t))...)...)
 		once.Prints(t, "ready\n")
-		remove("/lost/once")
+		zkrtest.DeleteFirst(t, client, "/lost/once")
 		if code := once.Wait(t); code != cli.ExitLost || !strings.Contains(once.Text(), "stopping\n") {
 			t.Errorf("--once: exit code %d, want %d; it printed %q", code, cli.ExitLost, once.Text())
 		}

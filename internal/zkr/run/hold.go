@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"syscall"
 
@@ -20,17 +19,16 @@ import (
 // holds the lease until it is told to end.
 type holding struct {
 	*lockCommand
-	stdout io.Writer
-	eof    <-chan struct{} // closed when stdin has ended; nil: nobody reads stdin
+	eof <-chan struct{} // closed when stdin has ended; nil: nobody reads stdin
 }
 
-func newHolding(t *lockCommand, stdout io.Writer) *holding {
-	h := &holding{lockCommand: t, stdout: stdout}
+func newHolding(t *lockCommand) *holding {
+	h := &holding{lockCommand: t}
 	if t.untilEOF {
 		eof := make(chan struct{})
 		go func() { // ends with stdin or with the process
 			defer close(eof)
-			_, _ = io.Copy(io.Discard, os.Stdin) // an error also ends it
+			_, _ = io.Copy(io.Discard, t.in.Stdin) // an error also ends it
 		}()
 		h.eof = eof
 	}
@@ -56,13 +54,13 @@ func (h *holding) whileStdin(ctx context.Context) (wait context.Context, end fun
 // until prints the tokens, and returns when the lease is to be released or was
 // lost. The error is an exit. It is nil only if the tokens were printed and the
 // lease is held.
-func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked <-chan struct{}, signals *cli.Signals) error {
+func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked <-chan struct{}) error {
 	text, err := h.announcement(client, lease)
 	if err == nil {
-		p := cli.StartPrinter(h.stdout)
+		p := cli.StartPrinter(h.in.Stdout)
 		defer close(p.Lines)
 		p.Lines <- text
-		err = h.await(lease, revoked, signals, p)
+		err = h.await(lease, revoked, p)
 	}
 	if lost := lease.Err(); lost != nil { // also if a signal came first
 		return h.lost(lost)
@@ -71,14 +69,14 @@ func (h *holding) until(client *framework.Client, lease *recipes.Lease, revoked 
 }
 
 // await returns when the lease is to be released, or was lost.
-func (h *holding) await(lease *recipes.Lease, revoked <-chan struct{}, signals *cli.Signals, p *cli.Printer) error {
+func (h *holding) await(lease *recipes.Lease, revoked <-chan struct{}, p *cli.Printer) error {
 	for {
 		select {
 		case err := <-p.Results:
 			if p.Note(err); err != nil {
 				return cli.Failed(fmt.Errorf("%s: cannot print, so the lock is released: %w", h.path(), err))
 			}
-		case sig := <-signals.Arrived:
+		case sig := <-h.in.Signals.Arrived:
 			n, ok := sig.(syscall.Signal)
 			switch {
 			case cli.AsksToEnd(sig) && p.HasPrinted():

@@ -1,10 +1,9 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"os"
+	"io"
 	"path"
 	"testing"
 	"testing/synctest"
@@ -33,7 +32,7 @@ func TestHoldEndsBeforeTheNextGrant(t *testing.T) {
 				<-lease.Lost()
 				deadline = lease.Deadline()
 			}()
-			err := hold.until(client, lease, nil, &cli.Signals{Arrived: make(chan os.Signal)})
+			err := hold.until(client, lease, nil)
 			err = hold.giveUp(lease, err)
 			hold.close(client, lease)
 			ended := time.Now()
@@ -60,7 +59,7 @@ func TestHoldLostClosesItsSession(t *testing.T) {
 		if err := client.Delete(t.Context(), path.Join("/b", e.Children("/b")[0]), -1); err != nil {
 			t.Fatal(err)
 		}
-		err := hold.until(client, lease, nil, &cli.Signals{Arrived: make(chan os.Signal)})
+		err := hold.until(client, lease, nil)
 		hold.close(client, lease)
 		if left := append(e.Children("/a"), e.Children("/b")...); !errors.Is(err, cli.ErrLost) || len(left) > 0 {
 			t.Errorf("left in line: %q; %v", left, err)
@@ -77,7 +76,7 @@ func heldInVirtualTime(t *testing.T, grace time.Duration) (*holding, *framework.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() }) // zkr has ended without it
-	command := &lockCommand{leaseCommand: leaseCommand{grace: grace, paths: []string{"/a", "/b"}, lostCode: codeFlag{code: cli.ExitLost}}}
+	command := &lockCommand{leaseCommand: leaseCommand{in: &cli.Process{Stdout: io.Discard, Signals: &cli.Signals{}}, grace: grace, paths: []string{"/a", "/b"}, lostCode: codeFlag{code: cli.ExitLost}}}
 	both, err := command.acquirer(t.Context(), client, func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 		return locks.NewMutex(c, path)
 	})
@@ -88,5 +87,5 @@ func heldInVirtualTime(t *testing.T, grace time.Duration) (*holding, *framework.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &holding{lockCommand: command, stdout: &bytes.Buffer{}}, client, lease, e
+	return &holding{lockCommand: command}, client, lease, e
 }

@@ -27,7 +27,8 @@ import (
 var oneToken = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
 
 // TestHoldWithoutCommand: zkr prints the token once it holds, and nothing else;
-// each signal that asks it to end makes it release and exit with 0.
+// a signal that asks it to end makes it release and exit with 0.
+// TestSameExitCodeWhenInterrupted has all of them.
 func TestHoldWithoutCommand(t *testing.T) {
 	zkrtest.Parallel(t)
 	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
@@ -40,20 +41,19 @@ func TestHoldWithoutCommand(t *testing.T) {
 			if args[0] == "semaphore" {
 				dir += "/leases"
 			}
-			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
-				p := zkrtest.Start(t, append(args, path)...)
-				p.Prints(t, "\n")
-				if text := p.Text(); !oneToken.MatchString(text) {
-					t.Fatalf("%s prints %q, want a token", args[0], text)
-				}
-				e.InLine(t, client, dir, 1)
-				p.Signal(t, sig)
-				if code := p.Wait(t); code != 0 || !oneToken.MatchString(p.Text()) {
-					t.Errorf("%s, %v: exit code %d; it printed %q", args[0], sig, code, p.Text())
-				}
-				if left := zkrtest.Line(t, client, dir); len(left) != 0 {
-					t.Errorf("%s, %v: left in line: %q", args[0], sig, left)
-				}
+			sig := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}[i%4]
+			p := zkrtest.Start(t, append(args, path)...)
+			p.Prints(t, "\n")
+			if text := p.Text(); !oneToken.MatchString(text) {
+				t.Fatalf("%s prints %q, want a token", args[0], text)
+			}
+			e.InLine(t, client, dir, 1)
+			p.Signal(t, sig)
+			if code := p.Wait(t); code != 0 || !oneToken.MatchString(p.Text()) {
+				t.Errorf("%s, %v: exit code %d; it printed %q", args[0], sig, code, p.Text())
+			}
+			if left := zkrtest.Line(t, client, dir); len(left) != 0 {
+				t.Errorf("%s, %v: left in line: %q", args[0], sig, left)
 			}
 		}
 	})
@@ -174,9 +174,7 @@ func TestHoldLost(t *testing.T) {
 		}{{nil, cli.ExitLost}, {[]string{"--lost-exit-code", "42"}, 42}} {
 			p := zkrtest.Start(t, e.Args("lock", append(test.args, "/hold/lost")...)...)
 			p.Prints(t, "\n")
-			if err := client.Delete(t.Context(), "/hold/lost/"+zkrtest.Line(t, client, "/hold/lost")[0], -1); err != nil {
-				t.Fatal(err)
-			}
+			zkrtest.DeleteFirst(t, client, "/hold/lost")
 			if code := p.Wait(t); code != test.want || !strings.Contains(p.Text(), "/hold/lost: lease lost: ") {
 				t.Errorf("exit code %d, want %d; it printed %q", code, test.want, p.Text())
 			}
@@ -185,10 +183,10 @@ func TestHoldLost(t *testing.T) {
 }
 
 // TestHoldInAnOutage: while no server answers, zkr reports the loss before the
-// lock can be granted to another client.
+// lock can be granted to another client, as TestHoldEndsBeforeTheNextGrant
+// shows to the instant.
 func TestHoldInAnOutage(t *testing.T) {
-	zkrtest.Parallel(t)
-	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
+	zkrtest.OnReal(t, func(t *testing.T, e zkrtest.Target) {
 		p := zkrtest.Start(t, e.Args("lock", append(zkrtest.PatientGrace, "/hold/outage")...)...)
 		p.Prints(t, "\n")
 		e.Freeze(t)
@@ -271,7 +269,7 @@ func TestHoldWithABlockedReader(t *testing.T) {
 		}
 		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = w }, e.Args("lock", "--revocable", path)...)
 		bubble.AwaitTrue(t, "the token is printed", func() bool { return buffered(t, r) == size })
-		if _, err := client.Set(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], []byte(live.Revocation), -1); err != nil {
+		if _, err := client.Set(t.Context(), zkrtest.FirstInLine(t, client, path), []byte(live.Revocation), -1); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -285,9 +283,7 @@ func TestHoldWithABlockedReader(t *testing.T) {
 		t.Errorf("left in line: %q", left)
 	}
 	lost := hold("/blocked/lost")
-	if err := client.Delete(t.Context(), "/blocked/lost/"+zkrtest.Line(t, client, "/blocked/lost")[0], -1); err != nil {
-		t.Fatal(err)
-	}
+	zkrtest.DeleteFirst(t, client, "/blocked/lost")
 	if code := lost.Wait(t); code != cli.ExitLost {
 		t.Errorf("lost: exit code %d, want %d", code, cli.ExitLost)
 	}

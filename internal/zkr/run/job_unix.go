@@ -16,14 +16,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
-// job is a command in its own process group.
-type job struct {
-	group    int  // the process group's id, which is also the command's process id
-	terminal bool // the group owns the terminal, which was ours before
-
-	ended   chan struct{} // closed when the command has ended
-	code    int           // its exit code as a shell reports it; read after ended
-	stopped chan struct{} // receives when Control-Z has stopped it, and it was continued
+// group is a job's process group.
+type group struct {
+	*job
+	id       int  // which is also the command's process id
+	terminal bool // it owns the terminal, which was ours before
 }
 
 // startJob starts a command with our stdin, stdout and stderr. If stdin is a
@@ -35,7 +32,8 @@ func startJob(program string, args, env []string) (*job, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	child.DieWithParent(cmd) // nothing else would stop it when the lock is lost
 
-	j := &job{ended: make(chan struct{}), stopped: make(chan struct{}, 1)}
+	j := &group{job: &job{ended: make(chan struct{}), stopped: make(chan struct{}, 1)}}
+	j.signal, j.kill = j.pass, func() { _ = syscall.Kill(-j.id, syscall.SIGKILL) }
 	started := make(chan error, 1)
 	go func() { // ends with the command
 		// Linux treats the end of the thread that started a child as
@@ -44,7 +42,7 @@ func startJob(program string, args, env []string) (*job, error) {
 		defer runtime.UnlockOSThread()
 		err := startOnTerminal(cmd)
 		if err == nil {
-			j.group = cmd.Process.Pid
+			j.id = cmd.Process.Pid
 			if terminalGroup() == syscall.Getpgrp() {
 				j.terminal = true
 				j.giveTerminal()
@@ -55,7 +53,7 @@ func startJob(program string, args, env []string) (*job, error) {
 			j.wait()
 		}
 	}()
-	return j, <-started
+	return j.job, <-started
 }
 
 // stopping returns the signals by which a terminal would stop zkr, which then
@@ -85,11 +83,11 @@ func startOnTerminal(cmd *exec.Cmd) error {
 }
 
 // wait also sees the command stop, which os.Process.Wait does not.
-func (j *job) wait() {
+func (j *group) wait() {
 	defer close(j.ended)
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(j.group, &status, syscall.WUNTRACED, nil)
+		_, err := syscall.Wait4(j.id, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil: // something else has reaped our child
@@ -123,12 +121,11 @@ func (j *job) wait() {
 
 // The group may be gone already. A signal to no process is no error.
 
-// signal passes a signal on. A stopped job must be continued to receive the
-// signal. It fails if the job runs as another user, and zkr must not signal it.
-func (j *job) signal(sig os.Signal) error {
-	err := syscall.Kill(-j.group, sig.(syscall.Signal))
+// pass passes a signal on. A stopped job must be continued to receive it.
+func (j *group) pass(sig os.Signal) error {
+	err := syscall.Kill(-j.id, sig.(syscall.Signal))
 	if cli.AsksToEnd(sig) {
-		_ = syscall.Kill(-j.group, syscall.SIGCONT)
+		_ = syscall.Kill(-j.id, syscall.SIGCONT)
 	}
 	if err == syscall.EPERM {
 		return err
@@ -136,31 +133,23 @@ func (j *job) signal(sig os.Signal) error {
 	return nil
 }
 
-func (j *job) terminate() error { return j.signal(syscall.SIGTERM) }
-
-func (j *job) kill() { _ = syscall.Kill(-j.group, syscall.SIGKILL) }
-
 // giveTerminal makes the job's group the terminal's foreground group if we own
 // the terminal, so that the job can read from it and receives Control-C. The
 // job may have been stopped for reading too early, and is continued.
-func (j *job) giveTerminal() {
+func (j *group) giveTerminal() {
 	if j.terminal {
-		setTerminalGroup(j.group)
-		_ = syscall.Kill(-j.group, syscall.SIGCONT)
+		setTerminalGroup(j.id)
+		_ = syscall.Kill(-j.id, syscall.SIGCONT)
 	}
 }
 
-// takeTerminal takes the terminal back.
-func (j *job) takeTerminal() {
+// takeTerminal takes the terminal back from a job that has ended. While the job
+// has it we do not receive Control-C.
+func (j *group) takeTerminal() {
 	if j.terminal {
+		j.interrupted = j.code == cli.ExitSignal+int(syscall.SIGINT) || j.code == cli.ExitSignal+int(syscall.SIGQUIT)
 		setTerminalGroup(syscall.Getpgrp())
 	}
-}
-
-// interrupted reports whether Control-C at the terminal has ended the job.
-// While the job owns the terminal, we do not receive that signal.
-func (j *job) interrupted() bool {
-	return j.terminal && (j.code == cli.ExitSignal+int(syscall.SIGINT) || j.code == cli.ExitSignal+int(syscall.SIGQUIT))
 }
 
 // terminalGroup returns the foreground group of the terminal at stdin, or -1 if

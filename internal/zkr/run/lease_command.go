@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ import (
 // so share it.
 type leaseCommand struct {
 	to       *cli.Ensemble
+	start    func(program string, args, env []string) (*job, error)
 	grace    time.Duration
 	lostCode codeFlag // the exit code when the lease is lost
 
@@ -33,6 +35,7 @@ type leaseCommand struct {
 	nests            bool // several zkrs that run each other can hold the same path
 	inSubdirectories bool // the contenders' znodes are not children of the path: see inspect.Directories
 
+	in       *cli.Process
 	client   *framework.Client // once it is connected
 	graceSet bool
 	paths    []string
@@ -204,7 +207,7 @@ func (h *leaseCommand) fitGrace() {
 // fit into it.
 func (h *leaseCommand) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
 	slow := time.AfterFunc(cli.AWhile, func() {
-		cli.Say(os.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", cli.Printable(h.path()), cli.Printable(h.to.Servers)))
+		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", cli.Printable(h.path()), cli.Printable(h.to.Servers)))
 	})
 	defer slow.Stop()
 	if len(h.acl) > 0 {
@@ -263,17 +266,17 @@ func (h *leaseCommand) data() []byte { return append(h.identity(), h.parentText(
 // lease. Closing over asks the command to end although the lease is still held.
 // The error is an exit: of the command, of a command that could not be started,
 // or of a lost lease.
-func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}, signals *cli.Signals) error {
+func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}) error {
 	if !lease.Held() { // zkr may have been paused since the grant
 		why := cmp.Or(lease.Err(), recipes.ErrNotHeld)
 		return &cli.Exit{Code: h.lostCode.code, Err: cli.Urgent{Err: fmt.Errorf("%s: %w before %s was started: %w", h.path(), cli.ErrLost, h.name(), why)}}
 	}
-	job, err := startJob(h.program, h.command, h.environment(lease))
+	job, err := h.start(h.program, h.command, h.environment(lease))
 	if err != nil {
 		return cannotRun(err)
 	}
-	h.guard(lease, job, over, signals)
-	signals.Last = signals.Last || job.interrupted()
+	h.guard(lease, job, over)
+	h.in.Signals.Last = h.in.Signals.Last || job.interrupted
 	if err := lease.Err(); err != nil {
 		return h.lost(err)
 	}
@@ -323,7 +326,7 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 	if err := cli.Release(lease); errors.Is(err, recipes.ErrNotHeld) {
 		return h.lost(err)
 	} else if err != nil {
-		cli.Say(os.Stderr, time.Second, fmt.Sprintf("zkr: %s (its znode ends with the session)\n", cli.Complaint(err)))
+		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s (its znode ends with the session)\n", cli.Complaint(err)))
 	}
 	return outcome
 }
@@ -331,8 +334,9 @@ func (h *leaseCommand) giveUp(lease *recipes.Lease, outcome error) error {
 // guard supervises the job until it has ended, by itself or stopped by guard.
 // Stderr may be a pipe that nobody reads, or a stopped terminal, so guard never
 // waits for a write.
-func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{}, signals *cli.Signals) {
-	stderr := cli.StartPrinter(os.Stderr)
+func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{}) {
+	signals := h.in.Signals
+	stderr := cli.StartPrinter(h.in.Stderr)
 	defer stderr.Finish(time.Second)
 	lost := lease.Lost()
 	var kill <-chan time.Time
@@ -353,7 +357,7 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			if lease.Err() == nil { // otherwise the term is over because the lease was lost
 				// No deadline follows: the lease is held until
 				// the command has ended.
-				if err := job.terminate(); err != nil {
+				if err := job.signal(syscall.SIGTERM); err != nil {
 					stderr.Offer(h.cannotEnd(err))
 				} else if h.overMeans != "" {
 					stderr.Offer(fmt.Sprintf("zkr: %s: %s: %s gets SIGTERM now\n", h.path(), h.overMeans, h.name()))
@@ -362,7 +366,7 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 		case <-lost:
 			lost = nil
 			left := h.untilKill(lease)
-			err := job.terminate()
+			err := job.signal(syscall.SIGTERM)
 			kill = time.After(left)
 			if err != nil {
 				stderr.Offer(h.cannotEnd(err))

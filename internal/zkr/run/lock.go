@@ -12,7 +12,7 @@ import (
 )
 
 func newLock(to *cli.Ensemble) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to}, several: true}
+	t := lockCommand{leaseCommand: leaseCommand{to: to, start: startJob}, several: true}
 	layout := cli.EnumFlag[locks.Layout]{
 		Names:  []string{"curator", "kazoo"},
 		Values: []locks.Layout{locks.LayoutCurator, locks.LayoutKazoo},
@@ -34,7 +34,7 @@ the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
   zkr lock --json /app/backup                 # holds until Control-C`,
 		Args: t.parse,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return t.run(cmd.OutOrStdout(), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+			return t.run(cmd.Context(), cli.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 				return locks.NewMutex(c, path, recipes.WithData(t.data()), locks.WithLayout(layout.Value()))
 			})
 		},

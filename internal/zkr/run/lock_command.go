@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"time"
 
@@ -93,16 +92,15 @@ func forgotDashes(arg string) error {
 type acquirerOf func(ctx context.Context, c *framework.Client, path string) (recipes.Acquirer, error)
 
 // run acquires the paths, and runs the command or holds.
-func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
-	signals := cli.CatchSignals()
-	cli.OutliveReaders()
+func (t *lockCommand) run(ctx context.Context, in *cli.Process, acquirerOf acquirerOf) error {
+	t.in = in
 	var hold *holding
 	if len(t.command) == 0 {
-		hold = newHolding(t, stdout)
+		hold = newHolding(t)
 	}
 	var client *framework.Client
 	var lease *recipes.Lease
-	err := signals.EndWhile(func(ctx context.Context) (err error) {
+	err := in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
 		ctx, end := hold.whileStdin(ctx)
 		defer end()
 		if client, err = t.connect(ctx); err != nil {
@@ -130,10 +128,12 @@ func (t *lockCommand) run(stdout io.Writer, acquirerOf acquirerOf) error {
 		revoked, t.overMeans = lease.Revoked(), "another client asks for the release"
 	}
 	if hold != nil {
-		outliveTerminal()
-		return t.giveUp(lease, hold.until(client, lease, revoked, signals))
+		if in.Own {
+			outliveTerminal()
+		}
+		return t.giveUp(lease, hold.until(client, lease, revoked))
 	}
-	return t.giveUp(lease, t.work(lease, revoked, signals))
+	return t.giveUp(lease, t.work(lease, revoked))
 }
 
 // close closes the client, which takes some seconds if no server answers; what

@@ -273,9 +273,7 @@ func TestDeletedByOthers(t *testing.T) {
 		client := e.Client(t)
 		p := zkrtest.Start(t, e.Args("lock", append(zkrtest.PatientGrace, "/deleted", "--", zkrtest.Self(t))...)...)
 		p.Prints(t, "ready\n")
-		if err := client.Delete(t.Context(), "/deleted/"+zkrtest.Line(t, client, "/deleted")[0], -1); err != nil {
-			t.Fatal(err)
-		}
+		zkrtest.DeleteFirst(t, client, "/deleted")
 		if code := p.Wait(t); code != cli.ExitLost || !strings.Contains(p.Text(), "stopping\n") {
 			t.Errorf("exit code %d, want %d; it printed %q", code, cli.ExitLost, p.Text())
 		}

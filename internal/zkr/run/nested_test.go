@@ -68,7 +68,7 @@ func TestNestedNamesItsParent(t *testing.T) {
 	e, other := zkrtest.StartServer(t), zkrtest.StartServer(t)
 	client := e.Client(t)
 	session := func(path string) string {
-		_, stat, err := client.Get(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0])
+		_, stat, err := client.Get(t.Context(), zkrtest.FirstInLine(t, client, path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestNestedNamesItsParent(t *testing.T) {
 	p := zkrtest.Start(t, e.Args("lock", append(append([]string{"/a/1"}, command...), end...)...)...)
 	p.Prints(t, "ready\n")
 	for path, want := range map[string]string{"/a/1": `: env$`, "/a/2": `: env parent=` + session("/a/1") + `$`, "/a/3": `: sh parent=` + session("/a/2") + `$`} {
-		data, _, err := client.Get(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0])
+		data, _, err := client.Get(t.Context(), zkrtest.FirstInLine(t, client, path))
 		if err != nil || !regexp.MustCompile(want).Match(data) {
 			t.Errorf("%s: the data is %q, want %q; %v", path, data, want, err)
 		}

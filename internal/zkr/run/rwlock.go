@@ -49,7 +49,7 @@ seen.` + holdHelp + lossHelp + lossExit,
 
 // newSide returns the subcommand for one side of the read/write lock.
 func newSide(to *cli.Ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra.Command) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to}, several: true}
+	t := lockCommand{leaseCommand: leaseCommand{to: to, start: startJob}, several: true}
 	layout := cli.EnumFlag[rwlock.Layout]{
 		Names:  []string{"plain", "curator", "kazoo"},
 		Values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo},
@@ -57,7 +57,7 @@ func newSide(to *cli.Ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd c
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = t.parse
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return t.run(cmd.OutOrStdout(), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+		return t.run(cmd.Context(), cli.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 			lock, err := rwlock.New(c, path, recipes.WithData(t.data()), rwlock.WithLayout(layout.Value()))
 			if err != nil {
 				return nil, err

@@ -12,7 +12,7 @@ import (
 )
 
 func newSemaphore(to *cli.Ensemble) *cobra.Command {
-	w := semaphoreCommand{lockCommand: lockCommand{leaseCommand: leaseCommand{to: to, nests: true, inSubdirectories: true}}}
+	w := semaphoreCommand{lockCommand: lockCommand{leaseCommand: leaseCommand{to: to, start: startJob, nests: true, inSubdirectories: true}}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "semaphore [flags] --max N PATH [-- CMD [ARG]...]",
@@ -32,7 +32,9 @@ several holders at once.` + holdHelp + lossHelp + lossExit,
   zkr semaphore --max 5 --permits 3 /app/encoders -- ./encode --threads 3 film.mov
   zkr semaphore --max 8 --set-max /app/encoders -- true     # 8 from now on`,
 		Args: w.parse,
-		RunE: func(cmd *cobra.Command, _ []string) error { return w.run(cmd.OutOrStdout(), w.permitsAt) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd.Context(), cli.ProcessOf(cmd), w.permitsAt)
+		},
 	}
 	w.addFlags(cmd)
 	return cmd

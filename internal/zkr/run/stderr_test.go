@@ -23,11 +23,7 @@ func TestNobodyReadsStderr(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t)
 	client := e.Client(t)
-	lose := func(t *testing.T, path string) {
-		if err := client.Delete(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], -1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	lose := func(t *testing.T, path string) { zkrtest.DeleteFirst(t, client, path) }
 	revoke := func(t *testing.T, path string) {
 		if code := zkrtest.Start(t, e.Args("revoke", path)...).Wait(t); code != 0 {
 			t.Fatalf("revoke: exit code %d", code)
@@ -94,9 +90,7 @@ func TestLossIsToldByTheEnd(t *testing.T) {
 		args := append(append(zkrtest.PatientGrace, path), test.more...)
 		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Stderr = stderr }, e.Args(test.verb, args...)...)
 		p.Prints(t, test.first)
-		if err := client.Delete(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], -1); err != nil {
-			t.Fatal(err)
-		}
+		zkrtest.DeleteFirst(t, client, path)
 		if test.again != "" {
 			bubble.AwaitTrue(t, "it leads again", func() bool { return strings.Count(p.Text(), test.again) == 2 })
 			continue

@@ -39,7 +39,7 @@ func TestLostBeforeTheStart(t *testing.T) {
 			to: &cli.Ensemble{}, paths: []string{"/l"}, lostCode: codeFlag{code: cli.ExitLost},
 			command: []string{"sh", "-c", `echo > "$0"`, file}, program: "/bin/sh",
 		}
-		err = h.work(lease, nil, &cli.Signals{Arrived: make(chan os.Signal)})
+		err = h.work(lease, nil)
 		var end *cli.Exit
 		if !errors.As(err, &end) || end.Code != cli.ExitLost || !strings.Contains(err.Error(), "/l: lease lost before sh was started: ") {
 			t.Errorf("%v", err)
@@ -98,9 +98,7 @@ func TestTerminalCannotStopZkr(t *testing.T) {
 			p := zkrtest.StartChanged(t, ownGroup, e.Args("lock", append(append(zkrtest.PatientGrace, path), test.command...)...)...)
 			p.Prints(t, test.first)
 			p.Signal(t, sig)
-			if err := client.Delete(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], -1); err != nil {
-				t.Fatal(err)
-			}
+			zkrtest.DeleteFirst(t, client, path)
 			if code := p.Wait(t); code != cli.ExitLost || !strings.Contains(p.Text(), test.last) {
 				t.Errorf("%v: exit code %d; it printed %q", sig, code, p.Text())
 			}
@@ -127,9 +125,7 @@ func TestLeftInTheGroupIsKilled(t *testing.T) {
 			t.Fatalf("%v: %q", err, p.Text())
 		}
 		t.Cleanup(func() { _ = syscall.Kill(rest, syscall.SIGKILL) }) // it has ended, unless the test fails
-		if err := client.Delete(t.Context(), path+"/"+zkrtest.Line(t, client, path)[0], -1); err != nil {
-			t.Fatal(err)
-		}
+		zkrtest.DeleteFirst(t, client, path)
 		// It ends only when the rest, which has its stdout, has ended, too.
 		if code := p.Wait(t); code != cli.ExitLost {
 			t.Errorf("%s: exit code %d, want %d", verb, code, cli.ExitLost)
@@ -211,9 +207,7 @@ func TestCommandOfAnotherUser(t *testing.T) {
 	p.Signal(t, syscall.SIGUSR1)
 	const said = "zkr: /sudo: cannot signal command: operation not permitted\n"
 	p.Prints(t, said)
-	if err := client.Delete(t.Context(), "/sudo/"+zkrtest.Line(t, client, "/sudo")[0], -1); err != nil {
-		t.Fatal(err)
-	}
+	zkrtest.DeleteFirst(t, client, "/sudo")
 	bubble.AwaitTrue(t, "zkr says so", func() bool { return strings.Count(p.Text(), said) == 2 })
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
-	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -20,54 +19,6 @@ import (
 func startImpatient(t *testing.T, args ...string) *zkrtest.Process {
 	t.Helper()
 	return zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, zkrtest.ImpatientVariable+"=1") }, args...)
-}
-
-// TestWaitSaysForWhom: a wait says on stderr for whom it waits, a candidate
-// says who leads, and all of them say that no server answers.
-func TestWaitSaysForWhom(t *testing.T) {
-	t.Parallel()
-	e := zkrtest.StartServer(t)
-	zkrtest.Start(t, e.Args("lock", "/said/lock")...).Prints(t, "\n")
-	zkrtest.Start(t, e.Args("elect", "--id", "first", "/said/office", "--", zkrtest.Self(t))...).Prints(t, "ready\n")
-	zkrtest.Start(t, e.Args("semaphore", "--max", "1", "/said/permit")...).Prints(t, "\n")
-	one := `by \S+ pid \d+: zkr \(session 0x[0-9a-f]+, joined \S+ ago\), 1 waiting\n`
-	waiters := map[*zkrtest.Process]string{
-		startImpatient(t, e.Args("lock", "/said/lock")...):                              `^zkr: /said/lock: waiting: held ` + one,
-		startImpatient(t, e.Args("semaphore", "--max", "1", "/said/permit")...):         `^zkr: /said/permit: waiting: held ` + one,
-		startImpatient(t, e.Args("elect", "/said/office", "--", "true")...):             `^zkr: /said/office: not elected yet: led by first \(session 0x[0-9a-f]+, joined \S+ ago\), 1 waiting\n`,
-		startImpatient(t, e.Args("lock", "/said/a", "/said/permit/x", "--", "true")...): "",
-	}
-	for p, want := range waiters {
-		if want == "" {
-			if code := p.Wait(t); code != 0 || strings.Contains(p.Text(), "waiting") {
-				t.Errorf("without a wait: exit code %d, it printed %q", code, p.Text())
-			}
-			continue
-		}
-		bubble.AwaitTrue(t, "it says for whom it waits: "+want, func() bool { return regexp.MustCompile(want).MatchString(p.Text()) })
-	}
-	e.Freeze(t)
-	for p, want := range waiters {
-		if want != "" {
-			p.Prints(t, "not connected, no server answers: ")
-		}
-	}
-	e.Thaw(t)
-	for p, want := range waiters {
-		if want != "" {
-			p.Prints(t, "zkr: connected again\n")
-		}
-	}
-}
-
-// TestWaitForTheFirstConnection: zkr says that it waits for a server.
-func TestWaitForTheFirstConnection(t *testing.T) {
-	t.Parallel()
-	p := startImpatient(t, zkrtest.Target{Servers: "127.0.0.1:1"}.Args("lock", "--connect-timeout", "3s", "/said", "--", "true")...)
-	p.Prints(t, "zkr: /said: no server of 127.0.0.1:1 answers yet\n")
-	if code := p.Wait(t); code != cli.ExitNoEnsemble {
-		t.Errorf("exit code %d", code)
-	}
 }
 
 // TestDisconnectIsSaid: what follows changes says on stderr when it is not

@@ -37,7 +37,7 @@ that nothing is left in the ensemble. If a check fails it exits with 1.`,
 		Example: `  zkr demo`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.CatchSignals().EndWhile(func(ctx context.Context) error {
+			return cli.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))
 				defer cancel()
 				ensemble, err := newDemoEnsemble()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -55,11 +54,11 @@ the znode exists.`,
 				}
 			}
 			if k.ephemeral {
-				cli.OutliveReaders()
-				return cli.CatchSignals().UntilSignal(func(ctx context.Context, began func()) error {
+				in := cli.ProcessOf(cmd)
+				return in.Signals.UntilSignal(cmd.Context(), func(ctx context.Context, began func()) error {
 					return to.WithClient(ctx, func(ctx context.Context, c *framework.Client) error {
-						print := func(made string) error { return k.print(cmd.OutOrStdout(), made) }
-						return k.hold(ctx, c, args[0], data, print, began)
+						print := func(made string) error { return k.print(in.Stdout, made) }
+						return k.hold(ctx, c, args[0], data, print, in.Stderr, began)
 					})
 				})
 			}
@@ -151,7 +150,7 @@ func (k *creation) create(ctx context.Context, c *framework.Client, path string,
 // hold creates an ephemeral znode, passes its path to print, and waits until
 // ctx ends. It fails if the znode ends earlier, or if print does. It calls
 // began once print has succeeded, and ends without print if nobody reads.
-func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, print func(made string) error, began func()) error {
+func (k *creation) hold(ctx context.Context, c *framework.Client, path string, data []byte, print func(made string) error, errs io.Writer, began func()) error {
 	session, err := c.AwaitSession(ctx)
 	if err != nil {
 		return err
@@ -175,7 +174,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 				began()
 			}
 			if err := c.Close(); err != nil {
-				fmt.Fprintf(os.Stderr, "zkr: %s: %s (it ends with the session)\n", cli.Printable(made), cli.Complaint(err))
+				fmt.Fprintf(errs, "zkr: %s: %s (it ends with the session)\n", cli.Printable(made), cli.Complaint(err))
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, framework.ErrSessionLost):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,7 +90,7 @@ func TestCreateEphemeralNoticesALostEvent(t *testing.T) {
 		k := creation{ephemeral: true}
 		printed, ended := make(chan string, 1), make(chan error, 1)
 		go func() {
-			ended <- k.hold(t.Context(), c, "/mine", nil, func(made string) error { printed <- made; return nil }, func() {})
+			ended <- k.hold(t.Context(), c, "/mine", nil, func(made string) error { printed <- made; return nil }, io.Discard, func() {})
 		}()
 		made := <-printed
 		synctest.Wait()
