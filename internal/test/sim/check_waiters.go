@@ -48,7 +48,7 @@ func (l *ledger) passedLocked(t *holding) {
 		// Joining the line and being noticed there takes some messages.
 		// Goroutines that wait in-process behind a holder that leaves join the
 		// line only then.
-		if soon := 20*p.Latency + time.Millisecond; time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
+		if soon := 20*p.Latency + 6*p.Reports + time.Millisecond; time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
 		if w.client != t.who.client {
