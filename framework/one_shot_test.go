@@ -268,7 +268,7 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 					t.Errorf("afterwards: %v, want %v", err, s.Err())
 				}
 			}
-			if s.Err() != framework.ErrClosed {
+			if !errors.Is(s.Err(), framework.ErrClosed) {
 				must(t, c.WaitConnected(t.Context()))
 				s = session(t, c)
 				must(t, c.Close())
