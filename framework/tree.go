@@ -40,7 +40,6 @@ type trees struct {
 }
 
 // tree is a recursive watch.
-// tree is a recursive watch.
 type tree struct {
 	path      string
 	on        *link
