@@ -86,7 +86,7 @@ func (c *core) closeEarlier(ctx context.Context, id int64) (ours bool, err error
 	for waited := false; ; waited = true {
 		if c.isClosing() {
 			select {
-			case <-c.done: // its session is among the earlier ones by then
+			case <-c.done: // its session is now among the earlier ones
 			case <-ctx.Done():
 				return true, ctxerr.Of(ctx)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Creates of ephemeral znodes at fixed paths share transactions, too, but not
+// Creates of ephemeral znodes at fixed paths also share transactions, but not
 // those of contenders: see groupcommit.go. They are not in any order, so
 // several in one directory may share one, and those of a refused multi go again
 // together. One request is under way at a time, and what is asked for meanwhile

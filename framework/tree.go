@@ -27,7 +27,7 @@ import (
 //   - while the tree is being armed or removed the hub arms nothing, and the
 //     request is not sent while the hub arms a watch;
 //   - when the tree has been armed, and before it is removed, the hub's watches
-//     are fired, and none counts as held by the server any longer;
+//     are fired, and none counts as held by the server from then on;
 //   - the wire client does not set a data watch again after a reconnect.
 //
 // A watch for the children replaces only a half of the recursive one that no

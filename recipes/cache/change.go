@@ -47,8 +47,8 @@ func (c Change) Path() string {
 // changes returns what makes the view now out of the view old. First come the
 // removed znodes, each behind what was below it. Then the others follow, each
 // before what is below it. A znode that was deleted and created again is both
-// removed and added. So whoever applies the changes in order never has a znode
-// without the one above it.
+// removed and added. So a reader that applies the changes in order never has a
+// znode without the one above it.
 func changes(old, now View) []Change {
 	var removed, rest []Change
 	diff(old.tree, now.tree, func(old, now *Node) {

@@ -17,5 +17,5 @@
 //     days (growth_test.go), and user callbacks that block or panic
 //     (blocked_callbacks_test.go, observed_test.go), in virtual time.
 //
-// Tests of one source file of package recipes stand beside it, in recipes.
+// Tests of one source file of package recipes stand next to it, in recipes.
 package acceptance

@@ -35,7 +35,7 @@ const (
 	Margin  = Timeout / 10
 )
 
-// T is the part of testing.TB that this package needs. A rapid.T has it too.
+// T is the part of testing.TB that this package needs. A rapid.T also has it.
 type T interface {
 	Helper()
 	Cleanup(func())

@@ -17,7 +17,7 @@ import (
 )
 
 // Game is a recipe under random acquisitions, cancellations and faults of
-// several clients. See Play. It stands beside the simulator since its callers
+// several clients. See Play. It is no part of the simulator, since its callers
 // acquire under leases of other clients, and in all layouts of a recipe.
 type Game struct {
 	// Sides are the ways to acquire, such as reader and writer, or one and

@@ -45,7 +45,7 @@ const (
 	late  = timeout / 8
 )
 
-// deeds are the faults of a client. Some are tried as one of a pair, too.
+// deeds are the faults of a client. Some are also tried as one of a pair.
 var deeds = []struct {
 	at     where
 	pairs  bool

@@ -20,7 +20,7 @@ import (
 //     its holder had left before the next one came is what the model checks.
 //   - Whether a guarded write was executed that has failed without an answer:
 //     at any time between its beginning and the quiet, if its holder still held
-//     then. The version at the quiet must be explained, too.
+//     then. The version at the quiet must also be explained.
 type historian struct {
 	name     string
 	limit    int

@@ -8,8 +8,8 @@
 //   - and what 10,000 of a thing cost each.
 //
 // The module bench runs them, together with other makers' locks, and writes the
-// tables of docs/performance.md. It uses Load and BareCycle for its own work,
-// too.
+// tables of docs/performance.md. It also uses Load and BareCycle for its own
+// work.
 //
 // No benchmark fails because it was slow.
 package measure

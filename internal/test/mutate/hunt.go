@@ -36,7 +36,7 @@ type outcome struct {
 	Said    string `json:",omitempty"` // the first line of the failure
 	Seconds float64
 	Tree    string // a hash of the sources and tests
-	Slow    bool   // whether the tests in real time ran, too
+	Slow    bool   // whether the tests in real time also ran
 }
 
 // A hunter runs tests against faults.
@@ -145,7 +145,7 @@ func (h *hunter) hunt(ctx context.Context, number int, f *fault, before outcome)
 }
 
 // build compiles the tests of a package with all faults that can be chosen. It
-// serves for running without a fault, too. A fault that cannot be chosen gets
+// also serves for running without a fault. A fault that cannot be chosen gets
 // its own binary.
 func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 	name, faults := strings.ReplaceAll(s.Package, "/", "_")+".test", h.faults

@@ -68,8 +68,8 @@ func (w *world) batched() {
 	w.batches++
 }
 
-// operations returns what a request does. In plans with batches a multi does
-// what its operations do, too.
+// operations returns what a request does. In plans with batches a multi also
+// does what its operations do.
 func (w *world) operations(r testutil.Request) []testutil.Op {
 	all := []testutil.Op{r.Op}
 	for _, one := range r.Operations {

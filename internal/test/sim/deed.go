@@ -118,7 +118,7 @@ func (w *world) cut(client int, requests, answers bool) (heal func()) {
 	return func() { add(-1) }
 }
 
-// repeat sends the request that opens a connection on another connection, too,
+// repeat also sends the request that opens a connection on another connection,
 // as a network may that has lost track of time. Nobody reads the answer.
 func (w *world) repeat(client int, frame []byte) (done bool) {
 	conn, err := w.ens.Dial("tcp", strings.Split(w.ens.Servers(), ",")[client%w.ens.Members()], time.Second)

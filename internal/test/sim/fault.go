@@ -17,7 +17,7 @@ type Fault struct {
 	For    time.Duration // how long it lasts
 	Steps  int           // above 0: it ends after so many steps of others, if that is sooner
 	By     time.Duration // the delay, or how far the clock jumps
-	Then   time.Duration // the client is cut off after this time, too; 0: it is not; after a connect only what it sends
+	Then   time.Duration // the client is also cut off, after this time; 0: it is not; after a connect only what it sends
 	Op     string        // of single requests
 	Times  int           // how many of them; of a request at a moment: this one
 	Code   testutil.Code // what they are refused with

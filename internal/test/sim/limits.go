@@ -101,7 +101,7 @@ func (d *draw) secondHop() {
 // T/4 with a tick of T/2.
 func (d *draw) margins() {
 	least, _ := d.granted()
-	least = min(least, d.Timeout) // the options are checked against what is asked for, too
+	least = min(least, d.Timeout) // the options are also checked against what is asked for
 	if d.ServerTick == 0 && d.one(1, 3) {
 		d.ServerTick = pick(d, least/2, least*2/5, least/3)
 	}

@@ -112,7 +112,7 @@ func (w *world) strike(f Fault, msg message) (broken bool) {
 	return f.What == Drop
 }
 
-// recovery is after how many session timeouts nothing may be late any longer.
+// recovery is the number of session timeouts after which nothing may be late.
 // That is time for a session to expire, and for a removal that was refused to
 // be tried again.
 const recovery = 3

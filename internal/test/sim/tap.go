@@ -33,7 +33,7 @@ type tap struct {
 // members, whatever order the client tries them in, so that each run has the
 // same.
 func (w *world) tapped(client int, to *testutil.ClientNet, addresses []string) func(network, address string, timeout time.Duration) (net.Conn, error) {
-	var attempts atomic.Int64 // a session that is torn down dials beside the next one
+	var attempts atomic.Int64 // a session that is torn down dials at the same time as the next one
 	return func(network, _ string, timeout time.Duration) (net.Conn, error) {
 		address := addresses[(client+int(attempts.Add(1)-1))%len(addresses)]
 		conn, err := to.Dial(network, address, timeout)

@@ -82,7 +82,7 @@ func newWorker(w *world, id who) *worker {
 	return k
 }
 
-// reading is the name of those in a Line that stand beside each other.
+// reading is the name of those in a Line that may hold together.
 const reading = "read"
 
 // line returns one side of the recipe Line.

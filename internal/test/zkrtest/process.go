@@ -61,14 +61,14 @@ func Self(t *testing.T) string {
 	return path
 }
 
-// Patience limits every wait for something that should happen soon, on a slow
-// machine too.
+// Patience limits every wait for something that should happen soon, even on a
+// slow machine.
 const Patience = 30 * time.Second
 
 // Process is a running zkr.
 type Process struct {
 	Cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended, and every process with its stdout too
+	ended chan struct{} // closed when it has ended, and every process that has its stdout
 	Code  int           // its exit code, or -1 if a signal ended it; read after ended
 
 	mu      sync.Mutex // guards what follows
@@ -182,8 +182,9 @@ func (p *Process) Signal(t *testing.T, sig os.Signal) {
 // InRing3 reports whether real servers are to be used.
 var InRing3 = os.Getenv("ZKR_REAL") == "1"
 
-// Parallel lets a test run beside others, which mostly wait. It does not with
-// real servers: the JVMs of one ensemble are as much as two cores can carry.
+// Parallel lets a test run at the same time as others, which mostly wait. It
+// does not with real servers: the JVMs of one ensemble are as much as two cores
+// can carry.
 func Parallel(t *testing.T) {
 	if !InRing3 {
 		t.Parallel()
