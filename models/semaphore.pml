@@ -22,9 +22,9 @@ Code
     sets its watches        | recipes/semaphore/semaphore.go: permits.look, recipes/semaphore/limit.go: (*Semaphore).watch
     waits for room          | recipes/internal/line/permits.go: (*acquisition).awaitRoom
     is refused              | recipes/internal/line/permits.go: (*acquisition).takePermits, recipes/internal/line/acquisition.go: (*acquisition).refuse
-    sends a multi           | recipes/internal/line/permits.go: (*contender).take, framework/batch.go: (*batchCreate).create
-    looks for its permits   | framework/batch.go: (*batchCreate).findAgain, framework/batch.go: (*batchCreate).find
-    condemn                 | framework/batch.go: (*batchCreate).expectStrays
+    sends a multi           | recipes/internal/line/permits.go: (*contender).take, framework/protected_batch.go: (*batchCreate).create
+    looks for its permits   | framework/protected_batch.go: (*batchCreate).findAgain, framework/protected_batch.go: (*batchCreate).find
+    condemn                 | framework/protected_batch.go: (*batchCreate).expectStrays
     session: removes        | framework/strays.go: (*session).discardStrays, recipes/internal/line/permits.go: discardAll
     is granted              | recipes/internal/line/acquisition.go: (*acquisition).admit
     releases                | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
