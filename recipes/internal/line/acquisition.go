@@ -39,8 +39,6 @@ func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
 	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
 }
 
-var errExited = errors.New("the line's conflicts function ended its goroutine")
-
 // run stands in line until the first waiter is granted, or nobody waits, or an
 // error ends the wait of all. After a lost session, or if somebody else removed
 // the znode, it joins the line again, at the end. While the directory cannot be

@@ -134,14 +134,6 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 	return err
 }
 
-// A Rank orders the grants of one line that exclude each other: the later grant
-// has the greater rank. recipes.Token says why.
-type Rank struct {
-	Dir      int64  // the czxid of the line's directory
-	Seq      uint32 // the sequence number of the contender
-	Handoffs uint32 // how often the znode was handed off in-process before
-}
-
 // rank returns the rank of a grant of c. Both parts come from the same list,
 // which shows c's name and has the directory's stat. So Dir and Seq always
 // belong to the same directory, even if it was removed and created again by one

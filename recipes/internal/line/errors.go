@@ -23,5 +23,8 @@ var (
 	errNoDirectory = fmt.Errorf("%w: directory not found", errNotInLine)
 )
 
+// errExited says that user code has ended the goroutine that has called it.
+var errExited = errors.New("the line's conflicts function ended its goroutine")
+
 // notHeld wraps the reason.
 func notHeld(reason error) error { return fmt.Errorf("%w: %w", ErrNotHeld, reason) }

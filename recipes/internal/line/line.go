@@ -8,7 +8,6 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
-	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and
@@ -66,17 +65,6 @@ func (l *Line) grantDir() string {
 		return l.rule.Permits.Dir
 	}
 	return l.dir
-}
-
-// key tells the lines of one client apart: Lines with equal keys share a local
-// queue. Lines of different layouts have one each: the second finds the first
-// on the ensemble, and fails with ErrLayout.
-type key struct {
-	path      string // of the directory, on the ensemble
-	kind      string
-	name      string
-	candidate int64
-	set       layout.Set
 }
 
 // SameKey reports whether the callers of l and m share a local queue, and so

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -15,6 +16,17 @@ type registry struct {
 	mu      sync.Mutex // guards what follows, and users of each queue
 	queues  map[key]*localQueue
 	leaving map[string][]leavingZnode // by the full path of their line's directory
+}
+
+// key tells the lines of one client apart: Lines with equal keys share a local
+// queue. Lines of different layouts have one each: the second finds the first
+// on the ensemble, and fails with ErrLayout.
+type key struct {
+	path      string // of the directory, on the ensemble
+	kind      string
+	name      string
+	candidate int64
+	set       layout.Set
 }
 
 // leavingZnode is one of ours that is being removed. Without a name it is one
