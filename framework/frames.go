@@ -56,7 +56,8 @@ type asked struct {
 	ended chan struct{} // closed: no answer comes any more
 }
 
-// add returns where the answer to a request arrives, nil if none can.
+// add returns where the answer to a request arrives, nil if none can. It is
+// closed if none comes any more.
 func (a *asked) add(xid int32) <-chan reply {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,6 +86,10 @@ func (a *asked) end() {
 	if !a.isOver {
 		a.isOver = true
 		close(a.ended)
+		for _, answer := range a.waiting {
+			close(answer)
+		}
+		clear(a.waiting)
 	}
 }
 
@@ -132,15 +137,11 @@ func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, 
 		return reply{}, zk.ErrNoServer
 	}
 	select {
-	case r := <-answer:
-		return r, errorOf(r.code)
-	case <-l.session.over:
-	case <-l.asked.ended:
-		select {
-		case r := <-answer:
+	case r, ok := <-answer:
+		if ok {
 			return r, errorOf(r.code)
-		default:
 		}
+	case <-l.session.over:
 	}
 	return reply{}, zk.ErrConnectionClosed
 }

@@ -152,10 +152,14 @@ func TestAnswersOfOurs(t *testing.T) {
 	}
 	a.end()
 	a.end()
+	a.deliver(-1000, reply{zxid: 5}) // too late
 	select {
 	case <-a.ended:
 	default:
 		t.Error("it has not ended")
+	}
+	if _, ok := <-first; ok {
+		t.Error("a request has an answer that did not come")
 	}
 	if a.add(-1002) != nil {
 		t.Error("a request waits after the end")
