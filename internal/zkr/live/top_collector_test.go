@@ -63,6 +63,7 @@ func create(t *testing.T, c *framework.Client, path string) {
 // looks cost a list for each directory that has changed. Contenders are read of
 // the lines that are shown.
 func TestTopRequests(t *testing.T) {
+	t.Parallel()
 	const n = 10000
 	inBubble(t, n, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		from := collectorOf(t, e, 500)

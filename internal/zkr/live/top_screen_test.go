@@ -367,6 +367,7 @@ func TestTopIsNotFooled(t *testing.T) {
 }
 
 func TestTopOnce(t *testing.T) {
+	t.Parallel()
 	e := testutil.Start(t)
 	inTwoOrders(t, e)
 	show := func(args ...string) (int, string, string) {

@@ -23,46 +23,49 @@ func TestReadersAndWriters(t *testing.T) {
 	zkrtest.Parallel(t)
 	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
 		for _, layout := range []string{"plain", "curator", "kazoo"} {
-			at := "/shared/" + layout
-			client := e.Client(t)
-			run := func(verb string, place int, more ...string) *zkrtest.Process {
-				p := zkrtest.Start(t, e.Args(verb, append(more, "--layout", layout, at, "--", zkrtest.Self(t))...)...)
-				e.InLine(t, client, at, place)
-				return p
-			}
-			a := run("read", 1)
-			b := run("read", 2, zkrtest.ToBeKilled...)
-			a.Prints(t, "ready\n")
-			b.Prints(t, "ready\n")
-			w := run("write", 3)
-			c := run("read", 4)
-			busy := zkrtest.Start(t, e.Args("read", "--try", "--layout", layout, at, "--", "true")...)
-			if code := busy.Wait(t); code != cli.ExitNotAcquired {
-				t.Errorf("a reader that will not wait behind a writer: exit code %d", code)
-			}
-			text := zkrtest.Start(t, e.Args("inspect", at)...)
-			if text.Wait(t) != 0 || !strings.Contains(text.Text(), "2 holders, 2 waiting") {
-				t.Errorf("inspect prints %q", text.Text())
-			}
-			end := func(p *zkrtest.Process, sig syscall.Signal) {
-				t.Helper()
-				p.Signal(t, sig)
-				if code := p.Wait(t); sig == syscall.SIGTERM && code != 3 {
-					t.Errorf("exit code %d, want the command's own 3", code)
+			t.Run(layout, func(t *testing.T) {
+				zkrtest.Parallel(t)
+				at := "/shared/" + layout
+				client := e.Client(t)
+				run := func(verb string, place int, more ...string) *zkrtest.Process {
+					p := zkrtest.Start(t, e.Args(verb, append(more, "--layout", layout, at, "--", zkrtest.Self(t))...)...)
+					e.InLine(t, client, at, place)
+					return p
 				}
-			}
-			end(a, syscall.SIGTERM)
-			if waits := w.Text() + c.Text(); waits != "" {
-				t.Errorf("with a reader left the others print %q", waits)
-			}
-			end(b, map[string]syscall.Signal{"plain": syscall.SIGKILL, "curator": syscall.SIGTERM, "kazoo": syscall.SIGKILL}[layout])
-			w.Prints(t, "ready\n")
-			if waits := c.Text(); waits != "" {
-				t.Errorf("beside a writer the reader prints %q", waits)
-			}
-			end(w, syscall.SIGTERM)
-			c.Prints(t, "ready\n")
-			end(c, syscall.SIGTERM)
+				a := run("read", 1)
+				b := run("read", 2, zkrtest.ToBeKilled...)
+				a.Prints(t, "ready\n")
+				b.Prints(t, "ready\n")
+				w := run("write", 3)
+				c := run("read", 4)
+				busy := zkrtest.Start(t, e.Args("read", "--try", "--layout", layout, at, "--", "true")...)
+				if code := busy.Wait(t); code != cli.ExitNotAcquired {
+					t.Errorf("a reader that will not wait behind a writer: exit code %d", code)
+				}
+				text := zkrtest.Start(t, e.Args("inspect", at)...)
+				if text.Wait(t) != 0 || !strings.Contains(text.Text(), "2 holders, 2 waiting") {
+					t.Errorf("inspect prints %q", text.Text())
+				}
+				end := func(p *zkrtest.Process, sig syscall.Signal) {
+					t.Helper()
+					p.Signal(t, sig)
+					if code := p.Wait(t); sig == syscall.SIGTERM && code != 3 {
+						t.Errorf("exit code %d, want the command's own 3", code)
+					}
+				}
+				end(a, syscall.SIGTERM)
+				if waits := w.Text() + c.Text(); waits != "" {
+					t.Errorf("with a reader left the others print %q", waits)
+				}
+				end(b, map[string]syscall.Signal{"plain": syscall.SIGKILL, "curator": syscall.SIGTERM, "kazoo": syscall.SIGKILL}[layout])
+				w.Prints(t, "ready\n")
+				if waits := c.Text(); waits != "" {
+					t.Errorf("beside a writer the reader prints %q", waits)
+				}
+				end(w, syscall.SIGTERM)
+				c.Prints(t, "ready\n")
+				end(c, syscall.SIGTERM)
+			})
 		}
 	})
 }

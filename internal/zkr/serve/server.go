@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -18,12 +19,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
+// serverCommand are the flags of zkr server.
+type serverCommand struct {
+	serverSettings
+	config string
+}
+
 func newServer() *cobra.Command {
-	var (
-		settings serverSettings
-		listen   []string
-		config   string
-	)
+	var c serverCommand
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "server [flags]",
@@ -64,51 +67,64 @@ clients connect (TLS, authentication, several servers) are refused.`,
   zkr server --config /etc/zookeeper/conf/zoo.cfg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if settings.containers < time.Millisecond {
-				return cli.Usage("--container-interval %v: must be at least 1ms", settings.containers)
-			}
-			var err error
-			if config == "" {
-				if settings.listen, err = addresses(listen, settings.members); err != nil {
-					return cli.Usage("%w", err)
-				}
-				if settings.tick < 2*time.Millisecond {
-					return cli.Usage("--tick %v: must be at least 2ms", settings.tick)
-				}
-				return serve(cmd, settings)
-			}
-			for _, other := range []string{"members", "listen", "tick"} {
-				if cmd.Flags().Changed(other) {
-					return cli.Usage("--config and --%s cannot be combined", other)
-				}
-			}
-			configured, notes, err := readZooCfg(config)
+			settings, err := c.settings(cmd)
 			if err != nil {
 				return cli.Usage("%w", err)
 			}
-			for _, note := range notes {
-				fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
+			ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
+			if !signal.Ignored(syscall.SIGHUP) { // not under nohup
+				ends = append(ends, syscall.SIGHUP)
 			}
-			configured.control, configured.verbose, configured.unchecked = settings.control, settings.verbose, settings.unchecked
-			configured.readyFile, configured.containers, configured.superDigest = settings.readyFile, settings.containers, settings.superDigest
-			return serve(cmd, configured)
+			ctx, stop := signal.NotifyContext(cmd.Context(), ends...)
+			defer stop()
+			return cli.FailedIf(serve(ctx, settings, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&settings.members, "members", 1, "number of members")
-	flags.StringSliceVar(&listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on: one per member, or the first member's")
-	flags.StringVar(&config, "config", "", "zoo.cfg to read the settings from")
-	flags.StringVar(&settings.control, "control", "", "address for stopping and starting members by HTTP; port 0 means any free port")
-	flags.StringVar(&settings.readyFile, "ready-file", "", "file to write the addresses to when all members serve; removed at the end")
-	flags.DurationVar(&settings.tick, "tick", 2*time.Second, "tickTime; session timeouts are from 2 to 20 ticks")
-	flags.DurationVar(&settings.containers, "container-interval", time.Minute,
+	flags.IntVar(&c.members, "members", 1, "number of members")
+	flags.StringSliceVar(&c.listen, "listen", []string{"127.0.0.1:2181"}, "addresses to listen on: one per member, or the first member's")
+	flags.StringVar(&c.config, "config", "", "zoo.cfg to read the settings from")
+	flags.StringVar(&c.control, "control", "", "address for stopping and starting members by HTTP; port 0 means any free port")
+	flags.StringVar(&c.readyFile, "ready-file", "", "file to write the addresses to when all members serve; removed at the end")
+	flags.DurationVar(&c.tick, "tick", 2*time.Second, "tickTime; session timeouts are from 2 to 20 ticks")
+	flags.DurationVar(&c.containers, "container-interval", time.Minute,
 		"how often empty containers, and znodes whose time to live is over, are deleted")
-	flags.StringVar(&settings.superDigest, "super-digest", "",
+	flags.StringVar(&c.superDigest, "super-digest", "",
 		"the super user as user:base64(sha1(user:password)), like the property DigestAuthenticationProvider.superDigest")
-	flags.BoolVar(&settings.unchecked, "exists-without-read", false,
+	flags.BoolVar(&c.unchecked, "exists-without-read", false,
 		"answer exists without the permission to read, like servers before 3.7.3, 3.8.4 and 3.9.2")
-	flags.BoolVar(&settings.verbose, "verbose", false, "log to stderr what a server would log")
+	flags.BoolVar(&c.verbose, "verbose", false, "log to stderr what a server would log")
 	return cmd
+}
+
+// settings returns what the flags ask for, and the file that --config names. It
+// prints notes about the file.
+func (c *serverCommand) settings(cmd *cobra.Command) (settings serverSettings, err error) {
+	settings = c.serverSettings
+	if settings.containers < time.Millisecond {
+		return settings, fmt.Errorf("--container-interval %v: must be at least 1ms", settings.containers)
+	}
+	if c.config == "" {
+		if settings.listen, err = addresses(c.listen, c.members); err == nil && c.tick < 2*time.Millisecond {
+			err = fmt.Errorf("--tick %v: must be at least 2ms", c.tick)
+		}
+		return settings, err
+	}
+	for _, other := range []string{"members", "listen", "tick"} {
+		if cmd.Flags().Changed(other) {
+			return settings, fmt.Errorf("--config and --%s cannot be combined", other)
+		}
+	}
+	configured, notes, err := readZooCfg(c.config)
+	if err != nil {
+		return settings, err
+	}
+	for _, note := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "zkr: %s\n", note)
+	}
+	settings.members, settings.listen, settings.tick = configured.members, configured.listen, configured.tick
+	settings.minSession, settings.maxSession, settings.extended = configured.minSession, configured.maxSession, configured.extended
+	return settings, nil
 }
 
 // serverSettings are the settings of the embedded ensemble. Zero values are its
@@ -154,53 +170,44 @@ func (s serverSettings) options() []testutil.Option {
 	return opts
 }
 
-// serve runs the ensemble until a signal arrives.
-func serve(cmd *cobra.Command, settings serverSettings) error {
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
-	if !signal.Ignored(syscall.SIGHUP) { // not under nohup
-		ends = append(ends, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	defer stop()
+// serve runs the ensemble until ctx ends.
+func serve(ctx context.Context, settings serverSettings, out, errs io.Writer) error {
 	opts := settings.options()
 	if settings.verbose {
 		opts = append(opts, testutil.WithLogger(func(format string, args ...any) {
-			fmt.Fprintf(cmd.ErrOrStderr(), time.Now().Format("15:04:05.000 ")+format+"\n", args...)
+			fmt.Fprintf(errs, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 		}))
 	}
 	ready, err := cli.NewReadyFile(settings.readyFile)
 	if err != nil {
-		return cli.Failed(err)
+		return err
 	}
 	defer ready.Close()
 	e, err := testutil.New(opts...)
 	if err != nil {
-		return cli.Failed(err)
+		return err
 	}
 	if settings.control != "" {
 		at, stop, err := serveControl(settings.control, e)
 		if err != nil {
-			return cli.Failed(errors.Join(fmt.Errorf("--control: %w", err), e.Close()))
+			return errors.Join(fmt.Errorf("--control: %w", err), e.Close())
 		}
 		defer stop()
-		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: control at %s\n", at)
+		fmt.Fprintf(out, "zkr server: control at %s\n", at)
 	}
 	if err := e.WaitServing(ctx); err == nil {
 		if err := ready.Publish(e.Servers()); err != nil {
-			return cli.Failed(errors.Join(err, e.Close()))
+			return errors.Join(err, e.Close())
 		}
 		what := "1 member serves"
 		if settings.members > 1 {
 			what = fmt.Sprintf("%d members serve", settings.members)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "zkr server: %s at %s (in memory, for development)\n", what, e.Servers())
+		fmt.Fprintf(out, "zkr server: %s at %s (in memory, for development)\n", what, e.Servers())
 		<-ctx.Done()
 	}
 	ready.Close() // while it still serves
-	if err := e.Close(); err != nil {
-		return cli.Failed(err)
-	}
-	return nil
+	return e.Close()
 }
 
 // addresses returns one address per member: those given, or the first one's

@@ -3,6 +3,8 @@
 package serve
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -18,6 +20,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
 // TestServer: it serves until it gets a signal, and reports why if it cannot.
@@ -32,9 +35,9 @@ func TestServer(t *testing.T) {
 	if err := (zkrtest.Target{Servers: servers}).Client(t).WaitConnected(ctx); err != nil {
 		t.Errorf("connect: %v", err)
 	}
-	taken := zkrtest.Start(t, "server", "--listen", strings.Split(servers, ",")[0])
-	if code := taken.Wait(t); code != 1 || !strings.Contains(taken.Text(), "in use") {
-		t.Errorf("on a port that is taken: exit code %d; it printed %q", code, taken.Text())
+	var said bytes.Buffer
+	if code := zkrtest.Run([]string{"server", "--listen", strings.Split(servers, ",")[0]}, &said, &said); code != cli.ExitFailed || !strings.Contains(said.String(), "in use") {
+		t.Errorf("on a port that is taken: exit code %d; it printed %q", code, said.String())
 	}
 	p.Signal(t, syscall.SIGTERM)
 	if code := p.Wait(t); code != 0 {
@@ -54,9 +57,8 @@ func TestServer(t *testing.T) {
 		{"--config", config, "--members", "3"},
 		{"--config", config + ".missing"},
 	} {
-		p := zkrtest.Start(t, append([]string{"server"}, args...)...)
-		if code := p.Wait(t); code != 2 {
-			t.Errorf("server %q: exit code %d, want 2", args, code)
+		if code := zkrtest.Run(append([]string{"server"}, args...), io.Discard, io.Discard); code != cli.ExitUsage {
+			t.Errorf("server %q: exit code %d, want %d", args, code, cli.ExitUsage)
 		}
 	}
 }
@@ -66,12 +68,31 @@ func TestServer(t *testing.T) {
 // known failure elsewhere: Curator's own suite.
 func TestServerIsControlled(t *testing.T) {
 	zkrtest.Parallel(t)
-	for _, members := range []string{"1", "3"} {
-		p := zkrtest.Start(t, "server", "--listen", "127.0.0.1:0", "--members", members, "--control", "127.0.0.1:0")
-		p.Prints(t, " at 127.0.0.1:")
-		p.Prints(t, "(in memory, for development)\n")
-		servers := zkrtest.Serving.FindStringSubmatch(p.Text())[1]
-		control := regexp.MustCompile(`control at (\S+)\n`).FindStringSubmatch(p.Text())[1]
+	for _, members := range []int{1, 3} {
+		at, err := addresses([]string{"127.0.0.1:0"}, members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		ended := make(chan error, 1)
+		text, out := io.Pipe()
+		go func() { // ends with ctx
+			err := serve(ctx, serverSettings{members: members, listen: at, tick: 2 * time.Second, control: "127.0.0.1:0"}, out, io.Discard)
+			out.Close()
+			ended <- err
+		}()
+		var control, servers string
+		for lines := bufio.NewScanner(text); servers == "" && lines.Scan(); {
+			if found := regexp.MustCompile(`control at (\S+)$`).FindStringSubmatch(lines.Text()); found != nil {
+				control = found[1]
+			} else if found := zkrtest.Serving.FindStringSubmatch(lines.Text()); found != nil {
+				servers = found[1]
+			}
+		}
+		if control == "" || servers == "" {
+			t.Fatalf("it does not serve: %v", <-ended)
+		}
 		post := func(path string, want int) string {
 			t.Helper()
 			answer, err := http.Post(control+path, "", nil)
@@ -121,9 +142,9 @@ func TestServerIsControlled(t *testing.T) {
 		if answer, err = http.Get(control + "/status"); err != nil || answer.StatusCode != http.StatusOK {
 			t.Errorf("GET /status: %v, %v", answer, err)
 		}
-		p.Signal(t, syscall.SIGTERM)
-		if code := p.Wait(t); code != 0 {
-			t.Errorf("ended by SIGTERM: exit code %d", code)
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -181,9 +202,8 @@ func TestServerFlags(t *testing.T) {
 		{"--container-interval", "0"},
 		{"--config", "zoo.cfg", "--container-interval", "0"},
 	} {
-		p := zkrtest.Start(t, append([]string{"server"}, args...)...)
-		if code := p.Wait(t); code != 2 {
-			t.Errorf("server %q: exit code %d, want 2", args, code)
+		if code := zkrtest.Run(append([]string{"server"}, args...), io.Discard, io.Discard); code != cli.ExitUsage {
+			t.Errorf("server %q: exit code %d, want %d", args, code, cli.ExitUsage)
 		}
 	}
 }
