@@ -65,25 +65,12 @@ func Unanswered(s *Session) int {
 	return len(a.requests)
 }
 
-// Followers returns how many are told of events in a session.
-func Followers(s *Session) (n int) {
-	s.live.trees.mu.Lock()
-	defer s.live.trees.mu.Unlock()
-	for _, told := range s.live.trees.told {
-		n += len(told)
-	}
-	return n + len(s.live.trees.at) + len(s.live.trees.arming)
-}
-
-// What forEngine has.
+// AnswerOf, WatchTree, TreesRefused and DistrustTrees are what forEngine has.
 var (
-	AnswerOf        = forEngine{}.AnswerOf
-	WatchTree       = forEngine{}.WatchTree
-	TreesRefused    = forEngine{}.TreesRefused
-	DistrustTrees   = forEngine{}.DistrustTrees
-	Events          = forEngine{}.Events
-	ReadAllAndWatch = forEngine{}.ReadAllAndWatch
-	SetWatches      = forEngine{}.SetWatches
+	AnswerOf      = forEngine{}.AnswerOf
+	WatchTree     = forEngine{}.WatchTree
+	TreesRefused  = forEngine{}.TreesRefused
+	DistrustTrees = forEngine{}.DistrustTrees
 )
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.
