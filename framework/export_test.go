@@ -65,12 +65,25 @@ func Unanswered(s *Session) int {
 	return len(a.requests)
 }
 
-// AnswerOf, WatchTree, TreesRefused and DistrustTrees are what forEngine has.
+// Followers returns how many are told of events in a session.
+func Followers(s *Session) (n int) {
+	s.live.trees.mu.Lock()
+	defer s.live.trees.mu.Unlock()
+	for _, told := range s.live.trees.told {
+		n += len(told)
+	}
+	return n + len(s.live.trees.at) + len(s.live.trees.arming)
+}
+
+// What forEngine has.
 var (
-	AnswerOf      = forEngine{}.AnswerOf
-	WatchTree     = forEngine{}.WatchTree
-	TreesRefused  = forEngine{}.TreesRefused
-	DistrustTrees = forEngine{}.DistrustTrees
+	AnswerOf        = forEngine{}.AnswerOf
+	WatchTree       = forEngine{}.WatchTree
+	TreesRefused    = forEngine{}.TreesRefused
+	DistrustTrees   = forEngine{}.DistrustTrees
+	Events          = forEngine{}.Events
+	ReadAllAndWatch = forEngine{}.ReadAllAndWatch
+	SetWatches      = forEngine{}.SetWatches
 )
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.

@@ -396,7 +396,7 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		if !failed {
 			body = bodies[op]
 		}
-		if op == wire.OpSetWatches {
+		if op == wire.OpSetWatches && xid >= 0 {
 			l.session.hub.wireWatches.onSetWatchesAnswer(l, xid, failed)
 		}
 	}

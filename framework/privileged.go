@@ -51,6 +51,18 @@ func (forEngine) AtOnce(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, atOnce: true}
 }
 
+func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {
+	return s.events(path, on)
+}
+
+func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, reads ...Read) ([]ReadResult, error) {
+	return s.readAllAndWatch(ctx, reads)
+}
+
+func (forEngine) SetWatches(ctx context.Context, s *Session, zxid int64, data, missing, children []string) (armed uint64, err error) {
+	return s.setWatches(ctx, zxid, data, missing, children)
+}
+
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }
 
 func (forEngine) Values(ctx context.Context, c *Client) context.Context {

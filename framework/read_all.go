@@ -77,29 +77,17 @@ func (r Read) op() (name string, op wire.Op) {
 }
 
 func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
-	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
-	for i, r := range reads {
-		err := ValidatePath(r.Path)
-		if err == nil {
-			b.paths[i], b.left[i] = w.root.fix(r.Path), i
-			err = w.core.cfg.fits(readSize(b.paths[i]) + operationHead)
-		}
-		if err != nil {
-			name, _ := r.op()
-			return nil, &opError{op: name, path: r.Path, err: err}
-		}
+	b, err := w.newBulk(reads)
+	if err != nil {
+		return nil, err
 	}
-	first := "/"
-	if len(reads) > 0 {
-		first = reads[0].Path
-	}
-	err := w.do(ctx, opNameReadAll, first, repeatable, func(a *attempt) error {
+	err = w.do(ctx, opNameReadAll, b.first(), repeatable, func(a *attempt) error {
 		during, cancel := context.WithCancel(ctx) // ctx may be user code, and workers have goroutines of their own
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
 		for len(b.left) > 0 {
-			b.many, _ = a.session.offers(ctx, wire.OpMultiRead)
-			many := b.many != nil
+			b.on, _ = a.session.offers(ctx, wire.OpMultiRead)
+			many := b.on != nil
 			b.run(many)
 			if many && b.err != nil && classify(b.err) == ambiguous {
 				a.session.answerSizes.double() // an answer may have been too large
@@ -149,7 +137,8 @@ func readSize(path string) int { return operationHead + textSize(path) + boolSiz
 type bulk struct {
 	ctx     context.Context
 	session *session
-	many    *link // whose server does many reads in a request; nil: none
+	on      *link // the connection to read on; nil: any
+	watches bool  // a watch is armed with each read
 	reads   []Read
 	paths   []string // on the wire
 	results []ReadResult
@@ -157,6 +146,30 @@ type bulk struct {
 	mu   sync.Mutex // guards what follows
 	left []int      // reads to be done
 	err  error      // ends this attempt
+}
+
+func (w scope) newBulk(reads []Read) (*bulk, error) {
+	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
+	for i, r := range reads {
+		err := ValidatePath(r.Path)
+		if err == nil {
+			b.paths[i], b.left[i] = w.root.fix(r.Path), i
+			err = w.core.cfg.fits(readSize(b.paths[i]) + operationHead)
+		}
+		if err != nil {
+			name, _ := r.op()
+			return nil, &opError{op: name, path: r.Path, err: err}
+		}
+	}
+	return b, nil
+}
+
+// first returns the path that stands for all in an error.
+func (b *bulk) first() string {
+	if len(b.reads) == 0 {
+		return "/"
+	}
+	return b.reads[0].Path
 }
 
 // run does what is left, until an error.
@@ -223,9 +236,12 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		name, op, body = opNameReadAll, wire.OpMultiRead, multi
 	}
 	// What the request needs is taken before: it may go on when the call is over.
-	ctx, s, on, sizes := b.ctx, b.session, b.many, &b.session.answerSizes
+	ctx, s, on, watches, path, sizes := b.ctx, b.session, b.on, b.watches, b.paths[chunk[0]], &b.session.answerSizes
 	size := sizes.sum(chunk, b.reads)
-	r, err := call(ctx, s, Request{Op: name, Path: b.paths[chunk[0]], Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
+	r, err := call(ctx, s, Request{Op: name, Path: path, Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
+		if watches {
+			return s.askAndWatch(ctx, on, op, path, size)
+		}
 		return s.ask(ctx, on, op, body, size)
 	}, nil)
 	var found []wire.MultiResult

@@ -40,7 +40,6 @@ type trees struct {
 }
 
 // tree is a recursive watch.
-// tree is a recursive watch.
 type tree struct {
 	path      string
 	on        *link
@@ -65,7 +64,7 @@ const (
 type follower struct {
 	root prefix
 	path string // on the wire
-	tree *tree
+	tree *tree  // nil: it hears of the events of other watches only
 
 	mu    sync.Mutex // guards ended, and is held while on runs, which must not block
 	ended bool
@@ -103,13 +102,19 @@ func (s *Session) watchTree(ctx context.Context, path string, on func(order uint
 		armed, err = live.joinTree(ctx, f)
 	}
 	if err != nil {
+		live.leaveTree(f)
 		f.silence()
 		return 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
 	}
-	return armed, sync.OnceFunc(func() {
-		live.leaveTree(f)
-		go f.tell(live.order.Add(1), zk.EventNotWatching, f.path) // the caller may hold what on needs
-	}), nil
+	return armed, live.leaver(f), nil
+}
+
+// leaver returns the function that ends a watch for f.
+func (s *session) leaver(f *follower) func() {
+	return sync.OnceFunc(func() {
+		s.leaveTree(f)
+		go f.tell(s.order.Add(1), zk.EventNotWatching, f.path) // the caller may hold what on needs
+	})
 }
 
 // joinTree makes f hear of the events of a tree, and waits until it does.
@@ -141,7 +146,6 @@ func (s *session) joinTree(ctx context.Context, f *follower) (armed uint64, err 
 		case <-ended:
 			return 0, zk.ErrConnectionClosed
 		case <-ctx.Done():
-			s.leaveTree(f)
 			return 0, ctxerr.Of(ctx)
 		}
 	}
@@ -166,7 +170,7 @@ func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan stru
 	if t == nil {
 		t = &tree{path: f.path, on: on, moved: make(chan struct{})}
 		if ts.at == nil {
-			ts.at, ts.told = make(map[string]*tree), make(map[string][]*follower)
+			ts.at = make(map[string]*tree)
 		}
 		ts.at[f.path] = t
 		go s.armTree(t)
@@ -176,11 +180,18 @@ func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan stru
 	}
 	f.tree = t
 	t.followers++
-	ts.told[f.path] = append(ts.told[f.path], f)
+	ts.tellLocked(f)
 	if t.phase == treeArming {
 		return 0, t.moved, nil
 	}
 	return s.order.Load(), nil, nil // what has come before is not told
+}
+
+func (ts *trees) tellLocked(f *follower) {
+	if ts.told == nil {
+		ts.told = make(map[string][]*follower)
+	}
+	ts.told[f.path] = append(ts.told[f.path], f)
 }
 
 // leaveTree makes f hear of no further events. The last one that leaves a tree
@@ -190,7 +201,9 @@ func (s *session) leaveTree(f *follower) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	rest := slices.DeleteFunc(ts.told[f.path], func(g *follower) bool { return f == g })
-	if ts.told[f.path] = rest; len(rest) == 0 {
+	if len(rest) > 0 {
+		ts.told[f.path] = rest
+	} else {
 		delete(ts.told, f.path)
 	}
 	if t := f.tree; t != nil {
@@ -209,10 +222,10 @@ func (ts *trees) moveLocked(t *tree, to treePhase) {
 	}
 }
 
-// hasEnded reports whether the connection of a tree, or the session, has ended.
-func (s *session) hasEnded(t *tree) bool {
+// hasEnded reports whether a connection, or the session, has ended.
+func (s *session) hasEnded(on *link) bool {
 	select {
-	case <-t.on.asked.ended:
+	case <-on.asked.ended:
 		return true
 	case <-s.over:
 		return true
@@ -259,7 +272,7 @@ func (s *session) armTree(t *tree) {
 	}
 	s.trees.mu.Lock()
 	defer s.trees.mu.Unlock()
-	if err == nil && s.hasEnded(t) {
+	if err == nil && s.hasEnded(t.on) {
 		err = zk.ErrConnectionClosed
 	}
 	if err != nil {
@@ -292,7 +305,7 @@ func (s *session) removeTree(t *tree) {
 	}
 	switch {
 	case t.phase == treeGone:
-	case !refused || code == wire.NoWatcher || s.hasEnded(t):
+	case !refused || code == wire.NoWatcher || s.hasEnded(t.on):
 		s.trees.moveLocked(t, treeGone)
 	default:
 		s.trees.moveLocked(t, treeArmed)
@@ -375,16 +388,23 @@ func (ts *trees) hearing(path string) (all []*follower) {
 // end tells all followers that the connection, or the session, has ended. What
 // is being armed fails by itself.
 func (ts *trees) end(order uint64) {
-	ts.mu.Lock()
 	var all []*follower
-	for _, t := range ts.at {
-		if t.phase == treeArming {
-			continue
+	ts.mu.Lock()
+	for path, told := range ts.told {
+		delete(ts.told, path)
+		for _, f := range told {
+			if f.tree != nil && f.tree.phase == treeArming {
+				ts.told[path] = append(ts.told[path], f)
+			} else {
+				all = append(all, f)
+			}
 		}
-		all = append(all, ts.told[t.path]...)
-		delete(ts.told, t.path)
-		t.err = zk.ErrConnectionClosed
-		ts.moveLocked(t, treeGone)
+	}
+	for _, t := range ts.at {
+		if t.phase != treeArming {
+			t.err = zk.ErrConnectionClosed
+			ts.moveLocked(t, treeGone)
+		}
 	}
 	ts.mu.Unlock()
 	for _, f := range all {

@@ -88,12 +88,16 @@ func mustWatchTree(t *testing.T, s *framework.Session, path string) (e *ear, arm
 	return e, armed, remove
 }
 
-// noWatches checks that no watch is left at the servers.
-func noWatches(t *testing.T, ens *testutil.Embedded) {
+// noWatches checks that no watch is left at the servers, and that a session
+// remembers none.
+func noWatches(t *testing.T, ens *testutil.Embedded, s *framework.Session) {
 	t.Helper()
 	synctest.Wait()
 	if left := ens.Watches(); len(left) != 0 {
 		t.Errorf("watches are left: %v", left)
+	}
+	if n := framework.Followers(s); n != 0 {
+		t.Errorf("%d are remembered", n)
 	}
 }
 
@@ -161,7 +165,7 @@ func TestWatchTree(t *testing.T) {
 		if n := ens.Requests()[testutil.OpRemoveWatches]; n != 1 || !e.hasEnded() {
 			t.Errorf("%d removals, ended: %t", n, e.hasEnded())
 		}
-		noWatches(t, ens)
+		noWatches(t, ens, session(t, c))
 		must(t, other.Delete(t.Context(), "/ns/a", -1))
 		if heard, _ := e.take(); heard != "" {
 			t.Errorf("heard %q after the removal", heard)
@@ -209,7 +213,7 @@ func TestWatchTreeIsShared(t *testing.T) {
 				t.Errorf("%d has not ended", i)
 			}
 		}
-		noWatches(t, ens)
+		noWatches(t, ens, session(t, c))
 	})
 }
 
@@ -249,7 +253,7 @@ func TestWatchTreeEnds(t *testing.T) {
 					if !errors.Is(err, framework.ErrClosed) {
 						t.Errorf("after the end: %v", err)
 					}
-					noWatches(t, ens)
+					noWatches(t, ens, s)
 					return
 				}
 				must(t, c.WaitConnected(t.Context()))
@@ -261,7 +265,7 @@ func TestWatchTreeEnds(t *testing.T) {
 					t.Errorf("heard %q in the next connection", heard)
 				}
 				remove()
-				noWatches(t, ens)
+				noWatches(t, ens, session(t, c))
 			})
 		})
 	}
@@ -497,7 +501,7 @@ func TestWatchTreeUnderFaults(t *testing.T) {
 						}
 						stop()
 						must(t, other.Delete(t.Context(), "/a", -1))
-						noWatches(t, ens)
+						noWatches(t, ens, session(t, c))
 					})
 				})
 			}
@@ -519,7 +523,7 @@ func TestWatchTreeIsNotLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		noWatches(t, ens)
+		noWatches(t, ens, session(t, c))
 		ens.ResetRequests()
 		_, _, remove := mustWatchTree(t, s, "/a")
 		remove()
@@ -529,7 +533,7 @@ func TestWatchTreeIsNotLeft(t *testing.T) {
 		}
 		remove()
 		time.Sleep(time.Second)
-		noWatches(t, ens)
+		noWatches(t, ens, session(t, c))
 	})
 }
 

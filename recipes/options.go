@@ -46,6 +46,22 @@ type ZnodeOption struct{ LeaseOption }
 // ForElection makes it an option of leader.New.
 func (ZnodeOption) ForElection() {}
 
+// An AnyOption is accepted by what accepts a ZnodeOption, and by presence.New.
+type AnyOption struct {
+	ZnodeOption
+	znode func(acl *[]zk.ACL, label *string)
+}
+
+// ForPresence makes it an option of presence.New.
+func (AnyOption) ForPresence() {}
+
+// SetZnode is for recipes without a line.
+func (o AnyOption) SetZnode(acl *[]zk.ACL, label *string) {
+	if o.znode != nil {
+		o.znode(acl, label)
+	}
+}
+
 // WithData sets the data of the contender's znode, by which others see who it
 // is: "zkr inspect" and Participants show it. Default: the host's name and the
 // process id, as "web-1 pid 4711". WithData(nil) leaves the data empty. For
@@ -56,13 +72,15 @@ func WithData(data []byte) ZnodeOption {
 	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.Data = data }}}}
 }
 
-// WithACL sets the ACL of the contender's znode; directories have the client's.
-// Default: the client's.
-// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New and leader.New.
-func WithACL(acl ...zk.ACL) ZnodeOption {
+// WithACL sets the ACL of the recipe's own znode; directories have the
+// client's. Default: the client's. For every recipe: NewLine, locks.NewMutex,
+// locks.NewKeyed, rwlock.New, semaphore.New, leader.New and presence.New.
+func WithACL(acl ...zk.ACL) AnyOption {
 	acl = append([]zk.ACL{}, acl...)
-	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.ACL = acl }}}}
+	return AnyOption{
+		ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.ACL = acl }}}},
+		func(of *[]zk.ACL, _ *string) { *of = acl },
+	}
 }
 
 // WithMaxHold sets for how long a lease is held at most, together with the
@@ -136,9 +154,12 @@ func WithAsyncRelease() ZnodeOption {
 // the path of the lock at the ensemble, and for the locks of a locks.Keyed its
 // root. There should not be many labels in a process.
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New and leader.New.
-func WithLabel(label string) ZnodeOption {
-	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}}
+// semaphore.New, leader.New, and presence.New, where log lines have it.
+func WithLabel(label string) AnyOption {
+	return AnyOption{
+		ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}},
+		func(_ *[]zk.ACL, of *string) { *of = label },
+	}
 }
 
 // settings is what the options of a line set.

@@ -54,9 +54,7 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		}
 	}
 	_ = flag.Set("test.parallel", "8") // they mostly wait; -parallel overrides it
-	code := m.Run()
-	closeReal()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // ImpatientVariable makes zkr say after a second that it waits, as it always

@@ -4,5 +4,3 @@ package zkrtest
 
 // command does nothing: the tests that run a command need signals.
 func command() {}
-
-func closeReal() {}

@@ -39,8 +39,8 @@ many goroutines as --goroutines says. The figures are over all of them. Each has
 session, a connection and a local queue of its own, so the ensemble sees no difference
 from several processes.
 
-It works below a new directory, /zkr-bench-..., which it deletes at the end, also
-when it is interrupted. It adds load to the ensemble.`,
+It works below a new directory, /zkr-bench-..., which it deletes at the end, even
+if it is interrupted. It adds load to the ensemble.`,
 		Example: `  zkr bench
   zkr bench --goroutines 16 --handoffs 0
   zkr bench --goroutines 256 --locks 256

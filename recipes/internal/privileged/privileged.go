@@ -75,6 +75,30 @@ var Framework = seam.Framework.(interface {
 	// in the log: an event was contradicted by the read that it has caused.
 	DistrustTrees(c *framework.Client, why string)
 
+	// Events calls on as WatchTree does, for the events of all watches of the
+	// session at path and below, until stop is called, or the connection or the
+	// session ends. It arms nothing and sends nothing. It fails without a
+	// connection.
+	Events(s *framework.Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error)
+	// ReadAllAndWatch is Session.ReadAll, and arms a watch for one event with each
+	// read: of the data with a get, of the children with a list. A get of a
+	// missing znode arms a watch on its creation, and costs another request. There
+	// is no watch after any other error, nor after the zk.ErrNoNode of a list.
+	// Every read is a request; 64 are under way at a time. Call Events first: the
+	// watches have no channel.
+	//
+	// All watches are armed on the connection that there is when it is called. If
+	// that ends the call fails, and no watch is left.
+	ReadAllAndWatch(ctx context.Context, s *framework.Session, reads ...framework.Read) ([]framework.ReadResult, error)
+	// SetWatches arms such watches again after a reconnect, by one request: of the
+	// data of znodes, of the creation of missing ones, and of the children.
+	// Events for what has changed since the transaction zxid come before it
+	// returns, and that znode has no watch then. armed is the place of the answer.
+	// A call must have less than 1 MB of paths (see framework.WithMaxRequest), and
+	// should not have more than about 100 kB. It does not try again: it fails when
+	// the connection is lost.
+	SetWatches(ctx context.Context, s *framework.Session, zxid int64, data, missing, children []string) (armed uint64, err error)
+
 	// CreateEphemeral creates an ephemeral znode, once: it is not repeated after a
 	// lost answer, when framework.MaybeApplied is true, and it waits for no
 	// connection (zk.ErrNoServer). It returns at the answer, or when the

@@ -1,0 +1,309 @@
+/*
+Cache: a view of a tree that never goes back, and misses nothing.
+
+Proves
+    - true: no znode is shown in an earlier state after a later one, whichever
+      member serves the cache. A view shows every change up to its zxid. Fresh
+      shows at least what was committed when it was called. Once nothing can
+      happen any more, the view shows the last state of each znode.
+    - ends: under weak fairness Fresh returns.
+
+Code
+    in the model                         | in the code
+    cache: asks for the watch            | recipes/cache/follow.go: (*Cache).follow, framework/tree.go: (*Session).watchTree
+    cache: begins to read                | recipes/cache/follow.go: (*Cache).walk
+    cache: begins to read what is marked | recipes/cache/follow.go: (*Cache).readMarks
+    cache: hears                         | recipes/cache/follow.go: (*watch).on
+    cache: has read                      | recipes/cache/round.go: (*round).apply, recipes/cache/marks.go: (*marks).settle
+    cache: shows                         | recipes/cache/follow.go: (*Cache).finish, recipes/cache/round.go: (*round).zxid
+    Fresh                                | recipes/cache/cache.go: (*Cache).Fresh
+
+Bounds
+    Two znodes; CHANGES transactions; a leader and a follower that lags; LOSSES
+    of the connection; one call of Fresh.
+
+Leaves out
+    - The shape of the tree: a znode that is missing has a state as any other.
+    - Watches that the member loses. A recheck finds what they would have told.
+    - Several reads in one request: each has its place in the order.
+
+Runs
+    run   | checks       | small                | large
+    true  | assertions   | CHANGES=2 LOSSES=1   | CHANGES=3 LOSSES=2
+    ends  | ltl returns  | CHANGES=1 LOSSES=1   | CHANGES=2 LOSSES=1
+
+Broken
+    variant              | run  | what is wrong
+    BROKEN_WALK_FIRST    | true | The tree is read before it is watched.
+    BROKEN_NO_WALK       | true | After a reconnect the tree is watched, and not read.
+    BROKEN_BY_EVENT      | true | What an event says is shown without a read.
+    BROKEN_FORGET        | true | The next connection does not name what was read.
+    BROKEN_MARKS         | true | The end of a round forgets marks that came meanwhile.
+    BROKEN_ZXID          | true | A view claims the zxid of the last answer, though something is marked.
+    BROKEN_NO_SYNC       | true | Fresh does not sync.
+    BROKEN_NO_ROUND      | true | Fresh does not wait for what is marked.
+
+Measured
+    run  | bounds | states     | depth | seconds
+    true | small  | 281,932    | 161   | 0.9
+    true | large  | 6,829,800  | 67    | 22.5
+    ends | small  | 15,399     | 158   | 0.4
+    ends | large  | 265,164    | 93    | 4.8
+*/
+
+#define NOBODY 2
+
+byte znode[CHANGES + 1];  /* which znode each transaction has changed */
+byte length;              /* transactions so far */
+byte applied[2];          /* by the leader and the follower */
+byte states[4];           /* by member and znode: the transaction that has changed it last */
+byte losses;
+
+/* What the cache's member sends, in order. */
+#define EVENT    0
+#define ARMED    1
+#define SYNCED   2
+#define READ_0   3        /* the answer to a read of znode 0 */
+#define READ_1   4
+#define ANSWERED 5
+chan answers = [3] of { byte, byte, byte }
+
+byte member = NOBODY;     /* that the cache is connected to */
+bool watched;             /* the member has the watch */
+byte request;             /* of the cache, 0: none */
+bool sync;                /* asked for, and not answered */
+
+/* The cache. */
+#define DOWN  0
+#define ARMS  1
+#define READS 2
+#define IDLE  3
+byte cache;
+byte shown[2];
+byte got[2];              /* in this round */
+bool todo[2];             /* in this round */
+bool marked[2];
+byte floor;               /* the zxid of the last answer before the first mark */
+byte last;                /* the zxid of the last answer */
+byte seen;                /* the greatest zxid of an answer in this session */
+byte zxid;                /* of the view */
+bool synced;              /* not stale */
+
+/* Fresh. */
+#define NEVER   0
+#define CALLED  1
+#define SYNCS   2
+#define WAITS   3         /* the sync was answered */
+#define RETURNS 4
+byte fresh;
+byte target;              /* what was committed when it was called */
+bool later;               /* a round has begun since the sync */
+
+#define STATE(m, k) states[2 * (m) + (k)]
+
+/* The view shows all changes up to z. */
+inline check(z) {
+	byte i;
+	for (i : 1 .. CHANGES) {
+		if
+		:: i <= length && i <= z -> assert(shown[znode[i]] >= i)
+		:: else
+		fi
+	}
+	i = 0
+}
+
+inline reveal(k, value) {
+	assert(value >= shown[k]);
+	shown[k] = value
+}
+
+inline begin_round(all) {
+	cache = READS;
+	todo[0] = all || marked[0];
+	todo[1] = all || marked[1];
+	later = fresh == WAITS
+}
+
+inline end_round() {
+	reveal(0, got[0]);
+	reveal(1, got[1]);
+#ifdef BROKEN_MARKS
+	marked[0] = false; marked[1] = false;
+#endif
+	zxid = last;
+#ifndef BROKEN_ZXID
+	if
+	:: marked[0] || marked[1] -> zxid = floor
+	:: else
+	fi;
+#endif
+	check(zxid);
+	synced = true;
+	if
+	:: fresh == WAITS && (later || !marked[0] && !marked[1]) ->
+		fresh = RETURNS;
+		check(target)
+	:: else
+	fi;
+	if
+	:: marked[0] || marked[1] -> begin_round(false)
+	:: else -> cache = IDLE
+	fi
+}
+
+#ifdef BROKEN_FORGET
+#define SEES(z) true
+#else
+#define SEES(z) (z >= seen)
+#endif
+
+active proctype Cache() {
+	byte what, k, z;
+end:	do
+	:: d_step { cache == DOWN && SEES(applied[0]) ->
+		member = 0; cache = ARMS;
+		printf("cache: connects to the leader\n") }
+	:: d_step { cache == DOWN && SEES(applied[1]) ->
+		member = 1; cache = ARMS;
+		printf("cache: connects to the follower\n") }
+#ifdef BROKEN_WALK_FIRST
+	:: d_step { cache == ARMS && request == 0 -> begin_round(true);
+		printf("cache: begins to read\n") }
+	:: d_step { cache == IDLE && !watched && request == 0 -> request = ARMED;
+		printf("cache: asks for the watch\n") }
+#else
+	:: d_step { cache == ARMS && request == 0 -> request = ARMED;
+		printf("cache: asks for the watch\n") }
+#endif
+	:: d_step { cache == READS && request == 0 && (todo[0] || todo[1]) ->
+		if
+		:: todo[0] -> request = READ_0
+		:: else -> request = READ_1
+		fi;
+		printf("cache: reads znode %d\n", request == READ_1) }
+	:: d_step { cache == READS && request == 0 && !todo[0] && !todo[1] ->
+		end_round();
+		printf("cache: shows %d and %d, zxid %d\n", shown[0], shown[1], zxid) }
+	:: d_step { cache == IDLE && (marked[0] || marked[1]) ->
+		begin_round(false);
+		printf("cache: begins to read what is marked\n") }
+
+	:: d_step { answers ? [EVENT, k, z] -> answers ? EVENT, k, z;
+		if
+		:: !marked[0] && !marked[1] -> floor = last
+		:: else
+		fi;
+		marked[k] = true;
+#ifdef BROKEN_BY_EVENT
+		reveal(k, z); got[k] = z; marked[k] = false;
+#endif
+		printf("cache: hears that znode %d has changed\n", k) }
+	:: d_step { answers ? [ARMED, k, z] -> answers ? ARMED, k, z;
+		request = 0; last = z; seen = z;
+#ifdef BROKEN_WALK_FIRST
+		skip;
+#else
+#ifdef BROKEN_NO_WALK
+		if
+		:: zxid > 0 -> cache = IDLE; synced = true
+		:: else -> begin_round(true)
+		fi;
+#else
+		begin_round(true);
+#endif
+#endif
+		printf("cache: has the watch\n") }
+	:: d_step { answers ? [READ_0, k, z] -> answers ? READ_0, k, z;
+		request = 0; got[0] = k; todo[0] = false; marked[0] = false; last = z; seen = z;
+		printf("cache: has read %d, zxid %d\n", k, z) }
+	:: d_step { answers ? [READ_1, k, z] -> answers ? READ_1, k, z;
+		request = 0; got[1] = k; todo[1] = false; marked[1] = false; last = z; seen = z;
+		printf("cache: has read %d, zxid %d\n", k, z) }
+	:: d_step { answers ? [SYNCED, k, z] -> answers ? SYNCED, k, z;
+		last = z; seen = z; fresh = WAITS; later = false;
+		printf("Fresh: is synced\n") }
+
+	:: d_step { fresh == CALLED && member != NOBODY ->
+#ifdef BROKEN_NO_SYNC
+		fresh = WAITS; later = false;
+#else
+		fresh = SYNCS; sync = true;
+#endif
+		printf("Fresh: syncs\n") }
+#ifdef BROKEN_NO_ROUND
+	:: d_step { fresh == WAITS && synced ->
+#else
+	:: d_step { fresh == WAITS && synced && cache == IDLE && !marked[0] && !marked[1] ->
+#endif
+		fresh = RETURNS;
+		check(target);
+		printf("Fresh: returns\n") }
+
+	:: d_step { member != NOBODY && losses < LOSSES ->
+		losses++; member = NOBODY; cache = DOWN; synced = false; watched = false; request = 0; sync = false;
+		do
+		:: len(answers) > 0 -> answers ? what, k, z
+		:: else -> break
+		od;
+		what = 0; k = 0; z = 0;
+		if
+		:: fresh == SYNCS -> fresh = CALLED
+		:: else
+		fi;
+		printf("network: loses the connection\n") }
+	od
+}
+
+active proctype Caller() {
+	d_step { fresh = CALLED; target = length;
+		printf("caller: calls Fresh, %d transactions are committed\n", target) }
+}
+
+active proctype Writers() {
+end:	do
+	:: d_step { length < CHANGES ->
+		length++; znode[length] = 0;
+		printf("writer: changes znode 0, transaction %d\n", length) }
+	:: d_step { length < CHANGES ->
+		length++; znode[length] = 1;
+		printf("writer: changes znode 1, transaction %d\n", length) }
+	od
+}
+
+proctype Member(byte m) {
+end:	do
+	:: d_step { applied[m] < length && nfull(answers) ->
+		applied[m]++;
+		STATE(m, znode[applied[m]]) = applied[m];
+		if
+		:: member == m && watched -> answers ! EVENT, znode[applied[m]], applied[m]
+		:: else
+		fi;
+		printf("member %d: applies transaction %d\n", m, applied[m]) }
+	:: d_step { member == m && request == ARMED && !watched && nfull(answers) ->
+		watched = true; answers ! ARMED, 0, applied[m];
+		printf("member %d: has the watch\n", m) }
+	:: d_step { member == m && request == READ_0 && nfull(answers) ->
+		request = ANSWERED; answers ! READ_0, STATE(m, 0), applied[m];
+		printf("member %d: answers a read\n", m) }
+	:: d_step { member == m && request == READ_1 && nfull(answers) ->
+		request = ANSWERED; answers ! READ_1, STATE(m, 1), applied[m];
+		printf("member %d: answers a read\n", m) }
+	:: d_step { member == m && sync && applied[m] >= target && nfull(answers) ->
+		sync = false; answers ! SYNCED, 0, applied[m];
+		printf("member %d: answers the sync\n", m) }
+	od
+}
+
+active proctype Quiet() {
+	timeout ->
+	assert(cache == IDLE && synced && shown[0] == STATE(0, 0) && shown[1] == STATE(0, 1));
+	assert(fresh == RETURNS)
+}
+
+init {
+	atomic { run Member(0); run Member(1) }
+}
+
+ltl returns { <> (fresh == RETURNS) }

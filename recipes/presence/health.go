@@ -1,0 +1,67 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnhealthy is why a znode is Pending while the health check fails.
+var ErrUnhealthy = errors.New("health check failed")
+
+// checkHealth calls the check once per interval, until the Node is closed.
+func (n *Node) checkHealth() {
+	for {
+		began := time.Now()
+		result := make(chan error, 1)
+		go func() {
+			err := errors.New("it has panicked, or ended its goroutine")
+			defer func() {
+				_ = recover()
+				result <- err
+			}()
+			ctx, cancel := context.WithTimeout(context.Background(), n.cfg.every)
+			defer cancel()
+			err = n.cfg.health(ctx)
+		}()
+		timer := time.NewTimer(n.cfg.every)
+		for returned := false; !returned; {
+			select {
+			case err := <-result:
+				returned = true
+				if time.Since(began) < n.cfg.every {
+					n.setHealth(err)
+				}
+			case <-timer.C:
+				n.setHealth(context.DeadlineExceeded)
+			case <-n.done:
+				timer.Stop()
+				return
+			}
+		}
+		timer.Reset(max(0, n.cfg.every-time.Since(began)))
+		select {
+		case <-timer.C:
+		case <-n.done:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func (n *Node) setHealth(err error) {
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrUnhealthy, err)
+	}
+	n.mu.Lock()
+	n.ill = err
+	n.mu.Unlock()
+	n.poke()
+}
+
+func (n *Node) illness() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ill
+}

@@ -1,0 +1,114 @@
+package presence
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+)
+
+// stayAway removes the znode for now, and again if a create whose answer was
+// lost makes it after all.
+func (n *Node) stayAway(sess *framework.Session) {
+	if !n.life.gone {
+		n.tell(Status{State: Pending, Err: n.illness()})
+	}
+	late, sent := n.life.sent[sess.ID()]
+	if !sent {
+		n.rest(sess, nil, 0)
+		return
+	}
+	switch err := n.withdraw(sess); {
+	case err != nil:
+		n.rest(sess, nil, sess.Timeout()/spread)
+	case late:
+		n.rest(sess, nil, n.keeper.interval(sess))
+	default:
+		delete(n.life.sent, sess.ID())
+	}
+}
+
+// withdraw removes the znode in this session. After nil it is gone, but a
+// request whose answer was lost may still come.
+func (n *Node) withdraw(sess *framework.Session) error {
+	path := n.Path()
+	if path == "" { // a sequential one that was never made
+		return nil
+	}
+	if n.life.sent[sess.ID()] {
+		if err := sess.Sync(background, path); err != nil {
+			return err
+		}
+	}
+	for {
+		found, stat, err := sess.Exists(background, path)
+		if err == nil && found && stat.EphemeralOwner == sess.ID() {
+			err = sess.Delete(background, path, stat.Version)
+		}
+		switch {
+		case errors.Is(err, zk.ErrBadVersion):
+			continue
+		case err == nil, errors.Is(err, zk.ErrNoNode):
+			n.life.in = 0
+			return nil
+		}
+		n.noteLost(sess, err)
+		return err
+	}
+}
+
+// leave removes the znode wherever it may be. It returns nil once it is gone,
+// and an error only if the client closes first, and has not closed a session.
+func (n *Node) leave() error {
+	for {
+		var in int64
+		now, err := n.client.Session()
+		if err == nil {
+			in = now.ID()
+		}
+		open := n.closeEarlier(in)
+		late, sent := n.life.sent[in]
+		switch {
+		case len(n.life.sent) == 0:
+			return nil
+		case open != nil && n.clientCloses():
+			return open
+		case !sent || !now.Connected():
+		default:
+			now = privileged.Framework.AtOnce(now)
+			err := n.withdraw(now)
+			if err == nil {
+				if delete(n.life.sent, in); late {
+					n.keeper.guard(n, now)
+				}
+				continue
+			}
+			if isRefusal(err) && now.Err() == nil {
+				n.tell(Status{State: Pending, Err: err})
+				n.rest(now, nil, n.life.refused.NextBackOff())
+				continue
+			}
+		}
+		n.rest(nil, nil, 100*time.Millisecond+random.N(100*time.Millisecond))
+	}
+}
+
+// closeEarlier forgets the sessions but one that are known to be closed, and
+// asks for those that are not.
+func (n *Node) closeEarlier(but int64) (open error) {
+	for id := range n.life.sent {
+		if id == but {
+			continue
+		}
+		if _, err := privileged.Framework.CloseEarlier(background, n.client, id); err != nil {
+			open = err
+		} else {
+			delete(n.life.sent, id)
+		}
+	}
+	return open
+}

@@ -1,0 +1,228 @@
+package presence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A write that waits for a connection is not made to a znode that another
+// session has made meanwhile, with the same version.
+func TestAForeignZnodeOfTheSameVersion(t *testing.T) {
+	for name, act := range map[string]func(n *presence.Node) error{
+		"set":   func(n *presence.Node) error { return n.Set(context.Background(), []byte("mine")) },
+		"close": func(n *presence.Node) error { return n.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("ours"), w.ConnectNext()
+				n := announce(t, c, path, "ours")
+				w.ClientNet("ours").Cut()
+				awaitState(t, n, presence.Suspended)
+				result := make(chan error, 1)
+				go func() { result <- act(n) }()
+				must(t, other.Delete(t.Context(), path, -1))
+				theirs := announce(t, other, path, "theirs")
+				before, _ := w.Stat(path)
+				w.ClientNet("ours").Heal()
+				time.Sleep(time.Minute)
+				if after, _ := w.Stat(path); after != before {
+					t.Errorf("%+v became %+v", before, after)
+				}
+				must(t, theirs.Close(t.Context()))
+				if err := bubble.Await(t, name, result); err != nil {
+					t.Error(err)
+				}
+				if name == "set" {
+					standing(t, w, c, n, "mine")
+				}
+			})
+		})
+	}
+}
+
+// WithYield sees a removal that it did not hear of, and one whose look fails.
+func TestYieldWhileSuspended(t *testing.T) {
+	for _, action := range []testutil.Action{testutil.Pass(), testutil.DropBefore(), testutil.DropAfter(), testutil.Fail(testutil.CodeSystemError)} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.Connect("ours"), w.ConnectNext()
+			n := announce(t, c, path, "a", presence.WithYield())
+			w.ClientNet("ours").Cut()
+			awaitState(t, n, presence.Suspended)
+			must(t, other.Delete(t.Context(), path, -1))
+			defer w.Once(testutil.OpGetData, path, action)
+			w.ClientNet("ours").Heal()
+			awaitState(t, n, presence.Removed)
+			time.Sleep(time.Minute)
+			if w.Exists(path) {
+				t.Error("it has come back")
+			}
+			closed(t, w, n)
+		})
+	}
+}
+
+// A create of a node that was closed comes late, when the next node of the
+// client has the path.
+func TestALateCreateOfTheNodeBefore(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, testutil.Hold(release))
+		stop := w.ClientNet("ours").Control(held.Control)
+		n, err := presence.New(c, path, []byte("first"))
+		must(t, err)
+		must(t, n.Start())
+		<-held.Hit()
+		w.ClientNet("ours").Drop()
+		must(t, n.Close(t.Context()))
+		stop()
+		sick := errors.New("not yet")
+		var mu sync.Mutex
+		m, err := presence.New(c, path, []byte("second"), presence.WithHealthCheck(time.Second, func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return sick
+		}))
+		must(t, err)
+		must(t, m.Start())
+		time.Sleep(time.Second)
+		close(release)
+		time.Sleep(time.Minute)
+		if w.Exists(path) {
+			t.Error("it stands though the node is not well")
+		}
+		mu.Lock()
+		sick = nil
+		mu.Unlock()
+		standing(t, w, c, m, "second")
+		closed(t, w, m)
+	}, testutil.WithMembers(3))
+}
+
+// The next node of a path waits until the one before is gone, and writes its
+// own data.
+func TestANodeAfterAnother(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		n := announce(t, c, path, "a")
+		w.ClientNet("ours").Cut()
+		awaitState(t, n, presence.Suspended)
+		for range 3 { // as a program does that tries again
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := presence.Announce(ctx, c, path, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Error("beside one that stands: ", err)
+			}
+			if err := n.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			var err error
+			if n, err = presence.New(c, path, []byte("b")); err != nil || n.Start() != nil {
+				t.Fatal(err)
+			}
+		}
+		w.ClientNet("ours").Heal()
+		standing(t, w, c, n, "b")
+		closed(t, w, n)
+	})
+}
+
+// Sets, expiries, disconnects and removals at random; the last Set wins, and
+// after Close nothing is left.
+func TestSetRacesEverything(t *testing.T) {
+	for seed := range uint64(60) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			c, other := w.Connect("ours"), w.ConnectNext()
+			n := announce(t, c, path, "0")
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			last, accepted := "0", map[string]bool{"0": true}
+			for i := range 40 {
+				time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+				switch r.IntN(10) {
+				case 0:
+					w.ClientNet("ours").Drop()
+				case 1:
+					if s, err := c.Session(); err == nil {
+						_ = w.ExpireSession(s.ID())
+					}
+				case 2:
+					_ = other.Delete(t.Context(), path, -1)
+				default:
+					mu.Lock()
+					last = fmt.Sprint(i)
+					data := last
+					mu.Unlock()
+					set := make(chan struct{})
+					all.Go(func() {
+						close(set)
+						if err := n.Set(t.Context(), []byte(data)); err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						accepted[data] = true
+					})
+					<-set
+					time.Sleep(time.Nanosecond)
+				}
+			}
+			all.Wait()
+			time.Sleep(time.Minute)
+			standing(t, w, c, n, last)
+			// The end comes in the middle of something.
+			all.Go(func() {
+				if err := n.Set(t.Context(), []byte("end")); err != nil && !errors.Is(err, presence.ErrClosed) {
+					t.Error(err)
+				}
+			})
+			switch r.IntN(3) {
+			case 0:
+				w.ClientNet("ours").Drop()
+			case 1:
+				_ = w.ExpireSession(w.SessionID(c))
+			}
+			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+			closed(t, w, n)
+			all.Wait()
+			time.Sleep(2 * time.Minute)
+			if w.Exists(path) {
+				t.Errorf("it came back (seed %d)", seed)
+			}
+		}, testutil.WithMembers(1+2*int(seed%2)))
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// Processes restart under one name, each in a session of its own: there is
+// never more than one, and the last one has the name in the end.
+func TestRestartsUnderOneName(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		var before *framework.Client
+		for i := range 10 {
+			c := w.ConnectNext()
+			n, err := presence.New(c, path, fmt.Append(nil, i), presence.WithTakeover(func(old []byte) bool { return string(old) < fmt.Sprint(i) }))
+			must(t, err)
+			must(t, n.Start())
+			standing(t, w, c, n, fmt.Sprint(i))
+			if before != nil && i%2 == 0 {
+				must(t, before.Close())
+			}
+			before = c
+		}
+	})
+}

@@ -1,0 +1,372 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// One goroutine, run, makes all requests of a Node, without a caller's context:
+// each ends with its answer, its connection or its session. So the outcome of a
+// request is known before the next one is made, as far as it can be known.
+
+// life is what run knows.
+type life struct {
+	// sent has the sessions in which a create was sent, and may have made the
+	// znode, until the znode is known to be gone from there. Its value says that
+	// an answer was lost, so that a request may be executed late.
+	sent    map[int64]bool
+	in      int64           // the session that the znode stood in, 0 once it is known to be gone
+	gone    bool            // somebody has deleted the znode, and the Node yields
+	stood   time.Time       // when the znode began to stand last
+	blocker int64           // the czxid of a znode in the way that was changed, but not deleted
+	refused backoff.BackOff // pauses after refusals, one after the other
+	unclear backoff.BackOff // pauses after lost answers, one after the other
+	removed backoff.BackOff // pauses after the znode was deleted or replaced
+}
+
+var background = context.Background()
+
+const (
+	// unclear is the first pause after a request whose connection has ended.
+	unclear = 10 * time.Millisecond
+	// longest is the longest pause.
+	longest = 30 * time.Second
+	// calm is for how long a znode has to stand until its next removal counts as
+	// the first.
+	calm = time.Minute
+)
+
+func newLife() life {
+	pauses := func(first time.Duration) backoff.BackOff { return retry.Exponential(first, longest, math.MaxInt)() }
+	return life{
+		sent: make(map[int64]bool), unclear: pauses(unclear),
+		refused: pauses(200 * time.Millisecond), removed: pauses(200 * time.Millisecond),
+	}
+}
+
+func (n *Node) run() {
+	n.life = newLife()
+	n.keeper.succeed(n)
+	for !n.ending() {
+		sess, err := n.client.Session()
+		if err != nil || !sess.Connected() {
+			n.rest(nil, nil, 0)
+			continue
+		}
+		sess = privileged.Framework.AtOnce(sess)
+		switch wait := n.keeper.wait(sess); {
+		case n.life.gone, n.illness() != nil:
+			n.stayAway(sess)
+		case n.life.in == sess.ID():
+			n.follow(sess, n.Path())
+		case wait > 0:
+			n.rest(sess, nil, wait)
+		default:
+			n.make(sess)
+		}
+		if sess.Err() != nil && !n.ending() && !n.life.gone {
+			n.tell(Status{State: Pending, Err: sess.Err()})
+			n.rest(nil, nil, unclear)
+		}
+	}
+	n.finish(n.leave())
+}
+
+// ending reports whether the Node or the client closes.
+func (n *Node) ending() bool { return n.isClosing() || n.clientCloses() }
+
+func (n *Node) clientCloses() bool { return isClosed(n.client.Done()) }
+
+// may reports whether the znode may stand in the session, as far as the Node is
+// concerned.
+func (n *Node) may(sess *framework.Session) bool {
+	return !n.ending() && sess.Err() == nil && n.illness() == nil
+}
+
+// rest waits until something has happened that run has to look at: also for the
+// end of a session and for a channel, if they are not nil, and for d at most,
+// unless it is 0.
+func (n *Node) rest(sess *framework.Session, changed <-chan struct{}, d time.Duration) {
+	var over <-chan struct{}
+	if sess != nil {
+		over = sess.Done()
+	}
+	var timeout <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-n.wake:
+	case <-changed:
+	case <-timeout:
+	case <-over:
+	case <-n.client.Done():
+	}
+}
+
+// pause waits for d. If orSet is true, a Set ends it.
+func (n *Node) pause(sess *framework.Session, d time.Duration, orSet bool) {
+	_, before := n.wanted()
+	for until := time.Now().Add(d); n.may(sess); {
+		_, set := n.wanted()
+		left := time.Until(until)
+		if left <= 0 || orSet && set != before {
+			return
+		}
+		n.rest(sess, nil, left)
+	}
+}
+
+// make makes the znode in a session and attends to it, until there is a reason
+// to look at everything again.
+func (n *Node) make(sess *framework.Session) {
+	data, set := n.wanted()
+	path, err := n.create(sess, data)
+	switch {
+	case err == nil:
+		n.accept(set, data)
+		n.noteStanding(sess)
+		n.follow(sess, path)
+	case errors.Is(err, zk.ErrNodeExists):
+		n.follow(sess, n.path)
+	case errors.Is(err, zk.ErrNoNode):
+		dir := parent(n.path)
+		if err = n.keeper.makeDir(sess, n.client.Resolve(dir), dir); err != nil {
+			n.fail(sess, err)
+		}
+	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
+	default:
+		n.fail(sess, err)
+	}
+}
+
+// create sends one create. Of a sequential znode it also looks for the outcome.
+func (n *Node) create(sess *framework.Session, data []byte) (path string, err error) {
+	n.noteLost(sess, nil)
+	if n.cfg.sequential {
+		dir, name := split(n.path)
+		made, err := privileged.Framework.Unhurried(sess).CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.acl...)
+		if err == nil {
+			n.setPath(made.Path)
+		}
+		return made.Path, err // a late one is removed by the session, by its id
+	}
+	err = privileged.Framework.CreateEphemeral(sess, n.path, data, n.cfg.acl)
+	n.noteLost(sess, err)
+	return n.path, err
+}
+
+// noteLost notes that a request of the session may be executed late.
+func (n *Node) noteLost(sess *framework.Session, err error) {
+	n.life.sent[sess.ID()] = n.life.sent[sess.ID()] || framework.MaybeApplied(err)
+}
+
+// fail tells why a request has failed, and waits until the next one may be
+// made.
+func (n *Node) fail(sess *framework.Session, err error) {
+	if !n.may(sess) {
+		return
+	}
+	refusal := isRefusal(err)
+	if refusal || n.life.in != sess.ID() {
+		n.tell(Status{State: Pending, Err: err})
+	}
+	pauses := n.life.unclear
+	if refusal {
+		pauses = n.life.refused
+	}
+	n.pause(sess, pauses.NextBackOff(), true)
+}
+
+// isRefusal reports whether err is an answer of the ensemble, or an argument
+// that no connection would mend.
+func isRefusal(err error) bool {
+	switch framework.ErrorCode(err) {
+	case "CONNECTIONLOSS", "NOSERVER", "OPERATIONTIMEOUT", "REQUESTTIMEOUT", "THROTTLEDOP", "NOTREADONLY",
+		"SESSIONMOVED", "SESSIONEXPIRED", "UNPROVEN", "CLOSED":
+		return false
+	}
+	return !framework.MaybeApplied(err)
+}
+
+// follow looks at the znode for as long as there is reason to.
+func (n *Node) follow(sess *framework.Session, path string) {
+	for n.look(sess, path) && n.may(sess) {
+		if !sess.Connected() {
+			n.rest(sess, nil, 0)
+		}
+	}
+}
+
+// znode is what a look has seen.
+type znode struct {
+	path    string
+	data    []byte
+	stat    *zk.Stat
+	changed <-chan struct{}
+	resume  func() (<-chan struct{}, bool)
+}
+
+// look reads the znode, and finds out whose it is. It reports whether to look
+// again: otherwise the next thing is a create, if the znode may stand.
+func (n *Node) look(sess *framework.Session, path string) (again bool) {
+	z, err := znode{path: path}, error(nil)
+	z.data, z.stat, z.changed, z.resume, err = privileged.Framework.GetAndWatch(sess, path)
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		n.onMissing(sess)
+		return false
+	case err != nil:
+		n.fail(sess, err)
+		return false
+	case z.stat.EphemeralOwner == sess.ID():
+		return n.attend(sess, z)
+	}
+	n.life.in = 0
+	if z.stat.EphemeralOwner != 0 {
+		ours, err := privileged.Framework.CloseEarlier(background, n.client, z.stat.EphemeralOwner)
+		switch {
+		case ours && err == nil: // it is gone, or about to be
+			n.rest(sess, z.changed, unclear)
+			return false
+		case ours:
+			n.tell(Status{State: Pending, Err: err})
+			n.rest(sess, z.changed, sess.Timeout()/3)
+			return true
+		}
+	}
+	return n.wait(sess, z)
+}
+
+// wait waits for the end of another session's znode. It reports whether to look
+// at it.
+func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
+	n.tell(Status{State: Taken, Session: z.stat.EphemeralOwner, Data: z.data})
+	if n.cfg.takeover != nil && z.stat.EphemeralOwner != 0 && n.isMine(sess, z) {
+		return n.replace(sess, z)
+	}
+	n.rest(sess, z.changed, n.keeper.interval(sess))
+	if !isClosed(z.changed) {
+		return true
+	}
+	if _, ok := z.resume(); ok {
+		return true
+	}
+	// It was deleted, most likely. One that is changed often is not worth a
+	// refused create each time.
+	again = n.life.blocker == z.stat.Czxid
+	n.life.blocker = z.stat.Czxid
+	return again
+}
+
+// attend returns when the znode may not stand any longer, or must not. It
+// reports whether to look at it.
+//
+// It writes only while nothing has happened since the znode was read on this
+// connection, or the watch of that read was taken up: after a pause the znode
+// of that version may be another session's.
+func (n *Node) attend(sess *framework.Session, z znode) (again bool) {
+	n.onStanding(sess, z)
+	checked, interval := time.Now(), n.keeper.interval(sess)
+	for n.may(sess) {
+		if !sess.Connected() {
+			n.rest(sess, nil, 0)
+			continue
+		}
+		if isClosed(z.changed) {
+			resumed, ok := z.resume()
+			if !ok {
+				return true
+			}
+			z.changed, checked = resumed, time.Now()
+		}
+		if data, set, ok := n.pending(); ok {
+			_, err := sess.Set(background, z.path, data, z.stat.Version)
+			switch {
+			case err == nil:
+				n.accept(set, data)
+				return true
+			case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+				n.rest(sess, z.changed, unclear)
+				return true
+			case isRefusal(err):
+				n.refuse(set, err)
+				continue
+			}
+			n.pause(sess, n.life.unclear.NextBackOff(), false)
+			return true
+		}
+		n.rest(sess, z.changed, max(unclear, interval-time.Since(checked)))
+		if time.Since(checked) >= interval && sess.Connected() {
+			found, now, err := sess.Exists(background, z.path)
+			if err == nil && (!found || now.EphemeralOwner != sess.ID() || now.Mzxid != z.stat.Mzxid) {
+				return true
+			}
+			_ = n.closeEarlier(sess.ID())
+			checked, interval = time.Now(), n.keeper.interval(sess)
+		}
+	}
+	return false
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *Node) onStanding(sess *framework.Session, z znode) {
+	if want, set := n.wanted(); string(z.data) == string(want) {
+		n.accept(set, want) // by a write whose answer was lost
+	}
+	n.noteStanding(sess)
+	n.life.refused.Reset()
+	if _, _, waits := n.pending(); !waits {
+		n.life.unclear.Reset()
+	}
+	n.tell(Status{State: Standing, Session: sess.ID()})
+}
+
+func (n *Node) noteStanding(sess *framework.Session) {
+	if n.life.in != sess.ID() {
+		n.life.in, n.life.stood = sess.ID(), time.Now()
+	}
+}
+
+// onMissing is told that the znode is missing. If it stood, that may be because
+// the session has ended, which the leader would say.
+func (n *Node) onMissing(sess *framework.Session) {
+	if n.life.in != sess.ID() {
+		return
+	}
+	if err := sess.Sync(background, n.path); err != nil || sess.Err() != nil {
+		n.fail(sess, err)
+		return
+	}
+	n.life.in = 0
+	if n.cfg.yield {
+		n.life.gone = true
+		n.tell(Status{State: Removed})
+		return
+	}
+	n.tell(Status{State: Pending, Err: ErrRemoved})
+	if time.Since(n.life.stood) >= calm {
+		n.life.removed.Reset()
+		return
+	}
+	n.pause(sess, n.life.removed.NextBackOff(), false)
+}

@@ -1,0 +1,66 @@
+package presence
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// isMine asks the user whether a znode is that of an earlier process. A call
+// that has not returned is waited for before another one begins.
+func (n *Node) isMine(sess *framework.Session, z znode) bool {
+	answer := make(chan bool, 1)
+	ask := func() {
+		mine := false
+		defer func() {
+			if p := recover(); p != nil {
+				n.client.Logger().Error("a user-supplied function panicked", zap.Any("panic", p), zap.Stack("stack"))
+			}
+			<-n.asking
+			answer <- mine
+		}()
+		mine = n.cfg.takeover(z.data)
+	}
+	for asking := n.asking; n.may(sess) && !isClosed(z.changed); {
+		select {
+		case asking <- struct{}{}:
+			asking = nil
+			go ask()
+		case mine := <-answer:
+			return mine
+		case <-n.wake:
+		case <-z.changed:
+		case <-n.client.Done():
+		}
+	}
+	return false
+}
+
+// replace deletes the znode of another session and makes ours, in one
+// transaction. If the answer is lost, the next look shows whose the znode is.
+func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
+	if time.Since(n.life.stood) < calm { // it was ours a moment ago: two owners may be at odds
+		n.pause(sess, n.life.removed.NextBackOff(), false)
+	}
+	if !n.may(sess) || isClosed(z.changed) {
+		return true
+	}
+	data, set := n.wanted()
+	_, err := sess.Multi(background,
+		&zk.DeleteRequest{Path: n.path, Version: z.stat.Version},
+		&zk.CreateRequest{Path: n.path, Data: data, Acl: n.cfg.acl, Flags: zk.FlagEphemeral})
+	n.noteLost(sess, err)
+	switch {
+	case err == nil:
+		n.accept(set, data)
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
+		n.rest(sess, z.changed, unclear)
+	default:
+		n.fail(sess, err)
+	}
+	return true
+}
