@@ -14,7 +14,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
-	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
 // Target is an ensemble to run zkr against.
@@ -65,22 +64,6 @@ func StartServer(t *testing.T, args ...string) Target {
 		func(t *testing.T) { p.Signal(t, syscall.SIGSTOP) },
 		func(t *testing.T) { p.Signal(t, syscall.SIGCONT) },
 	}
-}
-
-func startReal(t *testing.T) Target {
-	t.Helper()
-	const members = 3
-	e := apache.Start(t, members)
-	each := func(do func(int) error) func(*testing.T) {
-		return func(t *testing.T) {
-			for i := range members {
-				if err := do(i); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	return Target{e.Servers(), each(e.Pause), each(e.Resume)}
 }
 
 // Args puts the common flags first. The session is long enough to survive a

@@ -54,7 +54,9 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		}
 	}
 	_ = flag.Set("test.parallel", "8") // they mostly wait; -parallel overrides it
-	os.Exit(m.Run())
+	code := m.Run()
+	closeReal()
+	os.Exit(code)
 }
 
 // ImpatientVariable makes zkr say after a second that it waits, as it always

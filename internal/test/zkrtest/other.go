@@ -4,3 +4,5 @@ package zkrtest
 
 // command does nothing: the tests that run a command need signals.
 func command() {}
+
+func closeReal() {}
