@@ -31,7 +31,7 @@ type round struct {
 	unreadable map[string]struct{}
 
 	todo    []framework.Read
-	asked   map[framework.Read]struct{} // nil if whole: a walk comes to each znode once
+	asked   map[framework.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
 	at      int                         // how many reads a call has
 	answers []answer
 }
@@ -127,6 +127,7 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 
 func (r *round) apply(read framework.Read, found framework.ReadResult, order uint64) error {
 	event := !read.Children && r.c.settle(read.Path, order)
+	delete(r.asked, read)
 	var chroot interface{ MissingChroot() string }
 	switch path := read.Path; {
 	case path == r.c.root && (errors.Is(found.Err, zk.ErrNoAuth) || errors.As(found.Err, &chroot)):
@@ -153,7 +154,6 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, event
 	if above := parent(path); path != r.c.root && r.held(above) == nil {
 		// It was created, or is filtered out, or may not be read.
 		r.c.mark(above, order)
-		delete(r.asked, framework.Read{Path: path})
 		return
 	}
 	held, now := r.held(path), &Node{Path: path, Data: found.Data, Stat: statOf(found.Stat)}

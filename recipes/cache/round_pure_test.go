@@ -36,6 +36,12 @@ func TestRound(t *testing.T) {
 			shown:   []string{"/r", "/r/a"},
 			asked:   []framework.Read{children("/r/a"), node("/r/a/b")},
 		},
+		"a child is answered under the old parent, and then there is a new one": {
+			held:    []string{"/r/a"},
+			answers: []answered{{node("/r/a/b"), get(2, 0)}, {node("/r/a"), get(2, 1)}, {children("/r/a"), list("b")}},
+			shown:   []string{"/r", "/r/a"},
+			asked:   []framework.Read{children("/r/a"), node("/r/a/b")},
+		},
 		"a child whose parent nobody knows": {
 			answers: []answered{{node("/r/a/b"), get(2, 0)}},
 			shown:   []string{"/r"}, marked: []string{"/r/a"},
@@ -87,9 +93,7 @@ func TestRound(t *testing.T) {
 					c.mark(a.read.Path, uint64(i)+1)
 				}
 			}
-			if !tt.whole {
-				delete(r.asked, children("/r/a"))
-			}
+			delete(r.asked, children("/r/a"))
 			for i, a := range tt.answers {
 				if err := r.apply(a.read, a.found, uint64(len(tt.answers)+i)+1); err != nil {
 					t.Fatal(err)
