@@ -49,7 +49,10 @@
 //
 // # Servers without recursive watches
 //
-// Recursive watches need ZooKeeper 3.6. Without them, or if a server sends
-// wrong events, the cache is not Synced, its Status has the error, and it tries
-// again.
+// Servers before ZooKeeper 3.6 have no recursive watches, and others can refuse
+// them. There each znode has two watches of a single event. The first view, and
+// each reconnect, cost two requests for a znode. A change costs a request, a
+// new znode three, and a removed one a list of its parent. When the cache is
+// closed these watches stay at the server, until each has fired or the session
+// ends. The same happens where a server sends events of wrong paths.
 package cache

@@ -3,6 +3,8 @@ package cache
 import (
 	"errors"
 	"fmt"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // failure is an error that ends a cache.
@@ -10,14 +12,14 @@ type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// passing returns those of the paths that the filter lets through, with all
+// passing returns those of the reads that the filter lets through, with all
 // that is above them. What the tree holds has passed before. The filter is the
 // user's: it may block, panic or end its goroutine.
-func (c *Cache) passing(paths []string, held *tree) ([]string, error) {
+func (c *Cache) passing(reads []framework.Read, held *tree) ([]framework.Read, error) {
 	if c.cfg.filter == nil {
-		return paths, nil
+		return reads, nil
 	}
-	var pass []string
+	var pass []framework.Read
 	at, ended, err := "", make(chan struct{}), errors.New("it has ended its goroutine")
 	go func() {
 		defer close(ended)
@@ -26,12 +28,12 @@ func (c *Cache) passing(paths []string, held *tree) ([]string, error) {
 				err = fmt.Errorf("panic: %v", p)
 			}
 		}()
-		for _, path := range paths {
-			for at = path; at != c.root && held.get(at) == nil && c.cfg.filter(at); {
+		for _, read := range reads {
+			for at = read.Path; at != c.root && held.get(at) == nil && c.cfg.filter(at); {
 				at = parent(at)
 			}
 			if at == c.root || held.get(at) != nil {
-				pass = append(pass, path)
+				pass = append(pass, read)
 			}
 		}
 		err = nil

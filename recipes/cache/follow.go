@@ -26,11 +26,13 @@ const recheckAtOnce = 256
 
 var errNotWatching = errors.New("the connection was lost")
 
-// watch is a recursive watch of the tree, in one connection of a session.
+// watch is what tells of events in the tree, in one connection of a session: a
+// recursive watch, or two one-shot watches for each znode, which its reads arm.
 type watch struct {
 	c       *Cache
 	session *framework.Session
-	id      int64         // of the session
+	id      int64 // of the session
+	oneShot bool
 	over    chan struct{} // closed: it tells of nothing any more
 }
 
@@ -99,11 +101,11 @@ func (c *Cache) follow() error {
 	w := &watch{c: c, session: s, id: s.ID(), over: make(chan struct{})}
 	c.begin(w)
 	defer c.forget(w)
-	_, remove, err := privileged.Framework.WatchTree(c.life, s, c.root, w.on)
+	stop, err := w.arm()
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer stop()
 	if err := c.walk(w); err != nil {
 		return err
 	}
@@ -125,6 +127,25 @@ func (c *Cache) follow() error {
 			return err
 		}
 	}
+}
+
+// arm makes w hear of events.
+func (w *watch) arm() (stop func(), err error) {
+	if !w.c.cfg.oneShot {
+		_, stop, err = privileged.Framework.WatchTree(w.c.life, w.session, w.c.root, w.on)
+		if err == nil || !privileged.Framework.TreesRefused(err) {
+			return stop, err
+		}
+	}
+	w.oneShot = true
+	return privileged.Framework.Events(w.session, w.c.root, w.on)
+}
+
+func (w *watch) readAll(reads []framework.Read) ([]framework.ReadResult, error) {
+	if w.oneShot {
+		return privileged.Framework.ReadAllAndWatch(w.c.life, w.session, reads...)
+	}
+	return w.session.ReadAll(w.c.life, reads...)
 }
 
 func (c *Cache) begin(w *watch) {
@@ -149,16 +170,33 @@ func (w *watch) on(order uint64, what zk.EventType, path string) {
 	c := w.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.watch != w:
-	case what == zk.EventNotWatching:
+	if c.watch != w {
+		return
+	}
+	if what == zk.EventNotWatching {
 		c.watch = nil
 		close(w.over)
 		c.staleLocked(errNotWatching)
-	case path == c.root || isBelow(c.root, path) && depth(c.root, path) <= c.cfg.depth:
+		return
+	}
+	if path != c.root && !isBelow(c.root, path) {
+		return
+	}
+	kind, levels, children := unsure, depth(c.root, path), what == zk.EventNodeChildrenChanged
+	switch {
+	case children && w.oneShot:
+		levels++
+	case children:
+		children = false
+	case what == zk.EventNodeDeleted && w.oneShot && path != c.root:
+		kind = wasDeleted // a read would arm a watch for a znode that may never come again
+	case path == c.root && !w.oneShot:
 		// Keeper (ClickHouse) sends the path of the watch, and not of the znode.
 		// Other events may come late, of watches that were set again.
-		c.marks.add(path, order, path == c.root && what != zk.EventNodeChildrenChanged)
+		kind = sureChanged
+	}
+	if levels <= c.cfg.depth {
+		c.marks.add(framework.Read{Path: path, Children: children}, order, kind)
 		c.wake()
 	}
 }
@@ -174,14 +212,14 @@ func (c *Cache) wake() {
 func (c *Cache) mark(path string, order uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.marks.add(path, order, false)
+	c.marks.add(framework.Read{Path: path}, order, unsure)
 }
 
-func (c *Cache) settle(path string, order uint64) (event bool) {
+func (c *Cache) settle(read framework.Read, order uint64) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read++
-	return c.marks.settle(path, order)
+	return c.marks.settle(read, order)
 }
 
 // walk reads everything.
@@ -195,21 +233,30 @@ func (c *Cache) walk(w *watch) error {
 	return c.finish(r)
 }
 
-// readMarks reads what is marked, and what is to be read again.
+// readMarks reads what is marked, and the znodes that are to be read again.
 func (c *Cache) readMarks(w *watch, again []string) error {
+	var reads []framework.Read
+	for _, path := range again {
+		reads = append(reads, framework.Read{Path: path})
+	}
+	deleted := map[string]struct{}{}
 	c.mu.Lock()
 	if c.marks.forgotten > 0 {
 		c.mu.Unlock()
 		return c.walk(w)
 	}
-	paths := again
-	for path := range c.marks.at {
-		paths = append(paths, path)
+	for read, k := range c.marks.at {
+		if k.kind == wasDeleted {
+			deleted[read.Path] = struct{}{}
+			delete(c.marks.at, read)
+			read = framework.Read{Path: parent(read.Path), Children: true}
+		}
+		reads = append(reads, read)
 	}
 	if c.look {
-		paths = append(paths, c.root)
+		reads = append(reads, framework.Read{Path: c.root})
 	}
-	if len(paths) == 0 {
+	if len(reads) == 0 {
 		c.mu.Unlock()
 		return nil
 	}
@@ -217,29 +264,31 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	c.reading, c.look, c.read = true, false, 0
 	c.mu.Unlock()
 	r := c.newRound(w, false, again != nil)
-	slices.SortFunc(paths, compare) // what is above is read first
-	pass, err := c.passing(paths, r.tree)
+	r.deleted = deleted
+	// What is above is read first.
+	slices.SortFunc(reads, func(a, b framework.Read) int { return compare(a.Path, b.Path) })
+	pass, err := c.passing(reads, r.tree)
 	if err != nil {
 		return err
 	}
-	if len(pass) < len(paths) {
-		c.unmark(paths, pass)
+	if len(pass) < len(reads) {
+		c.unmark(reads, pass)
 	}
-	for _, path := range pass {
-		r.ask(framework.Read{Path: path})
+	for _, read := range pass {
+		r.ask(read)
 	}
 	return c.finish(r)
 }
 
-// unmark drops the marks of paths that are filtered out.
-func (c *Cache) unmark(paths, pass []string) {
+// unmark drops the marks of what is filtered out.
+func (c *Cache) unmark(reads, pass []framework.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, path := range paths {
-		if len(pass) > 0 && pass[0] == path {
+	for _, read := range reads {
+		if len(pass) > 0 && pass[0] == read {
 			pass = pass[1:]
 		} else {
-			delete(c.marks.at, path)
+			delete(c.marks.at, read)
 		}
 	}
 }

@@ -1,26 +1,36 @@
 package cache
 
-// marks are the paths that have to be read, because of events or for another
+import "github.com/zkrecipes/zkrecipes/framework"
+
+// marks are the reads that have to be made, because of events or for another
 // reason. Events and answers have places in one order. A read settles a mark if
 // its answer came later than what has made the mark.
 type marks struct {
-	at map[string]mark
+	at map[framework.Read]mark
 	// forgotten is the place of the first event that was not kept, since there
 	// were too many: all has to be read. 0: none.
 	forgotten uint64
 }
 
-// mark says that a znode may have changed since it was read.
+// mark says that what is read may have changed since it was read before.
 type mark struct {
 	first, last uint64 // no read has settled what came from the one to the other
-	event       bool   // the last was an event, and the next read must find another state
+	kind        markKind
 }
+
+type markKind int
+
+const (
+	unsure      markKind = iota
+	sureChanged          // there was an event, and the next read must find another state
+	wasDeleted           // with one-shot watches: a list of the parent says whether it is there again
+)
 
 // mostMarks bounds the memory of marks.
 const mostMarks = 100_000
 
-func (m *marks) add(path string, order uint64, event bool) {
-	k, ok := m.at[path]
+func (m *marks) add(read framework.Read, order uint64, kind markKind) {
+	k, ok := m.at[read]
 	switch {
 	case m.forgotten > 0:
 		return
@@ -32,24 +42,24 @@ func (m *marks) add(path string, order uint64, event bool) {
 		k.first = order
 	}
 	if m.at == nil {
-		m.at = make(map[string]mark)
+		m.at = make(map[framework.Read]mark)
 	}
-	m.at[path] = mark{first: k.first, last: order, event: event}
+	m.at[read] = mark{first: k.first, last: order, kind: kind}
 }
 
-// settle takes notice of an answer, and reports whether an event was the reason
-// for the read.
-func (m *marks) settle(path string, order uint64) (event bool) {
-	k, ok := m.at[path]
+// settle takes notice of an answer, and reports whether it must differ from the
+// one before.
+func (m *marks) settle(read framework.Read, order uint64) (changed bool) {
+	k, ok := m.at[read]
 	switch {
 	case !ok:
 		return false
 	case k.last < order:
-		delete(m.at, path)
-		return k.event
+		delete(m.at, read)
+		return k.kind == sureChanged
 	case k.first < order:
 		k.first = order // what is left came later
-		m.at[path] = k
+		m.at[read] = k
 	}
 	return false
 }

@@ -20,6 +20,7 @@ type config struct {
 	noData   bool
 	maxBytes int64
 	recheck  time.Duration
+	oneShot  bool
 }
 
 func newConfig(opts []Option) (config, error) {
@@ -79,3 +80,8 @@ func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes =
 // request for 256 znodes, and a list where the number of children is not the
 // one that is shown. 0 turns it off. Default: an hour.
 func WithRecheck(every time.Duration) Option { return option(func(c *config) { c.recheck = every }) }
+
+// WithOneShotWatches makes the cache use two watches of a single event for each
+// znode, as it does where recursive watches are refused. See the package
+// comment for what that costs.
+func WithOneShotWatches() Option { return option(func(c *config) { c.oneShot = true }) }

@@ -131,6 +131,10 @@ func playRandom(t *testing.T, random *rand.Rand) {
 		if random.IntN(2) == 0 {
 			opts = append(opts, cache.WithRecheck(time.Minute))
 		}
+		lasting := random.IntN(3) > 0
+		if !lasting {
+			opts = append(opts, cache.WithOneShotWatches())
+		}
 		k := start(t, c, opts...)
 		m := follow(t, k)
 		var mu sync.Mutex
@@ -213,6 +217,8 @@ func playRandom(t *testing.T, random *rand.Rand) {
 			t.Errorf("only %d views", len(views))
 		}
 		k.Close()
-		noWatches(t, w)
+		if lasting {
+			noWatches(t, w)
+		}
 	}, testutil.WithMembers(members))
 }

@@ -21,6 +21,11 @@ import (
 // the view is the truth.
 func TestOnTheRealServer(t *testing.T) {
 	ens := apache.Start(t, 3)
+	t.Run("recursive watch", func(t *testing.T) { playOnReal(t, ens) })
+	t.Run("one-shot watches", func(t *testing.T) { playOnReal(t, ens, cache.WithOneShotWatches()) })
+}
+
+func playOnReal(t *testing.T, ens *apache.Ensemble, opts ...cache.Option) {
 	random := bubble.Random(t)
 	connect := func(name string) *framework.Client {
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(4*time.Second), framework.WithDialer(ens.ClientNet(name).Dial))
@@ -34,10 +39,11 @@ func TestOnTheRealServer(t *testing.T) {
 		return c
 	}
 	c, other := connect("reader"), connect("writer")
-	fill(t, other, 10, 300)
-	k := synced(t, c)
+	fill(t, other, 10, 100)
+	defer remove(t, other, root)
+	k := synced(t, c, opts...)
 	network := ens.ClientNet("reader")
-	for round := range 20 {
+	for round := range 12 {
 		for range 100 {
 			changeReal(t, other, random)
 		}
@@ -73,7 +79,7 @@ func TestOnTheRealServer(t *testing.T) {
 
 func changeReal(t *testing.T, c *framework.Client, random *rand.Rand) {
 	dir := fmt.Sprintf("%s/dir-%03d", root, random.IntN(10))
-	path := fmt.Sprintf("%s/znode-%06d", dir, random.IntN(300))
+	path := fmt.Sprintf("%s/znode-%06d", dir, random.IntN(100))
 	switch random.IntN(4) {
 	case 0, 1:
 		_, _ = c.Set(t.Context(), path, []byte(fmt.Sprint(random.Int())), -1)

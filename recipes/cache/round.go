@@ -29,6 +29,7 @@ type round struct {
 	pending    int64            // bytes of fresh
 	over       string           // the path at which there was too much memory
 	unreadable map[string]struct{}
+	deleted    map[string]struct{} // they were, and may be there again
 
 	todo    []framework.Read
 	asked   map[framework.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
@@ -81,7 +82,7 @@ func (r *round) run() error {
 		n := min(len(r.todo), r.at)
 		reads := r.todo[:n:n]
 		r.todo = r.todo[n:]
-		results, err := r.w.session.ReadAll(r.c.life, reads...)
+		results, err := r.w.readAll(reads)
 		if err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 }
 
 func (r *round) apply(read framework.Read, found framework.ReadResult, order uint64) error {
-	event := !read.Children && r.c.settle(read.Path, order)
+	changed := r.c.settle(read, order)
 	delete(r.asked, read)
 	var chroot interface{ MissingChroot() string }
 	switch path := read.Path; {
@@ -144,13 +145,13 @@ func (r *round) apply(read framework.Read, found framework.ReadResult, order uin
 		return r.list(path, found.Children)
 	default:
 		delete(r.unreadable, path)
-		r.get(path, found, order, event)
+		r.get(path, found, order, changed)
 	}
 	return nil
 }
 
 // get applies the answer to a get.
-func (r *round) get(path string, found framework.ReadResult, order uint64, event bool) {
+func (r *round) get(path string, found framework.ReadResult, order uint64, changed bool) {
 	if above := parent(path); path != r.c.root && r.held(above) == nil {
 		// It was created, or is filtered out, or may not be read.
 		r.c.mark(above, order)
@@ -169,18 +170,17 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, event
 		r.put(now)
 	case !held.is(now):
 		r.put(now)
-	case event && !r.whole:
+	case changed && !r.whole:
 		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
 	}
 	if depth(r.c.root, path) == r.c.cfg.depth {
 		return
 	}
-	switch n := int(found.Stat.NumChildren); {
-	case n == 0:
-		if !another {
-			r.removeBelow(path)
-		}
-	case another || r.whole || r.recheck && n != r.children(path):
+	n := int(found.Stat.NumChildren)
+	if n == 0 && !another {
+		r.removeBelow(path)
+	}
+	if (n > 0 || r.w.oneShot) && (another || r.whole || r.recheck && n != r.children(path)) {
 		r.ask(framework.Read{Path: path, Children: true})
 	}
 }
@@ -191,15 +191,15 @@ func (r *round) list(path string, names []string) error {
 		return nil // it is gone since
 	}
 	r.flush()
-	slices.Sort(names) // so are paths then, and there is little to sort in a tree
-	paths := make([]string, len(names))
+	slices.Sort(names) // so are paths, and there is little to sort in a tree
+	reads := make([]framework.Read, len(names))
 	for i, name := range names {
-		paths[i] = join(path, name)
+		reads[i].Path = join(path, name)
 	}
 	if r.children(path) > 0 {
-		named := make(map[string]struct{}, len(paths))
-		for _, child := range paths {
-			named[child] = struct{}{}
+		named := make(map[string]struct{}, len(reads))
+		for _, child := range reads {
+			named[child.Path] = struct{}{}
 		}
 		var gone []string
 		r.tree.eachChild(path, func(n *Node) bool {
@@ -212,13 +212,14 @@ func (r *round) list(path string, names []string) error {
 			r.remove(child)
 		}
 	}
-	paths, err := r.c.passing(paths, r.tree)
+	reads, err := r.c.passing(reads, r.tree)
 	if err != nil {
 		return err
 	}
-	for _, child := range paths {
-		if r.whole || r.held(child) == nil {
-			r.ask(framework.Read{Path: child})
+	for _, child := range reads {
+		_, deleted := r.deleted[child.Path]
+		if r.whole || deleted || r.held(child.Path) == nil {
+			r.ask(child)
 		}
 	}
 	return nil

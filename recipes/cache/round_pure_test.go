@@ -102,8 +102,8 @@ func TestRound(t *testing.T) {
 			r.flush()
 			var shown, marked []string
 			r.tree.each(func(n *Node) bool { shown = append(shown, n.Path); return true })
-			for path := range c.marks.at {
-				marked = append(marked, path)
+			for read := range c.marks.at {
+				marked = append(marked, read.Path)
 			}
 			if !slices.Equal(shown, tt.shown) || !slices.Equal(r.todo, tt.asked) || !slices.Equal(marked, tt.marked) {
 				t.Errorf("shown %q, asked %v, marked %q", shown, r.todo, marked)

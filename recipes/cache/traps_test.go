@@ -538,7 +538,7 @@ func TestLostEventsAreFoundByTheRecheck(t *testing.T) {
 }
 
 // Keeper sends the path of the watch. The read of that finds nothing new, which
-// no true event can have: the cache trusts such watches no longer, and says so.
+// no true event can have: the cache uses other watches from then on.
 func TestEventsOfAnotherPath(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
@@ -546,32 +546,101 @@ func TestEventsOfAnotherPath(t *testing.T) {
 		k := synced(t, c)
 		set(t, other, root, "its own path is right")
 		shows(t, w, k)
+		if n := w.WatchCount(); n != 2 {
+			t.Errorf("%d watches", n)
+		}
 		create(t, other, root+"/dir-000/new", "")
 		await(t, k, cache.Stale)
-		time.Sleep(time.Minute)
-		got := k.Status()
-		wantErr(t, got.Err, nil, "recursive watches")
+		shows(t, w, k)
+		remove(t, other, root+"/dir-001")
+		shows(t, w, k)
 		if c.State() != framework.Connected {
 			t.Errorf("the client is %v", c.State())
 		}
 	}, hidden.WithWatchPaths())
 }
 
-func TestNoRecursiveWatches(t *testing.T) {
-	for name, opt := range map[string]testutil.Option{"refused": hidden.WithoutLastingWatches(), "before 3.6": testutil.WithoutNewOperations()} {
+// oneShot are the ways to one-shot watches.
+var oneShot = map[string]struct {
+	ensemble []testutil.Option
+	cache    []cache.Option
+}{
+	"refused":    {ensemble: []testutil.Option{hidden.WithoutLastingWatches()}},
+	"before 3.6": {ensemble: []testutil.Option{testutil.WithoutNewOperations()}},
+	"asked for":  {cache: []cache.Option{cache.WithOneShotWatches()}},
+}
+
+func TestOneShotWatches(t *testing.T) {
+	for name, mode := range oneShot {
 		t.Run(name, func(t *testing.T) {
-			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				c, other := w.Connect("reader"), w.Connect("writer")
-				fill(t, other, 2, 2)
-				k := start(t, c)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				_, err := k.Synced(ctx)
-				wantErr(t, err, context.DeadlineExceeded, "recursive watches")
-				if c.State() != framework.Connected {
-					t.Errorf("the client is %v", c.State())
+				session := w.SessionID(c)
+				k := synced(t, c, mode.cache...)
+				fill(t, other, 3, 4)
+				m := follow(t, k)
+				shows(t, w, k)
+				m.took()
+				change := func(log string, do func()) {
+					t.Helper()
+					do()
+					shows(t, w, k)
+					wantLog(t, m, strings.Split(log, ", ")...)
 				}
-			}, opt)
+				for range 3 {
+					change("added /config/new", func() { create(t, other, root+"/new", "1") })
+					change("changed /config/new", func() { set(t, other, root+"/new", "2") })
+					change("added /config/new/below", func() { create(t, other, root+"/new/below", "") })
+					change("removed /config/new/below", func() { remove(t, other, root+"/new/below") })
+					change("removed /config/new, added /config/new", func() {
+						remove(t, other, root+"/new")
+						create(t, other, root+"/new", "3")
+					})
+					change("removed /config/new", func() { remove(t, other, root+"/new") })
+				}
+				w.ClientNet("reader").Drop()
+				await(t, k, cache.Stale)
+				change("changed /config/dir-001", func() { set(t, other, root+"/dir-001", "4") })
+				if n, znodes := w.WatchCount(), 16; n > 2*znodes+1 {
+					t.Errorf("%d watches of %d znodes: %v", n, znodes, w.Watches())
+				}
+				remove(t, other, root)
+				shows(t, w, k)
+				m.took()
+				change("added /config", func() { create(t, other, root, "") })
+				if w.SessionID(c) != session {
+					t.Error("the session was lost")
+				}
+			}, mode.ensemble...)
 		})
 	}
+}
+
+// What the package comment says of the cost.
+func TestCostOfOneShotWatches(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 10, 100)
+		var k *cache.Cache
+		cost := func(what string, want int, do func()) {
+			t.Helper()
+			count := func() int {
+				requests := w.Requests()
+				return requests[testutil.OpGetData] + requests[testutil.OpGetChildren] + requests[testutil.OpExists] + requests[testutil.OpMultiRead]
+			}
+			before := count()
+			do()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := count() - before; got != want {
+				t.Errorf("%s costs %d requests, want %d", what, got, want)
+			}
+		}
+		cost("the first view", 2*1011, func() { k = synced(t, c, cache.WithOneShotWatches()) })
+		cost("an idle minute", 0, func() { time.Sleep(time.Minute) })
+		cost("a change", 1, func() { set(t, other, root+"/dir-000/znode-000000", "1") })
+		cost("a create", 3, func() { create(t, other, root+"/dir-000/new", "") })
+		cost("a delete", 1, func() { remove(t, other, root+"/dir-000/new") })
+		shows(t, w, k)
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // drawPath draws a path of few names, some of which sort around the slash.
@@ -197,27 +199,28 @@ func TestCompareIsAnOrder(t *testing.T) {
 
 // A read settles what came before its answer, and nothing else.
 func TestMarks(t *testing.T) {
+	read := func(path string) framework.Read { return framework.Read{Path: path} }
 	var m marks
-	m.add("/a", 5, true)
-	m.add("/a", 9, true)
-	m.add("/b", 7, false)
+	m.add(read("/a"), 5, sureChanged)
+	m.add(read("/a"), 9, sureChanged)
+	m.add(read("/b"), 7, unsure)
 	if m.first() != 5 {
 		t.Errorf("first %d, want 5", m.first())
 	}
-	if m.settle("/a", 6) || m.first() != 6 {
+	if m.settle(read("/a"), 6) || m.first() != 6 {
 		t.Errorf("first %d after an answer at 6, want 6", m.first())
 	}
-	if m.settle("/a", 9) || len(m.at) != 2 {
+	if m.settle(read("/a"), 9) || len(m.at) != 2 {
 		t.Error("an answer settles an event in its own place")
 	}
-	if !m.settle("/a", 10) || m.first() != 7 {
+	if !m.settle(read("/a"), 10) || m.first() != 7 {
 		t.Errorf("first %d, want 7", m.first())
 	}
-	if m.settle("/b", 8) || !m.empty() || m.settle("/c", 9) {
+	if m.settle(read("/b"), 8) || !m.empty() || m.settle(read("/c"), 9) {
 		t.Errorf("left: %v", m)
 	}
 	for i := range mostMarks + 2 {
-		m.add(fmt.Sprint("/", i), uint64(i+1), true)
+		m.add(read(fmt.Sprint("/", i)), uint64(i+1), unsure)
 	}
 	if m.empty() || m.at != nil || m.forgotten != 1 || m.first() != 1 {
 		t.Errorf("%d marks are kept, forgotten from %d on", len(m.at), m.forgotten)
