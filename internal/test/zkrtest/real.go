@@ -27,7 +27,7 @@ func startReal(t *testing.T) Target {
 		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")
 	}
 	if ring3.Ensemble == nil {
-		dir, err := os.MkdirTemp("", "zkrtest-")
+		dir, err := os.MkdirTemp("", "zkrtest-") //nolint:usetesting // it outlives the test
 		if err != nil {
 			t.Fatal(err)
 		}
