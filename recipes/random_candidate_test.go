@@ -129,7 +129,7 @@ func (c *candidate) lead(ctx context.Context, term *recipes.Lease) error {
 	c.truth.change(func() {
 		delete(c.truth.waits, c)
 		c.leads, c.last = term, term
-		c.truth.leases[term] = &known{at: c.at}
+		c.truth.leases[term] = &known{call: &call{at: c.at}}
 	})
 	var o order
 	select {

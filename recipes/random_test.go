@@ -10,31 +10,43 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
 // compared is how often the counts of a site were compared with the truth, and
 // how often the truth was exact.
 var compared, comparedExactly atomic.Int64
 
-// Whatever recipes do under random faults, the events of each observer tell how
-// many callers wait and how many leases are held, at each path and at each
-// moment at which nothing is under way inside of the process. Each call has one
-// start and one end, and each lease one end.
-func TestWaitingAndHeldAreCountedExactly(t *testing.T) {
+// Whatever recipes do under random faults:
+//   - No lock is held by two that exclude each other, no more permits are held
+//     than the limit, and tokens increase.
+//   - The events of each observer tell how many callers wait and how many
+//     leases are held, at each path and at each moment at which nothing is
+//     under way inside of the process. Each call has one start and one end, and
+//     each lease one end.
+//   - A call fails only for a reason. After the faults every waiter is granted,
+//     and nothing is left.
+func TestRandomGames(t *testing.T) {
 	events := map[string]int{}
-	schedule := func(rt *rapid.T) {
-		g := newCountGame(rt, nil)
-		g.play()
-		for _, p := range g.players {
-			for _, tally := range p.tallies {
-				for event, n := range tally.events {
-					events[event] += n
-				}
-			}
-		}
-	}
-	for range 2 {
-		rapid.Check(t, func(rt *rapid.T) { rapid.SyncTest(rt, schedule) })
+	for _, scope := range []string{"mutex", "rwlock", "semaphore", "all", "all"} {
+		t.Run(scope, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				rapid.SyncTest(rt, func(rt *rapid.T) {
+					g := newGame(rt, scope, nil)
+					g.play()
+					for _, p := range g.players {
+						for _, tally := range p.tallies {
+							for event, n := range tally.events {
+								events[event] += n
+							}
+						}
+					}
+				})
+			})
+		})
 	}
 	for _, event := range []string{
 		"acquire start", "acquire end", "released", "lost", "lost released", "overran", "revoked", "retried", "batched", "request end",
@@ -130,26 +142,43 @@ func altersEnd(alter func(end endOf, ctx context.Context, a framework.Acquire, r
 	}
 }
 
-// The same schedules notice each of these faults.
-func TestTheCountsNoticeWrongEvents(t *testing.T) {
-	for name, alter := range wrongEvents {
-		t.Run(name, func(t *testing.T) {
-			caught := ""
-			schedule := func(rt *rapid.T) {
-				g := newCountGame(rt, alter)
-				g.caught = &caught
-				g.play()
-			}
-			for range 20 { // most are noticed in the first one
-				rapid.Check(t, func(rt *rapid.T) {
-					if caught == "" {
-						rapid.SyncTest(rt, schedule)
-					}
-				})
-			}
-			if caught == "" {
-				t.Error("not noticed")
+// brokenLocks are locks that do not exclude what they should: in each scope,
+// one at a path of its own.
+var brokenLocks = map[string]func(p *player) recipes.Acquirer{
+	"mutex": func(p *player) recipes.Acquirer {
+		m, _ := locks.NewMutex(p.client, "/"+p.name)
+		return m
+	},
+	"rwlock": func(p *player) recipes.Acquirer {
+		rw, _ := rwlock.New(p.client, "/"+p.name)
+		return rw.Reader()
+	},
+	"semaphore": func(p *player) recipes.Acquirer {
+		s, _ := semaphore.New(p.client, "/"+p.name, 1)
+		return s
+	},
+}
+
+// The same games notice each of these faults.
+func TestRandomGamesNoticeFaults(t *testing.T) {
+	for name, events := range wrongEvents {
+		t.Run(name, func(t *testing.T) { notice(t, "all", &broken{events: events}) })
+	}
+	for scope, lock := range brokenLocks {
+		t.Run("another "+scope, func(t *testing.T) { notice(t, scope, &broken{lock: lock}) })
+	}
+}
+
+func notice(t *testing.T, scope string, b *broken) {
+	for range 20 { // most are noticed in the first one
+		rapid.Check(t, func(rt *rapid.T) {
+			if b.caught == "" {
+				rapid.SyncTest(rt, func(rt *rapid.T) { newGame(rt, scope, b).play() })
 			}
 		})
 	}
+	if b.caught == "" {
+		t.Error("not noticed")
+	}
+	t.Log(b.caught)
 }

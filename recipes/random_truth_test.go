@@ -7,8 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
 // truth is what the test knows without the observers: the calls under way, and
@@ -29,20 +33,32 @@ type site struct {
 
 // call is a call of Acquire or TryAcquire on a lock.
 type call struct {
-	at    site
-	began time.Time
-	loose func() bool // it may have been granted already; nil: never
+	at site
+	side
+	within *errand // nil: none
+	began  time.Time
+	loose  func() bool // it may have been granted already; nil: never
+}
+
+// side is how a lock is used.
+type side struct {
+	shared  bool
+	permits int // of a semaphore
 }
 
 // known is a lease that was returned.
 type known struct {
-	at     site
-	within *errand // nil: only the test itself ends it
-	ended  bool    // that has returned
+	*call
+	user  *errand // that may end it; nil: only the test itself ends it
+	ended bool    // that has returned
 }
 
-// errand is a call that acquires and releases by itself.
-type errand struct{ over bool }
+// errand is a call that acquires, and perhaps releases, by itself.
+type errand struct {
+	over  bool
+	outer *errand // whose lease its context carries; nil: none
+	at    []site  // that it has called for
+}
 
 // errandKey is the key of the *errand in the context of its acquisitions.
 type errandKey struct{}
@@ -120,22 +136,26 @@ const (
 // state says whether a lease is held: until it is lost, or until a release of
 // it has returned.
 func (k *known) state(l *recipes.Lease) leaseState {
-	select {
-	case <-l.Lost():
-		return isOver
-	default:
-	}
 	switch {
-	case k.ended:
+	case isLost(l), k.ended:
 		return isOver
 	case l.Err() == nil:
 		return isHeld
-	case k.within != nil && k.within.over:
+	case k.user != nil && k.user.over:
 		return isOver
-	case k.within != nil: // released by that, which may have ended or not
+	case k.user != nil: // released by that, which may have ended or not
 		return mayBeHeld
 	}
 	return isHeld
+}
+
+func isLost(l *recipes.Lease) bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
 }
 
 // counted is an Acquirer whose calls and leases the test knows.
@@ -145,33 +165,80 @@ type counted struct {
 	tallies []*tally
 	client  *framework.Client
 	at      site
-	loose   func() bool
+	side
+	reentrant bool
+	loose     func() bool
 }
 
 func (c counted) FullPath() string { return recipes.FullPath(c.Acquirer) }
 
 func (c counted) Acquire(ctx context.Context) (*recipes.Lease, error) {
-	return c.enter(ctx, c.Acquirer.Acquire)
+	return c.enter(ctx, false)
 }
 
 func (c counted) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
-	return c.enter(ctx, c.Acquirer.TryAcquire)
+	return c.enter(ctx, true)
 }
 
-func (c counted) enter(ctx context.Context, acquire func(context.Context) (*recipes.Lease, error)) (*recipes.Lease, error) {
-	this := &call{at: c.at, began: time.Now(), loose: c.loose}
-	c.truth.change(func() { c.truth.calls[this] = struct{}{} })
-	l, err := acquire(context.WithValue(ctx, callKey{}, this))
+func (c counted) enter(ctx context.Context, try bool) (*recipes.Lease, error) {
 	within, _ := ctx.Value(errandKey{}).(*errand)
+	this := &call{at: c.at, side: c.side, within: within, began: time.Now(), loose: c.loose}
+	c.truth.change(func() {
+		c.truth.calls[this] = struct{}{}
+		within.at = append(within.at, c.at)
+	})
+	acquire := c.Acquirer.Acquire
+	if try {
+		acquire = c.Acquirer.TryAcquire
+	}
+	l, err := acquire(context.WithValue(ctx, callKey{}, this))
 	c.truth.change(func() {
 		delete(c.truth.calls, this)
 		if l != nil {
-			c.truth.leases[l] = &known{at: c.at, within: within}
+			c.truth.leases[l] = &known{call: this, user: within}
 		}
 		c.truth.wrong = append(c.truth.wrong, c.differs(this, l, err)...)
+		if !c.mayFail(ctx, this, try, err) {
+			c.truth.wrong = append(c.truth.wrong, fmt.Sprintf("call at %+v, try %v, has returned %v", this.at, try, err))
+		}
 	})
 	return l, err
 }
+
+// mayFail reports whether a call may return err.
+func (c counted) mayFail(ctx context.Context, this *call, try bool, err error) bool {
+	switch {
+	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case c.isClosed() && errors.Is(err, framework.ErrClosed):
+	case this.loose != nil && this.loose() && errors.Is(err, locks.ErrClosed):
+	case try && errors.Is(err, recipes.ErrBusy):
+	case this.within.outer != nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrDeadlock)):
+	case this.permits > 1 && errors.Is(err, semaphore.ErrLimit):
+	case disconnected(err) && time.Since(this.began) > leastBudget:
+	default:
+		return false
+	}
+	return true
+}
+
+func (c counted) isClosed() bool {
+	select {
+	case <-c.client.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// disconnected reports whether an operation failed since there was no
+// connection, or it was lost.
+func disconnected(err error) bool {
+	return errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed)
+}
+
+// leastBudget is less than the sum of the pauses of the default retry policy,
+// which is 16 s on average. No step of an acquisition may give up earlier.
+const leastBudget = 4 * time.Second
 
 // differs returns what the observers have heard of a call that is not what it
 // has returned.
