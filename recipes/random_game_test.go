@@ -542,7 +542,7 @@ func (g *game) end() {
 	if !g.truth.idle() {
 		g.fail("not ended in 5 minutes: %+v\n%s", g.truth.count(), g.w.Tree())
 	}
-	time.Sleep(30 * time.Second) // until no znode lingers, and lost sessions have expired
+	time.Sleep(2 * time.Minute) // until no znode lingers, lost sessions have expired, and work under lost leases has ended
 	if g.broken == nil {
 		g.w.Empty(dirs...)
 	}
