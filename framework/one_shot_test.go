@@ -288,7 +288,7 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		if err != nil || armed == 0 {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"+/a", "=/a", "=/a", "-/a", "+/a"} {
+		for _, want := range []string{"+/a", "=/a =/a", "=/a =/a", "-/a", "+/a"} {
 			found, err := framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})
 			must(t, err)
 			if (found[0].Err == nil) != (want != "+/a") {
@@ -297,7 +297,8 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 			switch want[0] {
 			case '+':
 				must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
-			case '=':
+			case '=': // the second change has no watch but the tree
+				must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
 				must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
 			case '-':
 				must(t, c.Delete(t.Context(), "/a", -1))
