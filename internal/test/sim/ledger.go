@@ -89,8 +89,9 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 		delete(r.waiting, w)
 		if errors.Is(err, framework.ErrUnproven) { // it was first in line, and the others of its client join only now
 			r.ended[w.client] = time.Now()
-			for _, other := range r.waiting {
+			for k, other := range r.waiting {
 				other.passed = 0
+				r.waiting[k] = other
 			}
 		}
 		l.starvedLocked(r, true)
