@@ -105,3 +105,6 @@ func Earlier(c *Client) int {
 	defer c.shared.mu.Unlock()
 	return len(c.shared.earlier)
 }
+
+// CloseOrphan closes a session as it does after its loss.
+func CloseOrphan(s *Session) bool { return s.live.closeOrphan() }

@@ -152,6 +152,7 @@ func TestSilenceLocked(t *testing.T) {
 
 // When a heartbeat must begin.
 func TestBeatDue(t *testing.T) {
+	const us = time.Microsecond
 	now := time.Now()
 	at := func(d time.Duration) time.Time { return now.Add(d) }
 	contacts := func(answered ...time.Duration) (all []contact) {
@@ -174,6 +175,12 @@ func TestBeatDue(t *testing.T) {
 		"too late to wait for":           {2 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, 710 * ms},
 		"a little is T/24 at most":       {2 * time.Second, 30 * ms, -300 * ms, contacts(-1035 * ms), nil, 965 * ms},
 		"and no more":                    {2 * time.Second, 30 * ms, -300 * ms, contacts(1 - 1035*ms), nil, 715 * ms},
+		"the deadline is far away":       {5 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, 950 * ms},
+		"and it would be too late":       {5 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, 710 * ms},
+		"quick round trips":              {5 * time.Second, ms, -300 * ms, contacts(-1205750 * us), nil, 794250 * us},
+		"later than T/64":                {5 * time.Second, ms, -300 * ms, contacts(1 - 1205750*us), nil, 700500 * us},
+		"very quick ones":                {5 * time.Second, ms / 2, -300 * ms, contacts(-1249750 * us), nil, 750250 * us},
+		"later than a hundred of them":   {5 * time.Second, ms / 2, -300 * ms, contacts(1 - 1249750*us), nil, 700250 * us},
 		"less left than usual":           {2 * time.Second, 0, -300 * ms, contacts(-3 * time.Second), nil, 0},
 		"a little more than usual":       {3200 * ms, 0, -300 * ms, contacts(-3 * time.Second), nil, 200 * ms},
 		"in a network that takes time":   {3200 * ms, 20 * ms, -300 * ms, contacts(-3 * time.Second), nil, 230 * ms},
