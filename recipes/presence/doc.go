@@ -6,6 +6,8 @@
 //	if err != nil { ... }
 //	defer node.Close(ctx)
 //
+// A [Group] is a directory of them, and [Group.Members] says who is there.
+//
 // # What is promised
 //
 //   - A [Node] never deletes the znode of another session, and never writes to

@@ -108,7 +108,8 @@ func (k *keeper) interval(s *framework.Session) time.Duration {
 }
 
 // makeDir makes a directory, once for all Nodes that ask for it meanwhile.
-func (k *keeper) makeDir(s *framework.Session, full, dir string) error {
+func (k *keeper) makeDir(n *Node, s *framework.Session, dir string) error {
+	full := n.client.Resolve(dir)
 	k.mu.Lock()
 	d, others := k.dirs[full]
 	if !others {
@@ -120,7 +121,11 @@ func (k *keeper) makeDir(s *framework.Session, full, dir string) error {
 		<-d.made
 		return d.err
 	}
-	d.err = s.MakeContainerPath(background, dir)
+	makePath := s.MakeContainerPath
+	if n.cfg.lasting {
+		makePath = s.MakePersistentPath
+	}
+	d.err = makePath(background, dir)
 	k.mu.Lock()
 	delete(k.dirs, full)
 	k.mu.Unlock()

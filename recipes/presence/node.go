@@ -1,7 +1,6 @@
 package presence
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -65,13 +64,15 @@ func New(client *framework.Client, path string, data []byte, opts ...Option) (*N
 	switch {
 	case client == nil:
 		err = errors.New("client is nil")
+	case err == nil && cfg.group != "":
+		err = fmt.Errorf("%s: only a group has one", cfg.group)
 	case err == nil && path == "/":
 		err = errors.New("path /: is the root")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("presence: %w", err)
 	}
-	data = bytes.Clone(data)
+	data = own(data)
 	n := &Node{
 		client: client, path: path, cfg: cfg, keeper: keeperOf(client), data: data, kept: data, sets: 1, shown: Status{Since: time.Now()},
 		wake: make(chan struct{}, 1), asking: make(chan struct{}, 1),
@@ -154,7 +155,7 @@ func (n *Node) Set(ctx context.Context, data []byte) error {
 		n.mu.Unlock()
 		return fmt.Errorf("presence: set %s: %w", n.path, ErrNotStarted)
 	}
-	n.data = bytes.Clone(data)
+	n.data = own(data)
 	n.sets++
 	mine := n.sets
 	n.mu.Unlock()
@@ -279,3 +280,7 @@ func (n *Node) poke() {
 	default:
 	}
 }
+
+// own returns a copy that is never nil: if a member of a group has null as its
+// data, Curator's GroupMember shows nobody any members.
+func own(data []byte) []byte { return append([]byte{}, data...) }

@@ -27,6 +27,9 @@ type config struct {
 	every      time.Duration
 	acl        []zk.ACL
 	label      string
+	group      string // an option that only a group has
+	layout     Layout
+	lasting    bool // the directories are persistent
 	errs       []error
 }
 

@@ -142,7 +142,7 @@ func (n *Node) make(sess *framework.Session) {
 		n.follow(sess, n.path)
 	case errors.Is(err, zk.ErrNoNode):
 		dir := parent(n.path)
-		if err = n.keeper.makeDir(sess, n.client.Resolve(dir), dir); err != nil {
+		if err = n.keeper.makeDir(n, sess, dir); err != nil {
 			n.fail(sess, err)
 		}
 	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -19,7 +20,10 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
+import org.apache.curator.framework.recipes.nodes.PersistentNode;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.zookeeper.CreateMode;
 
 /**
  * A process that contends for locks on request, with the recipes of Apache Curator. A line on standard input is a command to
@@ -108,10 +112,51 @@ public class Neighbor {
                 return latch(client, path, id);
             case "selector":
                 return selector(client, path, id);
+            case "group-member":
+                return member(new GroupMember(client, path, id));
+            case "persistent-node":
+                return node(new PersistentNode(client, CreateMode.EPHEMERAL, false, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
+            case "protected-node":
+                return node(new PersistentNode(client, CreateMode.EPHEMERAL, true, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
             default:
                 int limit = Integer.parseInt(kind.substring("semaphore:".length()));
                 return semaphore(new InterProcessSemaphoreV2(client, path, limit));
         }
+    }
+
+    static Recipe member(GroupMember member) {
+        return new Recipe() {
+            public void acquire() {
+                member.start();
+            }
+
+            public void release() {
+                member.close();
+            }
+
+            public Collection<String> participants() {
+                return member.getCurrentMembers().keySet();
+            }
+        };
+    }
+
+    static Recipe node(PersistentNode node) {
+        return new Recipe() {
+            public void acquire() throws Exception {
+                node.start();
+                if (!node.waitForInitialCreate(30, TimeUnit.SECONDS)) {
+                    throw new IllegalStateException("not created");
+                }
+            }
+
+            public void release() throws Exception {
+                node.close();
+            }
+
+            public Collection<String> participants() {
+                return List.of(node.getActualPath());
+            }
+        };
     }
 
     static Recipe lock(InterProcessMutex mutex) {

@@ -52,7 +52,18 @@ class Elected:
         self.term.join()
 
 
+class Joined:
+    """A Party or ShallowParty."""
+
+    def __init__(self, party):
+        self.acquire = party.join
+        self.release = party.leave
+        self.participants = lambda: list(party)
+
+
 def make(client, kind, path, name):
+    if kind in ("kazoo-party", "kazoo-shallow-party"):
+        return Joined({"kazoo-party": client.Party, "kazoo-shallow-party": client.ShallowParty}[kind](path, name))
     if kind == "kazoo-election":
         return Elected(client.Election(path, name))
     if kind.startswith("kazoo-semaphore:"):

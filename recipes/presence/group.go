@@ -1,0 +1,207 @@
+package presence
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// Layout says how the znodes of a group's members are named.
+type Layout int
+
+const (
+	// LayoutMember is <path>/<id>, as Curator's GroupMember has it, and its
+	// PersistentNode without protection. An id is there once.
+	LayoutMember Layout = iota
+	// LayoutProtected is <path>/_c_<uuid>-<id>, as of Curator's PersistentNode
+	// with protection.
+	LayoutProtected
+	// LayoutParty is <path>/<32 hex>__party__ with the id as its data, as of
+	// Kazoo's Party.
+	LayoutParty
+	// LayoutShallowParty is <path>/<32 hex>-<id> with the id as its data, as of
+	// Kazoo's ShallowParty.
+	LayoutShallowParty
+)
+
+const party = "__party__"
+
+// WithLayout sets the layout of a group. Default: LayoutMember.
+// For NewGroup.
+func WithLayout(l Layout) Option {
+	return option(func(c *config) {
+		c.group = "layout"
+		if c.layout = l; l < LayoutMember || l > LayoutShallowParty {
+			c.errs = append(c.errs, fmt.Errorf("layout %d: unknown", l))
+		}
+	})
+}
+
+// Group is a directory with a znode for each member. It is safe for concurrent
+// use. NewGroup returns one; the zero Group fails.
+type Group struct {
+	client *framework.Client
+	path   string
+	opts   []Option // of each Node
+	layout Layout
+}
+
+// NewGroup returns the group at path. It makes no request. opts are those of
+// its Nodes, and WithLayout.
+func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, error) {
+	cfg, err := newConfig(opts)
+	if err == nil {
+		err = framework.ValidatePath(path)
+	}
+	switch {
+	case client == nil:
+		err = errors.New("client is nil")
+	case err == nil && cfg.sequential:
+		err = errors.New("sequential: a group has a layout instead")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("presence: group: %w", err)
+	}
+	return &Group{client: client, path: path, opts: slices.Clone(opts), layout: cfg.layout}, nil
+}
+
+// Join announces a member, as Announce does, and returns when its znode stands.
+// Close of the Node leaves the group. In the layouts of Kazoo the znode's data
+// are the id, and data must be nil.
+//
+// In LayoutMember an id that another session has is waited for. In the others
+// an id may be there several times.
+func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error) {
+	if g.client == nil {
+		return nil, ErrClosed
+	}
+	name := id
+	unique := newID()
+	kazoo := g.layout == LayoutParty || g.layout == LayoutShallowParty
+	switch g.layout {
+	case LayoutProtected:
+		name = layout.Protect(fmt.Sprintf("%s-%s-%s-%s-%s", unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:]), id)
+	case LayoutParty:
+		name = unique + party
+	case LayoutShallowParty:
+		name = unique + "-" + id
+	}
+	var err error
+	switch {
+	case id == "" || g.layout != LayoutParty && strings.Contains(id, "/"):
+		err = errors.New("empty, or with a slash")
+	case kazoo && !utf8.ValidString(id):
+		err = errors.New("not UTF-8")
+	case kazoo && data != nil:
+		err = errors.New("data: in this layout they are the id")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("presence: join %s: id %q: %w", g.path, id, err)
+	}
+	opts := g.opts
+	if kazoo {
+		data = []byte(id)
+		opts = append(slices.Clone(opts), option(func(c *config) { c.lasting = true }))
+	}
+	opts = append(slices.Clone(opts), option(func(c *config) { c.group = "" }))
+	return Announce(ctx, g.client, join(g.path, name), data, opts...)
+}
+
+// newID returns a random id of version 4, as 32 hex digits.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|4<<4, b[8]&0x3f|0x80
+	return hex.EncodeToString(b[:])
+}
+
+// Member is one that a group has.
+type Member struct {
+	ID      string
+	Data    []byte
+	Path    string
+	Session int64 // whose znode it is
+}
+
+// Members returns who has a znode in the group, by id, as it was at some time
+// after the call: also the member that this client has joined counts only if it
+// has one. A group that was never joined has none. Children that no member of
+// the layout can have are ignored. It costs a list, and one request of many
+// reads: see Client.ReadAll.
+func (g *Group) Members(ctx context.Context) ([]Member, error) {
+	if g.client == nil {
+		return nil, ErrClosed
+	}
+	names, _, err := g.client.Children(ctx, g.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		found, _, lookErr := g.client.Exists(ctx, g.path) // or the chroot is missing
+		if lookErr == nil && !found {
+			return nil, nil
+		}
+		err = cmp.Or(lookErr, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+	}
+	var reads []framework.Read
+	var members []Member
+	for _, name := range names {
+		if id, ok := g.layout.idOf(name); ok {
+			path := join(g.path, name)
+			reads = append(reads, framework.Read{Path: path})
+			members = append(members, Member{ID: id, Path: path})
+		}
+	}
+	results, err := g.client.ReadAll(ctx, reads...)
+	if err != nil {
+		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+	}
+	there := members[:0]
+	for i, r := range results {
+		m := members[i]
+		switch {
+		case errors.Is(r.Err, zk.ErrNoNode):
+			continue
+		case r.Err != nil:
+			return nil, fmt.Errorf("presence: members of %s: %w", g.path, r.Err)
+		case r.Stat.EphemeralOwner == 0, r.Stat.EphemeralOwner == math.MinInt64, byte(r.Stat.EphemeralOwner>>56) == 0xff:
+			continue // persistent, a container, with a TTL
+		}
+		m.Data, m.Session = r.Data, r.Stat.EphemeralOwner
+		if g.layout == LayoutParty {
+			m.ID = string(r.Data)
+		}
+		there = append(there, m)
+	}
+	slices.SortFunc(there, func(a, b Member) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path)) })
+	return there, nil
+}
+
+// idOf returns the id in a member's name. In LayoutParty it is in the data.
+func (l Layout) idOf(name string) (id string, ok bool) {
+	switch l {
+	case LayoutProtected:
+		_, id, ok = layout.CutProtection(name)
+		return id, ok
+	case LayoutParty:
+		return "", strings.Contains(name, party)
+	case LayoutShallowParty:
+		_, id, ok = strings.Cut(name, "-")
+		return id, ok
+	}
+	return name, true
+}
+
+func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
