@@ -461,25 +461,27 @@ func TestCloseAtEveryStep(t *testing.T) {
 
 // A create that its member executes after Close has returned does not stay.
 func TestACreateAfterClose(t *testing.T) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c := w.Connect("ours")
-		must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
-		release := make(chan struct{})
-		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, testutil.Hold(release))
-		defer w.ClientNet("ours").Control(held.Control)()
-		n, err := presence.New(c, path, []byte("one"))
-		must(t, err)
-		must(t, n.Start())
-		<-held.Hit()
-		w.ClientNet("ours").Drop()
-		must(t, n.Close(t.Context()))
-		close(release)
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if w.Exists(path) {
-			t.Error("it stands after Close")
-		}
-	}, testutil.WithMembers(3))
+	for _, members := range []int{1, 3} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c := w.Connect("ours")
+			must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
+			release := make(chan struct{})
+			held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, testutil.Hold(release))
+			defer w.ClientNet("ours").Control(held.Control)()
+			n, err := presence.New(c, path, []byte("one"))
+			must(t, err)
+			must(t, n.Start())
+			<-held.Hit()
+			w.ClientNet("ours").Drop()
+			must(t, n.Close(t.Context()))
+			close(release)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			if w.Exists(path) {
+				t.Error("it stands after Close")
+			}
+		}, testutil.WithMembers(members))
+	}
 }
 
 func TestCloseWhileSuspended(t *testing.T) {

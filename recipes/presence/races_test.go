@@ -107,7 +107,7 @@ func TestALateCreateOfTheNodeBefore(t *testing.T) {
 		mu.Unlock()
 		standing(t, w, c, m, "second")
 		closed(t, w, m)
-	}, testutil.WithMembers(3))
+	})
 }
 
 // The next node of a path waits until the one before is gone, and writes its
@@ -224,5 +224,101 @@ func TestRestartsUnderOneName(t *testing.T) {
 			}
 			before = c
 		}
+	})
+}
+
+// A write is lost with its connection, and another session has made the znode
+// before the next connection comes: the write is not repeated there.
+func TestALostWriteIsNotRepeatedOnAForeignZnode(t *testing.T) {
+	for op, act := range map[testutil.Op]func(n *presence.Node) error{
+		testutil.OpSetData: func(n *presence.Node) error { return n.Set(context.Background(), []byte("mine")) },
+		testutil.OpDelete:  func(n *presence.Node) error { return n.Close(context.Background()) },
+	} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.Connect("ours"), w.ConnectNext()
+			n := announce(t, c, path, "ours")
+			hit := make(chan struct{})
+			var once sync.Once
+			w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+				if r.Op != op {
+					return testutil.Pass()
+				}
+				action := testutil.Pass()
+				once.Do(func() {
+					w.ClientNet("ours").Cut()
+					close(hit)
+					action = testutil.DropBefore()
+				})
+				return action
+			})
+			result := make(chan error, 1)
+			go func() { result <- act(n) }()
+			<-hit
+			time.Sleep(5 * time.Second)
+			must(t, other.Delete(t.Context(), path, -1))
+			theirs := announce(t, other, path, "theirs")
+			before, _ := w.Stat(path)
+			w.ClientNet("ours").Heal()
+			time.Sleep(time.Minute)
+			if after, _ := w.Stat(path); after != before {
+				t.Errorf("%v: %+v became %+v", op, before, after)
+			}
+			must(t, theirs.Close(t.Context()))
+			if err := bubble.Await(t, "the call", result); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Close does not return nil while an earlier session may still make the znode.
+func TestCloseWaitsForEarlierSessions(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		n := announce(t, c, path, "a")
+		old := w.Session(c)
+		must(t, old.Prove(t.Context()))
+		_, err := old.Hold(nil)
+		must(t, err)
+		stop := w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCloseSession && r.Session == old.ID() {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})
+		w.ClientNet("ours").CutOneWay(false)
+		<-old.Done()
+		w.ClientNet("ours").Heal()
+		must(t, c.WaitConnected(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, s := range w.Sessions() {
+			if s.ID == old.ID() {
+				t.Error("Close has returned while the earlier session is alive")
+			}
+		}
+		stop()
+	})
+}
+
+// A node that yields has not stood yet: what goes is another session's znode.
+func TestYieldToNobody(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.ConnectNext(), w.ConnectNext()
+		theirs := announce(t, other, path, "0")
+		n, err := presence.New(c, path, []byte("ours"), presence.WithYield())
+		must(t, err)
+		must(t, n.Start())
+		awaitState(t, n, presence.Taken)
+		for i := range 3 {
+			must(t, theirs.Set(t.Context(), fmt.Append(nil, i)))
+			time.Sleep(time.Second)
+		}
+		must(t, theirs.Close(t.Context()))
+		time.Sleep(time.Second)
+		standing(t, w, c, n, "ours")
 	})
 }
