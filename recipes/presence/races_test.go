@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -98,6 +100,8 @@ func TestALateCreateOfTheNodeBefore(t *testing.T) {
 		must(t, m.Start())
 		time.Sleep(time.Second)
 		close(release)
+		_, err = w.Session(c).Create(t.Context(), path, []byte("first"), zk.FlagEphemeral) // as the late one would
+		must(t, err)
 		time.Sleep(time.Minute)
 		if w.Exists(path) {
 			t.Error("it stands though the node is not well")
