@@ -582,3 +582,25 @@ func TestReadAllNamesAMissingChroot(t *testing.T) {
 		}
 	})
 }
+
+// A request whose answer is lost may have asked for more than the connection
+// carries in time. What is sent again asks for half of that at once.
+func TestReadAllAsksForLessAfterALostAnswer(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, net := connect(t, ens)
+		_, err := c.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		reads := make([]framework.Read, 32) // as many as one request has, before anything is known
+		for i := range reads {
+			reads[i].Path = "/a"
+		}
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead}, testutil.DropBefore())
+		defer net.Control(lost.Control)()
+		ens.ResetRequests()
+		_, err = c.ReadAll(t.Context(), reads...)
+		must(t, err)
+		if n := ens.Requests()[testutil.OpMultiRead]; lost.Count() != 1 || n != 2 {
+			t.Errorf("%d requests after %d that were lost, want 2 after 1", n, lost.Count())
+		}
+	})
+}
