@@ -6,7 +6,8 @@
 //	if err != nil { ... }
 //	defer node.Close(ctx)
 //
-// A [Group] is a directory of them, and [Group.Members] says who is there.
+// A [Group] is a directory of them. [Group.Members] says who is there, and
+// [Group.Follow] tells of every change.
 //
 // # What is promised
 //

@@ -156,37 +156,52 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
 	}
 	var reads []framework.Read
-	var members []Member
 	for _, name := range names {
-		if id, ok := g.layout.idOf(name); ok {
-			path := join(g.path, name)
-			reads = append(reads, framework.Read{Path: path})
-			members = append(members, Member{ID: id, Path: path})
+		if g.layout.has(name) {
+			reads = append(reads, framework.Read{Path: join(g.path, name)})
 		}
 	}
 	results, err := g.client.ReadAll(ctx, reads...)
 	if err != nil {
 		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
 	}
-	there := members[:0]
+	var members []Member
 	for i, r := range results {
-		m := members[i]
 		switch {
 		case errors.Is(r.Err, zk.ErrNoNode):
 			continue
 		case r.Err != nil:
 			return nil, fmt.Errorf("presence: members of %s: %w", g.path, r.Err)
-		case r.Stat.EphemeralOwner == 0, r.Stat.EphemeralOwner == math.MinInt64, byte(r.Stat.EphemeralOwner>>56) == 0xff:
-			continue // persistent, a container, with a TTL
 		}
-		m.Data, m.Session = r.Data, r.Stat.EphemeralOwner
-		if g.layout == LayoutParty {
-			m.ID = string(r.Data)
+		if m, ok := g.member(reads[i].Path, r.Data, r.Stat.EphemeralOwner); ok {
+			members = append(members, m)
 		}
-		there = append(there, m)
 	}
-	slices.SortFunc(there, func(a, b Member) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path)) })
-	return there, nil
+	sortMembers(members)
+	return members, nil
+}
+
+// member returns the member whose znode is at path, if it is one's.
+func (g *Group) member(path string, data []byte, owner int64) (m Member, ok bool) {
+	_, name := split(path)
+	id, ok := g.layout.idOf(name)
+	if owner == 0 || owner == math.MinInt64 || byte(owner>>56) == 0xff { // persistent, a container, with a TTL
+		return m, false
+	}
+	if g.layout == LayoutParty {
+		id = string(data)
+	}
+	return Member{ID: id, Data: data, Path: path, Session: owner}, ok
+}
+
+func sortMembers(all []Member) {
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Path, b.Path)) })
+}
+
+// has reports whether a child of this name can be a member's.
+func (l Layout) has(name string) bool {
+	_, ok := l.idOf(name)
+	return ok
 }
 
 // idOf returns the id in a member's name. In LayoutParty it is in the data.

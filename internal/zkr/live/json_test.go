@@ -22,6 +22,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"its step":                       stepJSON{},
 		"`zkr observe`, for each change": leadership{},
 		"its leader":                     leaderJSON{},
+		"`zkr members`":                  member{},
 	})
 }
 

@@ -1,0 +1,121 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+)
+
+// said is what a command has printed.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// take returns what was printed since, without times.
+func (s *said) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return regexp.MustCompile(`(?m)^\S+Z  `).ReplaceAllString(s.text.String(), "")
+}
+
+// zkr members prints who is in a group, and zkr members --follow who comes and
+// goes, over lost connections and sessions.
+func TestMembers(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		const path = "/services/billing"
+		c, other := w.Connect("follower"), w.ConnectNext()
+		g, err := presence.NewGroup(other, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		join := func(id, data string) *presence.Node {
+			t.Helper()
+			n, err := g.Join(t.Context(), id, []byte(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		list := func(asJSON bool) string {
+			t.Helper()
+			var out said
+			m := members{layout: GroupLayout(), json: asJSON, out: &out}
+			if err := m.list(t.Context(), c, path); err != nil {
+				t.Error(err)
+			}
+			return out.take()
+		}
+		if got := list(false); got != "" {
+			t.Errorf("%q before any has joined", got)
+		}
+		b := join("b", "text")
+		join("a", "\xff")
+		if got := list(false); got != "a\nb\n" {
+			t.Errorf("%q", got)
+		}
+		lines := strings.Split(list(true), "\n")
+		var first, second member
+		if json.Unmarshal([]byte(lines[0]), &first) != nil || json.Unmarshal([]byte(lines[1]), &second) != nil ||
+			first.ID != "a" || string(first.Binary) != "\xff" || first.Time != nil || second.ID != "b" || *second.Data != "text" || second.Znode != path+"/b" {
+			t.Errorf("%q", lines)
+		}
+
+		var out said
+		ctx, end := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		m := members{layout: GroupLayout(), follow: true, out: &out}
+		go func() { ended <- m.run(ctx, c, path) }()
+		expect := func(want string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := out.take(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		expect("member   a\nmember   b\n")
+		if err := b.Set(t.Context(), []byte("other")); err != nil {
+			t.Error(err)
+		}
+		expect("changed  b\n")
+		w.ClientNet("follower").Cut()
+		w.ClientNet("follower").Drop()
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		join("c", "")
+		expect("")
+		w.ClientNet("follower").Heal()
+		time.Sleep(bubble.Timeout)
+		expect("left     b\njoined   c\n")
+		if err := w.ExpireSession(w.SessionID(other)); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(bubble.Timeout)
+		synctest.Wait()
+		if got := out.take(); strings.Count(got, "left ") != 2 || strings.Count(got, "joined ") != 2 {
+			t.Errorf("%q", got)
+		}
+		end(context.Canceled)
+		if err := <-ended; err != context.Canceled {
+			t.Error(err)
+		}
+	})
+}

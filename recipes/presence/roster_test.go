@@ -1,0 +1,132 @@
+package presence_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+)
+
+func namesOf(all []presence.Member) string {
+	var names []string
+	for _, m := range all {
+		names = append(names, m.ID+"="+string(m.Data))
+	}
+	return strings.Join(names, " ")
+}
+
+// heard collects what a listener is told.
+type heard struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (h *heard) hear(all []presence.Member, s cache.Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, s.State.String()+": "+namesOf(all))
+}
+
+func (h *heard) take() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := strings.Join(h.all, "; ")
+	h.all = nil
+	return all
+}
+
+// A roster knows of members as they come, change and go, over lost connections
+// and sessions.
+func TestRoster(t *testing.T) {
+	for _, layout := range []presence.Layout{presence.LayoutMember, presence.LayoutProtected, presence.LayoutParty, presence.LayoutShallowParty} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.Connect("follower"), w.ConnectNext()
+			g, err := presence.NewGroup(c, dir, presence.WithLayout(layout))
+			must(t, err)
+			h, err := presence.NewGroup(other, dir, presence.WithLayout(layout))
+			must(t, err)
+			data, eq := []byte(nil), func(id string) string { return id + "=" + id }
+			if layout < presence.LayoutParty {
+				data, eq = []byte("data"), func(id string) string { return id + "=data" }
+			}
+			r := g.Follow()
+			defer r.Close()
+			var told heard
+			stop := r.Listen(told.hear)
+			defer stop()
+			all, err := r.Members(t.Context())
+			if err != nil || len(all) != 0 {
+				t.Errorf("%v, %v", all, err)
+			}
+			wait := func() { time.Sleep(time.Second); synctest.Wait() }
+			expect := func(want string) {
+				t.Helper()
+				wait()
+				if got := told.take(); got != want {
+					t.Errorf("layout %d: told %q, want %q", layout, got, want)
+				}
+			}
+			expect("synced: ")
+			b, err := h.Join(t.Context(), "b", data)
+			must(t, err)
+			expect("synced: " + eq("b"))
+			_, err = h.Join(t.Context(), "a", data)
+			must(t, err)
+			expect("synced: " + eq("a") + " " + eq("b"))
+			must(t, c.MakePersistentPath(t.Context(), dir+"/persistent-__party__"))
+			expect("")
+			if layout < presence.LayoutParty {
+				must(t, b.Set(t.Context(), []byte("new")))
+				expect("synced: " + eq("a") + " b=new")
+			}
+			w.ClientNet("follower").Drop()
+			w.ClientNet("follower").Cut()
+			wait()
+			if got := r.Status().State; got != cache.Stale {
+				t.Errorf("%v without a connection", got)
+			}
+			must(t, b.Close(t.Context()))
+			if all, err := r.Members(t.Context()); err != nil || len(all) != 2 {
+				t.Errorf("%v, %v", all, err)
+			}
+			w.ClientNet("follower").Heal()
+			must(t, c.WaitConnected(t.Context()))
+			all, err = r.Fresh(t.Context())
+			if err != nil || namesOf(all) != eq("a") {
+				t.Errorf("%v, %v", namesOf(all), err)
+			}
+			wait()
+			if got := told.take(); !strings.HasPrefix(got, "stale: ") || !strings.HasSuffix(got, "synced: "+eq("a")) {
+				t.Errorf("told %q", got)
+			}
+			must(t, w.ExpireSession(w.SessionID(other)))
+			time.Sleep(bubble.Timeout)
+			if got := told.take(); !strings.HasSuffix(got, "synced: "+eq("a")) {
+				t.Errorf("told %q of a member that came back", got)
+			}
+			r.Close()
+			if _, err := r.Members(t.Context()); !errors.Is(err, framework.ErrClosed) {
+				t.Errorf("%v after Close", err)
+			}
+		})
+	}
+}
+
+func TestZeroRoster(t *testing.T) {
+	for _, r := range []*presence.Roster{{}, (&presence.Group{}).Follow()} {
+		_, err := r.Members(t.Context())
+		_, fresh := r.Fresh(t.Context())
+		if !errors.Is(err, presence.ErrClosed) || !errors.Is(fresh, presence.ErrClosed) || r.Status().State != cache.Closed {
+			t.Errorf("%v, %v, %v", err, fresh, r.Status())
+		}
+		r.Listen(nil)()
+		r.Close()
+	}
+}
