@@ -1,5 +1,6 @@
 // Package live has the subcommands that show what other clients hold, as it
-// changes: inspect, observe, members, top and deadlocks; and revoke, which asks for it.
+// changes: inspect, observe, members, top and deadlocks; and revoke, which asks
+// for it.
 package live
 
 import (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
@@ -114,7 +115,7 @@ func TestMembers(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		end(context.Canceled)
-		if err := <-ended; err != context.Canceled {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
