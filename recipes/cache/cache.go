@@ -26,6 +26,7 @@ type Cache struct {
 	// Only the goroutine of run uses these.
 	unreadable map[string]struct{}
 	cursor     string // the path that was rechecked last; empty: a pass begins
+	latest     answer // the last one of the round before
 
 	mu      sync.Mutex // guards what follows
 	started bool

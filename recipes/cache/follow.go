@@ -305,7 +305,7 @@ func (c *Cache) finish(r *round) error {
 	if c.watch != r.w {
 		return errNotWatching // events may be missing
 	}
-	c.ended = c.begun
+	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
 	c.view = View{tree: r.tree, zxid: max(c.view.zxid, r.zxid(c.marks.first()))}
 	c.status.Unreadable = len(r.unreadable)
 	if c.view.zxid > 0 {

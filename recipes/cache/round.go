@@ -58,6 +58,7 @@ func (c *Cache) newRound(w *watch, whole, recheck bool) *round {
 		r.unreadable = map[string]struct{}{}
 	} else {
 		r.unreadable, r.asked = c.unreadable, map[framework.Read]struct{}{}
+		r.answers = []answer{c.latest}
 	}
 	return r
 }
@@ -281,6 +282,12 @@ func (r *round) children(path string) (n int) {
 
 // zxid returns the transaction up to which the round shows every change, if
 // first is the place of the first event that it has not settled, or 0.
+//
+// The last answer of the round before counts, so that zxid rises under steady
+// changes as well. This round has asked for all that was marked when it began,
+// and no event from before that answer came later. So whatever is not settled
+// now came after it. A walk does not count it: it may be of another session,
+// in which the order has begun anew.
 func (r *round) zxid(first uint64) (zxid int64) {
 	for _, a := range r.answers {
 		if first == 0 || a.order < first {

@@ -485,6 +485,65 @@ func TestTenThousandChangesASecond(t *testing.T) {
 	})
 }
 
+// At the end of each round there is an event from before its first answer. Zxid
+// must rise all the same: Synced waits for it, and so does Reach.
+func TestSteadyChanges(t *testing.T) {
+	path := func(i int) string { return fmt.Sprintf("%s/dir-000/znode-%06d", root, i) }
+	for name, change := range map[string]func(c *framework.Client, i int) error{
+		"of znodes that stay": func(c *framework.Client, i int) error {
+			_, err := c.Set(context.Background(), path(i%500), nil, -1)
+			return err
+		},
+		"of znodes that come and go": func(c *framework.Client, i int) error {
+			_, err := c.Create(context.Background(), path(1000+i), nil, zk.FlagPersistent)
+			return errors.Join(err, c.Delete(context.Background(), path(1000+i), -1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				fill(t, other, 1, 500)
+				const oneWay = 10 * time.Millisecond
+				w.ClientNet("reader").Latency(oneWay, oneWay)
+				var stop atomic.Bool
+				ended := make(chan error, 1)
+				go func() {
+					var err error
+					for i := 0; err == nil && !stop.Load(); i++ {
+						time.Sleep(oneWay)
+						err = change(other, i)
+					}
+					ended <- err
+				}()
+				defer stop.Store(true)
+				reached := func(what string, get func(context.Context) (cache.View, error)) cache.View {
+					t.Helper()
+					began := time.Now()
+					v := view(t, get)
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("%s took %v", what, took)
+					}
+					return v
+				}
+				k := start(t, c)
+				reached("Synced", k.Synced)
+				for i := range 3 {
+					stat := set(t, c, root, fmt.Sprint(i))
+					v := reached("Reach", func(ctx context.Context) (cache.View, error) { return k.Reach(ctx, stat.Mzxid) })
+					if n, _ := v.Get(root); string(n.Data) != fmt.Sprint(i) {
+						t.Errorf("Reach of write %d shows %s", i, n.Data)
+					}
+				}
+				stop.Store(true)
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				shows(t, w, k)
+			})
+		})
+	}
+}
+
 // More paths change than are remembered: then all is read.
 func TestManyPathsChangeWhileNothingIsRead(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
