@@ -26,6 +26,10 @@ Leaves out
     - The shape of the tree: a znode that is missing has a state as any other.
     - Watches that the member loses. A recheck finds what they would have told.
     - Several reads in one request: each has its place in the order.
+    - Reads before the present round and the one before. The code counts only
+      the last one of that: all that is unsettled came after it.
+    - Events that come while an answer waits to be applied. In the code a mark
+      that is settled in part does not count that answer: it claims less.
 
 Runs
     run   | checks       | small                | large
@@ -45,10 +49,10 @@ Broken
 
 Measured
     run  | bounds | states     | depth | seconds
-    true | small  | 281,932    | 161   | 0.9
-    true | large  | 6,829,800  | 67    | 22.5
-    ends | small  | 15,399     | 158   | 0.4
-    ends | large  | 265,164    | 93    | 4.8
+    true | small  | 213,121    | 177   | 1.0
+    true | large  | 4,045,574  | 68    | 10.4
+    ends | small  | 13,228     | 169   | 0.4
+    ends | large  | 200,820    | 94    | 3.7
 */
 
 #define NOBODY 2
@@ -83,10 +87,11 @@ byte shown[2];
 byte got[2];              /* in this round */
 bool todo[2];             /* in this round */
 bool marked[2];
-byte floor;               /* the zxid of the last answer before the first mark */
-byte last;                /* the zxid of the last answer */
+byte floor[2];            /* by mark: the zxid of the last read before it */
+byte last;                /* the zxid of the last read since the watch was armed */
 byte seen;                /* the greatest zxid of an answer in this session */
 byte zxid;                /* of the view */
+byte upto;                /* scratch */
 bool synced;              /* not stale */
 
 /* Fresh. */
@@ -131,13 +136,23 @@ inline end_round() {
 #ifdef BROKEN_MARKS
 	marked[0] = false; marked[1] = false;
 #endif
-	zxid = last;
 #ifndef BROKEN_ZXID
 	if
-	:: marked[0] || marked[1] -> zxid = floor
+	:: marked[0] -> upto = floor[0]
+	:: else -> upto = last
+	fi;
+	if
+	:: marked[1] && floor[1] < upto -> upto = floor[1]
 	:: else
 	fi;
+#else
+	upto = last;
 #endif
+	if
+	:: upto > zxid -> zxid = upto
+	:: else
+	fi;
+	upto = 0;
 	check(zxid);
 	synced = true;
 	if
@@ -191,16 +206,15 @@ end:	do
 
 	:: d_step { answers ? [EVENT, k, z] -> answers ? EVENT, k, z;
 		if
-		:: !marked[0] && !marked[1] -> floor = last
+		:: !marked[k] -> marked[k] = true; floor[k] = last
 		:: else
 		fi;
-		marked[k] = true;
 #ifdef BROKEN_BY_EVENT
 		reveal(k, z); got[k] = z; marked[k] = false;
 #endif
 		printf("cache: hears that znode %d has changed\n", k) }
 	:: d_step { answers ? [ARMED, k, z] -> answers ? ARMED, k, z;
-		request = 0; last = z; seen = z;
+		request = 0; seen = z;
 #ifdef BROKEN_WALK_FIRST
 		skip;
 #else
@@ -215,13 +229,13 @@ end:	do
 #endif
 		printf("cache: has the watch\n") }
 	:: d_step { answers ? [READ_0, k, z] -> answers ? READ_0, k, z;
-		request = 0; got[0] = k; todo[0] = false; marked[0] = false; last = z; seen = z;
+		request = 0; got[0] = k; todo[0] = false; marked[0] = false; floor[0] = 0; last = z; seen = z;
 		printf("cache: has read %d, zxid %d\n", k, z) }
 	:: d_step { answers ? [READ_1, k, z] -> answers ? READ_1, k, z;
-		request = 0; got[1] = k; todo[1] = false; marked[1] = false; last = z; seen = z;
+		request = 0; got[1] = k; todo[1] = false; marked[1] = false; floor[1] = 0; last = z; seen = z;
 		printf("cache: has read %d, zxid %d\n", k, z) }
 	:: d_step { answers ? [SYNCED, k, z] -> answers ? SYNCED, k, z;
-		last = z; seen = z; fresh = WAITS; later = false;
+		seen = z; fresh = WAITS; later = false;
 		printf("Fresh: is synced\n") }
 
 	:: d_step { fresh == CALLED && member != NOBODY ->
@@ -242,6 +256,7 @@ end:	do
 
 	:: d_step { member != NOBODY && losses < LOSSES ->
 		losses++; member = NOBODY; cache = DOWN; synced = false; watched = false; request = 0; sync = false;
+		marked[0] = false; marked[1] = false; floor[0] = 0; floor[1] = 0; last = 0;
 		do
 		:: len(answers) > 0 -> answers ? what, k, z
 		:: else -> break
