@@ -187,6 +187,14 @@ func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan stru
 	return s.order.Load(), nil, nil // what has come before is not told
 }
 
+func (ts *trees) forgetLocked(path string, which func(*follower) bool) {
+	if rest := slices.DeleteFunc(ts.told[path], which); len(rest) > 0 {
+		ts.told[path] = rest
+	} else {
+		delete(ts.told, path)
+	}
+}
+
 func (ts *trees) tellLocked(f *follower) {
 	if ts.told == nil {
 		ts.told = make(map[string][]*follower)
@@ -200,12 +208,7 @@ func (s *session) leaveTree(f *follower) {
 	ts := &s.trees
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	rest := slices.DeleteFunc(ts.told[f.path], func(g *follower) bool { return f == g })
-	if len(rest) > 0 {
-		ts.told[f.path] = rest
-	} else {
-		delete(ts.told, f.path)
-	}
+	ts.forgetLocked(f.path, func(g *follower) bool { return f == g })
 	if t := f.tree; t != nil {
 		f.tree = nil
 		t.followers--
@@ -427,10 +430,12 @@ func (c *core) distrustTrees(why string) {
 	var all []*follower
 	s.trees.mu.Lock()
 	for _, t := range s.trees.at {
-		if t.phase == treeArmed {
-			all = append(all, s.trees.told[t.path]...)
-		}
-		delete(s.trees.told, t.path)
+		s.trees.forgetLocked(t.path, func(f *follower) bool {
+			if f.tree == t && t.phase == treeArmed {
+				all = append(all, f)
+			}
+			return f.tree == t
+		})
 		t.followers, t.err = 0, errNoTrees
 		s.removeUnusedLocked(t)
 	}

@@ -680,4 +680,47 @@ func TestDistrustTrees(t *testing.T) {
 	}, hidden.WithWatchPaths())
 }
 
+// Who hears of the events of other watches goes on to, also at the path of a
+// tree that is armed, being armed or being removed just then.
+func TestDistrustTreesEndsNothingElse(t *testing.T) {
+	for name, tt := range map[string]struct {
+		slow   testutil.Op
+		remove bool
+	}{
+		"armed":         {slow: testutil.OpCloseSession},
+		"being armed":   {slow: testutil.OpAddWatch},
+		"being removed": {slow: testutil.OpRemoveWatches, remove: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				ens := w.Embedded
+				c, _ := connect(t, ens)
+				must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+				s := session(t, c)
+				e, stop := listen(t, s, "/a")
+				defer stop()
+				slow := testutil.NewFault(testutil.Match{Op: tt.slow, Times: 1}, testutil.Delay(time.Second))
+				defer ens.Control(slow.Control)()
+				go func() {
+					if _, _, remove, err := watchTree(t, t.Context(), s, "/a"); err == nil && tt.remove {
+						remove()
+					}
+				}()
+				synctest.Wait()
+				framework.DistrustTrees(c, "an event named another znode")
+				time.Sleep(2 * time.Second)
+				if e.hasEnded() {
+					t.Fatal("it has ended")
+				}
+				must(t, failure(framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})))
+				must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
+				must(t, c.Sync(t.Context(), "/"))
+				if heard, _ := e.take(); !strings.HasSuffix(heard, "/a") {
+					t.Errorf("heard %q", heard)
+				}
+			})
+		})
+	}
+}
+
 func failure[A any](_ A, err error) error { return err }
