@@ -568,6 +568,29 @@ func TestValue(t *testing.T) {
 	})
 }
 
+// What ends without a view says nothing of the znodes.
+func TestNoValueWithoutAView(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		create(t, c, root, "data")
+		failing := start(t, c, cache.WithMaxBytes(1))
+		await(t, failing, cache.Failed)
+		closing, err := cache.New(c, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []*cache.Cache{failing, closing} {
+			value := cache.NewValue(k, root, func(data []byte) (string, error) { return string(data), nil })
+			defer value.Listen(func(s string, err error) { t.Errorf("a value %q, %v", s, err) })()
+			dir := cache.NewDir(k, root, func(data []byte) (string, error) { return string(data), nil })
+			defer dir.Listen(func(all []cache.Entry[string]) { t.Errorf("entries %v", all) })()
+			synctest.Wait()
+			k.Close()
+			synctest.Wait()
+		}
+	})
+}
+
 func TestDir(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")

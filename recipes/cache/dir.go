@@ -52,7 +52,7 @@ func (d *Dir[T]) Listen(fn func([]Entry[T])) (stop func()) {
 	var last *tree
 	begun := false
 	return d.cache.Listen(func(b Batch) {
-		if b.Status.State == Syncing {
+		if b.View.Zxid() == 0 {
 			return
 		}
 		if !begun || d.differs(last, b.View.tree) {

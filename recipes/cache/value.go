@@ -47,7 +47,7 @@ func (v *Value[T]) Listen(fn func(value T, err error)) (stop func()) {
 	var last *Node
 	begun := false
 	return v.cache.Listen(func(b Batch) {
-		if b.Status.State == Syncing {
+		if b.View.Zxid() == 0 {
 			return
 		}
 		value, node, err := v.get()
