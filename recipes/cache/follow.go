@@ -277,7 +277,10 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	for _, read := range pass {
 		r.ask(read)
 	}
-	return c.finish(r)
+	if err := c.finish(r); !errors.Is(err, errTooMuch) {
+		return err
+	}
+	return c.walk(w)
 }
 
 // unmark drops the marks of what is filtered out.

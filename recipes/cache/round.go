@@ -26,8 +26,8 @@ type round struct {
 	tree       *tree
 	fresh      []*Node          // to be put into tree
 	byPath     map[string]*Node // fresh
-	pending    int64            // bytes of fresh
-	over       string           // the path at which there was too much memory
+	got        int64            // bytes of the znodes that a walk has read
+	over       string           // the path at which they were too many
 	unreadable map[string]struct{}
 	deleted    map[string]struct{} // they were, and may be there again
 
@@ -36,6 +36,10 @@ type round struct {
 	at      int                         // how many reads a call has
 	answers []answer
 }
+
+// errTooMuch is the error of a round that is no walk. What it has not read yet
+// may be gone: a walk knows.
+var errTooMuch = errors.New("more bytes than WithMaxBytes allows")
 
 // answer is a place in the order of events and answers, with the transaction
 // that the server had applied.
@@ -115,10 +119,12 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 		}
 	}
 	r.flush()
-	if max := r.c.cfg.maxBytes; r.tree.memory() > max {
-		return &failure{fmt.Errorf("more than %d bytes at %s: see WithMaxBytes", max, r.over)}
+	switch {
+	case r.over != "":
+		return &failure{fmt.Errorf("more than %d bytes at %s: see WithMaxBytes", r.c.cfg.maxBytes, r.over)}
+	case !r.whole && r.tree.memory() > r.c.cfg.maxBytes:
+		return errTooMuch
 	}
-	r.over = ""
 	if bytes > muchData {
 		r.at = max(r.at/4, leastReads)
 	} else {
@@ -173,6 +179,9 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 		r.put(now)
 	case changed && !r.whole:
 		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
+	}
+	if r.whole {
+		r.count(r.held(path))
 	}
 	if depth(r.c.root, path) == r.c.cfg.depth {
 		return
@@ -236,8 +245,13 @@ func (r *round) held(path string) *Node {
 func (r *round) put(n *Node) {
 	r.fresh = append(r.fresh, n)
 	r.byPath[n.Path] = n
-	r.pending += n.bytes()
-	if r.over == "" && r.tree.memory()+r.pending > r.c.cfg.maxBytes {
+}
+
+// count adds up what a walk has read. What else it holds may be gone, and does
+// not count: at the end of the walk nothing of that is left.
+func (r *round) count(n *Node) {
+	r.got += n.bytes()
+	if r.over == "" && r.got > r.c.cfg.maxBytes {
 		r.over = n.Path
 	}
 }
@@ -250,7 +264,6 @@ func (r *round) flush() {
 	r.tree = r.tree.put(r.fresh...)
 	r.fresh = r.fresh[:0]
 	clear(r.byPath)
-	r.pending = 0
 }
 
 // remove removes a znode and all that is below it.

@@ -293,7 +293,7 @@ func TestGrowsPastTheLimit(t *testing.T) {
 		c := w.Connect("reader")
 		create(t, c, root, "")
 		k := synced(t, c, cache.WithMaxBytes(10_000))
-		create(t, c, root+"/small", strings.Repeat("x", 5000))
+		create(t, c, root+"/a-small", strings.Repeat("x", 5000))
 		before := shows(t, w, k)
 		create(t, c, root+"/large", strings.Repeat("x", 5000))
 		got := await(t, k, cache.Failed)
@@ -307,6 +307,63 @@ func TestGrowsPastTheLimit(t *testing.T) {
 		}
 		noWatches(t, w)
 	})
+}
+
+// Before and after a move the tree is within the limit. What is new is read
+// before the cache knows what is gone: in a walk, and in a round of several
+// requests.
+func TestMovesWithinTheLimit(t *testing.T) {
+	const n = 300 // more than a request has
+	move := func(t *testing.T, c *framework.Client) {
+		t.Helper()
+		for from := 0; from < n; from += 100 {
+			var ops []any
+			for i := from; i < from+100; i++ {
+				ops = append(ops,
+					&zk.DeleteRequest{Path: fmt.Sprintf("%s/z/deep/%03d", root, i), Version: -1},
+					&zk.CreateRequest{Path: fmt.Sprintf("%s/a/%03d", root, i), Data: make([]byte, 1000), Acl: zk.WorldACL(zk.PermAll)})
+			}
+			if _, err := c.Multi(t.Context(), ops...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, while := range map[string]func(t *testing.T, w *bubble.World, k *cache.Cache, move func()){
+		"there is no connection": func(t *testing.T, w *bubble.World, k *cache.Cache, move func()) {
+			w.ClientNet("reader").Cut()
+			await(t, k, cache.Stale)
+			move()
+			w.ClientNet("reader").Heal()
+		},
+		"a read is under way": func(t *testing.T, w *bubble.World, k *cache.Cache, move func()) {
+			release := make(chan struct{})
+			hold := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead}, testutil.HoldReply(release))
+			defer w.ClientNet("reader").Control(hold.Control)()
+			set(t, w.Connect("another"), root, "new")
+			bubble.Await(t, "the read", hold.Hit())
+			move()
+			close(release)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				for _, path := range []string{"", "/a", "/z", "/z/deep", "/z/deep/stays"} {
+					create(t, other, root+path, "")
+				}
+				for i := range n {
+					create(t, other, fmt.Sprintf("%s/z/deep/%03d", root, i), strings.Repeat("x", 1000))
+				}
+				k := synced(t, c, cache.WithMaxBytes(3*n*1000/2))
+				while(t, w, k, func() { move(t, other) })
+				shows(t, w, k)
+				for i := range n {
+					create(t, other, fmt.Sprintf("%s/z/%03d", root, i), strings.Repeat("x", 1000))
+				}
+				wantErr(t, await(t, k, cache.Failed).Err, nil, "more than 450000 bytes at "+root)
+			})
+		})
+	}
 }
 
 func TestRightsComeAndGo(t *testing.T) {
