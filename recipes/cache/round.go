@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -206,21 +207,15 @@ func (r *round) list(path string, names []string) error {
 	for i, name := range names {
 		reads[i].Path = join(path, name)
 	}
-	if r.children(path) > 0 {
-		named := make(map[string]struct{}, len(reads))
-		for _, child := range reads {
-			named[child.Path] = struct{}{}
+	var gone []string
+	r.tree.eachChild(path, func(n *Node) bool {
+		if _, ok := slices.BinarySearch(names, strings.TrimPrefix(n.Path[len(path):], "/")); !ok {
+			gone = append(gone, n.Path)
 		}
-		var gone []string
-		r.tree.eachChild(path, func(n *Node) bool {
-			if _, ok := named[n.Path]; !ok {
-				gone = append(gone, n.Path)
-			}
-			return true
-		})
-		for _, child := range gone {
-			r.remove(child)
-		}
+		return true
+	})
+	for _, child := range gone {
+		r.remove(child)
 	}
 	reads, err := r.c.passing(reads, r.tree)
 	if err != nil {
