@@ -37,6 +37,7 @@ type trees struct {
 	at     map[string]*tree       // by path on the wire, from before it is armed until it is gone
 	arming map[string]int         // by path: requests under way that arm a watch of the hub
 	told   map[string][]*follower // by path: who hears of events at it and below
+	over   bool                   // they are distrusted: none is armed any more
 }
 
 // tree is a recursive watch.
@@ -167,6 +168,9 @@ func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan stru
 		return 0, nil, t.err
 	}
 	t := ts.at[f.path]
+	if t == nil && ts.over {
+		return 0, nil, errNoTrees
+	}
 	if t == nil {
 		t = &tree{path: f.path, on: on, moved: make(chan struct{})}
 		if ts.at == nil {
@@ -429,6 +433,7 @@ func (c *core) distrustTrees(why string) {
 	}
 	var all []*follower
 	s.trees.mu.Lock()
+	s.trees.over = true
 	for _, t := range s.trees.at {
 		s.trees.forgetLocked(t.path, func(f *follower) bool {
 			if f.tree == t && t.phase == treeArmed {

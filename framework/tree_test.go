@@ -723,4 +723,30 @@ func TestDistrustTreesEndsNothingElse(t *testing.T) {
 	}
 }
 
+// Who waits until a tree is removed, to arm it again, does not when trees are
+// distrusted in the meantime: nobody would distrust that one.
+func TestDistrustTreesWhileOneIsAwaited(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ens := w.Embedded
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		_, _, remove := mustWatchTree(t, s, "/a")
+		slow := testutil.NewFault(testutil.Match{Op: testutil.OpRemoveWatches}, testutil.Delay(time.Second))
+		defer ens.Control(slow.Control)()
+		remove()
+		ended := make(chan error)
+		go func() {
+			_, _, _, err := watchTree(t, t.Context(), s, "/a")
+			ended <- err
+		}()
+		synctest.Wait()
+		framework.DistrustTrees(c, "an event named another znode")
+		if err := <-ended; !framework.TreesRefused(err) {
+			t.Errorf("the one that has waited: %v", err)
+		}
+		noWatches(t, ens, s)
+	})
+}
+
 func failure[A any](_ A, err error) error { return err }
