@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -185,7 +184,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 func (g *Group) member(path string, data []byte, owner int64) (m Member, ok bool) {
 	_, name := split(path)
 	id, ok := g.layout.idOf(name)
-	if owner == 0 || owner == math.MinInt64 || byte(owner>>56) == 0xff { // persistent, a container, with a TTL
+	if owner == 0 { // persistent; servers show that of containers as well
 		return m, false
 	}
 	if g.layout == LayoutParty {

@@ -30,9 +30,10 @@ func (n *Node) checkHealth() {
 			select {
 			case err := <-result:
 				returned = true
-				if time.Since(began) < n.cfg.every {
-					n.setHealth(err)
+				if time.Since(began) >= n.cfg.every {
+					err = context.DeadlineExceeded
 				}
+				n.setHealth(err)
 			case <-timer.C:
 				n.setHealth(context.DeadlineExceeded)
 			case <-n.done:

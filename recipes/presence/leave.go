@@ -44,6 +44,7 @@ func (n *Node) withdraw(sess *framework.Session) error {
 			return err
 		}
 	}
+	n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
 	for {
 		found, stat, err := sess.Exists(background, path)
 		if err == nil && found && stat.EphemeralOwner == sess.ID() {
@@ -53,7 +54,6 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		case errors.Is(err, zk.ErrBadVersion):
 			continue
 		case err == nil, errors.Is(err, zk.ErrNoNode):
-			n.life.in = 0
 			return nil
 		}
 		n.noteLost(sess, err)
@@ -82,7 +82,7 @@ func (n *Node) leave() error {
 			now = privileged.Framework.AtOnce(now)
 			err := n.withdraw(now)
 			if err == nil {
-				if delete(n.life.sent, in); late {
+				if delete(n.life.sent, in); late && !n.cfg.sequential { // of a sequential one the session removes it, by its id
 					n.keeper.guard(n, now)
 				}
 				continue

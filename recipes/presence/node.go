@@ -242,7 +242,9 @@ func (n *Node) Close(ctx context.Context) error {
 	select {
 	case <-n.done:
 	case <-ctx.Done():
-		return fmt.Errorf("presence: close %s: %w (%s)", n.path, ctxerr.Of(ctx), n.Status().why())
+		if !isClosed(n.done) {
+			return fmt.Errorf("presence: close %s: %w (%s)", n.path, ctxerr.Of(ctx), n.Status().why())
+		}
 	}
 	if err := n.Status().Err; err != nil {
 		return fmt.Errorf("presence: close %s: %w", n.path, err)

@@ -75,7 +75,7 @@ func (r *Roster) Listen(fn func(all []Member, status cache.Status)) (stop func()
 	var state cache.State
 	return r.cache.Listen(func(b cache.Batch) {
 		all := r.of(b.View)
-		if b.Status.State == cache.Syncing || b.Status.State == state && slices.EqualFunc(all, last, sameMember) {
+		if b.View.Zxid() == 0 || b.Status.State == state && slices.EqualFunc(all, last, sameMember) {
 			return
 		}
 		last, state = all, b.Status.State

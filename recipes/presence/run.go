@@ -24,7 +24,7 @@ type life struct {
 	// znode, until the znode is known to be gone from there. Its value says that
 	// an answer was lost, so that a request may be executed late.
 	sent    map[int64]bool
-	in      int64           // the session that the znode stood in, 0 once it is known to be gone
+	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or is being removed
 	gone    bool            // somebody has deleted the znode, and the Node yields
 	stood   time.Time       // when the znode began to stand last
 	blocker int64           // the czxid of a znode in the way that was changed, but not deleted
@@ -252,6 +252,8 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 // wait waits for the end of another session's znode. It reports whether to look
 // at it.
 func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
+	n.life.unclear.Reset()
+	n.life.refused.Reset()
 	n.tell(Status{State: Taken, Session: z.stat.EphemeralOwner, Data: z.data})
 	if n.cfg.takeover != nil && z.stat.EphemeralOwner != 0 && n.isMine(sess, z) {
 		return n.replace(sess, z)

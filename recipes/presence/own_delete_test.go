@@ -1,0 +1,129 @@
+package presence_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// The health check fails, the answer to the delete is lost, and the check
+// passes again. A Node that yields does not take its own delete for that of an
+// operator.
+func TestYieldToNoDeleteOfItsOwn(t *testing.T) {
+	for name, action := range map[string]testutil.Action{"executed": testutil.HoldReply(nil), "not executed": testutil.Hold(nil)} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, net := w.Connect("ours"), w.ClientNet("ours")
+				var ill atomic.Bool
+				n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
+					if ill.Load() {
+						return errors.New("ill")
+					}
+					return nil
+				}))
+				lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, action)
+				defer net.Control(func(r testutil.Request) testutil.Action {
+					a := lost.Control(r)
+					if a != testutil.Pass() {
+						go func() { // the check passes again before there is a connection
+							net.Cut()
+							net.Drop()
+							ill.Store(false)
+							time.Sleep(time.Second)
+							net.Heal()
+						}()
+					}
+					return a
+				})()
+				ill.Store(true)
+				time.Sleep(3 * bubble.Timeout)
+				if lost.Count() != 1 {
+					t.Fatalf("%d deletes were lost", lost.Count())
+				}
+				standing(t, w, c, n, "a")
+
+				must(t, w.Connect("operator").Delete(t.Context(), path, -1))
+				awaitState(t, n, presence.Removed) // and that of an operator counts
+			})
+		})
+	}
+}
+
+// A sequential Node closes, and the answer to its delete is lost. The Node of
+// the same client whose path is that without the number stays.
+func TestASequentialNodeIsClosedAlone(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		fixed := announce(t, c, path, "fixed", presence.WithYield())
+		counted := announce(t, c, path, "counted", presence.WithSequential())
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.DropAfter())
+		defer w.ClientNet("ours").Control(lost.Control)()
+		must(t, counted.Close(t.Context()))
+		time.Sleep(10 * time.Minute)
+		if s := fixed.Status().State; s != presence.Standing || lost.Count() != 1 {
+			t.Errorf("%v after %d deletes that were lost", s, lost.Count())
+		}
+		standing(t, w, c, fixed, "fixed")
+	})
+}
+
+// A container is no other session's znode: it is not taken over.
+func TestAContainerIsNotTakenOver(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		must(t, c.MakeContainerPath(t.Context(), path))
+		n, err := presence.New(c, path, nil, presence.WithTakeover(func([]byte) bool {
+			t.Error("asked about a container")
+			return true
+		}))
+		must(t, err)
+		must(t, n.Start())
+		if s := awaitState(t, n, presence.Taken); s.Session != 0 {
+			t.Errorf("%+v", s)
+		}
+		time.Sleep(2 * bubble.Timeout)
+		if n.Status().State != presence.Taken || !w.Exists(path) {
+			t.Errorf("%+v", n.Status())
+		}
+		must(t, n.Close(t.Context()))
+	})
+}
+
+// Close of a Node that is closed has nothing to wait for.
+func TestCloseOfAClosedNode(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := announce(t, w.ConnectNext(), path, "a")
+		must(t, n.Close(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 50 {
+			must(t, n.Close(ctx))
+		}
+	})
+}
+
+// Nobody is told of members before they are known.
+func TestARosterThatIsClosedBeforeItKnows(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("follower")
+		w.ClientNet("follower").Cut()
+		w.ClientNet("follower").Drop()
+		g, err := presence.NewGroup(c, dir)
+		must(t, err)
+		r := g.Follow()
+		var told heard
+		defer r.Listen(told.hear)()
+		r.Close()
+		time.Sleep(time.Second)
+		if got := told.take(); got != "" {
+			t.Errorf("told %q", got)
+		}
+		w.ClientNet("follower").Heal()
+	})
+}
