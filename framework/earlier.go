@@ -22,7 +22,7 @@ type earlierSession struct {
 
 // mostEarlier is how many earlier sessions are remembered, except that none is
 // forgotten before it is known to be closed.
-const mostEarlier = 64
+const mostEarlier = 8
 
 // noteEarlier remembers a session that is over. Its own goroutine is about to
 // close it.

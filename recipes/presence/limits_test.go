@@ -138,7 +138,7 @@ func TestANodeDoesNotGrow(t *testing.T) {
 			time.Sleep(time.Minute)
 			must(t, n.Standing(t.Context()))
 		}
-		for i := range 80 { // the client remembers 64 sessions
+		for i := range 80 { // more sessions than the client remembers
 			round(i)
 		}
 		before := w.Count(n, c)
