@@ -758,3 +758,18 @@ func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
 		}
 	})
 }
+
+// A server that refuses a request for the moment, on a connection that lasts:
+// the retry policy ends that.
+func TestRetriesEndOnAConnectionThatLasts(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, net := connect(t, ens, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
+		refused := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Times: 10}, testutil.Fail(testutil.CodeThrottled))
+		defer net.Control(refused.Control)()
+		began := time.Now()
+		_, _, err := c.Exists(t.Context(), "/")
+		if code := framework.ErrorCode(err); code != "THROTTLEDOP" || refused.Count() != 4 || time.Since(began) != 300*time.Millisecond {
+			t.Errorf("%v (%s) after %d tries and %v", err, code, refused.Count(), time.Since(began))
+		}
+	})
+}

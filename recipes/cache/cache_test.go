@@ -131,6 +131,11 @@ func TestReadYourOwnWrite(t *testing.T) {
 		create(t, other, "/outside", "")
 		stat := set(t, other, "/outside", "1")
 		reach(stat.Mzxid)
+		w.ResetRequests()
+		reach(stat.Mzxid)
+		if n := w.Total(); n != 0 {
+			t.Errorf("%d requests for what is shown already", n)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		w.ResetRequests()

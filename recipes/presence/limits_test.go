@@ -128,6 +128,7 @@ func TestANodeDoesNotGrow(t *testing.T) {
 		n := announce(t, c, path, "a", presence.WithTakeover(func([]byte) bool { return true }))
 		round := func(i int) {
 			must(t, n.Set(t.Context(), fmt.Append(nil, i)))
+			n.Listen(func(presence.Status) {})()
 			w.ClientNet("ours").Drop()
 			time.Sleep(10 * time.Second)
 			if i%3 == 0 {
