@@ -257,3 +257,36 @@ func checkWaits(t *rapid.T, g *graph, v int, want []string, need int) {
 		t.Fatalf("%s: it tells %d of %q, want %d of %q", g.vertices[v].c.Path, leave, paths, need, want)
 	}
 }
+
+// Two stuck vertices are in one cyclic component if each reaches the other.
+func TestComponents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 7).Draw(t, "vertices")
+		g := &graph{vertices: make([]vertex, n)}
+		reach := make([][]bool, n)
+		for v := range n {
+			g.vertices[v].stuck = true
+			g.vertices[v].next = rapid.SliceOfNDistinct(rapid.IntRange(0, n-1), 0, n, rapid.ID[int]).Draw(t, "next")
+			reach[v] = make([]bool, n)
+			for _, next := range g.vertices[v].next {
+				reach[v][next] = true
+			}
+		}
+		for by := range n {
+			for a := range n {
+				for b := range n {
+					reach[a][b] = reach[a][b] || reach[a][by] && reach[by][b]
+				}
+			}
+		}
+		g.findComponents()
+		for a := range n {
+			for b := range a {
+				together := g.cyclic[a] >= 0 && g.cyclic[a] == g.cyclic[b]
+				if want := reach[a][b] && reach[b][a]; together != want {
+					t.Fatalf("%d and %d in one component: %v, want %v", a, b, together, want)
+				}
+			}
+		}
+	})
+}
