@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -116,7 +117,7 @@ func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWr
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		w.path = op.Path
-		w.dir, _ = split(op.Path)
+		w.dir, _ = layout.Split(op.Path)
 	case *zk.DeleteRequest:
 		w.path = op.Path
 	}

@@ -23,11 +23,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 			}, nil)
 			return err
 		})
-		for i := range responses {
-			if made := &responses[i].String; *made != "" {
-				*made = w.root.unfix(*made)
-			}
-		}
+		w.root.unfixMade(responses)
 		return responses, w.nameMissingRoot(ctx, nameOperation(err, ops, responses))
 	}
 	if !slices.ContainsFunc(ops, func(op any) bool { return nameOf(op) == opNameCreate }) {
@@ -50,6 +46,15 @@ func nameOperation(err error, ops []any, responses []zk.MultiResponse) error {
 		path = fmt.Sprintf("%s and %d more", path, len(ops)-1)
 	}
 	return &opError{op: op, path: path, err: e.err, maybe: e.maybe}
+}
+
+// unfixMade takes the prefix off the paths of znodes that were created.
+func (p prefix) unfixMade(responses []zk.MultiResponse) {
+	for i := range responses {
+		if made := &responses[i].String; *made != "" {
+			*made = p.unfix(*made)
+		}
+	}
 }
 
 // wireMulti is the wire client's Multi. An answer that has results must have as

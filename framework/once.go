@@ -124,11 +124,7 @@ func (o *once) try(ctx context.Context, note []byte, ops, full []any) (MultiOnce
 		return err
 	})
 	if err == nil {
-		for i := range result.Responses {
-			if made := &result.Responses[i].String; *made != "" {
-				*made = o.root.unfix(*made)
-			}
-		}
+		o.root.unfixMade(result.Responses)
 		return result, nil
 	}
 	var e *opError

@@ -279,7 +279,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		// The parent is missing, or was removed in between. ctx and the session
 		// bound this loop, and a container is not removed before it has had a
 		// child.
-		parent, _ := split(full)
+		parent, _ := layout.Split(full)
 		if err := c.makeDir(ctx, s, parent, create); err != nil {
 			return err
 		}

@@ -171,20 +171,3 @@ func (p prefix) unfix(path string) string {
 	}
 	return rest
 }
-
-// join returns the path of a child.
-func join(dir, name string) string {
-	if dir == "/" {
-		return "/" + name
-	}
-	return dir + "/" + name
-}
-
-// split is the inverse of join.
-func split(path string) (dir, name string) {
-	i := strings.LastIndexByte(path, '/')
-	if i == 0 {
-		return "/", path[1:]
-	}
-	return path[:i], path[i+1:]
-}

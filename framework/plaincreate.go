@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // Creates of ephemeral znodes at fixed paths also share transactions, but not
@@ -72,7 +74,7 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 	if err := live.Err(); err != nil {
 		return fail(err, false)
 	}
-	dir, _ := split(full)
+	dir, _ := layout.Split(full)
 	c := &plainCreate{op: &zk.CreateRequest{Path: full, Data: data, Acl: acl, Flags: zk.FlagEphemeral}, dir: dir, result: make(chan error, 1)}
 	live.plain.add(c)
 	select {

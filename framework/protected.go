@@ -2,8 +2,6 @@ package framework
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +62,7 @@ type createAnswer struct {
 // is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	w := s.scope()
-	unprotected := join(dir, name)
+	unprotected := layout.Join(dir, name)
 	if err := ValidatePath(unprotected); err != nil {
 		return Created{}, &opError{op: opNameCreate, path: unprotected, err: err}
 	}
@@ -77,8 +75,8 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: newID(), unhurried: s.unhurried}
-		path := join(p.dir, layout.Protect(p.id, name))
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: layout.NewID(), unhurried: s.unhurried}
+		path := layout.Join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)
 		return err
@@ -125,7 +123,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, path string, d
 		return Created{}, err
 	}
 	made := Created{Path: answer.path}
-	_, own := split(made.Path)
+	_, own := layout.Split(made.Path)
 	for range p.sent.Load() {
 		select {
 		case l := <-p.lists:
@@ -221,7 +219,7 @@ func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (lis
 	}
 	for _, name := range l.names {
 		if idOf(name) == p.id {
-			return l, join(p.dir, name), nil
+			return l, layout.Join(p.dir, name), nil
 		}
 	}
 	return listing{}, "", nil
@@ -304,23 +302,4 @@ func (s *session) rest(d time.Duration) bool {
 func idOf(name string) string {
 	id, _, _ := layout.CutProtection(name)
 	return id
-}
-
-// newID returns a random UUID, of version 4, in the form that Curator uses.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 4<<4
-	b[8] = b[8]&0x3f | 0x80
-	var text [36]byte
-	at := 0
-	for i, c := range b {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			text[at] = '-'
-			at++
-		}
-		hex.Encode(text[at:], []byte{c})
-		at += 2
-	}
-	return string(text[:])
 }

@@ -36,8 +36,8 @@ type ProtectedBatch struct {
 // they appear, as long as the session lives. Each try costs one request.
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
-	if err := ValidatePath(join(b.Dir, b.Name)); err != nil {
-		return nil, -1, &opError{op: opNameMulti, path: join(b.Dir, b.Name), err: err}
+	if err := ValidatePath(layout.Join(b.Dir, b.Name)); err != nil {
+		return nil, -1, &opError{op: opNameMulti, path: layout.Join(b.Dir, b.Name), err: err}
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
@@ -69,9 +69,9 @@ type batchCreate struct {
 func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
-		id := newID()
+		id := layout.NewID()
 		m.ids = append(m.ids, id)
-		ops = append(ops, &zk.CreateRequest{Path: join(b.Dir, layout.Protect(id, b.Name)), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
+		ops = append(ops, &zk.CreateRequest{Path: layout.Join(b.Dir, layout.Protect(id, b.Name)), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
 	}
 	return w.fixOps(append(ops, b.After...))
 }
@@ -144,7 +144,7 @@ func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]strin
 	for _, id := range m.ids {
 		for _, name := range l.names {
 			if idOf(name) == id {
-				paths = append(paths, join(m.dir, name))
+				paths = append(paths, layout.Join(m.dir, name))
 			}
 		}
 	}

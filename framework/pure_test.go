@@ -19,6 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -377,7 +378,7 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 	digits := make([]map[byte]bool, len(form))
 	same := make(map[[2]int]int) // how often two digits are the same
 	for range 1000 {
-		id := newID()
+		id := layout.NewID()
 		if len(id) != len(form) || ids[id] {
 			t.Fatalf("id %q is no fresh random UUID", id)
 		}

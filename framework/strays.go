@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // straySearch looks for strays in one directory: znodes of protected creates
@@ -158,6 +160,6 @@ func (s *session) discardStrays(dir string, names []string) {
 	}
 	s.mu.Unlock()
 	for _, name := range found {
-		s.discard(join(dir, name))
+		s.discard(layout.Join(dir, name))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -388,7 +389,7 @@ func (ts *trees) hearing(path string) (all []*follower) {
 		if at == "/" || !strings.HasPrefix(at, "/") {
 			return all
 		}
-		at, _ = split(at)
+		at, _ = layout.Split(at)
 	}
 }
 

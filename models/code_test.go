@@ -30,7 +30,7 @@ func TestModelsNameFunctionsThatExist(t *testing.T) {
 
 func TestFunctionsOf(t *testing.T) {
 	names := functionsOf(t, "framework/protected.go")
-	for _, name := range []string{"newID", "(*protectedCreate).findAgain", "(*Session).CreateProtected"} {
+	for _, name := range []string{"idOf", "(*protectedCreate).findAgain", "(*Session).CreateProtected"} {
 		if !names[name] {
 			t.Errorf("%s not found", name)
 		}

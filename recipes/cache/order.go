@@ -1,6 +1,10 @@
 package cache
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
 
 // The order of paths is that of a walk: a znode, then all that is below it, and
 // then its next sibling. So a slash sorts before every other character.
@@ -41,24 +45,13 @@ func compareTree(path, dir string) int {
 	return compare(path, dir)
 }
 
-// join returns the path of a child.
-func join(dir, name string) string {
-	if dir == "/" {
-		return "/" + name
-	}
-	return dir + "/" + name
-}
-
 // parent returns the path of the znode above. The root has none: "".
 func parent(path string) string {
-	i := strings.LastIndexByte(path, '/')
-	switch {
-	case path == "/":
+	if path == "/" {
 		return ""
-	case i == 0:
-		return "/"
 	}
-	return path[:i]
+	above, _ := layout.Split(path)
+	return above
 }
 
 // depth returns how many levels path is below root: 0 for root itself.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -205,7 +206,7 @@ func (r *round) list(path string, names []string) error {
 	slices.Sort(names) // so are paths, and there is little to sort in a tree
 	reads := make([]framework.Read, len(names))
 	for i, name := range names {
-		reads[i].Path = join(path, name)
+		reads[i].Path = layout.Join(path, name)
 	}
 	var gone []string
 	r.tree.eachChild(path, func(n *Node) bool {

@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // drawPath draws a path of few names, some of which sort around the slash.
@@ -189,7 +191,7 @@ func TestCompareIsAnOrder(t *testing.T) {
 			t.Errorf("%q, %q, %q", a, b, c)
 		case isBelow(a, b) && compare(a, b) >= 0:
 			t.Errorf("%q sorts before %q", b, a)
-		case isBelow(a, b) && join(parent(b), b[len(parent(b)+"/"):]) != b && parent(b) != "/":
+		case isBelow(a, b) && layout.Join(parent(b), b[len(parent(b)+"/"):]) != b && parent(b) != "/":
 			t.Errorf("%q is not a child of %q", b, parent(b))
 		case isBelow(a, b) && parent(b) == a && depth(a, b) != 1:
 			t.Errorf("%q is %d below %q", b, depth(a, b), a)

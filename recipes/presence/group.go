@@ -3,8 +3,6 @@ package presence
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,16 +84,15 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error)
 	if g.client == nil {
 		return nil, ErrClosed
 	}
-	name := id
-	unique := newID()
+	name, unique := id, layout.NewID()
 	kazoo := g.layout == LayoutParty || g.layout == LayoutShallowParty
 	switch g.layout {
 	case LayoutProtected:
-		name = layout.Protect(fmt.Sprintf("%s-%s-%s-%s-%s", unique[:8], unique[8:12], unique[12:16], unique[16:20], unique[20:]), id)
+		name = layout.Protect(unique, id)
 	case LayoutParty:
-		name = unique + party
+		name = strings.ReplaceAll(unique, "-", "") + party
 	case LayoutShallowParty:
-		name = unique + "-" + id
+		name = strings.ReplaceAll(unique, "-", "") + "-" + id
 	}
 	var err error
 	switch {
@@ -115,15 +112,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error)
 		opts = append(slices.Clone(opts), option(func(c *config) { c.lasting = true }))
 	}
 	opts = append(slices.Clone(opts), option(func(c *config) { c.group = "" }))
-	return Announce(ctx, g.client, join(g.path, name), data, opts...)
-}
-
-// newID returns a random id of version 4, as 32 hex digits.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|4<<4, b[8]&0x3f|0x80
-	return hex.EncodeToString(b[:])
+	return Announce(ctx, g.client, layout.Join(g.path, name), data, opts...)
 }
 
 // Member is one that a group has.
@@ -157,7 +146,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	var reads []framework.Read
 	for _, name := range names {
 		if g.layout.has(name) {
-			reads = append(reads, framework.Read{Path: join(g.path, name)})
+			reads = append(reads, framework.Read{Path: layout.Join(g.path, name)})
 		}
 	}
 	results, err := g.client.ReadAll(ctx, reads...)
@@ -182,7 +171,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 
 // member returns the member whose znode is at path, if it is one's.
 func (g *Group) member(path string, data []byte, owner int64) (m Member, ok bool) {
-	_, name := split(path)
+	_, name := layout.Split(path)
 	id, ok := g.layout.idOf(name)
 	if owner == 0 { // persistent; servers show that of containers as well
 		return m, false
@@ -217,5 +206,3 @@ func (l Layout) idOf(name string) (id string, ok bool) {
 	}
 	return name, true
 }
-
-func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }

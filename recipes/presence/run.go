@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -141,7 +142,7 @@ func (n *Node) make(sess *framework.Session) {
 	case errors.Is(err, zk.ErrNodeExists):
 		n.follow(sess, n.path)
 	case errors.Is(err, zk.ErrNoNode):
-		dir := parent(n.path)
+		dir, _ := layout.Split(n.path)
 		if err = n.keeper.makeDir(n, sess, dir); err != nil {
 			n.fail(sess, err)
 		}
@@ -155,7 +156,7 @@ func (n *Node) make(sess *framework.Session) {
 func (n *Node) create(sess *framework.Session, data []byte) (path string, err error) {
 	n.noteLost(sess, nil)
 	if n.cfg.sequential {
-		dir, name := split(n.path)
+		dir, name := layout.Split(n.path)
 		made, err := privileged.Framework.Unhurried(sess).CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.acl...)
 		if err == nil {
 			n.setPath(made.Path)

@@ -2,7 +2,6 @@ package presence
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -81,14 +80,4 @@ func (s Status) why() string {
 		return s.Err.Error()
 	}
 	return s.State.String()
-}
-
-func split(path string) (dir, name string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 1)], path[i+1:]
-}
-
-func parent(path string) string {
-	dir, _ := split(path)
-	return dir
 }
