@@ -129,9 +129,17 @@ func (l *ledger) firstLocked(r *resource) int {
 	return -1
 }
 
-// patience is the longest that a grant may take when nothing prevents it.
+// patience is the longest that a grant may take when nothing prevents it. A
+// create during which the directory is made again is late, and what it measured
+// makes the proof that follows ask for more.
 func (l *ledger) patience() time.Duration {
-	return 2*time.Second + 30*l.plan.Latency + l.plan.proving()
+	longest := 2*time.Second + 30*l.plan.Latency + l.plan.proving()
+	for _, f := range l.plan.Faults {
+		if f.What == RecreateUnder {
+			longest += f.By
+		}
+	}
+	return longest
 }
 
 // lateLocked returns how long a grant took since the last event that it may
