@@ -49,13 +49,13 @@ processors: ## the tests in virtual time on four processors: events of one insta
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(SHORTER) | paste -sd '|'))$$"
 
 .PHONY: integration
-integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); packages one at a time
+integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); two packages at a time, since most of their time is waiting
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
 	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && command -v javac >/dev/null || \
 		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
-	ZKR_REAL=1 $(GO) test -p 1 -count=1 -timeout $(TIMEOUT) $(REAL)
+	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) $(REAL)
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5

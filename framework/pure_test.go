@@ -182,6 +182,15 @@ func FuzzPrefixIsUndone(f *testing.F) {
 	})
 }
 
+// A server may name a path that is not in the namespace: it stays as it is.
+func TestUnfixLeavesOtherPaths(t *testing.T) {
+	for path, want := range map[string]string{"/app": "/", "/app/a": "/a", "/apple": "/apple", "/a": "/a", "/other/app": "/other/app", "": ""} {
+		if got := prefix("/app").unfix(path); got != want {
+			t.Errorf("unfix(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

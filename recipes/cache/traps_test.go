@@ -653,6 +653,22 @@ func TestLostEventsAreFoundByTheRecheck(t *testing.T) {
 	})
 }
 
+// So is the event that tells of the root's creation.
+func TestALostRootIsFoundByTheRecheck(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		k := synced(t, c, cache.WithRecheck(10*time.Minute))
+		w.ClientNet("reader").LoseEvents(true)
+		create(t, other, root, "")
+		create(t, other, root+"/a", "")
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if got, want := text(k.View()), truth(w, root); got != want {
+			t.Errorf("the view is\n%s\nand the truth\n%s", got, want)
+		}
+	})
+}
+
 // Keeper sends the path of the watch. The read of that finds nothing new, which
 // no true event can have: the cache uses other watches from then on.
 func TestEventsOfAnotherPath(t *testing.T) {
