@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // callQueue calls functions that the user supplied, one at a time and in order,
@@ -120,15 +122,8 @@ func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
 	returned = true
 }
 
-// call calls fn on this goroutine. It recovers from a panic of fn, and logs it.
-func (c *callQueue) call(fn func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.log.Error("a user-supplied function panicked", zap.Any("panic", p), zap.Stack("stack"))
-		}
-	}()
-	fn()
-}
+// call calls fn on this goroutine. A panic of fn is logged.
+func (c *callQueue) call(fn func()) { _ = supplied.Call(c.log, fn) }
 
 // flush waits until all calls that were added before have returned, and what
 // was dropped before is reported. It reports false if patience ends first.

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -50,7 +51,7 @@ type core struct {
 	changed      chan struct{} // closed and replaced at each transition
 	lastErr      error         // why there is no connection, for error texts
 	rejected     error         // the ensemble rejects our credentials
-	listeners    map[*listener]struct{}
+	listeners    map[*supplied.Listener[StateChange]]struct{}
 	attached     map[any]any
 	refused      map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
 	noContainers bool                // the ensemble has no containers
@@ -101,7 +102,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		closing:   make(chan struct{}),
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),
-		listeners: make(map[*listener]struct{}),
+		listeners: make(map[*supplied.Listener[StateChange]]struct{}),
 		attached:  make(map[any]any),
 	}
 }
@@ -157,7 +158,10 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 		close(c.changed)
 		c.changed = make(chan struct{})
 		for l := range c.listeners {
-			l.changes.put(change)
+			l.Put(change)
+		}
+		if change.To == Closed {
+			c.listeners = nil
 		}
 	}
 	c.mu.Unlock()
@@ -238,24 +242,23 @@ func (c *Client) WaitConnected(ctx context.Context) error {
 // call that is under way.
 func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 	k := c.core()
-	l := &listener{changes: newMailbox[StateChange](), stopped: make(chan struct{}), fn: fn, log: k.cfg.log}
-	l.ended = func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.listeners, l)
-	}
+	l := supplied.NewListener(k.cfg.log, 0, fn)
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	present := StateChange{From: k.state, To: k.state, At: time.Now()}
 	if k.session != nil {
 		present.Session = k.session.sessionID()
 	}
-	l.changes.put(present)
+	l.Put(present)
 	if k.state != Closed {
 		k.listeners[l] = struct{}{}
 	}
-	k.mu.Unlock()
-	go l.run()
-	return sync.OnceFunc(func() { close(l.stopped) })
+	return func() {
+		l.Stop()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.listeners, l)
+	}
 }
 
 // Session returns the live session, while the state is Connected or Suspended.

@@ -28,18 +28,19 @@ type Cache struct {
 	cursor     string // the path that was rechecked last; empty: a pass begins
 	latest     answer // the last one of the round before
 
-	mu      sync.Mutex // guards what follows
-	started bool
-	changed chan struct{} // closed and replaced at each change of what follows
-	view    View
-	status  Status
-	watch   *watch // nil, or what marks come from
-	marks   marks
-	look    bool // the root has to be read, for a greater Zxid
-	reading bool // a round is under way
-	begun   int  // rounds
-	ended   int  // the last round that was shown
-	read    int  // znodes that were read in the last round
+	mu        sync.Mutex // guards what follows
+	started   bool
+	changed   chan struct{} // closed and replaced at each change of what follows
+	listeners map[*listener]struct{}
+	view      View
+	status    Status
+	watch     *watch // nil, or what marks come from
+	marks     marks
+	look      bool // the root has to be read, for a greater Zxid
+	reading   bool // a round is under way
+	begun     int  // rounds
+	ended     int  // the last round that was shown
+	read      int  // znodes that were read in the last round
 }
 
 // New returns a cache of the znode at path, which need not exist, and of all
@@ -53,7 +54,7 @@ func New(client *framework.Client, path string, opts ...Option) (*Cache, error) 
 	if err = errors.Join(framework.ValidatePath(path), err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	c := &Cache{client: client, root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{})}
+	c := &Cache{client: client, root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}), listeners: make(map[*listener]struct{})}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.status.Since = time.Now()
 	return c, nil

@@ -39,7 +39,7 @@ func (d *Dir[T]) All() []Entry[T] {
 	all := d.present()
 	entries := make([]Entry[T], len(all))
 	for i, child := range all {
-		value, err := child.get(d.decode)
+		value, err := child.get(d.cache.client.Logger(), d.decode)
 		entries[i] = Entry[T]{Node: *child.node, Value: value, Err: err}
 	}
 	return entries

@@ -1,10 +1,10 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // failure is an error that ends a cache.
@@ -20,14 +20,8 @@ func (c *Cache) passing(reads []framework.Read, held *tree) ([]framework.Read, e
 		return reads, nil
 	}
 	var pass []framework.Read
-	at, ended, err := "", make(chan struct{}), errors.New("it has ended its goroutine")
-	go func() {
-		defer close(ended)
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v", p)
-			}
-		}()
+	at := ""
+	ended := supplied.Go(c.client.Logger(), func() error {
 		for _, read := range reads {
 			for at = read.Path; at != c.root && held.get(at) == nil && c.cfg.filter(at); {
 				at = parent(at)
@@ -36,15 +30,15 @@ func (c *Cache) passing(reads []framework.Read, held *tree) ([]framework.Read, e
 				pass = append(pass, read)
 			}
 		}
-		err = nil
-	}()
+		return nil
+	})
 	select {
-	case <-ended:
+	case err := <-ended:
+		if err != nil {
+			return nil, &failure{fmt.Errorf("the filter failed at %s: %w", at, err)}
+		}
+		return pass, nil
 	case <-c.life.Done():
 		return nil, c.life.Err()
 	}
-	if err != nil {
-		return nil, &failure{fmt.Errorf("the filter failed at %s: %w", at, err)}
-	}
-	return pass, nil
 }

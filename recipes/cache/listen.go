@@ -1,10 +1,6 @@
 package cache
 
-import (
-	"sync"
-
-	"go.uber.org/zap"
-)
+import "github.com/zkrecipes/zkrecipes/internal/supplied"
 
 // Batch is what a listener gets.
 type Batch struct {
@@ -23,69 +19,41 @@ type Batch struct {
 // slow fn delays nobody else. If fn panics, the panic is logged and the next
 // batch is delivered. stop does not wait for a call that is under way.
 func (c *Cache) Listen(fn func(Batch)) (stop func()) {
-	l := &listener{cache: c, fn: fn, stopped: make(chan struct{})}
-	go l.run()
-	return sync.OnceFunc(func() { close(l.stopped) })
-}
-
-// listener delivers batches to one function.
-type listener struct {
-	cache   *Cache
-	fn      func(Batch)
-	stopped chan struct{} // closed: deliver nothing more
-
-	// Only run and what it calls use these.
-	view   View // that of the last batch
-	status Status
-	begun  bool // there was a batch
-}
-
-func (l *listener) run() {
-	exited := true
-	defer func() {
-		if exited { // fn has ended the goroutine
-			go l.run()
-		}
-	}()
-	l.loop()
-	exited = false
-}
-
-func (l *listener) loop() {
-	for !l.begun || l.status.State != Closed {
-		view, status, changed := l.cache.now()
-		if !l.begun || view.tree != l.view.tree || status.State != l.status.State {
-			batch := Batch{Changes: changes(l.view, view), View: view, Status: status}
-			l.view, l.status, l.begun = view, status, true
-			select {
-			case <-l.stopped:
-				return
-			default:
-				l.deliver(batch)
-			}
-			continue
-		}
-		select {
-		case <-l.stopped:
+	if c.client == nil {
+		return func() {}
+	}
+	var view View // that of the last batch
+	var status Status
+	begun := false // there was a batch
+	l := supplied.NewListener(c.client.Logger(), 1, func(struct{}) {
+		before := view
+		now, present, _ := c.now()
+		if begun && now.tree == view.tree && present.State == status.State {
 			return
-		case <-changed:
 		}
+		view, status, begun = now, present, true
+		fn(Batch{Changes: changes(before, view), View: view, Status: status})
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.Put(struct{}{})
+	if c.status.State != Closed {
+		c.listeners[l] = struct{}{}
+	}
+	return func() {
+		l.Stop()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listeners, l)
 	}
 }
+
+// listener is told that there may be another batch.
+type listener = supplied.Listener[struct{}]
 
 // now returns what there is, and a channel that is closed when it changes.
 func (c *Cache) now() (View, Status, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.view, c.statusLocked(), c.changed
-}
-
-func (l *listener) deliver(b Batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			c := l.cache
-			c.client.Logger().Error("a cache listener panicked", zap.String("path", c.client.Resolve(c.root)), zap.Any("panic", p), zap.Stack("stack"))
-		}
-	}()
-	l.fn(b)
 }

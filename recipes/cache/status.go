@@ -81,4 +81,10 @@ func (c *Cache) staleLocked(why error) {
 func (c *Cache) tellLocked() {
 	close(c.changed)
 	c.changed = make(chan struct{})
+	for l := range c.listeners {
+		l.Put(struct{}{})
+	}
+	if c.status.State == Closed {
+		c.listeners = nil
+	}
 }

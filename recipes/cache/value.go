@@ -1,11 +1,13 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // Value is the decoded data of one znode of a cache, such as a part of a
@@ -21,7 +23,7 @@ type Value[T any] struct {
 
 // NewValue returns the data of the znode at path, decoded by decode, which is
 // called once for each state of the znode that is shown. It may panic: that is
-// an error as well. A goroutine runs until the cache is closed, so that the
+// an error as well. It is called whenever the znode has changed, so that the
 // last good value is known: make one Value for a path, and not one for each
 // use.
 func NewValue[T any](c *Cache, path string, decode func(data []byte) (T, error)) *Value[T] {
@@ -69,7 +71,7 @@ func (v *Value[T]) get() (value T, node *Node, err error) {
 	if last == nil {
 		return value, nil, err
 	}
-	value, decodeErr := last.get(v.decode)
+	value, decodeErr := last.get(v.cache.client.Logger(), v.decode)
 	if err == nil {
 		err = decodeErr
 	}
@@ -101,25 +103,18 @@ type decoded[T any] struct {
 }
 
 // get decodes the data on a goroutine of its own, which decode may end.
-func (d *decoded[T]) get(decode func([]byte) (T, error)) (T, error) {
+func (d *decoded[T]) get(log *zap.Logger, decode func([]byte) (T, error)) (T, error) {
 	d.once.Do(func() {
 		var value T
-		err, ended := errors.New("the decoder has ended its goroutine"), make(chan struct{})
-		go func() {
-			defer close(ended)
-			defer func() {
-				if p := recover(); p != nil {
-					err = fmt.Errorf("panic: %v", p)
-				}
-			}()
+		err := <-supplied.Go(log, func() (err error) {
 			value, err = decode(d.node.Data)
-		}()
-		<-ended
+			return err
+		})
 		switch {
 		case err == nil:
 			d.value = value
 		case d.before != nil:
-			d.value, _ = d.before.get(decode)
+			d.value, _ = d.before.get(log, decode)
 			fallthrough
 		default:
 			d.err = fmt.Errorf("decode %s: %w", d.node.Path, err)

@@ -132,6 +132,14 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	if g.client == nil {
 		return nil, ErrClosed
 	}
+	members, err := g.members(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+	}
+	return members, nil
+}
+
+func (g *Group) members(ctx context.Context) ([]Member, error) {
 	names, _, err := g.client.Children(ctx, g.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		found, _, lookErr := g.client.Exists(ctx, g.path) // or the chroot is missing
@@ -141,7 +149,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 		err = cmp.Or(lookErr, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+		return nil, err
 	}
 	var reads []framework.Read
 	for _, name := range names {
@@ -151,7 +159,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	}
 	results, err := g.client.ReadAll(ctx, reads...)
 	if err != nil {
-		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+		return nil, err
 	}
 	var members []Member
 	for i, r := range results {
@@ -159,7 +167,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 		case errors.Is(r.Err, zk.ErrNoNode):
 			continue
 		case r.Err != nil:
-			return nil, fmt.Errorf("presence: members of %s: %w", g.path, r.Err)
+			return nil, r.Err
 		}
 		if m, ok := g.member(reads[i].Path, r.Data, r.Stat.EphemeralOwner); ok {
 			members = append(members, m)

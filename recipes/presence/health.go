@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // ErrUnhealthy is why a znode is Pending while the health check fails.
@@ -14,17 +16,11 @@ var ErrUnhealthy = errors.New("health check failed")
 func (n *Node) checkHealth() {
 	for {
 		began := time.Now()
-		result := make(chan error, 1)
-		go func() {
-			err := errors.New("it has panicked, or ended its goroutine")
-			defer func() {
-				_ = recover()
-				result <- err
-			}()
+		result := supplied.Go(n.client.Logger(), func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), n.cfg.every)
 			defer cancel()
-			err = n.cfg.health(ctx)
-		}()
+			return n.cfg.health(ctx)
+		})
 		timer := time.NewTimer(n.cfg.every)
 		for returned := false; !returned; {
 			select {

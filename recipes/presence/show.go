@@ -48,7 +48,7 @@ func (n *Node) showLocked() {
 	n.signalLocked()
 	n.log(from, s)
 	for l := range n.listeners {
-		l.put(s)
+		l.Put(s)
 	}
 	if s.State == Closed {
 		n.listeners = nil

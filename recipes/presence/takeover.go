@@ -5,33 +5,26 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // isMine asks the user whether a znode is that of an earlier process. A call
 // that has not returned is waited for before another one begins.
 func (n *Node) isMine(sess *framework.Session, z znode) bool {
-	answer := make(chan bool, 1)
-	ask := func() {
-		mine := false
-		defer func() {
-			if p := recover(); p != nil {
-				n.client.Logger().Error("a user-supplied function panicked", zap.Any("panic", p), zap.Stack("stack"))
-			}
-			<-n.asking
-			answer <- mine
-		}()
-		mine = n.cfg.takeover(z.data)
-	}
+	mine, answer := false, (<-chan error)(nil)
 	for asking := n.asking; n.may(sess) && !isClosed(z.changed); {
 		select {
 		case asking <- struct{}{}:
 			asking = nil
-			go ask()
-		case mine := <-answer:
-			return mine
+			answer = supplied.Go(n.client.Logger(), func() error {
+				defer func() { <-n.asking }()
+				mine = n.cfg.takeover(z.data)
+				return nil
+			})
+		case err := <-answer:
+			return err == nil && mine
 		case <-n.wake:
 		case <-z.changed:
 		case <-n.client.Done():
