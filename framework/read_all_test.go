@@ -88,6 +88,14 @@ func TestReadAllCosts(t *testing.T) {
 				t.Errorf("call %d: %v, want at most %d of multiRead", i, asked, most)
 			}
 		}
+		for n, want := range map[int]int{256: 1, 257: 2} {
+			ens.ResetRequests()
+			_, err := c.ReadAll(t.Context(), reads[:n]...)
+			must(t, err)
+			if got := ens.Requests()[testutil.OpMultiRead]; got != want {
+				t.Errorf("%d reads: %d requests, want %d", n, got, want)
+			}
+		}
 		if n := len(ens.Sessions()); n != 1 {
 			t.Errorf("%d sessions", n)
 		}

@@ -109,6 +109,28 @@ func TestObserve(t *testing.T) {
 	})
 }
 
+// An observer looks once in a session timeout, on average: an event can be lost.
+func TestAQuietObserverLooksOncePerTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		ctx, _ := cancellable(t)
+		w.candidates(ctx, 1, 1000*time.Hour)
+		watcher := w.Connect("watcher")
+		<-w.candidate(watcher, "x").Observe(ctx)
+		mine, looks := w.SessionID(watcher), 0
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Session == mine && r.Op == testutil.OpExists {
+				looks++
+			}
+			return testutil.Pass()
+		})
+		const timeouts = 200
+		time.Sleep(timeouts * bubble.Timeout)
+		if looks < timeouts*9/10 || looks > timeouts*11/10 {
+			t.Errorf("%d looks in %d session timeouts", looks, timeouts)
+		}
+	})
+}
+
 // When its reads are refused, Observe tries again once a second: more often
 // would load the ensemble, and less often would report a leader late.
 func TestRefusedObserverBacksOff(t *testing.T) {
