@@ -11,10 +11,10 @@ import (
 func WithObserver(o Observer) Option { return func(c *config) { c.observers = append(c.observers, o) } }
 
 // An Observer has functions that the client calls when something happens: an
-// Acquire, the end of a lease, a request, a change of the client's state. Each
-// may be nil. If one panics, the panic is logged, and the function is called
-// again at the next event. All paths are absolute: they include chroot and
-// namespace.
+// Acquire, the end of a lease, a request, a change of the state of the client,
+// a presence or a cache. Each may be nil. If one panics, the panic is logged,
+// and the function is called again at the next event. All paths are absolute:
+// they include chroot and namespace.
 //
 // # Where they are called
 //
@@ -29,8 +29,9 @@ func WithObserver(o Observer) Option { return func(c *config) { c.observers = ap
 // one at a time, in the order of the events. While one of them blocks, later
 // events of this observer wait in memory, and nothing else waits. When too
 // many events wait, further ones are dropped, and Dropped reports how many. The
-// limit is 4096 for requests, Batched and Retried, and 65536 for the rest. Of a
-// request either both RequestStart and RequestEnd are dropped, or neither is.
+// limit is 4096 for requests, Batched, Retried and CacheRead, and 65536 for the
+// rest. Of a request either both RequestStart and RequestEnd are dropped, or
+// neither is.
 //
 // # Contexts
 //
@@ -80,6 +81,14 @@ type Observer struct {
 	// Batched is called for each request in which the writes of several contenders
 	// were sent together. For RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
+
+	// PresenceChanged is called when a presence.Node is started, and at every
+	// change of its state.
+	PresenceChanged func(PresenceChange)
+	// CacheChanged is called when a cache.Cache is started, and at every change of
+	// its state. CacheRead is called when it has read znodes, for any reason.
+	CacheChanged func(CacheChange)
+	CacheRead    func(CacheRead)
 
 	// Opened is called once for each client that New returns, before StateChanged.
 	// The client ends with a change of its state to Closed.

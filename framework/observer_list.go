@@ -21,8 +21,8 @@ type observer struct {
 	events *callQueue // calls what is not called in place
 }
 
-// How many events of an observer may wait: requests, batches and retries; and
-// all others.
+// How many events of an observer may wait: requests, batches, retries and reads
+// of caches; and all others.
 const (
 	requestEvents = 4096
 	otherEvents   = 65536

@@ -91,6 +91,23 @@ func (forEngine) Revoked(ctx context.Context, c *Client, r Revocation) {
 	c.core().observers.revoked(ctx, r)
 }
 
+func (forEngine) PresenceChanged(c *Client, change PresenceChange) {
+	k := c.core()
+	change.Timeout = k.cfg.sessionTimeout
+	if s, err := c.Session(); err == nil {
+		change.Timeout = s.Timeout()
+	}
+	k.observers.presenceChanged(change)
+}
+
+func (forEngine) CacheChanged(c *Client, change CacheChange) {
+	c.core().observers.cacheChanged(change)
+}
+
+func (forEngine) WantReads(c *Client) bool { return c.core().observers.wantReads() }
+
+func (forEngine) CacheRead(c *Client, r CacheRead) { c.core().observers.cacheRead(r) }
+
 func (c *Client) attach(key any, newValue func() any) any {
 	k := c.core()
 	k.mu.Lock()

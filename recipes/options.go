@@ -62,6 +62,12 @@ func (o AnyOption) SetZnode(acl *[]zk.ACL, label *string) {
 	}
 }
 
+// A LabelOption is accepted by what accepts an AnyOption, and by cache.New.
+type LabelOption struct{ AnyOption }
+
+// ForCache makes it an option of cache.New.
+func (LabelOption) ForCache() {}
+
 // WithData sets the data of the contender's znode, by which others see who it
 // is: "zkr inspect" and Participants show it. Default: the host's name and the
 // process id, as "web-1 pid 4711". WithData(nil) leaves the data empty. For
@@ -151,15 +157,16 @@ func WithAsyncRelease() ZnodeOption {
 }
 
 // WithLabel sets what observers count together: see framework.Acquire. Default:
-// the path of the lock at the ensemble, and for the locks of a locks.Keyed its
-// root. There should not be many labels in a process.
+// the path at the ensemble, for the locks of a locks.Keyed its root, and for a
+// member of a presence.Group the group's path. There should not be many labels
+// in a process. The log lines of presences and caches have it.
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New, leader.New, and presence.New, where log lines have it.
-func WithLabel(label string) AnyOption {
-	return AnyOption{
+// semaphore.New, leader.New, presence.New, presence.NewGroup and cache.New.
+func WithLabel(label string) LabelOption {
+	return LabelOption{AnyOption{
 		ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}},
 		func(_ *[]zk.ACL, of *string) { *of = label },
-	}
+	}}
 }
 
 // settings is what the options of a line set.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 // Cache shows a znode and all that is below it. The package comment says what
 // is promised. The zero Cache is closed.
 type Cache struct {
+	id     uint64 // for observers
 	client *framework.Client
 	root   string
 	cfg    config
@@ -54,7 +56,8 @@ func New(client *framework.Client, path string, opts ...Option) (*Cache, error) 
 	if err = errors.Join(framework.ValidatePath(path), err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
-	c := &Cache{client: client, root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}), listeners: make(map[*listener]struct{})}
+	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
+	c := &Cache{id: ids.Add(1), client: client, root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}), listeners: make(map[*listener]struct{})}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.status.Since = time.Now()
 	return c, nil
@@ -70,6 +73,7 @@ func (c *Cache) Start() {
 	defer c.mu.Unlock()
 	if !c.started && c.status.State != Closed {
 		c.started = true
+		c.observeLocked("")
 		go c.run()
 	}
 }
@@ -81,11 +85,11 @@ func (c *Cache) Close() {
 	if c.client == nil {
 		return
 	}
-	c.end()
 	c.mu.Lock()
 	started := c.started
-	c.enterLocked(Closed, nil)
+	c.enterLocked(Closed, nil) // before the end, which would make it Stale for a moment
 	c.mu.Unlock()
+	c.end()
 	if started {
 		<-c.done
 	}

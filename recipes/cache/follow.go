@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/random"
@@ -58,9 +57,6 @@ func (c *Cache) run() {
 		c.mu.Unlock()
 		if final {
 			c.end()
-			if failed != nil {
-				c.client.Logger().Error("a cache has failed", zap.String("path", c.client.Resolve(c.root)), zap.Error(err))
-			}
 			return
 		}
 		if c.rounds() > before {
@@ -94,7 +90,9 @@ func (c *Cache) follow() error {
 	if err != nil {
 		return err
 	}
+	reason := framework.ReadFirst
 	if c.View().zxid > 0 {
+		reason = framework.ReadReconnect
 		// Many clients may have lost the same server, and all of them read again.
 		c.pause(random.N(s.Timeout() / 3))
 	}
@@ -106,7 +104,7 @@ func (c *Cache) follow() error {
 		return err
 	}
 	defer stop()
-	if err := c.walk(w); err != nil {
+	if err := c.walk(w, reason); err != nil {
 		return err
 	}
 	recheck := time.NewTimer(c.recheckPause())
@@ -223,12 +221,12 @@ func (c *Cache) settle(read framework.Read, order uint64) (changed bool) {
 }
 
 // walk reads everything.
-func (c *Cache) walk(w *watch) error {
+func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.mu.Lock()
 	c.begun++
 	c.reading, c.look, c.marks, c.read = true, false, marks{}, 0
 	c.mu.Unlock()
-	r := c.newRound(w, true, false)
+	r := c.newRound(w, reason)
 	r.ask(framework.Read{Path: c.root})
 	return c.finish(r)
 }
@@ -243,7 +241,7 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	c.mu.Lock()
 	if c.marks.forgotten > 0 {
 		c.mu.Unlock()
-		return c.walk(w)
+		return c.walk(w, framework.ReadOverflow)
 	}
 	for read, k := range c.marks.at {
 		if k.kind == wasDeleted {
@@ -252,6 +250,13 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 			read = framework.Read{Path: parent(read.Path), Children: true}
 		}
 		reads = append(reads, read)
+	}
+	reason := framework.ReadEvents
+	switch {
+	case again != nil:
+		reason = framework.ReadRecheck
+	case len(reads) == 0:
+		reason = framework.ReadReach
 	}
 	if c.look {
 		reads = append(reads, framework.Read{Path: c.root})
@@ -263,7 +268,7 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	c.begun++
 	c.reading, c.look, c.read = true, false, 0
 	c.mu.Unlock()
-	r := c.newRound(w, false, again != nil)
+	r := c.newRound(w, reason)
 	r.deleted = deleted
 	// What is above is read first.
 	slices.SortFunc(reads, func(a, b framework.Read) int { return compare(a.Path, b.Path) })
@@ -280,7 +285,7 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	if err := c.finish(r); !errors.Is(err, errTooMuch) {
 		return err
 	}
-	return c.walk(w)
+	return c.walk(w, framework.ReadSize)
 }
 
 // unmark drops the marks of what is filtered out.
@@ -298,12 +303,24 @@ func (c *Cache) unmark(reads, pass []framework.Read) {
 
 // finish runs a round and shows what it has found.
 func (c *Cache) finish(r *round) error {
-	if err := r.run(); err != nil {
-		return err
+	err := r.run()
+	if err == nil {
+		c.unreadable = r.unreadable
 	}
-	c.unreadable = r.unreadable
+	read := c.describe(r, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == nil {
+		err = c.showLocked(r)
+	}
+	c.observeReadLocked(r, read, err)
+	if err == nil && c.view.zxid > 0 {
+		c.enterLocked(Synced, nil)
+	}
+	return err
+}
+
+func (c *Cache) showLocked(r *round) error {
 	c.reading = false
 	if c.watch != r.w {
 		return errNotWatching // events may be missing
@@ -311,9 +328,6 @@ func (c *Cache) finish(r *round) error {
 	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
 	c.view = View{tree: r.tree, zxid: max(c.view.zxid, r.zxid(c.marks.first()))}
 	c.status.Unreadable = len(r.unreadable)
-	if c.view.zxid > 0 {
-		c.enterLocked(Synced, nil)
-	}
 	if !c.marks.empty() {
 		c.wake()
 	}

@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
-// An Option configures a Cache. A bad value is an error of New.
+// An Option configures a Cache: those of this package, and recipes.WithLabel. A
+// bad value is an error of New.
 type Option interface{ ForCache() }
 
 type option func(*config)
@@ -21,15 +26,21 @@ type config struct {
 	maxBytes int64
 	recheck  time.Duration
 	oneShot  bool
+	label    string
 }
 
 func newConfig(opts []Option) (config, error) {
 	cfg := config{depth: math.MaxInt, maxBytes: math.MaxInt64, recheck: time.Hour}
 	var errs []error
 	for _, opt := range opts {
-		if set, ok := opt.(option); ok && set != nil {
+		set, ok := opt.(option)
+		label, isLabel := opt.(bridge.ZnodeOption)
+		switch {
+		case ok && set != nil:
 			set(&cfg)
-		} else {
+		case isLabel:
+			label.SetZnode(new([]zk.ACL), &cfg.label)
+		default:
 			errs = append(errs, fmt.Errorf("option %T: unknown", opt))
 		}
 	}

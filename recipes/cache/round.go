@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -21,9 +22,12 @@ import (
 type round struct {
 	c *Cache
 	w *watch
-	// whole: it begins at the root, and lists what has children. recheck: it
-	// lists what has another number of children than are shown.
-	whole, recheck bool
+	// reason says why it reads. A walk begins at the root, and lists what has
+	// children. A recheck lists what has another number of children than are
+	// shown.
+	reason framework.CacheReadReason
+	began  time.Time
+	whole  bool // a walk
 
 	tree       *tree
 	fresh      []*Node          // to be put into tree
@@ -58,9 +62,9 @@ const (
 	muchData   = 4 << 20 // bytes
 )
 
-func (c *Cache) newRound(w *watch, whole, recheck bool) *round {
-	r := &round{c: c, w: w, whole: whole, recheck: recheck, tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
-	if whole {
+func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
+	r := &round{c: c, w: w, reason: reason, began: time.Now(), whole: reason.Walk(), tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
+	if r.whole {
 		r.unreadable = map[string]struct{}{}
 	} else {
 		r.unreadable, r.asked = c.unreadable, map[framework.Read]struct{}{}
@@ -192,7 +196,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 	if n == 0 && !another {
 		r.removeBelow(path)
 	}
-	if (n > 0 || r.w.oneShot) && (another || r.whole || r.recheck && n != r.children(path)) {
+	if (n > 0 || r.w.oneShot) && (another || r.whole || r.reason == framework.ReadRecheck && n != r.children(path)) {
 		r.ask(framework.Read{Path: path, Children: true})
 	}
 }

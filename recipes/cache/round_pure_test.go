@@ -84,7 +84,11 @@ func TestRound(t *testing.T) {
 			for _, path := range append(tt.held, "/r") {
 				c.view.tree = c.view.tree.put(&Node{Path: path, Stat: Stat{Czxid: 1, Mzxid: 1}})
 			}
-			r := c.newRound(&watch{}, tt.whole, false)
+			reason := framework.ReadEvents
+			if tt.whole {
+				reason = framework.ReadFirst
+			}
+			r := c.newRound(&watch{}, reason)
 			for i, a := range tt.answers {
 				if !r.whole {
 					r.asked[a.read] = struct{}{}

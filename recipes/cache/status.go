@@ -58,13 +58,18 @@ func (c *Cache) enterLocked(s State, why error) {
 	if c.status.State == Closed || c.status.State == Failed && s != Closed {
 		return
 	}
-	if s != c.status.State {
+	from := c.status.State
+	c.status.Err = why
+	if s != from {
 		c.status.State, c.status.Since = s, time.Now()
+		if c.started {
+			c.logLocked(from)
+			c.observeLocked(from.String())
+		}
 	}
 	if s == Failed || s == Closed {
 		c.watch = nil // nothing is shown any more
 	}
-	c.status.Err = why
 	c.tellLocked()
 }
 

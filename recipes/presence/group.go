@@ -53,6 +53,7 @@ type Group struct {
 	path   string
 	opts   []Option // of each Node
 	layout Layout
+	label  string
 }
 
 // NewGroup returns the group at path. It makes no request. opts are those of
@@ -71,7 +72,8 @@ func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, er
 	if err != nil {
 		return nil, fmt.Errorf("presence: group: %w", err)
 	}
-	return &Group{client: client, path: path, opts: slices.Clone(opts), layout: cfg.layout}, nil
+	label := cmp.Or(cfg.label, client.Resolve(path))
+	return &Group{client: client, path: path, opts: slices.Clone(opts), layout: cfg.layout, label: label}, nil
 }
 
 // Join announces a member, as Announce does, and returns when its znode stands.
@@ -111,7 +113,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error)
 		data = []byte(id)
 		opts = append(slices.Clone(opts), option(func(c *config) { c.lasting = true }))
 	}
-	opts = append(slices.Clone(opts), option(func(c *config) { c.group = "" }))
+	opts = append(slices.Clone(opts), option(func(c *config) { c.group, c.label = "", g.label }))
 	return Announce(ctx, g.client, layout.Join(g.path, name), data, opts...)
 }
 

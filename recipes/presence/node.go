@@ -1,10 +1,12 @@
 package presence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -21,9 +23,12 @@ var (
 	ErrNotStarted = errors.New("node not started")
 )
 
+var ids atomic.Uint64
+
 // Node keeps one ephemeral znode in place. It is safe for concurrent use. New
 // returns one; the zero Node is closed.
 type Node struct {
+	id      uint64 // for observers
 	client  *framework.Client
 	path    string
 	cfg     config
@@ -46,6 +51,7 @@ type Node struct {
 	made      string        // the path of the znode; empty: not known yet
 	status    Status        // as run knows it
 	shown     Status        // with what is known of the connection
+	away      time.Time     // when it was shown as Standing last, or Start was called
 	changed   chan struct{} // closed and replaced when anything of the above does
 	listeners map[*listener]struct{}
 
@@ -72,9 +78,10 @@ func New(client *framework.Client, path string, data []byte, opts ...Option) (*N
 	if err != nil {
 		return nil, fmt.Errorf("presence: %w", err)
 	}
+	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
 	data = own(data)
 	n := &Node{
-		client: client, path: path, cfg: cfg, keeper: keeperOf(client), data: data, kept: data, sets: 1, shown: Status{Since: time.Now()},
+		id: ids.Add(1), client: client, path: path, cfg: cfg, keeper: keeperOf(client), data: data, kept: data, sets: 1, shown: Status{Since: time.Now()},
 		wake: make(chan struct{}, 1), asking: make(chan struct{}, 1),
 		closing: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 	}
@@ -123,7 +130,8 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
-	n.started, n.before = true, before
+	n.started, n.before, n.away = true, before, time.Now()
+	n.observeLocked("", n.shown)
 	go n.run()
 	if n.cfg.health != nil {
 		go n.checkHealth()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
 
@@ -23,7 +24,7 @@ func (g *Group) Follow() *Roster {
 	if g.client == nil {
 		return &Roster{}
 	}
-	c, err := cache.New(g.client, g.path, cache.WithDepth(1))
+	c, err := cache.New(g.client, g.path, cache.WithDepth(1), recipes.WithLabel(g.label))
 	if err != nil { // NewGroup has validated the arguments
 		panic(fmt.Errorf("presence: follow %s: %w", g.path, err))
 	}

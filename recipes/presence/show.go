@@ -2,11 +2,13 @@ package presence
 
 import (
 	"bytes"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // tell sets the status as run knows it.
@@ -45,8 +47,14 @@ func (n *Node) showLocked() {
 		s.Since = n.shown.Since
 	}
 	n.shown = s
+	if from == Standing && s.State != from {
+		n.away = s.Since
+	}
 	n.signalLocked()
 	n.log(from, s)
+	if n.started && s.State != from {
+		n.observeLocked(stateName(from), s)
+	}
 	for l := range n.listeners {
 		l.Put(s)
 	}
@@ -66,6 +74,17 @@ func (n *Node) log(from State, s Status) {
 		logger.Info("presence changed", zap.String("path", path), zap.String("label", n.cfg.label), zap.Stringer("from", from), zap.Stringer("to", s.State), zap.Error(s.Err))
 	}
 }
+
+// observeLocked tells the observers that the state is that of s now.
+func (n *Node) observeLocked(from string, s Status) {
+	privileged.Framework.PresenceChanged(n.client, framework.PresenceChange{
+		ID: n.id, Path: n.client.Resolve(n.path), Label: n.cfg.label, From: from, To: stateName(s.State),
+		At: time.Now(), Away: n.away, Session: s.Session, Err: s.Err,
+	})
+}
+
+// stateName is the state as observers get it.
+func stateName(s State) string { return strings.ToLower(s.String()) }
 
 func (n *Node) signalLocked() {
 	close(n.changed)

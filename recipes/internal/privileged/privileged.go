@@ -146,4 +146,11 @@ var Framework = seam.Framework.(interface {
 	Overran(ctx context.Context, c *framework.Client, o framework.Overrun)
 	Lost(ctx context.Context, c *framework.Client, l framework.Loss)
 	Revoked(ctx context.Context, c *framework.Client, r framework.Revocation)
+	// PresenceChanged, CacheChanged and CacheRead do not wait for the observers.
+	// PresenceChanged sets the Timeout. WantReads reports whether any observer has
+	// a function for CacheRead.
+	PresenceChanged(c *framework.Client, change framework.PresenceChange)
+	CacheChanged(c *framework.Client, change framework.CacheChange)
+	CacheRead(c *framework.Client, r framework.CacheRead)
+	WantReads(c *framework.Client) bool
 })
