@@ -52,9 +52,9 @@ help of each shell says where to install its script.`
 }
 
 // completePaths makes the shell complete the paths of znodes, for a command
-// whose usage names PATH.
+// whose usage names PATH or GROUP.
 func (e *Ensemble) completePaths(cmd *cobra.Command) {
-	if !strings.Contains(cmd.Use, "PATH") || cmd.ValidArgsFunction != nil {
+	if !strings.Contains(cmd.Use, "PATH") && !strings.Contains(cmd.Use, "GROUP") || cmd.ValidArgsFunction != nil {
 		return
 	}
 	several := strings.HasSuffix(cmd.Use, "PATH...") // cobra does not tell whether -- was typed, so a command may follow the first path

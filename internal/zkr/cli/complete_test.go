@@ -49,6 +49,8 @@ func TestCompletePaths(t *testing.T) {
 		{[]string{"get", at, "/app"}, "/app /apple", noSpaceNoFiles},
 		{[]string{"get", at, "/app/"}, "/app/one /app/only_2.x", noSpaceNoFiles},
 		{[]string{"lock", at, "/app/onl"}, "/app/only_2.x", noSpaceNoFiles},
+		{[]string{"members", at, "/app/one/"}, "/app/one/below", noSpaceNoFiles},
+		{[]string{"join", at, "--id", "a", "/app/onl"}, "/app/only_2.x", noSpaceNoFiles},
 		{[]string{"rm", at, "/app", "/app/one/"}, "/app/one/below", noSpaceNoFiles},
 		{[]string{"tree", at, "/none/"}, "", noSpaceNoFiles},
 		{[]string{"set", at, "/app", "/app/"}, "", cobra.ShellCompDirectiveDefault},

@@ -28,7 +28,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"0", "success"},
 	{"1", "any error that is not listed here"},
 	{"2", "wrong usage"},
-	{"111", "the lock was not acquired in time; of revoke --wait: not released in time"},
+	{"111", "a lock or a name (join) was not acquired in time; of revoke --wait: not released"},
 	{"112", "the lock was lost before its release; of create --ephemeral: the session"},
 	{"113", "no ensemble was reached"},
 	{"114", "there is a deadlock"},

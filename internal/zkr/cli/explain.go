@@ -49,7 +49,7 @@ func (a *Advice) Unwrap() error { return a.Err }
 // libraryNames are the parts of an error's text that are for programmers: the
 // package that it comes from, the option that would help there, and Go's name
 // of a timeout, which is followed by a better one.
-var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|inspect|testutil): |\bzk: |; see WithMaxRequest|, and the client was made without WithCreateChroot|context deadline exceeded: `)
+var libraryNames = regexp.MustCompile(`(^|\n)(?:framework|recipes|locks|rwlock|semaphore|leader|presence|cache|inspect|testutil): |\bzk: |; see WithMaxRequest|, and the client was made without WithCreateChroot|context deadline exceeded: `)
 
 // explain returns what is printed for an error: what failed, where, and what to
 // do. With --verbose the errors that it wraps follow, one a line.

@@ -17,7 +17,7 @@ import (
 func parsed(t *testing.T, flags ...string) *lockCommand {
 	t.Helper()
 	to := &cli.Ensemble{SessionTimeout: framework.DefaultSessionTimeout}
-	c := &lockCommand{leaseCommand: leaseCommand{to: to}}
+	c := &lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: to}}}
 	cmd := &cobra.Command{Use: "lock", Args: c.parse, RunE: func(*cobra.Command, []string) error { return nil }}
 	c.addFlags(cmd)
 	cmd.Flags().DurationVar(&to.SessionTimeout, "session-timeout", to.SessionTimeout, "")

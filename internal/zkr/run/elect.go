@@ -18,7 +18,7 @@ import (
 )
 
 func newElect(to *cli.Ensemble) *cobra.Command {
-	c := electCommand{leaseCommand: leaseCommand{to: to, start: startJob}, layout: live.ElectionLayout()}
+	c := electCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: to, start: startJob}}, layout: live.ElectionLayout()}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "elect [flags] PATH -- CMD [ARG]...",

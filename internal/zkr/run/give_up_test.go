@@ -21,7 +21,7 @@ func TestLostBeforeTheRelease(t *testing.T) {
 		l := bubble.Acquire(t, t.Context(), m)
 		w.Expire(c)
 		bubble.Lost(t, l)
-		h := leaseCommand{paths: []string{"/l"}, lostCode: codeFlag{code: cli.ExitLost}}
+		h := leaseCommand{jobCommand: jobCommand{paths: []string{"/l"}}, lostCode: codeFlag{code: cli.ExitLost}}
 		var end *cli.Exit
 		if err := h.giveUp(l, nil); !errors.As(err, &end) || end.Code != cli.ExitLost {
 			t.Errorf("after a success of the work: %v", err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"syscall"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -77,12 +76,8 @@ func (h *holding) await(lease *recipes.Lease, revoked <-chan struct{}, p *cli.Pr
 				return cli.Failed(fmt.Errorf("%s: cannot print, so the lock is released: %w", h.path(), err))
 			}
 		case sig := <-h.in.Signals.Arrived:
-			n, ok := sig.(syscall.Signal)
-			switch {
-			case cli.AsksToEnd(sig) && p.HasPrinted():
-				return nil
-			case ok && !cli.Harmless(n):
-				return &cli.Exit{Code: cli.ExitSignal + int(n), Err: fmt.Errorf("%s: ended by signal: %v", h.path(), sig)}
+			if ends, err := h.endedBy(sig, p); ends {
+				return err
 			}
 		case <-h.eof:
 			if !p.HasPrinted() {

@@ -76,7 +76,7 @@ func heldInVirtualTime(t *testing.T, grace time.Duration) (*holding, *framework.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() }) // zkr has ended without it
-	command := &lockCommand{leaseCommand: leaseCommand{in: &cli.Process{Stdout: io.Discard, Signals: &cli.Signals{}}, grace: grace, paths: []string{"/a", "/b"}, lostCode: codeFlag{code: cli.ExitLost}}}
+	command := &lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{in: &cli.Process{Stdout: io.Discard, Signals: &cli.Signals{}}, paths: []string{"/a", "/b"}}, grace: grace, lostCode: codeFlag{code: cli.ExitLost}}}
 	both, err := command.acquirer(t.Context(), client, func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 		return locks.NewMutex(c, path)
 	})

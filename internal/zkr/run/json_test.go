@@ -8,6 +8,7 @@ import (
 
 func TestJSONIsDocumented(t *testing.T) {
 	zkrtest.JSONIsDocumented(t, map[string]any{
+		"`zkr join`":         joined{},
 		"`zkr lock`, `read`": grant{},
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,23 +22,16 @@ import (
 // leaseCommand runs a command while it holds a lease. All subcommands that do
 // so share it.
 type leaseCommand struct {
-	to       *cli.Ensemble
-	start    func(program string, args, env []string) (*job, error)
+	jobCommand
 	grace    time.Duration
 	lostCode codeFlag // the exit code when the lease is lost
 
 	overMeans string // why the command is asked to end although the lease is held; empty: zkr does not say
 
-	acl              cli.ACLFlag
-	nests            bool // several zkrs that run each other can hold the same path
 	inSubdirectories bool // the contenders' znodes are not children of the path: see inspect.Directories
 
-	in       *cli.Process
 	client   *framework.Client // once it is connected
 	graceSet bool
-	paths    []string
-	command  []string // none: zkr lock holds the lease until it is told to end
-	program  string   // the path of the executable
 }
 
 // Parts of the subcommands' help. What a token guarantees depends on the
@@ -150,47 +141,19 @@ func (h *leaseCommand) parse(cmd *cobra.Command, args []string) error {
 
 // parseParts checks the paths, and the command if there is one.
 func (h *leaseCommand) parseParts(cmd *cobra.Command, paths, command []string) error {
-	h.paths, h.command = paths, command
-	for _, path := range paths {
-		if err := framework.ValidatePath(path); err != nil {
-			return cli.Usage("%w", err)
-		}
-		if cli.IsServers(h.to.Chroot(), path) {
-			return cli.Usage("%s: /zookeeper is for the servers' own znodes", path)
-		}
-	}
-	if err := h.checkNested(); err != nil {
+	if err := h.jobCommand.check(paths, command); err != nil {
 		return err
-	}
-	if h.to.SessionTimeout <= 0 {
-		return cli.Usage("--session-timeout %v: must be more than 0", h.to.SessionTimeout)
 	}
 	h.graceSet = cmd.Flags().Changed("grace")
 	h.fitGrace()
 	if h.grace < 0 || h.grace > h.to.SessionTimeout/3 {
 		return h.graceError(h.to.SessionTimeout)
 	}
-	if len(command) == 0 {
-		return nil
-	}
-	program, err := exec.LookPath(command[0])
-	if err != nil {
-		return cannotRun(err)
-	}
-	h.program = program
 	return nil
 }
 
 func (h *leaseCommand) graceError(timeout time.Duration) error {
 	return cli.Usage("--grace %v: must be at most %[3]v with a session timeout of %[2]v", h.grace, timeout, (timeout / 3).Truncate(time.Millisecond))
-}
-
-// cannotRun returns the exit code that a shell uses.
-func cannotRun(err error) error {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return &cli.Exit{Code: cli.ExitNotFound, Err: err}
-	}
-	return &cli.Exit{Code: cli.ExitCannotRun, Err: err}
 }
 
 // fitGrace sets the default grace.
@@ -206,15 +169,8 @@ func (h *leaseCommand) fitGrace() {
 // for the shorter one in a second session, with a grace and a stop margin that
 // fit into it.
 func (h *leaseCommand) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
-	slow := time.AfterFunc(cli.AWhile, func() {
-		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", cli.Printable(h.path()), cli.Printable(h.to.Servers)))
-	})
-	defer slow.Stop()
-	if len(h.acl) > 0 {
-		more = append(more, framework.WithACL(h.acl...))
-	}
 	for {
-		client, err := h.to.Connect(ctx, append(more, framework.WithStopMargin(h.stopMargin()))...)
+		client, err := h.jobCommand.connect(ctx, append(more, framework.WithStopMargin(h.stopMargin()))...)
 		if err != nil {
 			return nil, err
 		}
@@ -241,17 +197,6 @@ func (h *leaseCommand) connect(ctx context.Context, more ...framework.Option) (*
 func (h *leaseCommand) stopMargin() time.Duration {
 	return min(h.grace+h.to.Slack(), h.to.SessionTimeout/3)
 }
-
-// name returns the command's name, for messages.
-func (h *leaseCommand) name() string {
-	if len(h.command) == 0 {
-		return "zkr"
-	}
-	return filepath.Base(h.command[0])
-}
-
-// path returns the path, or the paths with commas, for messages.
-func (h *leaseCommand) path() string { return strings.Join(h.paths, ", ") }
 
 // identity returns the data of our znode, which others see.
 func (h *leaseCommand) identity() []byte {
@@ -292,7 +237,7 @@ func (h *leaseCommand) environment(lease *recipes.Lease) []string {
 		return strings.HasPrefix(variable, "ZKR_PATH=") || strings.HasPrefix(variable, "ZKR_TOKEN=")
 	})
 	if session, err := h.client.Session(); err == nil { // otherwise the lease is about to be lost
-		env = append(env, heldVariable+"="+h.held(session.ID()))
+		env = append(env, heldVariable+"="+h.held(session.ID())+"\n"+os.Getenv(heldVariable))
 	}
 	var tokens []string
 	for _, part := range h.leases(lease) {
@@ -380,11 +325,6 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 			stderr.Offer("zkr: cannot stop the command while others may wait for the lock\n")
 		}
 	}
-}
-
-// cannotEnd is what zkr says about a command that runs as another user.
-func (h *leaseCommand) cannotEnd(err error) string {
-	return fmt.Sprintf("zkr: %s: cannot signal %s: %v\n", h.path(), h.name(), err)
 }
 
 // untilKill returns how long the command may run on after the loss of its

@@ -12,7 +12,7 @@ import (
 )
 
 func newLock(to *cli.Ensemble) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to, start: startJob}, several: true}
+	t := lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: to, start: startJob}}, several: true}
 	layout := cli.EnumFlag[locks.Layout]{
 		Names:  []string{"curator", "kazoo"},
 		Values: []locks.Layout{locks.LayoutCurator, locks.LayoutKazoo},

@@ -15,7 +15,8 @@ import (
 // session that holds the lock, the servers, and the path with the chroot. A zkr
 // that the command starts must not wait for one of these locks: its holder
 // waits until the command has ended. Each zkr has a session of its own, so the
-// ensemble does not know that.
+// ensemble does not know that. The znode of zkr join comes last: it is waited
+// for like a lock, but its session holds none.
 const heldVariable = "ZKR_HELD"
 
 // heldAbove is a lock that a zkr holds which runs this one.
@@ -47,7 +48,7 @@ func (a heldAbove) isIn(e *cli.Ensemble) bool {
 }
 
 // checkNested refuses to wait for a lock that a zkr holds which runs this one.
-func (h *leaseCommand) checkNested() error {
+func (h *jobCommand) checkNested() error {
 	if h.nests {
 		return nil
 	}
@@ -64,7 +65,7 @@ func (h *leaseCommand) checkNested() error {
 // parentText ends the data of our znode. It names the session of the nearest
 // zkr that runs this one and holds a lock of this ensemble: that one cannot go
 // on while this one waits. zkr deadlocks reads it.
-func (h *leaseCommand) parentText() string {
+func (h *jobCommand) parentText() string {
 	for _, a := range inherited() {
 		if a.isIn(h.to) {
 			return " parent=" + a.session
@@ -73,14 +74,11 @@ func (h *leaseCommand) parentText() string {
 	return ""
 }
 
-// held returns what heldVariable says to the command.
-func (h *leaseCommand) held(session int64) string {
+// held has the lines of heldVariable for what this zkr holds in a session.
+func (h *jobCommand) held(session int64) string {
 	var lines []string
 	for _, path := range h.paths {
 		lines = append(lines, fmt.Sprintf("%s %s %s", wire.SessionText(session), h.to.Hosts(), h.to.Full(path)))
-	}
-	if above := os.Getenv(heldVariable); above != "" {
-		lines = append(lines, above)
 	}
 	return strings.Join(lines, "\n")
 }

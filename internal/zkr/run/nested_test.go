@@ -41,6 +41,9 @@ func TestNestedOnTheSamePath(t *testing.T) {
 		{"write", zkr(e.Servers, "read", "/nested"), cli.ExitUsage},
 		{"read", zkr(e.Servers, "read", "/nested"), cli.ExitUsage}, // a writer may wait between the two
 		{"elect", zkr(e.Servers, "elect", "/nested", "--", "true"), cli.ExitUsage},
+		{"join", zkr(e.Servers, "join", "/nested", "--id", "a"), cli.ExitUsage},
+		{"join", append(append(zkr(e.Servers, "lock", "/nested/2"), "--"), zkr(e.Servers+"/nested", "join", "/", "--id", "a")...), cli.ExitUsage},
+		{"join", zkr(e.Servers, "join", "/nested", "--id", "b", "--", "true"), 0},
 		{"lock", zkr(e.Servers, "lock", "--try", "/nested"), cli.ExitNotAcquired},
 		{"lock", zkr(e.Servers, "lock", "/nested/2", "--", "true"), 0},
 		{"lock", zkr(other.Servers, "lock", "/nested", "--", "true"), 0},
@@ -50,7 +53,7 @@ func TestNestedOnTheSamePath(t *testing.T) {
 		for _, file := range []string{"/nested", "/nested/2"} {
 			_ = e.Client(t).Delete(t.Context(), file, -1) // it may not exist
 		}
-		flags := map[string][]string{"semaphore": {"--max", "2"}, "elect": {"--once"}}[test.verb]
+		flags := map[string][]string{"semaphore": {"--max", "2"}, "elect": {"--once"}, "join": {"--id", "a"}}[test.verb]
 		p := zkrtest.Start(t, e.Args(test.verb, append(append(flags, "/nested", "--"), test.command...)...)...)
 		if code := p.Wait(t); code != test.want {
 			t.Errorf("in %s, %q: exit code %d, want %d; it printed %q", test.verb, test.command[3:], code, test.want, p.Text())
@@ -79,7 +82,8 @@ func TestNestedNamesItsParent(t *testing.T) {
 	nest := func(servers, verb, path string) []string {
 		return []string{"--", "env", "ZKR_TEST_ROLE=zkr", zkrtest.Self(t), verb, "--servers", servers, path}
 	}
-	command := append(append(nest(other.Servers, "lock", "/elsewhere"), nest(e.Servers, "read", "/a/2")...), nest(e.Servers, "elect", "/a/3")...)
+	command := append(nest(other.Servers, "lock", "/elsewhere"), nest(e.Servers, "join", "/members")...) // a member is no parent
+	command = append(append(append(command, "--id", "a"), nest(e.Servers, "read", "/a/2")...), nest(e.Servers, "elect", "/a/3")...)
 	p := zkrtest.Start(t, e.Args("lock", append(append([]string{"/a/1"}, command...), end...)...)...)
 	p.Prints(t, "ready\n")
 	for path, want := range map[string]string{"/a/1": `: env$`, "/a/2": `: env parent=` + session("/a/1") + `$`, "/a/3": `: sh parent=` + session("/a/2") + `$`} {

@@ -49,7 +49,7 @@ seen.` + holdHelp + lossHelp + lossExit,
 
 // newSide returns the subcommand for one side of the read/write lock.
 func newSide(to *cli.Ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd cobra.Command) *cobra.Command {
-	t := lockCommand{leaseCommand: leaseCommand{to: to, start: startJob}, several: true}
+	t := lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: to, start: startJob}}, several: true}
 	layout := cli.EnumFlag[rwlock.Layout]{
 		Names:  []string{"plain", "curator", "kazoo"},
 		Values: []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo},

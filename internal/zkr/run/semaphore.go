@@ -12,7 +12,7 @@ import (
 )
 
 func newSemaphore(to *cli.Ensemble) *cobra.Command {
-	w := semaphoreCommand{lockCommand: lockCommand{leaseCommand: leaseCommand{to: to, start: startJob, nests: true, inSubdirectories: true}}}
+	w := semaphoreCommand{lockCommand: lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: to, start: startJob, nests: true}, inSubdirectories: true}}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "semaphore [flags] --max N PATH [-- CMD [ARG]...]",

@@ -36,8 +36,8 @@ func TestLostBeforeTheStart(t *testing.T) {
 		bubble.Lost(t, lease)
 		file := filepath.Join(t.TempDir(), "ran")
 		h := leaseCommand{
-			to: &cli.Ensemble{}, paths: []string{"/l"}, lostCode: codeFlag{code: cli.ExitLost},
-			command: []string{"sh", "-c", `echo > "$0"`, file}, program: "/bin/sh",
+			jobCommand: jobCommand{to: &cli.Ensemble{}, paths: []string{"/l"}, command: []string{"sh", "-c", `echo > "$0"`, file}, program: "/bin/sh"},
+			lostCode:   codeFlag{code: cli.ExitLost},
 		}
 		err = h.work(lease, nil)
 		var end *cli.Exit
@@ -55,7 +55,7 @@ func TestLostBeforeTheStart(t *testing.T) {
 func TestKillBeforeTheDeadline(t *testing.T) {
 	for _, grace := range []time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second / 3} {
 		synctest.Test(t, func(t *testing.T) {
-			h := &leaseCommand{to: &cli.Ensemble{SessionTimeout: 10 * time.Second}, grace: grace}
+			h := &leaseCommand{jobCommand: jobCommand{to: &cli.Ensemble{SessionTimeout: 10 * time.Second}}, grace: grace}
 			_, _, lease, e := heldInVirtualTime(t, h.stopMargin())
 			if err := e.Pause(0); err != nil {
 				t.Fatal(err)
