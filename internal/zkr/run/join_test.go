@@ -72,8 +72,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoinLeavesFirst: when the command hears of SIGTERM it finds that its znode
-// is gone.
+// TestJoinLeavesFirst: when the command hears of SIGTERM its znode is gone.
 func TestJoinLeavesFirst(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t)

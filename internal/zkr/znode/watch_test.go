@@ -68,6 +68,26 @@ func TestWatchChildrenOfNothing(t *testing.T) {
 	}
 }
 
+// TestWatchTreeOfProcess: a signal ends it with 0, and a chroot that is missing
+// with an error.
+func TestWatchTreeOfProcess(t *testing.T) {
+	zkrtest.Parallel(t)
+	e := testutil.Start(t)
+	p := zkrtest.Start(t, "watch", "--servers", e.Servers(), "--tree", "/zookeeper")
+	p.Prints(t, "/zookeeper/quota  exists, version 0: -\n")
+	p.Signal(t, syscall.SIGTERM)
+	if code := p.Wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p = zkrtest.Start(t, "watch", "--servers", e.Servers()+"/app", "--tree", "/w")
+	if code := p.Wait(t); code != cli.ExitFailed || !strings.Contains(p.Text(), "chroot /app does not exist") {
+		t.Errorf("exit code %d: %s", code, p.Text())
+	}
+	if code := zkrtest.Start(t, "watch", "--tree", "--of", "data", "/w").Wait(t); code != cli.ExitUsage {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // TestWatchOnce: --once ends with the first change, and not with the present
 // state.
 func TestWatchOnce(t *testing.T) {

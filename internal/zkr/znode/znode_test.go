@@ -297,9 +297,7 @@ func FuzzZnodePrinted(f *testing.F) {
 		shows("rm --dry-run", 1, func(out *bytes.Buffer) error { return (&removal{out: out}).previewed(root.below[0]) })
 		shows("watch", 2, func(out *bytes.Buffer) error {
 			w := watcher{path: root.below[0].path, out: out}
-			z := change{Event: eventChanged, Version: &stat.Version}
-			z.setData(data)
-			if err := w.print(z, true); err != nil {
+			if err := w.print(changeTo(eventChanged, w.path, stat.Version, data), true); err != nil {
 				return err
 			}
 			return w.print(change{Event: eventAdded, Child: "c" + name}, true)
