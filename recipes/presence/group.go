@@ -143,12 +143,8 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 
 func (g *Group) members(ctx context.Context) ([]Member, error) {
 	names, _, err := g.client.Children(ctx, g.path)
-	if errors.Is(err, zk.ErrNoNode) {
-		found, _, lookErr := g.client.Exists(ctx, g.path) // or the chroot is missing
-		if lookErr == nil && !found {
-			return nil, nil
-		}
-		err = cmp.Or(lookErr, err)
+	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err

@@ -126,6 +126,26 @@ func TestMembersOfALargeGroup(t *testing.T) {
 	})
 }
 
+// A group that was never joined has no members, but a missing chroot is an
+// error.
+func TestMembersOfAMissingGroup(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		below, err := w.OpenTo("below", w.Servers()+"/nowhere")
+		must(t, err)
+		defer below.Close()
+		g, err := presence.NewGroup(w.ConnectNext(), dir)
+		must(t, err)
+		if all, err := g.Members(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("%v, %v", all, err)
+		}
+		g, err = presence.NewGroup(below, dir)
+		must(t, err)
+		if all, err := g.Members(t.Context()); err == nil || !strings.Contains(err.Error(), "chroot /nowhere") {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
 // A member that leaves between the list and the read is none.
 func TestAMemberThatLeavesMeanwhile(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

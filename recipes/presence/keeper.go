@@ -16,12 +16,13 @@ import (
 type keeper struct {
 	mu      sync.Mutex
 	nodes   map[*Node]struct{}
-	fixed   map[string]*Node  // by absolute path
-	guards  map[string]*guard // by absolute path
-	stop    func()            // ends the listener; nil: there is none
-	session int64             // the latest that a Node was in
-	turn    time.Time         // when creates in it begin
-	dirs    map[string]*directory
+	fixed   map[string]*Node      // by absolute path
+	guards  map[string]*guard     // by absolute path
+	stop    func()                // ends the listener; nil: there is none
+	session int64                 // the latest that a Node was in
+	turn    time.Time             // when creates in it begin
+	dirs    map[string]*directory // that are being made
+	made    map[string]int        // how often a directory was made
 }
 
 // directory is one that is being made.
@@ -34,7 +35,7 @@ type keeperKey struct{}
 
 func keeperOf(c *framework.Client) *keeper {
 	return privileged.Framework.Attach(c, keeperKey{}, func() any {
-		return &keeper{nodes: make(map[*Node]struct{}), fixed: make(map[string]*Node), guards: make(map[string]*guard), dirs: make(map[string]*directory)}
+		return &keeper{nodes: make(map[*Node]struct{}), fixed: make(map[string]*Node), guards: make(map[string]*guard), dirs: make(map[string]*directory), made: make(map[string]int)}
 	}).(*keeper)
 }
 
@@ -66,6 +67,7 @@ func (k *keeper) remove(n *Node) {
 	if delete(k.nodes, n); len(k.nodes) == 0 && k.stop != nil {
 		k.stop()
 		k.stop = nil
+		clear(k.made)
 	}
 }
 
@@ -107,10 +109,22 @@ func (k *keeper) interval(s *framework.Session) time.Duration {
 	return all*3/4 + random.N(all/2)
 }
 
-// makeDir makes a directory, once for all Nodes that ask for it meanwhile.
-func (k *keeper) makeDir(n *Node, s *framework.Session, dir string) error {
+// timesMade returns how often a directory was made.
+func (k *keeper) timesMade(n *Node, dir string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.made[n.client.Resolve(dir)]
+}
+
+// makeDir makes a directory that was missing after it was made a number of
+// times: once for all Nodes that have found it missing then.
+func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) error {
 	full := n.client.Resolve(dir)
 	k.mu.Lock()
+	if k.made[full] != times {
+		k.mu.Unlock()
+		return nil
+	}
 	d, others := k.dirs[full]
 	if !others {
 		d = &directory{made: make(chan struct{})}
@@ -127,6 +141,9 @@ func (k *keeper) makeDir(n *Node, s *framework.Session, dir string) error {
 	}
 	d.err = makePath(background, dir)
 	k.mu.Lock()
+	if d.err == nil {
+		k.made[full]++
+	}
 	delete(k.dirs, full)
 	k.mu.Unlock()
 	close(d.made)

@@ -133,6 +133,8 @@ func (n *Node) pause(sess *framework.Session, d time.Duration, orSet bool) {
 // to look at everything again.
 func (n *Node) make(sess *framework.Session) {
 	data, set := n.wanted()
+	dir, _ := layout.Split(n.path)
+	times := n.keeper.timesMade(n, dir)
 	path, err := n.create(sess, data)
 	switch {
 	case err == nil:
@@ -142,8 +144,7 @@ func (n *Node) make(sess *framework.Session) {
 	case errors.Is(err, zk.ErrNodeExists):
 		n.follow(sess, n.path)
 	case errors.Is(err, zk.ErrNoNode):
-		dir, _ := layout.Split(n.path)
-		if err = n.keeper.makeDir(n, sess, dir); err != nil {
+		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
 			n.fail(sess, err)
 		}
 	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):

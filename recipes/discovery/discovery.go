@@ -1,0 +1,156 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+)
+
+// Discovery registers and finds the instances of services below a path. T is
+// the type of their payloads. It is safe for concurrent use. New returns one;
+// the zero Discovery fails.
+type Discovery[T any] struct {
+	client *framework.Client
+	path   string
+	codec  Codec[T]
+	opts   []presence.Option // of each Registration
+	cache  *cache.Cache      // of all Services; the first of them starts it
+}
+
+var errZero = errors.New("not made by New")
+
+// New returns a Discovery of the services below path. It makes no request. opts
+// are those of each Registration: see Register.
+func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
+	c, err := cache.New(client, path, cache.WithDepth(2))
+	if err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	if _, err := presence.New(client, layout.Join(path, "name/id"), nil, opts...); err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	return &Discovery[T]{client: client, path: path, codec: codec, opts: slices.Clone(opts), cache: c}, nil
+}
+
+// Close ends what Service has returned. The Registrations stay as they are.
+func (d *Discovery[T]) Close() {
+	if d.cache != nil {
+		d.cache.Close()
+	}
+}
+
+// Names returns the names of the services, sorted. A name may have no instances
+// any more. It costs a list.
+func (d *Discovery[T]) Names(ctx context.Context) ([]string, error) {
+	names, err := d.children(ctx, d.path)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: names: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Instances returns the instances of a service, by ID, as they were at some
+// time after the call: those that are Disabled as well, and none if there is no
+// such service. What cannot be read as an instance is logged and left out. It
+// costs a list, and one request of many reads: see Client.ReadAll. To ask often
+// use Service.
+func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T], error) {
+	fail := func(err error) ([]Instance[T], error) {
+		return nil, fmt.Errorf("discovery: instances of %s: %w", name, err)
+	}
+	if err := validName("name", name); err != nil {
+		return fail(err)
+	}
+	dir := layout.Join(d.path, name)
+	names, err := d.children(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	reads := make([]framework.Read, len(names))
+	for i, name := range names {
+		reads[i] = framework.Read{Path: layout.Join(dir, name)}
+	}
+	results, err := d.client.ReadAll(ctx, reads...)
+	if err != nil {
+		return fail(err)
+	}
+	var all []*entry[T]
+	for i, r := range results {
+		switch {
+		case errors.Is(r.Err, zk.ErrNoNode):
+		case r.Err != nil:
+			return fail(r.Err)
+		default:
+			all = append(all, &entry[T]{path: reads[i].Path, data: r.Data})
+		}
+	}
+	good, _ := d.decode(all)
+	return instances(good), nil
+}
+
+// children lists a znode that may be missing.
+func (d *Discovery[T]) children(ctx context.Context, path string) ([]string, error) {
+	if d.client == nil {
+		return nil, errZero
+	}
+	names, _, err := d.client.Children(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// entry is one state of a child of a service.
+type entry[T any] struct {
+	path         string
+	data         []byte
+	czxid, mzxid int64
+
+	once     sync.Once // sets what follows
+	instance Instance[T]
+	err      error
+}
+
+// decode decodes entries, and returns those that are instances, by ID, and why
+// the others are not.
+func (d *Discovery[T]) decode(all []*entry[T]) (good []*entry[T], bad []error) {
+	for _, e := range all {
+		e.once.Do(func() {
+			e.err = <-supplied.Go(d.client.Logger(), func() (err error) {
+				e.instance, err = d.codec.decode(e.data)
+				return err
+			})
+			if e.err != nil {
+				e.err = fmt.Errorf("%s: %w", e.path, e.err)
+				d.client.Logger().Warn("a znode is not an instance of a service", zap.String("path", d.client.Resolve(e.path)), zap.Error(e.err))
+			}
+		})
+		if e.err != nil {
+			bad = append(bad, e.err)
+		} else {
+			good = append(good, e)
+		}
+	}
+	slices.SortFunc(good, byID)
+	return good, bad
+}
+
+func instances[T any](all []*entry[T]) []Instance[T] {
+	list := make([]Instance[T], len(all))
+	for i, e := range all {
+		list[i] = e.instance
+	}
+	return list
+}

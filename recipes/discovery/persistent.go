@@ -1,0 +1,112 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+)
+
+// persistent is the znode of an instance that no session owns.
+type persistent struct {
+	client *framework.Client
+	path   string
+	czxid  int64
+
+	mu    sync.Mutex // guards what follows
+	state presence.State
+	since time.Time
+}
+
+// createPersistent creates the znode of an instance, or finds an equal one,
+// which may have been made by a try whose answer was lost.
+func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instance Instance[T], data []byte, opts []presence.Option) (*persistent, error) {
+	var acl []zk.ACL
+	var label string
+	for _, opt := range opts {
+		znode, ok := opt.(bridge.ZnodeOption)
+		if !ok {
+			return nil, fmt.Errorf("option %T: a %s instance has none of a presence.Node", opt, instance.Type)
+		}
+		znode.SetZnode(&acl, &label)
+	}
+	dir, _ := layout.Split(path)
+	_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+	for range mostMissing {
+		if !errors.Is(err, zk.ErrNoNode) {
+			break
+		}
+		if err = d.client.MakeContainerPath(ctx, dir); err == nil {
+			_, err = d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+		}
+	}
+	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return nil, err
+	}
+	there, stat, getErr := d.client.Get(ctx, path)
+	switch {
+	case getErr != nil:
+		return nil, getErr
+	case stat.EphemeralOwner != 0 || !d.isEqual(there, instance):
+		return nil, fmt.Errorf("%w: another instance has the ID: delete its znode first, %s", zk.ErrNodeExists, path)
+	}
+	return &persistent{client: d.client, path: path, czxid: stat.Czxid, state: presence.Standing, since: time.Now()}, nil
+}
+
+// mostMissing is how often in a row the directory may vanish before its first
+// child is made.
+const mostMissing = 8
+
+// isEqual reports whether data are those of the instance, but for the time.
+func (d *Discovery[T]) isEqual(data []byte, instance Instance[T]) bool {
+	there, err := d.codec.decode(data)
+	if err != nil {
+		return false
+	}
+	instance.Registered = there.Registered
+	want, err := d.codec.encode(instance)
+	return err == nil && string(want) == string(data)
+}
+
+// set writes data. A write whose answer was lost is made again, which does no
+// harm: whatever was written meanwhile is to be replaced.
+func (p *persistent) set(ctx context.Context, data []byte) error {
+	for {
+		_, err := p.client.Update(ctx, p.path, func(_ []byte, stat *zk.Stat) ([]byte, error) {
+			if stat.Czxid != p.czxid {
+				return nil, fmt.Errorf("%w: it was deleted and created again", zk.ErrNoNode)
+			}
+			return data, nil
+		})
+		if !errors.Is(err, zk.ErrBadVersion) || !framework.MaybeApplied(err) {
+			return err
+		}
+	}
+}
+
+func (p *persistent) close(ctx context.Context) error {
+	err := p.client.DeleteCreated(ctx, p.path, p.czxid)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != presence.Closed {
+		p.state, p.since = presence.Closed, time.Now()
+	}
+	return nil
+}
+
+func (p *persistent) status() presence.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return presence.Status{State: p.state, Since: p.since}
+}

@@ -1,0 +1,490 @@
+package discovery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// A disconnect of an instant costs Curator's instance its znode, whose session
+// lives. Ours stands, and no consumer sees anything.
+func TestADisconnectCostsNothing(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, consumer := w.Connect("ours"), w.ConnectNext()
+		r := register(t, open(t, c), a("x"))
+		s := billing(t, open(t, consumer))
+		var told atomic.Int32
+		defer s.Listen(func([]instance, discovery.Status) { told.Add(1) })()
+		time.Sleep(time.Second)
+		before, _ := w.Stat(path)
+		w.ResetRequests()
+		told.Store(0)
+		for range 5 {
+			w.ClientNet("ours").Cut()
+			bubble.AwaitTrue(t, "suspended", func() bool { return r.Status().State == presence.Suspended })
+			w.ClientNet("ours").Heal()
+			bubble.AwaitTrue(t, "standing", func() bool { return r.Status().State == presence.Standing })
+			time.Sleep(time.Second)
+		}
+		if after, _ := w.Stat(path); after != before {
+			t.Errorf("%+v became %+v", before, after)
+		}
+		for op, n := range w.Cost() {
+			if op == testutil.OpCreate || op == testutil.OpDelete || op == testutil.OpMulti || op == testutil.OpSetData {
+				t.Errorf("%d %v", n, op)
+			}
+		}
+		if n := told.Load(); n != 0 {
+			t.Errorf("a consumer was told %d times", n)
+		}
+	})
+}
+
+// An update while there is no connection is what comes back after an expiry
+// (CURATOR-181).
+func TestAnUpdateWhileSuspended(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		r := register(t, open(t, c), a("old"))
+		w.ClientNet("ours").Cut()
+		bubble.AwaitTrue(t, "suspended", func() bool { return r.Status().State == presence.Suspended })
+		if err := r.Update(within(t, time.Second), instance{Address: "h", Payload: "new"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an update without a connection: %v", err)
+		}
+		w.Expire(c)
+		w.ClientNet("ours").Heal()
+		stands(t, w, c, "new")
+		if data, _ := w.Data(path); !strings.Contains(string(data), fmt.Sprintf(`"registrationTimeUTC":%d`, r.Instance().Registered.UnixMilli())) {
+			t.Errorf("another time: %s", data)
+		}
+		must(t, r.Close(t.Context()))
+		w.NothingLeft(dir)
+	})
+}
+
+// Close comes at each request, as it arrives at the ensemble or as its answer
+// is lost, with an expiry behind it: no ghost stays (CURATOR-164).
+func TestCloseAtEveryStep(t *testing.T) {
+	for _, kind := range []discovery.ServiceType{discovery.Dynamic, discovery.DynamicSequential} {
+		for _, action := range []testutil.Action{testutil.Pass(), testutil.DropBefore(), testutil.DropAfter(), testutil.DelayReply(time.Second)} {
+			for at := int32(0); ; at++ {
+				var struck atomic.Bool
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
+					c := w.Connect("ours")
+					d := open(t, c)
+					i := a("one")
+					i.Type = kind
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					registered := make(chan *registration, 1)
+					var count atomic.Int32
+					ended := make(chan error, 1)
+					w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+						if r.Op == testutil.OpPing || count.Add(1) != at+1 {
+							return testutil.Pass()
+						}
+						struck.Store(true)
+						go func() {
+							select {
+							case r := <-registered:
+								ended <- r.Close(context.Background())
+							default:
+								cancel()
+								ended <- nil
+							}
+						}()
+						return action
+					})
+					r, err := d.Register(ctx, i)
+					if err == nil {
+						registered <- r
+						if r.Update(ctx, instance{Payload: "two"}) == nil {
+							w.Expire(c)
+						}
+					}
+					time.Sleep(20 * time.Second)
+					if struck.Load() {
+						must(t, <-ended)
+					}
+					if r != nil {
+						must(t, r.Close(t.Context()))
+					}
+					time.Sleep(time.Minute)
+					if left := w.Children(dir); len(left) > 0 {
+						t.Errorf("left: %v, at request %d", left, at)
+					}
+				})
+				if !struck.Load() || t.Failed() {
+					break
+				}
+			}
+		}
+	}
+}
+
+// Two processes with one ID: the second one is told, and overwrites nothing.
+func TestTwoProcessesWithOneID(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		first, second := w.ConnectNext(), w.ConnectNext()
+		r := register(t, open(t, first), a("first"))
+		before, _ := w.Stat(path)
+		d := open(t, second)
+		_, err := d.Register(within(t, time.Hour), a("second"))
+		want := fmt.Sprintf("session 0x%x", w.SessionID(first))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "billing/a") {
+			t.Errorf("%v does not name %s", err, want)
+		}
+		if after, _ := w.Stat(path); after != before {
+			t.Errorf("%+v became %+v", before, after)
+		}
+		w.Expire(first)
+		register(t, d, a("second")) // whoever comes first
+		bubble.AwaitTrue(t, "the first to be told", func() bool { return r.Status().State == presence.Taken })
+		stands(t, w, second, "second")
+	})
+}
+
+func TestSequentialInstancesOfOneID(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d := open(t, c)
+		i := a("x")
+		i.Type = discovery.DynamicSequential
+		r := register(t, d, i)
+		register(t, d, i)
+		if names := w.Children(dir); len(names) != 2 || !strings.Contains(names[0], "-a0") {
+			t.Error(names)
+		}
+		s := billing(t, d)
+		shows(t, s, "a=x a=x")
+		must(t, r.Close(t.Context()))
+		shows(t, s, "a=x")
+	})
+}
+
+// The ensemble removes the directory of a service, or somebody does, and the
+// next instance comes.
+func TestTheDirectoryIsReaped(t *testing.T) {
+	for _, kind := range []discovery.ServiceType{discovery.Dynamic, discovery.Static} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, consumer := w.ConnectNext(), w.ConnectNext()
+			d := open(t, c)
+			s := billing(t, open(t, consumer))
+			for round := range 3 {
+				i := a(fmt.Sprint(round))
+				i.Type = kind
+				r := register(t, d, i)
+				shows(t, s, fmt.Sprint("a=", round))
+				must(t, r.Close(t.Context()))
+				shows(t, s, "")
+				time.Sleep(5 * time.Minute)
+				if w.Exists(root) {
+					t.Error("the directories are not containers")
+				}
+			}
+		})
+	}
+}
+
+func TestPersistentInstances(t *testing.T) {
+	for _, kind := range []discovery.ServiceType{discovery.Static, discovery.Permanent} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			first, second := w.ConnectNext(), w.ConnectNext()
+			d, e := open(t, first, recipes.WithACL(zk.WorldACL(zk.PermAll)...)), open(t, second)
+			i := a("x")
+			i.Type = kind
+			r := register(t, d, i)
+			must(t, first.Close())
+			if stat, ok := w.Stat(path); !ok || stat.EphemeralOwner != 0 {
+				t.Fatalf("%+v, %t", stat, ok)
+			}
+			time.Sleep(time.Second)
+			q := register(t, e, i) // a restart
+			if !q.Instance().Registered.After(r.Instance().Registered) {
+				t.Error("not a later one")
+			}
+			i.Payload = "other"
+			if _, err := e.Register(t.Context(), i); !errors.Is(err, zk.ErrNodeExists) || !strings.Contains(err.Error(), path) {
+				t.Errorf("another instance of the ID: %v", err)
+			}
+			must(t, q.Update(t.Context(), i))
+			if data, _ := w.Data(path); !strings.Contains(string(data), `"payload":"other"`) {
+				t.Errorf("%s", data)
+			}
+			if s := q.Status(); s.State != presence.Standing {
+				t.Errorf("%+v", s)
+			}
+			// Somebody else makes it anew: that one is left alone.
+			must(t, second.Delete(t.Context(), path, -1))
+			_, err := second.Create(t.Context(), path, []byte("theirs"), zk.FlagPersistent)
+			must(t, err)
+			if err := q.Update(t.Context(), i); !errors.Is(err, zk.ErrNoNode) {
+				t.Errorf("an update of another's znode: %v", err)
+			}
+			must(t, q.Close(t.Context()))
+			if data, _ := w.Data(path); string(data) != "theirs" {
+				t.Errorf("%s", data)
+			}
+			must(t, second.Delete(t.Context(), path, -1))
+			r = register(t, e, i)
+			must(t, r.Close(t.Context()))
+			must(t, r.Close(t.Context()))
+			if w.Exists(path) || r.Status().State != presence.Closed {
+				t.Errorf("after Close: %v", r.Status())
+			}
+			if _, err := e.Register(t.Context(), i, presence.WithYield()); err == nil || !strings.Contains(err.Error(), "option") {
+				t.Errorf("an option of a node: %v", err)
+			}
+		})
+	}
+}
+
+// Every request of a persistent instance is lost, or loses its answer, once.
+func TestPersistentInstanceAtEveryStep(t *testing.T) {
+	for _, action := range []testutil.Action{testutil.DropBefore(), testutil.DropAfter()} {
+		for at := int32(0); ; at++ {
+			var struck atomic.Bool
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				d := open(t, w.Connect("ours"))
+				var count atomic.Int32
+				w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpPing || count.Add(1) != at+1 {
+						return testutil.Pass()
+					}
+					struck.Store(true)
+					return action
+				})
+				i := a("one")
+				i.Type = discovery.Static
+				r := register(t, d, i)
+				i.Payload = "two"
+				must(t, r.Update(t.Context(), i))
+				if data, _ := w.Data(path); !strings.Contains(string(data), `"payload":"two"`) {
+					t.Errorf("%s, at request %d", data, at)
+				}
+				must(t, r.Close(t.Context()))
+				if w.Exists(path) {
+					t.Errorf("it stands after Close, at request %d", at)
+				}
+			})
+			if !struck.Load() || t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+// The directory of a persistent instance is removed each time before the create
+// comes: that ends.
+func TestADirectoryThatIsAlwaysRemoved(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreate && r.Path == path {
+				return testutil.Fail(testutil.CodeNoNode)
+			}
+			return testutil.Pass()
+		})
+		i := a("x")
+		i.Type = discovery.Static
+		if _, err := open(t, c).Register(t.Context(), i); !errors.Is(err, zk.ErrNoNode) {
+			t.Error(err)
+		}
+	})
+}
+
+// An instance that is ill is withdrawn; one that an operator deletes stays away
+// if it yields.
+func TestOptionsOfANode(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d := open(t, c, presence.WithYield())
+		var ill atomic.Bool
+		r := register(t, d, a("x"), presence.WithHealthCheck(time.Second, func(context.Context) error {
+			if ill.Load() {
+				return errors.New("ill")
+			}
+			return nil
+		}))
+		s := billing(t, d)
+		ill.Store(true)
+		time.Sleep(2 * time.Second)
+		shows(t, s, "")
+		ill.Store(false)
+		time.Sleep(2 * time.Second)
+		shows(t, s, "a=x")
+		must(t, c.Delete(t.Context(), path, -1))
+		time.Sleep(time.Minute)
+		shows(t, s, "")
+		if got := r.Status().State; got != presence.Removed {
+			t.Error(got)
+		}
+	})
+}
+
+// What cannot be is an error that names the argument.
+func TestBadArguments(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		codec := discovery.JSON[string]("")
+		for want, make := range map[string]func() error{
+			"client: nil": func() error { _, err := discovery.New(nil, root, codec); return err },
+			`path ""`:     func() error { _, err := discovery.New(c, "", codec); return err },
+			`path "x"`:    func() error { _, err := discovery.New(c, "x", codec); return err },
+			"option":      func() error { _, err := discovery.New(c, root, codec, nil); return err },
+			"layout": func() error {
+				_, err := discovery.New(c, root, codec, presence.WithLayout(presence.LayoutParty))
+				return err
+			},
+		} {
+			if err := make(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		d := open(t, c)
+		r := register(t, d, a("x"))
+		bad := func(want string, change func(*instance)) {
+			t.Helper()
+			i := a("x")
+			i.ID = "b"
+			change(&i)
+			if _, err := d.Register(within(t, time.Second), i); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v, want %q", i, err, want)
+			}
+		}
+		for _, name := range []string{"a/b", "/", "..", "a\x00b", "/a"} {
+			bad("ID", func(i *instance) { i.ID = name })
+			bad("name", func(i *instance) { i.Name = name })
+			if _, err := d.Service(name); err == nil || !strings.Contains(err.Error(), "name") {
+				t.Errorf("service %q: %v", name, err)
+			}
+			if _, err := d.Instances(t.Context(), name); err == nil || !strings.Contains(err.Error(), "name") {
+				t.Errorf("instances of %q: %v", name, err)
+			}
+		}
+		bad("name", func(i *instance) { i.Name = "" })
+		bad("port -1", func(i *instance) { i.Port = -1 })
+		bad("port 65536", func(i *instance) { i.SSLPort = 65536 })
+		bad(`type "X"`, func(i *instance) { i.Type = "X" })
+		bad("payload", func(i *instance) { i.Raw = []byte("{") })
+		bad("another node", func(i *instance) { i.ID = "a" })
+		for _, i := range []instance{{ID: "b"}, {Name: "b"}, {Type: discovery.Static}, {Port: -1}, {Raw: []byte("{")}} {
+			if err := r.Update(t.Context(), i); err == nil {
+				t.Errorf("update to %+v", i)
+			}
+		}
+		for _, opt := range []discovery.ServiceOption{nil, discovery.Strategy(-1), discovery.Strategy(3)} {
+			if _, err := d.Service("billing", opt); err == nil {
+				t.Errorf("option %v", opt)
+			}
+		}
+		if names := w.Children(dir); !slices.Equal(names, []string{"a"}) {
+			t.Error(names)
+		}
+	})
+}
+
+func TestZeroValues(t *testing.T) {
+	var d discovery.Discovery[string]
+	d.Close()
+	_, err1 := d.Names(t.Context())
+	_, err2 := d.Instances(t.Context(), "billing")
+	_, err3 := d.Register(t.Context(), a("x"))
+	_, err4 := d.Service("billing")
+	var r registration
+	err5 := r.Update(t.Context(), a("x"))
+	var s service
+	_, err6 := s.All(t.Context())
+	_, err7 := s.Pick(t.Context())
+	_, err8 := s.Fresh(t.Context())
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8} {
+		if err == nil {
+			t.Errorf("call %d succeeded", i+1)
+		}
+	}
+	must(t, r.Close(t.Context()))
+	if r.Status().State != presence.Closed || s.Status().Err == nil || r.Instance().Name != "" {
+		t.Errorf("%v, %v", r.Status(), s.Status())
+	}
+	s.Listen(nil)()
+	s.Listen(func([]instance, discovery.Status) {})()
+	discovery.Picked[string]{}.Failed()
+}
+
+// A thousand instances of a process share transactions, also after an expiry,
+// and a disconnect costs none.
+func TestAThousandInstances(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		d := open(t, c)
+		w.ResetRequests()
+		count := func(when string, most int) {
+			t.Helper()
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			writes := 0
+			for op, n := range w.Cost() {
+				if op == testutil.OpCreate || op == testutil.OpDelete || op == testutil.OpMulti || op == testutil.OpSetData || op == testutil.OpCreateContainer {
+					writes += n
+				}
+			}
+			if t.Logf("%s: %d transactions, %d instances %v", when, writes, len(w.Children(dir)), w.Cost()); writes > most || len(w.Children(dir)) != 1000 {
+				t.Errorf("more than %d", most)
+			}
+			w.ResetRequests()
+		}
+		done := make(chan error, 1000)
+		for n := range 1000 {
+			i := a("x")
+			i.ID = fmt.Sprint(n)
+			go func() {
+				_, err := d.Register(t.Context(), i)
+				done <- err
+			}()
+		}
+		for range 1000 {
+			must(t, <-done)
+		}
+		count("registered", 100) // goroutines come one after the other, under the race detector slowly
+		w.ClientNet("ours").Drop()
+		count("disconnected", 0)
+		w.Expire(c)
+		count("expired", 10)
+	})
+}
+
+// While the client is closed, nothing can be registered, and what was is gone.
+func TestTheClientCloses(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d := open(t, c)
+		r := register(t, d, a("x"))
+		s := billing(t, d)
+		must(t, c.Close())
+		if _, err := d.Register(t.Context(), instance{Name: "billing"}); !errors.Is(err, framework.ErrClosed) {
+			t.Error(err)
+		}
+		if _, err := s.Pick(t.Context()); !errors.Is(err, framework.ErrClosed) {
+			t.Error(err)
+		}
+		must(t, r.Close(t.Context()))
+		if w.Exists(path) {
+			t.Error("it stands")
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+)
+
+// Service is the instances of one service, as a cache knows them. It is safe
+// for concurrent use. Discovery.Service returns one; the zero Service fails.
+type Service[T any] struct {
+	d        *Discovery[T]
+	path     string
+	strategy Strategy
+
+	mu       sync.Mutex // guards what follows
+	latest   *shown[T]
+	last     *entry[T] // that was picked last
+	failures map[znode]failure
+}
+
+// shown is what a view of the cache shows of a service.
+type shown[T any] struct {
+	view    cache.View
+	entries map[string]*entry[T] // by path
+
+	once sync.Once // sets what follows
+	good []*entry[T]
+	bad  []error
+}
+
+// Service returns the service of a name, which need not exist. It makes no
+// request before it returns. The first Service of a Discovery starts the cache,
+// which all share; Discovery.Close ends it. What is known of failures is a
+// Service's own: use one Service for a name.
+func (d *Discovery[T]) Service(name string, opts ...ServiceOption) (*Service[T], error) {
+	s := &Service[T]{d: d, path: layout.Join(d.path, name), failures: make(map[znode]failure)}
+	err := validName("name", name)
+	if d.client == nil {
+		err = errZero
+	}
+	for _, opt := range opts {
+		if set, ok := opt.(Strategy); ok && set >= RoundRobin && set <= Sticky {
+			s.strategy = set
+		} else {
+			err = fmt.Errorf("option %T(%v): unknown", opt, opt)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discovery: service %s: %w", name, err)
+	}
+	d.cache.Start()
+	return s, nil
+}
+
+// All returns the instances, by ID, those that are Disabled as well. It waits
+// until they are known for the first time, and never after that: while there is
+// no connection it returns the last that were known, and Status says since
+// when. The instances are shared: what they point to must not be changed.
+func (s *Service[T]) All(ctx context.Context) ([]Instance[T], error) {
+	now, err := s.synced(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return instances(now.good), nil
+}
+
+// Fresh returns the instances at least as they were when Fresh was called. It
+// costs a sync, and waits until what that has brought up is read.
+func (s *Service[T]) Fresh(ctx context.Context) ([]Instance[T], error) {
+	if s.d == nil {
+		return nil, errZero
+	}
+	if _, err := s.d.cache.Fresh(ctx); err != nil {
+		return nil, fmt.Errorf("discovery: %s: %w", s.path, err)
+	}
+	return instances(s.present().good), nil
+}
+
+// Listen calls fn with the instances, once they are known, and then whenever
+// they or the state of the Status have changed, until stop is called or the
+// Discovery is closed. The calls are made on a goroutine of this listener: a
+// slow fn delays only itself, and misses no last state. A panic of fn is
+// logged. stop does not wait for a call that is under way.
+func (s *Service[T]) Listen(fn func(all []Instance[T], status Status)) (stop func()) {
+	if s.d == nil || fn == nil {
+		return func() {}
+	}
+	var last *shown[T]
+	var state cache.State
+	return s.d.cache.Listen(func(b cache.Batch) {
+		if b.View.Zxid() == 0 {
+			return
+		}
+		now := s.present()
+		if last != nil && b.Status.State == state && last.same(now) {
+			return
+		}
+		last, state = now, b.Status.State
+		fn(instances(now.good), s.statusOf(now, b.Status))
+	})
+}
+
+// Status says how far the instances can be relied on.
+type Status struct {
+	// State is cache.Synced, or cache.Stale if there may have been changes that
+	// are not known yet, Since a time, because of Err.
+	State cache.State
+	Since time.Time
+	Err   error
+
+	Instances int // that can be read
+	Disabled  int // of these
+	Failed    int // of these, that Pick leaves out for now
+	// Unreadable says which znodes cannot be read as instances, and why.
+	Unreadable []error
+}
+
+// Status returns the present status. It makes no request.
+func (s *Service[T]) Status() Status {
+	if s.d == nil {
+		return Status{State: cache.Closed, Err: errZero}
+	}
+	return s.statusOf(s.present(), s.d.cache.Status())
+}
+
+func (s *Service[T]) statusOf(now *shown[T], of cache.Status) Status {
+	status := Status{State: of.State, Since: of.Since, Err: of.Err, Instances: len(now.good), Unreadable: slices.Clone(now.bad)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range now.good {
+		switch {
+		case e.instance.Disabled:
+			status.Disabled++
+		case s.isOutLocked(e):
+			status.Failed++
+		}
+	}
+	return status
+}
+
+// synced waits for the first whole view.
+func (s *Service[T]) synced(ctx context.Context) (*shown[T], error) {
+	if s.d == nil {
+		return nil, errZero
+	}
+	if _, err := s.d.cache.Synced(ctx); err != nil {
+		return nil, fmt.Errorf("discovery: %s: %w", s.path, err)
+	}
+	return s.present(), nil
+}
+
+// present returns what is shown now. What has not changed is not decoded again.
+func (s *Service[T]) present() *shown[T] {
+	s.mu.Lock()
+	if view := s.d.cache.View(); s.latest == nil || s.latest.view != view {
+		s.latest = s.next(s.latest, view)
+	}
+	now := s.latest
+	s.mu.Unlock()
+	now.once.Do(func() {
+		all := make([]*entry[T], 0, len(now.entries))
+		for _, e := range now.entries {
+			all = append(all, e)
+		}
+		now.good, now.bad = s.d.decode(all)
+	})
+	return now
+}
+
+func (s *Service[T]) next(before *shown[T], view cache.View) *shown[T] {
+	now := &shown[T]{view: view, entries: make(map[string]*entry[T])}
+	for n := range view.Children(s.path) {
+		var e *entry[T]
+		if before != nil {
+			e = before.entries[n.Path]
+		}
+		if e == nil || e.czxid != n.Stat.Czxid || e.mzxid != n.Stat.Mzxid {
+			e = &entry[T]{path: n.Path, data: n.Data, czxid: n.Stat.Czxid, mzxid: n.Stat.Mzxid}
+		}
+		now.entries[n.Path] = e
+	}
+	return now
+}
+
+// same reports whether two show the same znodes in the same states.
+func (s *shown[T]) same(o *shown[T]) bool { return maps.Equal(s.entries, o.entries) }
