@@ -39,14 +39,30 @@ type LeaseOption struct{ LockOption }
 // ForSemaphore makes it an option of semaphore.New.
 func (LeaseOption) ForSemaphore() {}
 
-// A ZnodeOption is accepted by every recipe: by what accepts a LeaseOption, and
-// by leader.New.
-type ZnodeOption struct{ LeaseOption }
+// A ZnodeOption is accepted by every recipe with a line: by what accepts a
+// LeaseOption, and by leader.New. Of them WithData is also accepted by
+// barrier.New and barrier.NewDouble, where the others are an error.
+type ZnodeOption struct {
+	LeaseOption
+	data *[]byte // nil: it is not WithData
+}
 
 // ForElection makes it an option of leader.New.
 func (ZnodeOption) ForElection() {}
 
-// An AnyOption is accepted by what accepts a ZnodeOption, and by presence.New.
+// ForBarrier makes it an option of barrier.New and barrier.NewDouble.
+func (ZnodeOption) ForBarrier() {}
+
+// SetData is for recipes without a line. It reports whether it is WithData.
+func (o ZnodeOption) SetData(of *[]byte) bool {
+	if o.data != nil {
+		*of = *o.data
+	}
+	return o.data != nil
+}
+
+// An AnyOption is accepted by what accepts a ZnodeOption, and by presence.New,
+// barrier.New and barrier.NewDouble.
 type AnyOption struct {
 	ZnodeOption
 	znode func(acl *[]zk.ACL, label *string)
@@ -71,20 +87,22 @@ func (LabelOption) ForCache() {}
 // WithData sets the data of the contender's znode, by which others see who it
 // is: "zkr inspect" and Participants show it. Default: the host's name and the
 // process id, as "web-1 pid 4711". WithData(nil) leaves the data empty. For
-// every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New and leader.New.
+// every recipe but presence, whose constructor takes the data: NewLine,
+// locks.NewMutex, locks.NewKeyed, rwlock.New, semaphore.New, leader.New,
+// barrier.New and barrier.NewDouble.
 func WithData(data []byte) ZnodeOption {
 	data = bytes.Clone(data)
-	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.Data = data }}}}
+	return ZnodeOption{lineOption(func(s *settings) { s.Data = data }), &data}
 }
 
 // WithACL sets the ACL of the recipe's own znode; directories have the
 // client's. Default: the client's. For every recipe: NewLine, locks.NewMutex,
-// locks.NewKeyed, rwlock.New, semaphore.New, leader.New and presence.New.
+// locks.NewKeyed, rwlock.New, semaphore.New, leader.New, presence.New,
+// barrier.New and barrier.NewDouble.
 func WithACL(acl ...zk.ACL) AnyOption {
 	acl = append([]zk.ACL{}, acl...)
 	return AnyOption{
-		ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.ACL = acl }}}},
+		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.ACL = acl })},
 		func(of *[]zk.ACL, _ *string) { *of = acl },
 	}
 }
@@ -99,7 +117,7 @@ func WithACL(acl ...zk.ACL) AnyOption {
 // callers that were waiting together share a znode, and it does not linger.
 // For NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New and semaphore.New.
 func WithMaxHold(d time.Duration) LeaseOption {
-	return LeaseOption{LockOption{func(s *settings) { s.MaxHold = d }}}
+	return lineOption(func(s *settings) { s.MaxHold = d })
 }
 
 // WithHandoffs sets how often the znode of a released lease is handed off to
@@ -153,21 +171,25 @@ func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noRee
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
 // semaphore.New and leader.New.
 func WithAsyncRelease() ZnodeOption {
-	return ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.AsyncRelease = true }}}}
+	return ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.AsyncRelease = true })}
 }
 
 // WithLabel sets what observers count together: see framework.Acquire. Default:
 // the path at the ensemble, for the locks of a locks.Keyed its root, and for a
 // member of a presence.Group the group's path. There should not be many labels
-// in a process. The log lines of presences and caches have it.
+// in a process. The log lines of presences, caches and barriers
+// have it.
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New, leader.New, presence.New, presence.NewGroup and cache.New.
+// semaphore.New, leader.New, presence.New, presence.NewGroup, cache.New,
+// barrier.New and barrier.NewDouble.
 func WithLabel(label string) LabelOption {
 	return LabelOption{AnyOption{
-		ZnodeOption{LeaseOption{LockOption{func(s *settings) { s.label = label }}}},
+		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.label = label })},
 		func(_ *[]zk.ACL, of *string) { *of = label },
 	}}
 }
+
+func lineOption(set func(*settings)) LeaseOption { return LeaseOption{LockOption{set}} }
 
 // settings is what the options of a line set.
 type settings struct {

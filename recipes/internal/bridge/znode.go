@@ -7,3 +7,9 @@ import "github.com/go-zookeeper/zk"
 type ZnodeOption interface {
 	SetZnode(acl *[]zk.ACL, label *string)
 }
+
+// DataOption is recipes.WithData, or an option that such a recipe does not
+// have: then SetData reports false.
+type DataOption interface {
+	SetData(data *[]byte) bool
+}

@@ -1,0 +1,126 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+)
+
+// Barrier holds back those who wait until it is removed. It is a persistent
+// znode, as Curator's DistributedBarrier and Kazoo's Barrier are. It is safe
+// for concurrent use. New returns one; the zero Barrier fails.
+type Barrier struct {
+	client *framework.Client
+	path   string
+	cfg    config
+}
+
+// New returns the barrier at path. It makes no request.
+func New(client *framework.Client, path string, opts ...Option) (*Barrier, error) {
+	cfg, err := newConfig(client, path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("barrier: new: %w", err)
+	}
+	return &Barrier{client, path, cfg}, nil
+}
+
+// Set puts the barrier in place, unless it is. It outlives this process. If
+// framework.MaybeApplied(err) is true, it may be in place, now or later. Set
+// costs one request, and more if the directory is missing, which becomes a
+// container.
+func (b *Barrier) Set(ctx context.Context) error {
+	if b == nil || b.client == nil {
+		return errZero
+	}
+	for {
+		_, err := b.client.Create(ctx, b.path, b.cfg.data, zk.FlagPersistent, b.cfg.acl...)
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			dir, _ := layout.Split(b.path)
+			err = b.client.MakeContainerPath(ctx, dir)
+		}
+		if err != nil {
+			return failed(ctx, "set", b.path, err)
+		}
+	}
+}
+
+// Remove takes the barrier away that is in place when it is called, and none
+// that is set later, within the limits of framework.Client.DeleteCreated. If
+// there is none it returns nil. It costs four requests.
+func (b *Barrier) Remove(ctx context.Context) error {
+	if b == nil || b.client == nil {
+		return errZero
+	}
+	err := b.client.Sync(ctx, b.path) // the member may be behind
+	if err == nil {
+		var found bool
+		var stat *zk.Stat
+		if found, stat, err = b.client.Exists(ctx, b.path); found && err == nil {
+			err = b.client.DeleteCreated(ctx, b.path, stat.Czxid)
+		}
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return failed(ctx, "remove", b.path, err)
+	}
+	return nil
+}
+
+// Wait returns nil when the barrier that is in place when it is called has been
+// removed, also if it has been set again since, and at once if there is none.
+// It fails when ctx ends, and when no server answers until a budget of the
+// client's retry policy is used up. A lost session does not end it.
+//
+// It costs a sync, a read, and a watch, which stays at the server until the
+// barrier is removed or the session is over. While it waits it looks about once
+// per session timeout, in case an event was lost.
+func (b *Barrier) Wait(ctx context.Context) error {
+	if b == nil || b.client == nil {
+		return errZero
+	}
+	err := b.client.Sync(ctx, b.path) // the member may be behind
+	for czxid := int64(0); err == nil; {
+		var sess *framework.Session
+		if sess, err = b.client.AwaitSession(ctx); err != nil {
+			break
+		}
+		if err = b.waitIn(ctx, sess, &czxid); err == nil {
+			return nil
+		}
+		if ctx.Err() == nil && sess.Err() != nil {
+			err = nil // go on in the next session
+		}
+	}
+	return failed(ctx, "wait for", b.path, err)
+}
+
+// waitIn waits in one session. czxid is that of the barrier, 0 if it was not
+// seen yet.
+func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, czxid *int64) error {
+	var patience recheck.Patience
+	for {
+		_, stat, changed, err := sess.GetAndWatch(ctx, b.path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if *czxid != 0 && *czxid != stat.Czxid {
+			return nil
+		}
+		*czxid = stat.Czxid
+		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, b.path) }, changed)
+		if err != nil {
+			return err
+		}
+	}
+}

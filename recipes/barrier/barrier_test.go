@@ -1,0 +1,193 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+func simple(t *testing.T, c *framework.Client) *barrier.Barrier {
+	t.Helper()
+	b, err := barrier.New(c, path, recipes.WithData([]byte("operator")))
+	must(t, err)
+	return b
+}
+
+func waiting(ctx context.Context, b *barrier.Barrier) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- b.Wait(ctx) }()
+	return result
+}
+
+func waited(t *testing.T, from <-chan error) {
+	t.Helper()
+	must(t, bubble.Await(t, "Wait", from))
+}
+
+// All wait while the barrier is there, whoever has set it, from every view.
+func TestBarrier(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.ConnectNext(), w.ConnectNext()
+		a, b := simple(t, c), simple(t, other)
+		waited(t, waiting(t.Context(), a))
+		must(t, b.Remove(t.Context()))
+		for range 3 {
+			must(t, a.Set(t.Context()))
+			must(t, b.Set(t.Context()))
+			if data, _ := w.Data(path); string(data) != "operator" {
+				t.Errorf("data %q", data)
+			}
+			all := []<-chan error{waiting(t.Context(), a), waiting(t.Context(), b), waiting(t.Context(), b)}
+			pending(t, all...)
+			must(t, b.Remove(t.Context()))
+			for _, one := range all {
+				waited(t, one)
+			}
+		}
+		w.NothingLeft(path)
+	})
+}
+
+// Whatever happens while it waits, Wait returns when the barrier is removed,
+// and not before.
+func TestWaitGoesOn(t *testing.T) {
+	for name, happen := range map[string]func(t *testing.T, w *bubble.World, c, other *framework.Client){
+		"a reconnect":   func(_ *testing.T, w *bubble.World, _, _ *framework.Client) { w.ClientNet("waits").Drop() },
+		"a new session": func(_ *testing.T, w *bubble.World, c, _ *framework.Client) { w.Expire(c) },
+		"an outage": func(_ *testing.T, w *bubble.World, _, _ *framework.Client) {
+			w.ClientNet("waits").Cut()
+			time.Sleep(time.Minute)
+			w.ClientNet("waits").Heal()
+		},
+		"it is written": func(t *testing.T, _ *bubble.World, _, other *framework.Client) {
+			_, err := other.Set(t.Context(), path, nil, -1)
+			must(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("waits", patient), w.ConnectNext()
+				b := simple(t, other)
+				must(t, b.Set(t.Context()))
+				result := waiting(t.Context(), simple(t, c))
+				pending(t, result)
+				happen(t, w, c, other)
+				pending(t, result)
+				time.Sleep(time.Minute)
+				must(t, b.Remove(t.Context()))
+				waited(t, result)
+				w.NothingLeft(path)
+			})
+		})
+	}
+}
+
+// A barrier that is removed and set again at once lets those pass who waited,
+// also if events are lost.
+func TestSetAgainAtOnce(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.Connect("waits", patient), w.ConnectNext()
+			b := simple(t, other)
+			must(t, b.Set(t.Context()))
+			result := waiting(t.Context(), simple(t, c))
+			pending(t, result)
+			w.ClientNet("waits").LoseEvents(lose)
+			_, err := other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path})
+			must(t, err)
+			waited(t, result)
+			w.ClientNet("waits").LoseEvents(false)
+			result = waiting(t.Context(), simple(t, c))
+			pending(t, result)
+			must(t, b.Remove(t.Context()))
+			waited(t, result)
+		})
+	}
+}
+
+// A barrier that was set before Wait is called, or Remove, is seen, although
+// the client's member lags.
+func TestAMemberLags(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("lags")
+		member := w.MemberOf(w.SessionID(c))
+		if member == w.Leader() {
+			t.Skip("its member is the leader")
+		}
+		other := w.ConnectTo("other", w.Address(w.Leader()))
+		w.Lag(member)
+		must(t, simple(t, other).Set(t.Context()))
+		result := waiting(t.Context(), simple(t, c))
+		pending(t, result)
+		w.Unlag(member)
+		pending(t, result)
+		must(t, simple(t, c).Remove(t.Context()))
+		waited(t, result)
+	}, testutil.WithMembers(3))
+}
+
+// Remove does not remove what was set after it, although its answer is lost.
+func TestRemoveOnce(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.ConnectNext()
+		must(t, simple(t, c).Set(t.Context()))
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.DropAfter())
+		w.ClientNet("ours").Control(lost.Control)
+		removed := make(chan error, 1)
+		go func() { removed <- simple(t, c).Remove(t.Context()) }()
+		bubble.Await(t, "the delete", lost.Hit())
+		must(t, simple(t, other).Set(t.Context()))
+		must(t, bubble.Await(t, "Remove", removed))
+		if !w.Exists(path) {
+			t.Error("it has removed what was set later")
+		}
+	})
+}
+
+// A Wait ends with its context, and with its client.
+func TestWaitEnds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		b := simple(t, c)
+		must(t, b.Set(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantErr(t, b.Wait(ctx), context.DeadlineExceeded)
+		result := waiting(t.Context(), b)
+		pending(t, result)
+		must(t, c.Close())
+		wantErr(t, bubble.Await(t, "Wait", result), framework.ErrClosed)
+	})
+}
+
+// Every fault at every request: Set, Remove and Wait do what they say.
+func TestBarrierUnderEveryFault(t *testing.T) {
+	everyFault(t, func(t *testing.T, w *bubble.World, f fault, clients [2]*framework.Client) {
+		b, other := simple(t, clients[0]), simple(t, clients[1])
+		again(t, f, func() error { return b.Set(t.Context()) })
+		removing := make(chan struct{})
+		result := make(chan error, 1)
+		go func() {
+			again(t, f, func() error { return other.Wait(t.Context()) })
+			select {
+			case <-removing:
+				result <- nil
+			default:
+				result <- errors.New("it was not removed")
+			}
+		}()
+		time.Sleep(time.Second)
+		close(removing)
+		again(t, f, func() error { return b.Remove(t.Context()) })
+		must(t, bubble.Await(t, "Wait", result))
+	})
+}

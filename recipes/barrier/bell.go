@@ -1,0 +1,112 @@
+package barrier
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+)
+
+// bell hears of the creation of ready, also if it is deleted at once: a member
+// of Kazoo deletes it as soon as it leaves.
+type bell struct {
+	sess *framework.Session
+	path string          // of ready
+	over <-chan struct{} // closed: events may be missed, look again; nil: it is not armed
+	stop func()          // ends what arm has begun
+
+	mu    sync.Mutex
+	there bool          // the latest event was a creation
+	waits bool          // see await
+	rung  chan struct{} // closed: ready was created while the member waited
+}
+
+func newBell(sess *framework.Session, path string) *bell {
+	return &bell{sess: sess, path: path, stop: func() {}, rung: make(chan struct{})}
+}
+
+// arm makes the bell hear of events, unless it does. It uses a recursive watch,
+// since a server from before 3.6 cannot remove any other.
+func (b *bell) arm(ctx context.Context) (err error) {
+	select {
+	case <-b.over:
+		b.stop()
+		b.stop, b.over = func() {}, nil
+	default:
+		if b.over != nil {
+			return nil
+		}
+	}
+	over := make(chan struct{})
+	on := func(_ uint64, what zk.EventType, _ string) {
+		if what == zk.EventNotWatching {
+			close(over)
+		} else {
+			b.hear(what)
+		}
+	}
+	for tries := 3; tries > 0; tries-- {
+		_, stop, err := privileged.Framework.WatchTree(ctx, b.sess, b.path, on)
+		if err == nil {
+			b.stop, b.over = stop, over
+			return nil
+		}
+		if privileged.Framework.TreesRefused(err) {
+			break
+		}
+		if _, _, err := b.sess.Exists(ctx, b.path); err != nil { // waits for a connection
+			return err
+		}
+	}
+	_, _, changed, err := b.sess.WatchExists(ctx, b.path)
+	if err != nil {
+		return err
+	}
+	b.over = changed
+	if stop, err := privileged.Framework.Events(b.sess, b.path, on); err == nil {
+		b.stop = stop
+	}
+	return nil
+}
+
+// hear takes an event. It runs on the goroutine that reads the connection.
+func (b *bell) hear(what zk.EventType) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch what {
+	case zk.EventNodeCreated:
+		b.there = true
+	case zk.EventNodeDeleted:
+		b.there = false
+	}
+	b.ringLocked()
+}
+
+// await says that the member's znode is there, and that a list which was made
+// later did not show ready: any creation from then on is a later one. An event
+// comes before an answer that shows its change. So if the latest event so far
+// was a creation, it came after the list.
+func (b *bell) await() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = true
+	b.ringLocked()
+}
+
+func (b *bell) ringLocked() {
+	if b.there && b.waits && !isClosed(b.rung) {
+		close(b.rung)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

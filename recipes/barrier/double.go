@@ -1,0 +1,219 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+)
+
+// Double is a barrier for n members that begin together and end together. It
+// has an ephemeral znode below path for each member, and path/ready while a
+// round is open, as Curator's DistributedDoubleBarrier and Kazoo's
+// DoubleBarrier have. It is safe for concurrent use: each Enter is one member.
+// NewDouble returns one; the zero Double fails.
+type Double struct {
+	client *framework.Client
+	path   string
+	ready  string // its path
+	n      int
+	cfg    config
+}
+
+// NewDouble returns the double barrier at path, for rounds of n members. It
+// makes no request. All who use the path must agree on n.
+func NewDouble(client *framework.Client, path string, n int, opts ...Option) (*Double, error) {
+	cfg, err := newConfig(client, path, opts)
+	if err == nil && n < 1 {
+		err = fmt.Errorf("n is %d, must be at least 1", n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("barrier: new double: %w", err)
+	}
+	return &Double{client, path, layout.Join(path, readyName), n, cfg}, nil
+}
+
+// errAgain says that Enter has to begin again in the same session.
+var errAgain = errors.New("begin again")
+
+// Enter returns when n members are there, or at once if a round is open. Then
+// call Leave.
+//
+// The round is opened by a transaction that checks the znodes of n members: all
+// of them stood at one instant. A member that comes while the round is open
+// enters as well. A ready that an earlier round has left behind is removed.
+//
+// Enter fails when ctx ends, and when no server answers until a budget of the
+// client's retry policy is used up. Then the member's znode is removed in the
+// background; until that is done, which takes a session timeout at most if the
+// connection is lost, it counts for others. If the session is lost while Enter
+// waits, it enters again in the next one.
+//
+// It costs four requests: a watch, a read, a create with a list, and the
+// removal of the watch; one more for whoever opens the round, and four more to
+// remove a ready that was left behind. A member that waits looks about once per
+// session timeout, in case an event was lost.
+func (d *Double) Enter(ctx context.Context) (*Inside, error) {
+	if d == nil || d.client == nil {
+		return nil, errZero
+	}
+	for {
+		sess, err := d.client.AwaitSession(ctx)
+		if err == nil {
+			var in *Inside
+			if in, err = d.enterIn(ctx, sess); err == nil {
+				return in, nil
+			}
+		}
+		again := errors.Is(err, errAgain) || sess != nil && sess.Err() != nil
+		if !again || ctx.Err() != nil {
+			return nil, failed(ctx, "enter", d.path, err)
+		}
+	}
+}
+
+// enterIn tries to enter once.
+func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Inside, err error) {
+	b := newBell(sess, d.ready)
+	defer func() { b.stop() }()
+	if err := b.arm(ctx); err != nil {
+		return nil, err
+	}
+	own, names, err := d.join(ctx, sess)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			sess.Discard(own)
+		}
+	}()
+	in = newInside(d, sess, own)
+	if isLate(in.name) {
+		return in, nil
+	}
+	var patience recheck.Patience
+	for ; ; names = nil {
+		if names == nil {
+			if names, err = d.list(ctx, sess); err != nil {
+				return nil, err
+			}
+		}
+		if !slices.Contains(names, in.name) {
+			return nil, errAgain // somebody has removed it
+		}
+		if slices.Contains(names, readyName) {
+			if valid, err := d.isOlder(ctx, sess, own); valid || err != nil {
+				return in, err
+			}
+			continue
+		}
+		b.await()
+		if members := membersIn(names); len(members) >= d.n {
+			opened, err := d.open(ctx, sess, in.name, members)
+			if opened || err != nil {
+				return in, err
+			}
+			continue
+		}
+		if err := b.arm(ctx); err != nil {
+			return nil, err
+		}
+		err := recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, d.path) }, b.rung, b.over)
+		if isClosed(b.rung) {
+			return in, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// join creates the member's znode, and returns its path. names is a list of the
+// directory that was made later, nil if there is none.
+//
+// If a round is open the member is late. Its create is one transaction with
+// checks of ready and of an older member, so the round was open at that
+// instant. Otherwise there was no ready shortly before, and the list shows
+// whether one was created in between. A ready that was left behind is deleted
+// in the transaction that creates the znode.
+func (d *Double) join(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
+	ready, older, err := d.judge(ctx, sess)
+	if err != nil {
+		return "", nil, err
+	}
+	if ready == nil {
+		made, err := sess.CreateProtected(ctx, d.path, memberName, d.cfg.data, zk.FlagEphemeral, d.cfg.acl...)
+		if errors.Is(err, zk.ErrNoNode) {
+			if err = sess.MakeContainerPath(ctx, d.path); err == nil {
+				err = errAgain
+			}
+		}
+		return made.Path, made.Children, err
+	}
+	b := framework.ProtectedBatch{Dir: d.path, Name: memberName, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeral, ACL: d.cfg.acl}
+	if older != "" {
+		b.Name = lateName
+		for _, path := range []string{d.ready, layout.Join(d.path, older)} {
+			b.Before = append(b.Before, &zk.CheckVersionRequest{Path: path, Version: -1})
+		}
+	} else {
+		remove, err := d.remover(ctx, sess, ready)
+		if err != nil {
+			return "", nil, err
+		}
+		b.Before = []any{remove}
+	}
+	paths, _, err := sess.CreateAllProtected(ctx, b)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+		err = errAgain // it has changed since it was judged
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return paths[0], nil, nil
+}
+
+// isOlder reports whether a member's znode is not younger than ready. If it is
+// younger, it fails with errAgain: ready was created between a look and the
+// znode. If one of them is gone it reports false.
+func (d *Double) isOlder(ctx context.Context, sess *framework.Session, own string) (bool, error) {
+	found, ready, err := sess.Exists(ctx, d.ready)
+	if err != nil || !found {
+		return false, err
+	}
+	found, member, err := sess.Exists(ctx, own)
+	switch {
+	case err != nil || !found:
+		return false, err
+	case member.Czxid > ready.Czxid:
+		return false, errAgain
+	}
+	return true, nil
+}
+
+// open creates ready, if n members are there: the transaction checks them all.
+// It cannot be executed late, when they have left. It reports whether a round
+// is open that the member with the name own belongs to. If not, look again.
+func (d *Double) open(ctx context.Context, sess *framework.Session, own string, members []string) (opened bool, err error) {
+	ops := []any{&zk.CheckVersionRequest{Path: layout.Join(d.path, own), Version: -1}}
+	for _, name := range members {
+		if name != own && len(ops) < d.n {
+			ops = append(ops, &zk.CheckVersionRequest{Path: layout.Join(d.path, name), Version: -1})
+		}
+	}
+	_, err = sess.Multi(ctx, append(ops, &zk.CreateRequest{Path: d.ready})...)
+	switch {
+	case err == nil, errors.Is(err, zk.ErrNodeExists): // the checks come first: own is there, and older than ready
+		return true, nil
+	case errors.Is(err, zk.ErrNoNode), framework.MaybeApplied(err) && ctx.Err() == nil && sess.Err() == nil:
+		return false, nil
+	}
+	return false, err
+}

@@ -1,0 +1,497 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// Members begin together and end together, in one round after the other, from
+// every view and in any order, and leave nothing.
+func TestRounds(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		a, b, x := double(t, c, 3), double(t, c, 3), double(t, w.ConnectNext(), 3)
+		for range 3 {
+			round(t, a, b, x)
+			round(t, x, a, a)
+		}
+		one := double(t, c, 1)
+		round(t, one)
+		nothingLeft(t, w)
+	})
+}
+
+// The barrier can be used again at once, by members that are quick and slow.
+func TestAtOnceAgain(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		const n, rounds = 5, 20
+		results := make(chan error, n)
+		at := make([]int, n) // each member's round; nobody is ahead of another by more than one
+		for i := range n {
+			d := double(t, w.Connect(fmt.Sprint(i)), n)
+			w.ClientNet(fmt.Sprint(i)).Latency(time.Duration(i*i)*time.Millisecond, time.Duration(i)*time.Millisecond)
+			go func() {
+				results <- func() error {
+					for round := range rounds {
+						in, err := d.Enter(t.Context())
+						if err != nil {
+							return err
+						}
+						at[i] = round
+						time.Sleep(time.Duration((i*7+round*3)%11) * time.Millisecond)
+						if err := in.Leave(t.Context()); err != nil {
+							return err
+						}
+						for k := range n {
+							if at[k] < round {
+								return fmt.Errorf("member %d has left round %d, and %d is in round %d", i, round, k, at[k])
+							}
+						}
+					}
+					return nil
+				}()
+			}()
+		}
+		for range n {
+			must(t, bubble.Await(t, "a member", results))
+		}
+		nothingLeft(t, w)
+	})
+}
+
+// What a round costs: see Enter and Leave.
+func TestCosts(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		const n = 4
+		var all []*barrier.Double
+		for range n {
+			all = append(all, double(t, w.ConnectNext(), n))
+		}
+		round(t, all...) // makes the directory
+		w.ResetRequests()
+		inside := enterTogether(t, all...)
+		time.Sleep(time.Millisecond) // the watches are removed in the background
+		got := fmt.Sprint(w.Cost())
+		want := fmt.Sprint(map[testutil.Op]int{
+			testutil.OpAddWatch: n, testutil.OpExists: n, testutil.OpCreate: n, testutil.OpGetChildren2: n, testutil.OpMulti: 1, testutil.OpRemoveWatches: n,
+		})
+		if got != want {
+			t.Errorf("to enter: %v, want %v", got, want)
+		}
+		w.ResetRequests()
+		leaveTogether(t, inside...)
+		// One stays: it looks at the beginning and after each other. Each other
+		// looks at the beginning and at the end.
+		lists, watches := n+2*(n-1), 2*(n-1)
+		if cost := w.Cost(); cost[testutil.OpMulti] != n || cost[testutil.OpGetChildren2] > lists || cost[testutil.OpGetData] > watches {
+			t.Errorf("to leave: %v", cost)
+		}
+		nothingLeft(t, w)
+	})
+}
+
+// A ready without members is what a crash has left: nobody passes alone,
+// whatever was done to it before.
+func TestReadyThatWasLeftBehind(t *testing.T) {
+	for versions := range 3 {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.ConnectNext(), w.ConnectNext()
+			must(t, c.MakeContainerPath(t.Context(), path))
+			_, err := c.Create(t.Context(), ready, nil, zk.FlagPersistent)
+			must(t, err)
+			for range versions {
+				_, err = c.Set(t.Context(), ready, nil, -1)
+				must(t, err)
+			}
+			w.ResetRequests()
+			round(t, double(t, c, 2), double(t, other, 2))
+			if got := w.Cost()[testutil.OpSetData]; got != 1 {
+				t.Errorf("marked %d times", got)
+			}
+			nothingLeft(t, w)
+		})
+	}
+}
+
+// A round whose members have all died does not let anybody pass, even if one
+// that came late is still inside.
+func TestARoundDies(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b, x, y := w.ConnectNext(), w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
+		enterTogether(t, double(t, a, 2), double(t, b, 2))
+		late := enter(t, entering(t.Context(), double(t, x, 2)))
+		w.Expire(a)
+		later := enter(t, entering(t.Context(), double(t, y, 2))) // b holds the round
+		w.Expire(b)
+		first := entering(t.Context(), double(t, a, 2))
+		pending(t, first)
+		second := enter(t, entering(t.Context(), double(t, b, 2)))
+		left := leaving(t.Context(), late)
+		pending(t, left)
+		leave(t, leaving(t.Context(), enter(t, first)), leaving(t.Context(), second), leaving(t.Context(), later), left)
+		nothingLeft(t, w)
+	})
+}
+
+// One more than n enters, holds the round until it leaves, and counts for no
+// other.
+func TestOneMore(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d, x := double(t, c, 2), double(t, w.ConnectNext(), 2)
+		inside := enterTogether(t, d, d)
+		late := enter(t, entering(t.Context(), x))
+		again := enter(t, entering(t.Context(), x))
+		first, second := leaving(t.Context(), inside[0]), leaving(t.Context(), inside[1])
+		third := leaving(t.Context(), again)
+		pending(t, first, second, third)
+		leave(t, leaving(t.Context(), late), first, second, third)
+		round(t, d, x)
+		nothingLeft(t, w)
+	})
+}
+
+// One that comes while the last member leaves is inside, and is not counted by
+// the next round.
+func TestOneMoreAtTheEnd(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("slow")
+		d, x := double(t, c, 1), double(t, w.ConnectNext(), 2)
+		in := enter(t, entering(t.Context(), d))
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.Hold(release))
+		w.ClientNet("slow").Control(held.Control)
+		left := leaving(t.Context(), in) // it has seen nobody else
+		bubble.Await(t, "the last request", held.Hit())
+		late := enter(t, entering(t.Context(), x))
+		close(release)
+		leave(t, left)
+		next := entering(t.Context(), x)
+		pending(t, next)
+		leave(t, leaving(t.Context(), late)) // it does not wait for the next round
+		inside := enterTogether(t, x)
+		leaveTogether(t, append(inside, enter(t, next))...)
+		nothingLeft(t, w)
+	})
+}
+
+// An Enter that ends leaves nothing, so the next one waits.
+func TestEnterThatEnds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d, other := double(t, c, 2), double(t, w.ConnectNext(), 2)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := d.Enter(ctx)
+			wantErr(t, err, context.DeadlineExceeded)
+			next := entering(t.Context(), other) // at once
+			pending(t, next)
+			in := enter(t, entering(t.Context(), d))
+			leaveTogether(t, in, enter(t, next))
+		}
+		cause := errors.New("not today")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		_, err := d.Enter(ctx)
+		wantErr(t, err, context.Canceled, cause)
+		nothingLeft(t, w)
+	})
+}
+
+// Whatever wakes a member that waits, only ready lets it pass.
+func TestWokenByAnythingElse(t *testing.T) {
+	for name, wake := range map[string]func(t *testing.T, w *bubble.World, c, other *framework.Client){
+		"a reconnect": func(_ *testing.T, w *bubble.World, _, _ *framework.Client) { w.ClientNet("waits").Drop() },
+		"a new session": func(_ *testing.T, w *bubble.World, c, _ *framework.Client) {
+			w.Expire(c)
+		},
+		"an outage": func(_ *testing.T, w *bubble.World, _, _ *framework.Client) {
+			w.ClientNet("waits").Cut()
+			time.Sleep(time.Minute)
+			w.ClientNet("waits").Heal()
+		},
+		"its znode is deleted": func(t *testing.T, w *bubble.World, _, other *framework.Client) {
+			must(t, other.Delete(t.Context(), path+"/"+w.Children(path)[0], -1))
+		},
+		"its znode is written": func(t *testing.T, w *bubble.World, _, other *framework.Client) {
+			_, err := other.Set(t.Context(), path+"/"+w.Children(path)[0], nil, -1)
+			must(t, err)
+		},
+		"others come and go": func(t *testing.T, _ *bubble.World, _, other *framework.Client) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := double(t, other, 3).Enter(ctx)
+			wantErr(t, err, context.DeadlineExceeded)
+		},
+		"nothing, for long": func(*testing.T, *bubble.World, *framework.Client, *framework.Client) { time.Sleep(10 * time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("waits", patient), w.ConnectNext()
+				first := entering(t.Context(), double(t, c, 2))
+				pending(t, first)
+				wake(t, w, c, other)
+				time.Sleep(time.Minute)
+				pending(t, first)
+				in := enter(t, entering(t.Context(), double(t, other, 2)))
+				leaveTogether(t, in, enter(t, first))
+				nothingLeft(t, w)
+			})
+		})
+	}
+}
+
+// Kazoo's members delete ready as soon as they leave: its creation alone lets a
+// member pass, on old servers too.
+func TestReadyIsGoneAtOnce(t *testing.T) {
+	for _, opts := range [][]testutil.Option{nil, {testutil.WithoutNewOperations()}} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.ConnectNext(), w.ConnectNext()
+			first := entering(t.Context(), double(t, c, 2))
+			pending(t, first)
+			_, err := other.Multi(t.Context(), &zk.CreateRequest{Path: ready}, &zk.DeleteRequest{Path: ready})
+			must(t, err)
+			leave(t, leaving(t.Context(), enter(t, first)))
+			nothingLeft(t, w)
+		}, opts...)
+	}
+}
+
+// A member that dies inside, or before, keeps nobody.
+func TestAMemberDies(t *testing.T) {
+	for _, who := range []string{"that stays", "that leaves first"} {
+		t.Run(who, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				a, b, x := w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
+				first := entering(t.Context(), double(t, a, 3))
+				dies := entering(t.Context(), double(t, b, 3))
+				pending(t, first, dies)
+				must(t, b.Close())
+				wantErr(t, bubble.Await(t, "Enter", dies).err, framework.ErrClosed)
+				second := entering(t.Context(), double(t, a, 3))
+				pending(t, first, second)
+				third := enter(t, entering(t.Context(), double(t, x, 3)))
+				inside := []*barrier.Inside{enter(t, first), enter(t, second)}
+				stays := w.Children(path)[0]
+				if stat, _ := w.Stat(path + "/" + stays); (stat.EphemeralOwner == w.SessionID(x)) != (who == "that stays") {
+					// a dies: two of three
+					left := leaving(t.Context(), third)
+					pending(t, left)
+					w.Expire(a)
+					leave(t, left)
+					for _, in := range inside {
+						wantErr(t, in.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+					}
+				} else {
+					one, two := leaving(t.Context(), inside[0]), leaving(t.Context(), inside[1])
+					pending(t, one, two)
+					w.Expire(x)
+					leave(t, one, two)
+					wantErr(t, third.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+				}
+				nothingLeft(t, w)
+			})
+		})
+	}
+}
+
+// Leave says that its member was not in the round until its end, and says the
+// same again.
+func TestAMemberWasDeleted(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.ConnectNext(), w.ConnectNext()
+		d := double(t, a, 2)
+		inside := enterTogether(t, d, double(t, b, 2))
+		for _, name := range w.Children(path) {
+			if stat, _ := w.Stat(path + "/" + name); stat.EphemeralOwner == w.SessionID(a) {
+				must(t, b.Delete(t.Context(), path+"/"+name, -1))
+			}
+		}
+		err := inside[0].Leave(t.Context())
+		wantErr(t, err, barrier.ErrGone)
+		wantErr(t, inside[0].Leave(t.Context()), err)
+		leave(t, leaving(t.Context(), inside[1]))
+		nothingLeft(t, w)
+	})
+}
+
+// A Leave that ends early does not keep the others, and is not made again.
+func TestLeaveThatEnds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.ConnectNext(), w.ConnectNext()
+		for range 4 { // each of them stays sometimes
+			inside := enterTogether(t, double(t, a, 2), double(t, b, 2))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			first := leaving(ctx, inside[0])
+			time.Sleep(time.Millisecond)
+			again := leaving(t.Context(), inside[0])
+			other, stop := context.WithCancel(t.Context())
+			stop()
+			wantErr(t, inside[0].Leave(other), context.Canceled)
+			wantErr(t, bubble.Await(t, "Leave", first), context.DeadlineExceeded)
+			wantErr(t, bubble.Await(t, "Leave again", again), context.DeadlineExceeded)
+			leave(t, leaving(t.Context(), inside[1]))
+		}
+		nothingLeft(t, w)
+	})
+}
+
+// What is executed late harms no later round: the mark and the delete of a
+// ready that was left behind, and the creation of ready.
+func TestLateRequests(t *testing.T) {
+	for name, late := range map[string]struct {
+		op     testutil.Op
+		stale  bool
+		first  int // how many wait before the slow one comes
+		answer error
+	}{
+		"a mark":         {op: testutil.OpSetData, stale: true},
+		"a delete":       {op: testutil.OpMulti, stale: true},
+		"an opening":     {op: testutil.OpMulti, first: 1},
+		"a create":       {op: testutil.OpCreate},
+		"a late create":  {op: testutil.OpMulti, first: 2},
+		"the list":       {op: testutil.OpGetChildren2},
+		"a first look":   {op: testutil.OpExists, stale: true},
+		"a watch":        {op: testutil.OpAddWatch},
+		"all of a judge": {op: testutil.OpMultiRead, first: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				slow, other := w.Connect("slow"), w.ConnectNext()
+				d := double(t, other, 2)
+				must(t, other.MakeContainerPath(t.Context(), path))
+				if late.stale {
+					_, err := other.Create(t.Context(), ready, nil, zk.FlagPersistent)
+					must(t, err)
+				}
+				var before []<-chan entered
+				for range late.first {
+					before = append(before, entering(t.Context(), d))
+				}
+				time.Sleep(time.Second)
+				release := make(chan struct{})
+				held := testutil.NewFault(testutil.Match{Op: late.op}, testutil.Hold(release))
+				w.ClientNet("slow").Control(held.Control)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				result := entering(ctx, double(t, slow, 2))
+				bubble.Await(t, "the request", held.Hit())
+				// Another round begins and ends meanwhile.
+				if late.first == 0 {
+					before = append(before, entering(t.Context(), d))
+				}
+				if late.first < 2 {
+					before = append(before, entering(t.Context(), d))
+				}
+				inside := []*barrier.Inside{enter(t, before[0]), enter(t, before[1])}
+				close(release)
+				enter(t, result) // the round is open: it is late, or one of them
+				must(t, slow.Close())
+				leaveTogether(t, inside...)
+				nothingLeft(t, w)
+			})
+		})
+	}
+}
+
+// A member of an earlier round, in the shape of a late request, is no trap for
+// the next one: ready is created only while all n are there.
+func TestOpeningThatIsLate(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		slow, other := w.Connect("slow"), w.ConnectNext()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := entering(ctx, double(t, other, 2))
+		pending(t, first)
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.Hold(release))
+		w.ClientNet("slow").Control(held.Control)
+		second := entering(t.Context(), double(t, slow, 2))
+		bubble.Await(t, "the request", held.Hit())
+		cancel() // the first leaves before the round is open
+		wantErr(t, bubble.Await(t, "Enter", first).err, context.Canceled)
+		time.Sleep(time.Second)
+		close(release)
+		pending(t, second)
+		in := enter(t, entering(t.Context(), double(t, other, 2)))
+		leaveTogether(t, in, enter(t, second))
+		nothingLeft(t, w)
+	})
+}
+
+// The znodes: the data are the identifier, the ACL is the member's, and the
+// directories are containers.
+func TestZnodes(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		acl := zk.ACL{Perms: zk.PermRead | zk.PermDelete, Scheme: "world", ID: "anyone"}
+		d := double(t, c, 1, recipes.WithData([]byte("worker-7")), recipes.WithACL(acl), recipes.WithLabel("workers"))
+		in := enter(t, entering(t.Context(), d))
+		for _, name := range w.Children(path) {
+			data, _ := w.Data(path + "/" + name)
+			got, _, err := c.GetACL(t.Context(), path+"/"+name)
+			must(t, err)
+			if name == "ready" {
+				if len(data) > 0 || got[0].Perms != zk.PermAll {
+					t.Errorf("ready: %q %v", data, got)
+				}
+			} else if string(data) != "worker-7" || got[0] != acl || !strings.HasPrefix(name, "_c_") {
+				t.Errorf("%s: %q %v", name, data, got)
+			}
+		}
+		leave(t, leaving(t.Context(), in))
+		time.Sleep(5 * time.Minute)
+		if w.Exists("/app") {
+			t.Error("the directories are not containers")
+		}
+	})
+}
+
+// What makes no sense is an error that names it, and zero values fail.
+func TestBadValues(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		for want, make := range map[string]func() error{
+			"client is nil": func() error { _, err := barrier.NewDouble(nil, path, 2); return err },
+			"client":        func() error { _, err := barrier.New(nil, path); return err },
+			"path":          func() error { _, err := barrier.New(c, "barrier"); return err },
+			"path /":        func() error { _, err := barrier.NewDouble(c, "/", 2); return err },
+			"n is 0":        func() error { _, err := barrier.NewDouble(c, path, 0); return err },
+			"n is -1":       func() error { _, err := barrier.NewDouble(c, path, -1); return err },
+			"option <nil>":  func() error { _, err := barrier.New(c, path, nil); return err },
+			"not one of":    func() error { _, err := barrier.NewDouble(c, path, 2, recipes.WithAsyncRelease()); return err },
+		} {
+			if err := make(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		var b *barrier.Barrier
+		var d *barrier.Double
+		var in *barrier.Inside
+		for range 2 {
+			_, err := d.Enter(t.Context())
+			for _, err := range []error{err, b.Set(t.Context()), b.Remove(t.Context()), b.Wait(t.Context()), in.Leave(t.Context())} {
+				wantErr(t, err, framework.ErrClosed)
+			}
+			b, d, in = &barrier.Barrier{}, &barrier.Double{}, &barrier.Inside{}
+		}
+		must(t, c.Close())
+		closed := double(t, c, 1)
+		_, err := closed.Enter(t.Context())
+		wantErr(t, err, framework.ErrClosed)
+	})
+}

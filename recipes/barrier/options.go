@@ -1,0 +1,62 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+)
+
+// An Option configures a barrier: WithData, WithACL and WithLabel of package
+// recipes. A bad value is an error of New and NewDouble.
+type Option interface{ ForBarrier() }
+
+type config struct {
+	data  []byte
+	acl   []zk.ACL
+	label string
+}
+
+// newConfig checks what both kinds of barriers are made of.
+func newConfig(client *framework.Client, path string, opts []Option) (cfg config, err error) {
+	if client == nil {
+		return cfg, errors.New("client is nil")
+	}
+	if err := framework.ValidatePath(path); err != nil {
+		return cfg, err
+	}
+	if path == "/" {
+		return cfg, errors.New("path /: it always exists, and has other children")
+	}
+	cfg.data = []byte(identity.Process())
+	for _, opt := range opts {
+		switch opt := opt.(type) {
+		case bridge.ZnodeOption:
+			opt.SetZnode(&cfg.acl, &cfg.label)
+			continue
+		case bridge.DataOption:
+			if opt.SetData(&cfg.data) {
+				continue
+			}
+		}
+		return cfg, fmt.Errorf("option %T: not one of a barrier", opt)
+	}
+	return cfg, nil
+}
+
+// failed returns the error of a verb.
+func failed(ctx context.Context, verb, path string, err error) error {
+	if ended := ctxerr.Of(ctx); ended != nil && !errors.Is(err, ended) && !framework.MaybeApplied(err) {
+		err = ended
+	}
+	return fmt.Errorf("barrier: %s %s: %w", verb, path, err)
+}
+
+// errZero is the error of a value that no constructor has made.
+var errZero = fmt.Errorf("barrier: the zero value: %w", framework.ErrClosed)

@@ -1,0 +1,151 @@
+package barrier
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// This file tells the ready of a round that goes on from one that was left
+// behind, as by a crash of the last member.
+//
+// The rule: ready counts only while a member is there that is not younger, by
+// czxid. Equal means that both were created in one transaction.
+//
+//   - Whoever opens a round stands in the directory and creates ready later. A
+//     round of this library keeps such a member until its end: see Leave.
+//   - No member can become older than a ready that exists. So once none of its
+//     members is there, none ever is again: a ready that was found to be left
+//     behind stays so, however late that is acted upon, and whatever another
+//     member of the ensemble shows meanwhile. For the same reason ready is read
+//     before the members are listed. A member that came in between, before a
+//     newer ready, would be missing in the list otherwise.
+//   - A member that waits takes the creation of ready as valid, without a look:
+//     it was there before, so it is older itself.
+//
+// ZooKeeper deletes by path and version, and by no czxid. Every ready begins at
+// version 0. A plain delete at version 0 of what was found to be left behind
+// can hit the ready of the next round, if it is executed late. So it is marked
+// first: its data are set, at the version that was read. The answer has the
+// czxid of what was marked. If that is another one, a round goes on that bears
+// a mark, which does no harm. Otherwise it is deleted at the version after the
+// mark, which no ready has that was not marked. The member's own znode is
+// created in the same transaction, so that it never stands beside a ready that
+// is older than itself: neighbors count ready as a member.
+//
+// What remains: the mark and the delete of two clients are both executed late,
+// in this order, after another client has deleted the same ready and the next
+// round has begun. Then that round's ready is deleted; a member that has not
+// heard of it yet opens the round again if all members are still there.
+
+const (
+	readyName  = "ready"
+	memberName = "member"
+	lateName   = "late"
+)
+
+// mark is the data of a ready that was left behind. Nobody reads it but people.
+var mark = []byte("left behind")
+
+// judge returns the stat of ready, nil if there is none, and the first name of
+// a member that is not younger, "" if ready was left behind.
+func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.Stat, older string, err error) {
+	found, ready, err := sess.Exists(ctx, d.ready)
+	if err != nil || !found {
+		return nil, "", err
+	}
+	names, err := d.list(ctx, sess)
+	if err != nil {
+		return nil, "", err
+	}
+	slices.Sort(names)
+	var reads []framework.Read
+	for _, name := range names {
+		if name != readyName {
+			reads = append(reads, framework.Read{Path: layout.Join(d.path, name)})
+		}
+	}
+	results, err := sess.ReadAll(ctx, reads...)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, r := range results {
+		switch {
+		case errors.Is(r.Err, zk.ErrNoNode): // it left
+		case r.Err != nil:
+			return nil, "", r.Err
+		case r.Stat.Czxid <= ready.Czxid:
+			_, older = layout.Split(reads[i].Path)
+			return ready, older, nil
+		}
+	}
+	return ready, "", nil
+}
+
+// remover marks a ready that was left behind, and returns the operation that
+// deletes it. If it is gone meanwhile, or another one is there, it returns
+// errAgain.
+func (d *Double) remover(ctx context.Context, sess *framework.Session, ready *zk.Stat) (*zk.DeleteRequest, error) {
+	stat, err := sess.Set(ctx, d.ready, mark, ready.Version)
+	switch {
+	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
+		return nil, errAgain
+	case err != nil:
+		return nil, err
+	case stat.Czxid != ready.Czxid:
+		return nil, errAgain
+	}
+	d.client.Logger().Info("removing the ready znode of a round that has crashed", zap.String("path", d.client.Resolve(d.path)), zap.String("label", d.cfg.label))
+	return &zk.DeleteRequest{Path: d.ready, Version: stat.Version}, nil
+}
+
+// sweep deletes ready if it was left behind.
+func (d *Double) sweep(ctx context.Context, sess *framework.Session) error {
+	ready, older, err := d.judge(ctx, sess)
+	if err != nil || ready == nil || older != "" {
+		return err
+	}
+	remove, err := d.remover(ctx, sess, ready)
+	if err == nil {
+		err = sess.Delete(ctx, remove.Path, remove.Version)
+	}
+	if errors.Is(err, errAgain) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+		return nil // somebody else was quicker
+	}
+	return err
+}
+
+// list returns the names in the directory, none if it is missing.
+func (d *Double) list(ctx context.Context, sess *framework.Session) ([]string, error) {
+	names, _, err := sess.Children(ctx, d.path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// membersIn returns the members of a list that a round waits for, in order:
+// those that were not late.
+func membersIn(names []string) (members []string) {
+	for _, name := range names {
+		if name != readyName && !isLate(name) {
+			members = append(members, name)
+		}
+	}
+	slices.Sort(members)
+	return members
+}
+
+// isLate reports whether a name is that of a member which has entered a round
+// that was open. Such a member is younger than ready. It does not count for the
+// next round, and does not keep ready valid.
+func isLate(name string) bool {
+	_, base, ok := layout.CutProtection(name)
+	return ok && base == lateName
+}
