@@ -21,8 +21,8 @@
 //     than n can be inside. It counts for no other round.
 //   - Leave returns when all members of the round have left, or have died. The
 //     barrier can be used again at once.
-//   - An Enter that fails or is canceled leaves nothing. Its znode is removed
-//     in the background, and counts for others until then. So does that of a
+//   - An Enter that fails or is canceled leaves nothing. If no server answers
+//     then, its znode counts for others until it is removed. So does that of a
 //     process that has died, for a session timeout.
 //   - A member that has lost its session is no longer inside, and Leave says
 //     so. It is no lease: nothing tells the member meanwhile. For exclusion use

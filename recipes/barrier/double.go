@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -50,9 +51,10 @@ var errAgain = errors.New("begin again")
 // enters as well. A ready that an earlier round has left behind is removed.
 //
 // Enter fails when ctx ends, and when no server answers until a budget of the
-// client's retry policy is used up. Then the member's znode is removed in the
-// background; until that is done, which takes a session timeout at most if the
-// connection is lost, it counts for others. If the session is lost while Enter
+// client's retry policy is used up. Then it removes the member's znode, and
+// returns when that is gone, or after a tenth of the session timeout. If no
+// server answers, the znode is removed later, by the end of the session at the
+// latest, and counts for others until then. If the session is lost while Enter
 // waits, it enters again in the next one.
 //
 // It costs four requests: a watch, a read, a create with a list, and the
@@ -91,7 +93,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 	}
 	defer func() {
 		if err != nil {
-			sess.Discard(own)
+			withdraw(sess, own)
 		}
 	}()
 	in = newInside(d, sess, own)
@@ -132,6 +134,19 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 		if err != nil {
 			return nil, err
 		}
+	}
+}
+
+// withdraw removes the znode of a member that does not enter. It waits for that,
+// so that another Enter, of whatever process, does not count it.
+func withdraw(sess *framework.Session, path string) {
+	gone := sess.Discard(path)
+	if !sess.Connected() {
+		return
+	}
+	select {
+	case <-gone:
+	case <-time.After(sess.Timeout() / 10):
 	}
 }
 
