@@ -177,8 +177,7 @@ func WithAsyncRelease() ZnodeOption {
 // WithLabel sets what observers count together: see framework.Acquire. Default:
 // the path at the ensemble, for the locks of a locks.Keyed its root, and for a
 // member of a presence.Group the group's path. There should not be many labels
-// in a process. The log lines of presences, caches and barriers
-// have it.
+// in a process. The log lines of presences, caches and barriers have it.
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
 // semaphore.New, leader.New, presence.New, presence.NewGroup, cache.New,
 // barrier.New and barrier.NewDouble.

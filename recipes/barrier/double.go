@@ -137,8 +137,8 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 	}
 }
 
-// withdraw removes the znode of a member that does not enter. It waits for that,
-// so that another Enter, of whatever process, does not count it.
+// withdraw removes the znode of a member that does not enter. It waits for
+// that, so that another Enter, of whatever process, does not count it.
 func withdraw(sess *framework.Session, path string) {
 	gone := sess.Discard(path)
 	if !sess.Connected() {

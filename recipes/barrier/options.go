@@ -34,7 +34,7 @@ func newConfig(client *framework.Client, path string, opts []Option) (cfg config
 	if path == "/" {
 		return cfg, errors.New("path /: it always exists, and has other children")
 	}
-	cfg.data = []byte(identity.Process())
+	cfg.data, cfg.label = []byte(identity.Process()), client.Resolve(path)
 	for _, opt := range opts {
 		switch opt := opt.(type) {
 		case bridge.ZnodeOption:
