@@ -314,6 +314,9 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		if n := ens.WatchCount(); n != 0 {
 			t.Errorf("watches are left: %v", ens.Watches())
 		}
+		if heard, _ := e.take(); heard != "=/a */a" { // its own watches are gone with the tree
+			t.Errorf("heard %q of the removal", heard)
+		}
 		found, err := framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})
 		must(t, err)
 		must(t, found[0].Err)

@@ -8,7 +8,7 @@ import (
 
 // getAndWatch is GetAndWatch of package recipes/internal/privileged.
 func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
-	w, err := s.scope().watch(context.Background(), watchData, path, false)
+	w, err := s.scope().watch(context.Background(), watchData, path, true)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}

@@ -29,6 +29,8 @@ import (
 //     request is not sent while the hub arms a watch;
 //   - when the tree has been armed, and before it is removed, the hub's watches
 //     are fired, and none counts as held by the server from then on;
+//   - before it is removed, those who follow single events are told of one, so
+//     that they arm their watches on the path again;
 //   - the wire client does not set a data watch again after a reconnect.
 //
 // A watch for the children replaces only a half of the recursive one that no
@@ -261,6 +263,7 @@ func (s *session) askAbout(t *tree, op wire.Op, body wire.Appender) (reply, erro
 	}
 	if op == wire.OpRemoveWatches {
 		s.hub.release(t.path)
+		s.disarm(t.path)
 	}
 	return call(context.Background(), s, Request{Op: opNameWatch, Path: t.path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), t.on, op, body, 0)
@@ -377,10 +380,26 @@ func (ts *trees) onEvent(order uint64, what zk.EventType, path string) {
 	}
 }
 
+// disarm tells those who follow no tree that something may have happened at a
+// path, since their watches on it go.
+func (s *session) disarm(path string) {
+	s.trees.mu.Lock()
+	all := slices.DeleteFunc(s.trees.hearingLocked(path), func(f *follower) bool { return f.tree != nil })
+	s.trees.mu.Unlock()
+	for _, f := range all {
+		f.tell(s.order.Add(1), zk.EventNodeDataChanged, path)
+		f.tell(s.order.Add(1), zk.EventNodeChildrenChanged, path)
+	}
+}
+
 // hearing returns who hears of the events of a znode.
-func (ts *trees) hearing(path string) (all []*follower) {
+func (ts *trees) hearing(path string) []*follower {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	return ts.hearingLocked(path)
+}
+
+func (ts *trees) hearingLocked(path string) (all []*follower) {
 	if len(ts.told) == 0 {
 		return nil
 	}

@@ -450,6 +450,31 @@ func TestTwoCachesOnOneTree(t *testing.T) {
 	})
 }
 
+// The request that removes a recursive watch removes every watch of the client
+// on the path. A cache with watches of a single event did not arm its own
+// again, and missed what happened to its root from then on. The simulator found
+// it.
+func TestARecursiveWatchGoesBesideOneShotWatches(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		create(t, other, root, "")
+		k := synced(t, c, cache.WithOneShotWatches(), cache.WithRecheck(0))
+		m := follow(t, k)
+		m.took()
+		synced(t, c).Close()
+		create(t, other, root+"/a", "")
+		wantLog(t, m, "added /config/a")
+		beside := synced(t, c)
+		set(t, other, root, "1")
+		beside.Close()
+		time.Sleep(time.Second)
+		set(t, other, root, "2")
+		create(t, other, root+"/b", "")
+		time.Sleep(time.Second)
+		wantLog(t, m, "changed /config", "changed /config", "added /config/b")
+	})
+}
+
 // Up to ZooKeeper 3.8 a watch for one event replaces a recursive one of the
 // same client and path.
 func TestOtherWatchesInTheTree(t *testing.T) {

@@ -73,6 +73,34 @@ func TestASequentialNodeIsClosedAlone(t *testing.T) {
 	})
 }
 
+// A Node closes, and the event of its own delete is lost. Another session takes
+// the name. The next Node of the client took what was read of the old znode for
+// the present one, said that it stood, and wrote to the other session's znode.
+// The simulator found it.
+func TestTheEventOfAnOwnDeleteIsLost(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other, net := w.Connect("ours"), w.Connect("other"), w.ClientNet("ours")
+		n := announce(t, c, path, "ours")
+		net.LoseEvents(true)
+		must(t, n.Close(t.Context()))
+		net.LoseEvents(false)
+		theirs := announce(t, other, path, "theirs")
+		next, err := presence.New(c, path, []byte("next"))
+		must(t, err)
+		must(t, next.Start())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := next.Set(ctx, []byte("written")); err == nil {
+			t.Error("the data of the other session's znode were set")
+		}
+		if s := next.Status(); s.State != presence.Taken || s.Session != w.SessionID(other) {
+			t.Errorf("status %+v", s)
+		}
+		standing(t, w, other, theirs, "theirs")
+		must(t, next.Close(t.Context()))
+	})
+}
+
 // A container is no other session's znode: it is not taken over.
 func TestAContainerIsNotTakenOver(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -119,7 +119,9 @@ var Framework = seam.Framework.(interface {
 	// present connection, once, or fail: none waits for a connection. So not much
 	// time passes between a read and the write that relies on it.
 	AtOnce(s *framework.Session) *framework.Session
-	// GetAndWatch is that of Session. After a reconnect has closed changed, resume
+	// GetAndWatch is that of Session, but what it returns was the znode's during
+	// the call, also if events are lost: a watch that is armed already is checked.
+	// After a reconnect has closed changed, resume
 	// takes the watch up again, without a request, and returns its channel, if the
 	// server is known to have the watch and the znode is as it was read. If not,
 	// ok is false: read it again.
