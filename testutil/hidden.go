@@ -33,6 +33,10 @@ func (forTests) WithClockRates(rate func(session int64) float64) Option {
 	return func(c *config) { c.clockRate = rate }
 }
 
+func (forTests) WithCommits(told func(zxid, session int64, op Op, path string, data []byte, owner int64)) Option {
+	return func(c *config) { c.committed = told }
+}
+
 func (forTests) WithoutLastingWatches() Option { return func(c *config) { c.oneShotOnly = true } }
 
 func (forTests) WithWatchPaths() Option { return func(c *config) { c.watchPaths = true } }

@@ -89,6 +89,11 @@ func (e *Embedded) mostAppliedLocked() *member {
 func (m *member) appendLocked(t *txn) {
 	e := m.e
 	e.log = append(e.log, t)
+	if told := e.cfg.committed; told != nil && t.code == wire.OK {
+		for _, op := range t.ops {
+			told(t.zxid, t.session, Op(op.kind), op.path, op.data, op.owner)
+		}
+	}
 	e.logged += t.size()
 	m.acknowledged = e.dropped + len(e.log)
 	m.advanceLocked()

@@ -36,6 +36,7 @@ type config struct {
 	reportDelay     func(member int) time.Duration
 	secondHops      map[int]int // members that reach the others only through another member
 	clockRate       func(session int64) float64
+	committed       func(zxid, session int64, op Op, path string, data []byte, owner int64)
 	memory          bool
 	listen          []string
 	settings        map[int]settings // of members that differ from the others

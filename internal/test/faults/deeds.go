@@ -101,6 +101,7 @@ var codes = map[string][]testutil.Code{
 	"getChildren2":    {testutil.CodeNoAuth},
 	"getData":         {testutil.CodeNoAuth},
 	"exists":          {testutil.CodeNoAuth},
+	"addWatch":        {testutil.CodeUnimplemented, -5},
 	"delete":          {testutil.CodeNoAuth, testutil.CodeBadVersion, testutil.CodeNotEmpty},
 	"setData":         {testutil.CodeNoAuth, testutil.CodeBadVersion},
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // Scenario is a small run of a recipe. Without faults it is the same each time.
@@ -86,6 +87,25 @@ func many(n int, steps ...sim.Step) (c client) {
 func side(n int, s sim.Step) sim.Step {
 	s.Side = n
 	return s
+}
+
+// recheck is within which time a cache finds what no event has told.
+const recheck = 5 * timeout
+
+// follow is a cache that is asked three times for what is, and stays.
+func follow(f sim.Follow) sim.Step {
+	f.On = true
+	return sim.Step{Work: 30 * time.Millisecond, Writes: 2, Follow: f, Stay: true}
+}
+
+// changing changes a tree that another client follows.
+func changing(all ...sim.Change) sim.Step {
+	return sim.Step{Pause: 3 * time.Millisecond, Changes: all}
+}
+
+// stand begins after a pause, and has its znode for a while, with one Set.
+func stand(pause, work time.Duration, s sim.Stand) sim.Step {
+	return sim.Step{Pause: pause * time.Millisecond, Work: work * time.Millisecond, Writes: 1, Stand: s}
 }
 
 // one is a client with one goroutine.
@@ -202,6 +222,43 @@ var Scenarios = []Scenario{
 	{"async", true, func() *sim.Plan { // the next caller of the process comes before the delete is answered
 		p := plan(sim.Mutex, client{{bare(0, 10)}, {at(2, 10)}}, one(at(5, 10)))
 		return with(p, func(p *sim.Plan) { p.Async, p.Handoffs = true, 0 })
+	}},
+	{"cache", true, func() *sim.Plan { // what another client changes
+		return plan(sim.Cache, one(follow(sim.Follow{Depth: -1, Recheck: recheck})), one(changing(
+			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: 4 * time.Millisecond, What: sim.Write, Path: "/a"},
+			sim.Change{Pause: 4 * time.Millisecond, What: sim.Anew, Path: "/a"}, sim.Change{What: sim.Put, Path: "/a/b"})))
+	}},
+	{"cache-one-shot", false, func() *sim.Plan {
+		return plan(sim.Cache, one(follow(sim.Follow{Depth: -1, OneShot: true, Recheck: recheck})), one(changing(
+			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: 4 * time.Millisecond, What: sim.Write, Path: "/a"},
+			sim.Change{Pause: 4 * time.Millisecond, What: sim.Erase, Path: "/a"}, sim.Change{What: sim.Mark, Path: "/a"})))
+	}},
+	{"cache-two", false, func() *sim.Plan { // of one client, which share a watch, and the first goes
+		stays := follow(sim.Follow{Depth: 1, Recheck: recheck})
+		goes := stays
+		goes.Stay, goes.Work = false, 8*time.Millisecond
+		return plan(sim.Cache, client{{goes}, {stays}}, one(changing(
+			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: 8 * time.Millisecond, What: sim.Write, Path: "/a"})))
+	}},
+	{"presence", true, func() *sim.Plan { // the other client waits for the name
+		first, second := stand(0, 30, sim.Stand{Name: "a"}), stand(10, 20, sim.Stand{Name: "a"})
+		second.Stay = true
+		return plan(sim.Presence, one(first), one(second))
+	}},
+	{"presence-sequential", false, func() *sim.Plan {
+		return plan(sim.Presence, one(stand(0, 20, sim.Stand{Name: "m-0-", Sequential: true})), one(stand(5, 20, sim.Stand{Name: "m-1-", Sequential: true})))
+	}},
+	{"presence-yield", false, func() *sim.Plan {
+		return plan(sim.Presence, one(stand(0, 30, sim.Stand{Name: "a", Yield: true})), one(stand(10, 20, sim.Stand{Name: "b"})))
+	}},
+	{"presence-again", false, func() *sim.Plan { // the next node of the client has the path of one that closes
+		return plan(sim.Presence, one(stand(0, 10, sim.Stand{Name: "a"}), stand(0, 10, sim.Stand{Name: "a"})), one(stand(5, 10, sim.Stand{Name: "a"})))
+	}},
+	{"group", true, func() *sim.Plan { // members join and leave, and a third client follows
+		member := func(name string) sim.Stand {
+			return sim.Stand{Name: name, Group: true, Layout: presence.LayoutProtected}
+		}
+		return plan(sim.Presence, one(stand(0, 30, member("m-0-"))), one(stand(8, 10, member("m-1-"))), one(follow(sim.Follow{Depth: -1, Recheck: recheck})))
 	}},
 	{"line", true, func() *sim.Plan {
 		return plan(sim.Line, one(side(1, at(0, 30))), one(side(0, at(10, 20))))

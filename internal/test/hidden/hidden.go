@@ -15,6 +15,7 @@ var options = seam.Testutil.(interface {
 	WithReportDelays(delay func(member int) time.Duration) testutil.Option
 	WithSecondHop(member, through int) testutil.Option
 	WithClockRates(rate func(session int64) float64) testutil.Option
+	WithCommits(told func(zxid, session int64, op testutil.Op, path string, data []byte, owner int64)) testutil.Option
 	WithoutLastingWatches() testutil.Option
 	WithWatchPaths() testutil.Option
 })
@@ -56,6 +57,15 @@ func WithSecondHop(member, through int) testutil.Option {
 // lock held, so it must not call the ensemble.
 func WithClockRates(rate func(session int64) float64) testutil.Option {
 	return options.WithClockRates(rate)
+}
+
+// WithCommits calls told with each operation of each write as it is committed,
+// in order: with the transaction, the session that has asked for it, the path
+// with the number of a sequential znode, and the data and the owner that the
+// znode gets. The end of a session is a delete of each of its znodes. told is
+// called with the ensemble's lock held, so it must not call the ensemble.
+func WithCommits(told func(zxid, session int64, op testutil.Op, path string, data []byte, owner int64)) testutil.Option {
+	return options.WithCommits(told)
 }
 
 // WithoutLastingWatches makes members refuse addWatch with code -5, as servers

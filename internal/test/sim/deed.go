@@ -53,6 +53,9 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 		w.nets[c].Drop()
 	case Drop:
 		w.nets[c].Drop()
+	case LoseEvents:
+		w.nets[c].LoseEvents(true)
+		return func() { w.nets[c].LoseEvents(false) }, true
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:

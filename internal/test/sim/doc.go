@@ -10,6 +10,9 @@
 // and the random pauses of the library. So a seed that has failed may have to
 // be run several times to fail again.
 //
+// In a fifth of the plans the workers contend for nothing: some change a tree
+// that caches follow, or keep presence nodes and members of groups.
+//
 // In half of the plans each client sees the ensemble through a view: a chroot,
 // a namespace, both, or neither. All views lead to the same locks under
 // different paths. The checks use the paths of the ensemble.
@@ -34,6 +37,7 @@
 //     of them leases must survive; for all others only safety is judged.
 //   - Connects: they are answered late, or not, or reach the leader late, and
 //     what the client sends after them is lost.
+//   - Events, on their way to a client with caches or presence nodes.
 //   - Directories: an empty directory is removed, and created again with a
 //     counter near the old one. That happens at any time, just after a
 //     contender has left, or while a contender returns. It also happens in
@@ -82,6 +86,20 @@
 //   - The history of grants, ends, guarded writes and limits is linearizable,
 //     as judged by porcupine: see model.go.
 //
+// What caches and presence nodes say is compared with the log of what the
+// ensemble has committed:
+//
+//   - Each view shows each znode in a state that it had at the view's Zxid or
+//     later, and never in an earlier one than the view before. The batches of a
+//     listener add up to its view.
+//   - Fresh and Reach return what was committed when they were called. A cache
+//     of a client without a connection does not say that it is synced.
+//   - A presence node changes no znode of another session. What it says was
+//     true. Its znode is gone when Close returns, and never comes back.
+//   - When all is quiet, and again soon after all sessions have expired once
+//     more, the caches show what is, the nodes stand, and the groups have the
+//     members that there are.
+//
 // No clock helps against a session that an operator has ended. What its client
 // believes until it learns of that is not checked; its token and its guard are.
 //
@@ -102,6 +120,9 @@
 //   - world.go builds a run, runs it and cleans up.
 //   - worker.go has the goroutines that contend, nest.go what they do under a
 //     lease.
+//   - watched.go draws what has caches and presence nodes. follow.go and
+//     stand.go run and judge them, truth.go knows what was committed, and
+//     quiet.go compares when all is quiet.
 //   - ledger.go records the history of the holdings in holding.go. While it is
 //     recorded, check_holders.go, check_waiters.go and check_fencing.go check
 //     it. model.go has it judged in the end.

@@ -58,7 +58,8 @@ const (
 	Lag             What = "lag"
 	Mute            What = "mute"
 	Wedge           What = "wedge"
-	Slow            What = "slow" // every message
+	Slow            What = "slow"        // every message
+	LoseEvents      What = "lose events" // those that the client is sent
 	Before          What = "drop before"
 	After           What = "drop after"
 	Refuse          What = "refuse"

@@ -202,6 +202,9 @@ func (p *Plan) options() (opts []testutil.Option) {
 		opts = append(opts, testutil.WithMemberTick(i, s.Tick), testutil.WithMemberTimeouts(i, s.Least, s.Most))
 		tick = min(tick, s.Tick)
 	}
+	if p.OneShotOnly {
+		opts = append(opts, hidden.WithoutLastingWatches())
+	}
 	if p.Hop {
 		opts = append(opts, hidden.WithSecondHop(0, 1))
 	}

@@ -38,16 +38,17 @@ type Plan struct {
 	Limit      int           // of the semaphore
 	// Handoffs and Linger are options of the recipes that have them; negative
 	// means the default.
-	Handoffs int
-	Linger   time.Duration
-	Async    bool          // releases do not wait for the answer
-	Alone    bool          // each write is a request of its own: framework.WithBatching
-	Workers  [][][]Step    // by client and goroutine
-	Views    []bubble.View // by client; none: all see the whole ensemble
-	Faults   []Fault       // in order
-	Staged   bool          // the run is the same each time, and its moments are recorded
-	Vary     uint64        // where not 0: of how long the goroutines of one instant let others go first
-	Longer   time.Duration // once something has struck, holders keep what they have for so much longer
+	Handoffs    int
+	Linger      time.Duration
+	Async       bool          // releases do not wait for the answer
+	Alone       bool          // each write is a request of its own: framework.WithBatching
+	OneShotOnly bool          // members refuse recursive watches
+	Workers     [][][]Step    // by client and goroutine
+	Views       []bubble.View // by client; none: all see the whole ensemble
+	Faults      []Fault       // in order
+	Staged      bool          // the run is the same each time, and its moments are recorded
+	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
+	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
 
 // Recipe is what the workers contend for.
@@ -64,6 +65,8 @@ const (
 	Election  Recipe = "election"
 	Campaign  Recipe = "campaign" // uses the election's Run
 	Line      Recipe = "line"     // recipes.Line, with a rule like that of RWLock
+	Cache     Recipe = "cache"    // a tree that changes, and caches that follow it
+	Presence  Recipe = "presence"
 )
 
 // Scenario says which kinds of faults a plan has.
@@ -108,6 +111,10 @@ type Step struct {
 	First    bool          // the outermost lease is released first, not last
 	Bound    time.Duration // how long the release is waited for; 0: no limit
 	SetMax   int           // it sets the semaphore's limit first; 0: it does not
+	Changes  []Change      // of the tree that caches follow
+	Follow   Follow
+	Stand    Stand
+	Stay     bool // it keeps its cache or its presence node until everything is quiet
 }
 
 // Nest is an acquisition under a lease.
@@ -169,6 +176,7 @@ func Draw(seed uint64) *Plan {
 	d.async()
 	d.together()
 	d.limits()
+	d.watched()
 	return d.Plan
 }
 
@@ -408,8 +416,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, one-shot only %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.OneShotOnly, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

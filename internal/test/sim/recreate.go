@@ -100,7 +100,7 @@ const operator = -1
 func (w *world) operate() (err error) {
 	needed := w.plan.Staged
 	for _, f := range w.plan.Faults {
-		needed = needed || f.What == Recreate || f.What == RecreateUnder
+		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemoveZnode
 	}
 	if needed {
 		w.operator, err = framework.New(w.ens.Servers(),

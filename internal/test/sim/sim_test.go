@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -22,6 +23,8 @@ var (
 	seeds = flag.Int("sim.seeds", 0, "how many seeds to play; 0: as many as fit into the time")
 	span  = flag.Duration("sim.for", 5*time.Second, "for how long to play seeds")
 	first = flag.Uint64("sim.first", 0, "the first seed; 0: a random one, and in CI 1, so that only a change can make CI fail")
+
+	only = flag.String("sim.recipes", "", "play only the plans of these recipes, a regular expression")
 
 	pictures = flag.String("sim.pictures", "testdata/failures", "where pictures of histories that cannot be explained go; empty: nowhere")
 )
@@ -83,16 +86,16 @@ func replay(t *testing.T) {
 
 // searched is the outcome of a number of seeds.
 type searched struct {
-	seeds, grants, losses, faults atomic.Int64
-	batches                       atomic.Int64
-	took                          time.Duration
-	longest                       time.Duration
-	found                         *sim.Result
+	seeds, grants, losses, faults, shown atomic.Int64
+	batches                              atomic.Int64
+	took                                 time.Duration
+	longest                              time.Duration
+	found                                *sim.Result
 }
 
 func (s *searched) String() string {
-	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, %d batches, longest wait for nothing %v",
-		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.batches.Load(), s.longest)
+	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, %d batches, %d statuses and batches of caches, longest wait for nothing %v",
+		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.batches.Load(), s.shown.Load(), s.longest)
 }
 
 // search runs seeds until something is wrong, on all processors. It stops after
@@ -102,6 +105,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 	began := time.Now()
 	var next atomic.Uint64
 	var stop atomic.Bool
+	wanted := regexp.MustCompile(*only)
 	results := make(chan *sim.Result)
 	workers := runtime.GOMAXPROCS(0)
 	for range workers {
@@ -111,6 +115,9 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 				i := next.Add(1) - 1
 				if n > 0 && i >= uint64(n) || n == 0 && time.Since(began) > d {
 					return
+				}
+				if !wanted.MatchString(string(sim.Draw(from + i).Recipe)) {
+					continue
 				}
 				r := play(t, from+i)
 				s.seeds.Add(1)
@@ -132,6 +139,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 		s.losses.Add(int64(r.Losses))
 		s.faults.Add(int64(len(r.Struck)))
 		s.batches.Add(int64(r.Batches))
+		s.shown.Add(int64(r.Shown))
 		s.longest = max(s.longest, r.Longest)
 	}
 	s.took = time.Since(began)

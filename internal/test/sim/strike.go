@@ -169,6 +169,7 @@ func (w *world) heal() {
 	for i, net := range w.nets {
 		if !w.gone(i) {
 			net.Heal()
+			net.LoseEvents(false)
 		}
 	}
 }

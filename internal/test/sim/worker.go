@@ -110,6 +110,9 @@ func (k *worker) step(s Step) bool {
 	if s.SetMax > 0 {
 		k.limit(s.SetMax)
 	}
+	if k.plan.Recipe.watches() {
+		return k.watched(s)
+	}
 	if k.plan.Recipe == Campaign {
 		return k.campaign(s)
 	}

@@ -30,6 +30,7 @@ type Result struct {
 	Trace   string
 	Grants  int
 	Losses  int
+	Shown   int           // batches of caches and statuses of presence nodes
 	Batches int           // multis in which writes of contenders have left
 	Longest time.Duration // the longest wait of a caller that could have been granted
 	Moments []Seen        // of a staged plan, in order
@@ -61,7 +62,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Batches: w.batches, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
+		Batches: w.batches, Shown: w.shown, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -95,6 +96,7 @@ type world struct {
 	nets     []*testutil.ClientNet
 	operator *framework.Client // nil if it has nothing to do
 	batches  int               // guarded by mu
+	truth    *truth
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
@@ -113,6 +115,12 @@ type world struct {
 	vary     *rand.Rand      // nil: nobody lets others go first
 	calling  map[who]func()  // ends the call of a worker
 	ended    map[who]bool    // workers whose call was ended by a fault
+
+	followers []*follower
+	standers  []*stander
+	staying   []stayer // what workers keep until all is quiet
+	sets      int      // how many different data were set
+	shown     int
 }
 
 func (w *world) run() {
@@ -122,6 +130,10 @@ func (w *world) run() {
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}
 	opts = append(opts, p.options()...)
+	if p.Recipe.watches() {
+		w.truth = &truth{states: map[string][]znode{}}
+		opts = append(opts, hidden.WithCommits(w.truth.commit))
+	}
 	if p.Rates != nil {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
@@ -210,9 +222,8 @@ func (w *world) build() error {
 		return err
 	}
 	for i, path := range p.paths() {
-		r := &resource{path: path, dirs: []string{path}, data: p.data(i), waiting: map[who]want{}, ended: map[int]time.Time{}}
+		r := &resource{path: path, dirs: p.dirs(path), data: p.data(i), waiting: map[who]want{}, ended: map[int]time.Time{}}
 		if p.Recipe == Semaphore {
-			r.dirs = []string{path + "/locks", path + "/leases"}
 			r.limit = p.mostPermits()
 		}
 		w.ledger.resources[path], w.paths = r, append(w.paths, path)
@@ -231,6 +242,8 @@ func (p *Plan) paths() []string {
 			paths = append(paths, p.base()+"/locks/"+key)
 		}
 		return paths
+	case Cache, Presence:
+		return []string{p.base() + "/nodes"}
 	}
 	return []string{p.base() + "/lock"}
 }
@@ -313,6 +326,9 @@ func (w *world) play() {
 		w.ledger.settle(0)
 	}
 	beside.Go(func() { w.runFaults(watching) })
+	if p := w.plan; p.Recipe.watches() {
+		beside.Go(func() { w.stale(watching) })
+	}
 	w.await(over, pending)
 	w.mu.Lock()
 	w.playing = false
@@ -320,6 +336,7 @@ func (w *world) play() {
 	close(watching)
 	beside.Wait()
 	w.heal() // a fault may outlast the workers
+	w.quietly()
 	w.leftovers()
 	w.goroutines()
 	if w.plan.Scenario == Rush {
@@ -407,13 +424,19 @@ func (w *world) leftovers() {
 func (w *world) left() string {
 	for _, r := range w.ledger.resources {
 		for _, dir := range r.dirs {
+			if w.plan.Recipe == Cache { // what was put there stays
+				break
+			}
 			if names := w.ens.Children(dir); len(names) > 0 {
 				return fmt.Sprintf("%v in %s", names, dir)
 			}
 		}
 	}
 	for path, n := range w.ens.Watches() {
-		if strings.Contains(path, "_c_") {
+		if w.plan.Recipe.watches() && w.mayStay(path) {
+			continue
+		}
+		if w.plan.Recipe.watches() || strings.Contains(path, "_c_") {
 			return fmt.Sprintf("%d watches of %s", n, path)
 		}
 	}
@@ -435,7 +458,11 @@ func (w *world) goroutines() {
 	// What removes a znode that is gone already waits for a connection to learn
 	// of that.
 	var stacks []string
-	for end := time.Now().Add(2 * w.plan.Timeout); time.Now().Before(end); time.Sleep(w.plan.Timeout / 4) {
+	bound := 2 * w.plan.Timeout
+	if w.plan.Recipe == Presence { // which guards the path for as long as strays are looked for
+		bound = 100 * w.plan.Timeout
+	}
+	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(w.plan.Timeout / 4) {
 		if stacks = busy(); len(stacks) == 0 {
 			return
 		}
@@ -495,6 +522,9 @@ func (w *world) end() {
 		w.ledger.fault("%v", err)
 	}
 	w.ledger.finish()
+	if w.plan.Recipe == Presence {
+		w.strangers()
+	}
 }
 
 func (w *world) gone(client int) bool {

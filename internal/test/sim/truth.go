@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// truth is what the ensemble has committed, path by path. What caches and
+// presence nodes say is compared with it.
+type truth struct {
+	mu     sync.Mutex // guards what follows; nothing is asked of the ensemble under it
+	zxid   int64      // of the last commit
+	states map[string][]znode
+}
+
+// znode is a state that a path of the ensemble had.
+type znode struct {
+	zxid   int64 // of the transaction that has made it
+	by     int64 // the session that asked for that
+	exists bool
+	czxid  int64
+	owner  int64
+	data   string
+}
+
+// commit is told of every change: see hidden.WithCommits.
+func (t *truth) commit(zxid, session int64, op testutil.Op, path string, data []byte, owner int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.zxid = zxid
+	now := znode{zxid: zxid, by: session, exists: true, czxid: zxid, owner: owner, data: string(data)}
+	switch before := t.lastLocked(path); op {
+	case testutil.OpDelete:
+		now = znode{zxid: zxid, by: session}
+	case testutil.OpSetData:
+		now.czxid, now.owner = before.czxid, before.owner
+	case testutil.OpCreateContainer:
+		now.owner = 0 // as its stat says
+	case testutil.OpCreate, testutil.OpCreate2:
+	default:
+		return
+	}
+	t.states[path] = append(t.states[path], now)
+}
+
+func (t *truth) lastLocked(path string) (z znode) {
+	if all := t.states[path]; len(all) > 0 {
+		z = all[len(all)-1]
+	}
+	return z
+}
+
+// last returns the present state of a path.
+func (t *truth) last(path string) znode {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lastLocked(path)
+}
+
+// now returns the last transaction.
+func (t *truth) now() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.zxid
+}
+
+// below returns the states of a path and of all below it, as far as they are
+// wanted.
+func (t *truth) below(root string, wanted func(path string) bool) map[string][]znode {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := map[string][]znode{}
+	for path, states := range t.states {
+		if (path == root || strings.HasPrefix(path, root+"/")) && wanted(path) {
+			all[path] = slices.Clone(states)
+		}
+	}
+	return all
+}
+
+// paths returns the paths of states, sorted.
+func paths(states map[string][]znode) []string { return slices.Sorted(maps.Keys(states)) }

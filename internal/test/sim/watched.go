@@ -1,0 +1,169 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// watches reports whether workers follow what changes, and contend for nothing.
+func (r Recipe) watches() bool { return r == Cache || r == Presence }
+
+// watched draws which plans have caches and presence nodes instead of locks. It
+// draws last, for the reason that views has.
+func (d *draw) watched() {
+	if d.Scenario == Rush || !d.one(1, 5) {
+		return
+	}
+	d.Recipe, d.OneShotOnly = pick(d, Cache, Presence), d.one(1, 8)
+	d.Faults = slices.DeleteFunc(d.Faults, func(f Fault) bool { return f.What == Recreate || f.What == RecreateUnder })
+	for i := range d.Faults {
+		if f := &d.Faults[i]; f.What != Orphan || d.one(1, 2) {
+			f.Op = d.watchedOp().String()
+		}
+	}
+	if !d.Scenario.quiet() && d.one(1, 3) {
+		d.Faults = append(d.Faults, Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: LoseEvents, Client: d.IntN(len(d.Workers)), For: d.upTo(d.Timeout)})
+	}
+	if !d.Scenario.quiet() && d.one(1, 3) {
+		d.Faults = append(d.Faults, Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: RemoveZnode, Client: d.IntN(len(d.Workers))})
+	}
+	for c := range d.Workers {
+		d.Workers[c] = nil
+		for g := range 1 + d.IntN(3) {
+			d.Workers[c] = append(d.Workers[c], d.watcher(c, g))
+		}
+	}
+}
+
+func (d *draw) watchedOp() testutil.Op {
+	if d.Recipe == Cache {
+		return pick(d, testutil.OpMultiRead, testutil.OpMultiRead, testutil.OpMultiRead, testutil.OpAddWatch, testutil.OpGetData, testutil.OpGetChildren2,
+			testutil.OpSync, testutil.OpSetData, testutil.OpCreate, testutil.OpDelete, testutil.OpSetWatches, testutil.OpCreateSession)
+	}
+	return pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpCreate, testutil.OpGetData, testutil.OpGetData, testutil.OpDelete, testutil.OpDelete,
+		testutil.OpSetData, testutil.OpSetData, testutil.OpExists, testutil.OpSync, testutil.OpMulti, testutil.OpCreateContainer, testutil.OpCreateSession)
+}
+
+// watcher draws what a goroutine does.
+func (d *draw) watcher(c, g int) (steps []Step) {
+	stays := d.one(2, 3)
+	for i := range 1 + d.IntN(3) {
+		s := Step{Pause: pick(d, d.instant(), d.upTo(2*time.Second)), Work: d.upTo(2 * d.Timeout), Writes: d.IntN(4)}
+		if d.one(1, 3) {
+			s.Work = d.instant()
+		}
+		if d.Scenario == Cancels || !d.Scenario.quiet() && d.one(1, 2) {
+			if d.one(1, 4) {
+				s.Cancel = pick(d, d.instant(), d.upTo(d.Timeout))
+			}
+			if d.one(1, 4) {
+				s.Bound = d.instant()
+			}
+			if d.one(1, 4) {
+				s.Hasty = d.instant()
+			}
+		}
+		switch follows := d.Recipe == Cache && (g == 0 && c == 0 || g > 0 && d.one(1, 2)) || d.Recipe == Presence && d.one(1, 6); {
+		case follows:
+			s.Follow = Follow{
+				On: true, Depth: pick(d, -1, -1, 0, 1, 2), OneShot: d.one(1, 3), NoData: d.one(1, 4), Recheck: pick(d, 0, time.Hour, recheck(d.Plan)),
+			}
+			if slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.What == LoseEvents }) {
+				s.Follow.Recheck = recheck(d.Plan)
+			}
+		case d.Recipe == Cache:
+			s.Changes = d.changes()
+		default:
+			s.Stand = d.stand(fmt.Sprintf("m-%d-%d-%d-", c, g, i))
+		}
+		steps = append(steps, s)
+	}
+	steps[len(steps)-1].Stay = stays
+	return steps
+}
+
+// recheck is within which time a cache finds an event that was lost, where the
+// plan loses some.
+func recheck(p *Plan) time.Duration { return 5 * p.Timeout }
+
+func (d *draw) changes() (all []Change) {
+	for range 1 + d.IntN(12) {
+		c := Change{Pause: pick(d, 0, d.instant(), d.upTo(time.Second)), What: pick(d, Put, Put, Put, Mark, Write, Write, Erase, Erase, Anew)}
+		for range pick(d, 0, 1, 1, 1, 2, 2, 3) {
+			c.Path += "/" + pick(d, "a", "b", "c")
+		}
+		if d.one(1, 2) { // often something is there
+			c.Pause = d.upTo(time.Second)
+		}
+		all = append(all, c)
+	}
+	return append([]Change{{What: Put}, {What: Put, Path: "/a"}, {What: Put, Path: "/b"}}, all...)
+}
+
+func (d *draw) stand(name string) Stand {
+	s := Stand{Name: name, Yield: d.one(1, 6)}
+	switch d.IntN(4) {
+	case 0, 1:
+		s.Name = pick(d, name, "a", "a", "b")
+	case 2:
+		s.Sequential = true
+	default:
+		s.Yield, s.Group, s.Layout = false, true, pick(d, layouts...)
+		if s.Layout == presence.LayoutMember && d.one(1, 2) {
+			s.Name = "a"
+		}
+	}
+	return s
+}
+
+// watched runs a step of a worker that contends for nothing.
+func (k *worker) watched(s Step) bool {
+	switch {
+	case len(s.Changes) > 0:
+		return k.changes(s)
+	case s.Follow.On:
+		return k.follows(s)
+	}
+	return k.stands(s)
+}
+
+// mayStay reports whether a watch at the server may outlast who has wanted it:
+// one of a single event, until that comes.
+func (w *world) mayStay(path string) bool {
+	return !strings.HasPrefix(path, w.paths[0]) || w.oneShots() || w.plan.Recipe == Presence && !w.ens.Exists(path)
+}
+
+// oneShots reports whether a cache may use watches of a single event, which
+// stay at the server.
+func (w *world) oneShots() bool {
+	for _, client := range w.plan.Workers {
+		for _, steps := range client {
+			for _, s := range steps {
+				if s.Follow.OneShot {
+					return true
+				}
+			}
+		}
+	}
+	return w.plan.OneShotOnly || w.hasStruck(Refuse)
+}
+
+// dirs returns the directories of the recipe's znodes at a path.
+func (p *Plan) dirs(path string) []string {
+	switch p.Recipe {
+	case Semaphore:
+		return []string{path + "/locks", path + "/leases"}
+	case Presence:
+		all := []string{path + single}
+		for _, l := range layouts {
+			all = append(all, path+groupOf(l))
+		}
+		return all
+	}
+	return []string{path}
+}
