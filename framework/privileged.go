@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/seam"
@@ -61,6 +62,12 @@ func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, reads ...Read)
 
 func (forEngine) SetWatches(ctx context.Context, s *Session, zxid int64, data, missing, children []string) (armed uint64, err error) {
 	return s.setWatches(ctx, zxid, data, missing, children)
+}
+
+func (forEngine) Budget(c *Client) backoff.BackOff { return c.core().cfg.retry() }
+
+func (forEngine) Unsure(op, path string, err error) error {
+	return &opError{op: op, path: path, err: err, maybe: true}
 }
 
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }

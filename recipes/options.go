@@ -62,7 +62,7 @@ func (o ZnodeOption) SetData(of *[]byte) bool {
 }
 
 // An AnyOption is accepted by what accepts a ZnodeOption, and by presence.New,
-// barrier.New and barrier.NewDouble.
+// counter.New, barrier.New and barrier.NewDouble.
 type AnyOption struct {
 	ZnodeOption
 	znode func(acl *[]zk.ACL, label *string)
@@ -70,6 +70,9 @@ type AnyOption struct {
 
 // ForPresence makes it an option of presence.New.
 func (AnyOption) ForPresence() {}
+
+// ForCounter makes it an option of counter.New.
+func (AnyOption) ForCounter() {}
 
 // SetZnode is for recipes without a line.
 func (o AnyOption) SetZnode(acl *[]zk.ACL, label *string) {
@@ -98,7 +101,7 @@ func WithData(data []byte) ZnodeOption {
 // WithACL sets the ACL of the recipe's own znode; directories have the
 // client's. Default: the client's. For every recipe: NewLine, locks.NewMutex,
 // locks.NewKeyed, rwlock.New, semaphore.New, leader.New, presence.New,
-// barrier.New and barrier.NewDouble.
+// counter.New, barrier.New and barrier.NewDouble.
 func WithACL(acl ...zk.ACL) AnyOption {
 	acl = append([]zk.ACL{}, acl...)
 	return AnyOption{
@@ -177,10 +180,10 @@ func WithAsyncRelease() ZnodeOption {
 // WithLabel sets what observers count together: see framework.Acquire. Default:
 // the path at the ensemble, for the locks of a locks.Keyed its root, and for a
 // member of a presence.Group the group's path. There should not be many labels
-// in a process. The log lines of presences, caches and barriers have it.
-// For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
+// in a process. The log lines of presences, caches, counters and barriers have
+// it. For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
 // semaphore.New, leader.New, presence.New, presence.NewGroup, cache.New,
-// barrier.New and barrier.NewDouble.
+// counter.New, barrier.New and barrier.NewDouble.
 func WithLabel(label string) LabelOption {
 	return LabelOption{AnyOption{
 		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.label = label })},

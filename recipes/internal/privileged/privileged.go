@@ -6,6 +6,7 @@ package privileged
 import (
 	"context"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -126,6 +127,12 @@ var Framework = seam.Framework.(interface {
 	// server is known to have the watch and the znode is as it was read. If not,
 	// ok is false: read it again.
 	GetAndWatch(s *framework.Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (again <-chan struct{}, ok bool), err error)
+
+	// Budget returns a new schedule of the client's retry policy, for an operation
+	// of several requests.
+	Budget(c *framework.Client) backoff.BackOff
+	// Unsure returns an error of which framework.MaybeApplied is true.
+	Unsure(op, path string, err error) error
 
 	// WantLeases reports whether any observer of the client has a function for
 	// calls of Acquire or for leases. If none has, a recipe need not describe

@@ -1,0 +1,159 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// OnceResult is the result of AddOnce.
+type OnceResult struct {
+	Value    int64 // the counter after the addition, when it was made
+	Repeated bool  // this call has added nothing: the id was counted before
+}
+
+// AddOnce adds delta, unless an addition with this id was made within the last
+// day (WithMarkerAge) by any process. So after any error, also one for which
+// framework.MaybeApplied is true, the same call can be made again, in another
+// session or process as well. If err is nil, delta was added exactly once for
+// the id. If delta differs between two calls, the first one counts. An id has 1
+// to 128 bytes, and neither a slash nor what else no name of a znode can have.
+//
+// The memory is a znode, <path>-once/<two hex digits>/<id>, that is made in the
+// same transaction. From time to time, AddOnce begins to remove old ones of a
+// process's counter in the background: those that are too old by the clock of
+// the ensemble's leader and by this process's own. So an id is forgotten
+// earlier if a leader's clock was slow when the id was counted.
+//
+// It costs as much as Add, with two operations more in the same request.
+func (n *Counter) AddOnce(ctx context.Context, id string, delta int64) (OnceResult, error) {
+	if err := checkID(id); err != nil {
+		return OnceResult{}, n.failed(addOnce, err)
+	}
+	r := n.do(ctx, &request{name: addOnce, alone: true, id: id, apply: func(l Layout, old int64) (int64, bool, error) {
+		sum, err := l.add(old, delta)
+		return sum, err == nil, err
+	}})
+	return OnceResult{Value: r.value, Repeated: r.repeated}, r.err
+}
+
+const addOnce = "add once"
+
+func checkID(id string) error {
+	const longest = 128
+	switch {
+	case id == "" || len(id) > longest:
+		return fmt.Errorf("id %q: must have 1 to %d bytes", id, longest)
+	case strings.Contains(id, "/"):
+		return fmt.Errorf("id %q: cannot have a slash", id)
+	}
+	if err := framework.ValidatePath("/" + id); err != nil {
+		return fmt.Errorf("id %q: %w", id, err)
+	}
+	return nil
+}
+
+// directories is how many the markers are in.
+const directories = 256
+
+func (n *Counter) markers(i uint32) string {
+	return fmt.Sprintf("%s-once/%02x", n.path, i%directories)
+}
+
+// directory returns the one of an id's marker. All processes must agree on it.
+func (n *Counter) directory(id string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return n.markers(h.Sum32())
+}
+
+// addOnce has an addition with an id executed, or gives it up.
+func (w *writer) addOnce(b *batch) {
+	a := w.begin(b)
+	defer a.unlock()
+	unsure := false
+	for {
+		results, err := a.tryOnce(&unsure)
+		if errors.Is(err, framework.ErrSessionLost) {
+			err = a.again(err)
+		}
+		switch {
+		case results != nil:
+			w.finish(b, results)
+			return
+		case err != nil:
+			w.fail(b, err, unsure || framework.MaybeApplied(err))
+			return
+		}
+	}
+}
+
+// tryOnce makes a step, as try does. The marker stands for the receipt, and
+// MultiOnce for the tries: unsure says that one of them is open.
+func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
+	w, b, id := a.w, a.b, a.b.requests[0].id
+	if err := a.connect(); err != nil {
+		return nil, err
+	}
+	if !w.known.valid {
+		return nil, a.read(false)
+	}
+	t := w.compute(b)
+	dir := b.directory(id)
+	marker := layout.Join(dir, id)
+	if !t.writes && !w.known.synced {
+		return nil, a.read(true)
+	}
+	if !t.writes { // it may have been possible before
+		note, _, err := a.sess.Get(b.ctx, marker)
+		switch {
+		case err == nil:
+			return noted(note, !*unsure, unsure)
+		case !errors.Is(err, zk.ErrNoNode):
+			return nil, err
+		}
+		return nil, t.results[0].err
+	}
+	data := b.cfg.layout.encode(t.value)
+	began := time.Now()
+	r, err := b.client.MultiOnce(b.ctx, marker, strconv.AppendInt(nil, t.value, 10),
+		&zk.SetDataRequest{Path: dir, Version: -1}, w.operation(b, data))
+	switch {
+	case err == nil && r.Responses != nil:
+		w.wrote(data, r.Responses[1])
+		w.sweep(b, time.UnixMilli(r.Responses[0].Stat.Mtime))
+		return t.results, nil
+	case err == nil:
+		w.known = known{}
+		return noted(r.Note, r.Repeated && !*unsure, unsure)
+	}
+	*unsure = *unsure || framework.MaybeApplied(err)
+	switch {
+	case b.ctx.Err() != nil:
+		return nil, err
+	case errors.Is(err, zk.ErrNoNode): // of the directory, the counter, or what is above it
+		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
+			return nil, makeErr
+		}
+	}
+	return nil, a.conflict(err, time.Since(began))
+}
+
+// noted returns the result that a marker has.
+func noted(note []byte, repeated bool, unsure *bool) ([]result, error) {
+	value, err := strconv.ParseInt(string(note), 10, 64)
+	if err != nil {
+		*unsure = true
+		return nil, fmt.Errorf("it was counted, but its marker is gone or has other data: %q", note)
+	}
+	return []result{{value: value, repeated: repeated}}, nil
+}

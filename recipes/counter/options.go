@@ -1,0 +1,65 @@
+package counter
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+)
+
+// An Option configures a Counter: those of this package, and of package recipes
+// WithACL, for the counter's own znode, and WithLabel. A bad value is an error
+// of New.
+type Option interface{ ForCounter() }
+
+type option func(*config)
+
+func (option) ForCounter() {}
+
+type config struct {
+	layout  Layout
+	initial int64
+	age     time.Duration
+	acl     []zk.ACL
+	label   string
+}
+
+func newConfig(opts []Option) (config, error) {
+	cfg := config{age: 24 * time.Hour}
+	var errs []error
+	for _, opt := range opts {
+		switch opt := opt.(type) {
+		case option:
+			opt(&cfg)
+		case bridge.ZnodeOption:
+			opt.SetZnode(&cfg.acl, &cfg.label)
+		default:
+			errs = append(errs, fmt.Errorf("option %T: unknown", opt))
+		}
+	}
+	if cfg.layout < LayoutLong || cfg.layout > LayoutKazoo {
+		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
+	}
+	if !cfg.layout.fits(cfg.initial) {
+		errs = append(errs, fmt.Errorf("initial value %d: does not fit into 32 bits", cfg.initial))
+	}
+	if cfg.age <= 0 {
+		errs = append(errs, fmt.Errorf("marker age %v: must be positive", cfg.age))
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// WithLayout selects the form of the counter's data. Default LayoutLong.
+func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
+
+// WithInitial sets the value that a counter has while its znode is missing, and
+// in LayoutCount and LayoutKazoo also while it is empty. All who use the
+// counter must agree on it. Default 0.
+func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
+
+// WithMarkerAge sets for how long AddOnce remembers an id at least. All who use
+// the counter should agree on it: the shortest counts. Default: a day.
+func WithMarkerAge(d time.Duration) Option { return option(func(c *config) { c.age = d }) }

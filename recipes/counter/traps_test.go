@@ -1,0 +1,363 @@
+package counter_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// nth does something to the multis of a client's session, in their order. Those
+// behind pass.
+func nth(w *bubble.World, c *framework.Client, actions ...testutil.Action) (stop func()) {
+	var count atomic.Int32
+	id := w.SessionID(c)
+	return w.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == testutil.OpMulti && r.Session == id {
+			if i := int(count.Add(1)) - 1; i < len(actions) {
+				return actions[i]
+			}
+		}
+		return testutil.Pass()
+	})
+}
+
+// The program that counts twice with Curator's DistributedAtomicLong and
+// Kazoo's Counter: two increments, the answer to one is lost.
+func TestALostAnswerCountsOnce(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		n := newCounter(t, c)
+		add(t, n, 1, 1)
+		defer nth(w, c, testutil.DropAfter())()
+		add(t, n, 1, 2)
+		is(t, n, 2)
+	})
+}
+
+// An addition is given up while it is open, and is executed late: while the
+// next one has an open try as well. The receipt is at the next version then,
+// but not by the second addition.
+func TestALateAdditionIsNotTakenForTheNext(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		n := newCounter(t, c)
+		add(t, n, 1, 1)
+		release := make(chan struct{})
+		stop := nth(w, c, testutil.Hold(release), testutil.DropBefore(), testutil.Delay(time.Second))
+		defer stop()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.Add(ctx, 10); !errors.Is(err, context.DeadlineExceeded) || !framework.MaybeApplied(err) {
+			t.Error(err)
+		}
+		must(t, w.DropConnections(w.SessionID(c)))
+		time.AfterFunc(500*time.Millisecond, func() { close(release) })
+		add(t, n, 100, 111)
+		is(t, n, 111)
+	})
+}
+
+// The same, but the first addition is never executed.
+func TestAnAdditionThatWasGivenUpIsNotExecutedLater(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		n := newCounter(t, c)
+		add(t, n, 1, 1)
+		release := make(chan struct{})
+		defer nth(w, c, testutil.Hold(release))()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.Add(ctx, 10); !framework.MaybeApplied(err) {
+			t.Error(err)
+		}
+		must(t, w.DropConnections(w.SessionID(c)))
+		add(t, n, 100, 101)
+		close(release)
+		time.Sleep(time.Minute)
+		is(t, n, 101)
+	})
+}
+
+// The receipt goes while a try is open: nobody can know whether it was
+// executed. The next addition has another receipt.
+func TestAReceiptThatIsDeleted(t *testing.T) {
+	for name, action := range map[string]testutil.Action{"executed": testutil.DropAfter(), "not executed": testutil.DropBefore(), "refused": testutil.Pass()} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				admin := w.ConnectNext()
+				c := w.Connect("ours")
+				n := newCounter(t, c)
+				add(t, n, 1, 1)
+				before := w.Children(path + "-receipts")
+				defer nth(w, c, action)()
+				var once atomic.Bool
+				remove := func() { must(t, admin.Delete(context.Background(), path+"-receipts/"+before[0], -1)) }
+				if name == "refused" {
+					remove()
+				}
+				defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpCreateSession && once.CompareAndSwap(false, true) {
+						go remove()
+						return testutil.Delay(time.Second)
+					}
+					return testutil.Pass()
+				})()
+				after, err := n.Add(t.Context(), 1)
+				if name == "refused" {
+					if after != 2 || err != nil {
+						t.Errorf("%d, %v", after, err)
+					}
+				} else if !framework.MaybeApplied(err) || !errors.Is(err, zk.ErrNoNode) {
+					t.Error(err)
+				}
+				must(t, n.Set(t.Context(), 0))
+				add(t, n, 1, 1)
+				if now := w.Children(path + "-receipts"); len(now) != 1 || now[0] == before[0] {
+					t.Errorf("%v, before %v", now, before)
+				}
+			})
+		})
+	}
+}
+
+// The session ends while a try is open, and while none is.
+func TestASessionThatEnds(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		t.Run(fmt.Sprint("open ", open), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.ConnectNext()
+				n := newCounter(t, c)
+				add(t, n, 1, 1)
+				if open {
+					defer nth(w, c, testutil.HoldReply(nil))()
+					time.AfterFunc(time.Second, func() { w.Expire(c) })
+				} else {
+					w.Expire(c)
+					time.Sleep(time.Second)
+				}
+				after, err := n.Add(t.Context(), 1)
+				if !open && (after != 2 || err != nil) || open && (!errors.Is(err, framework.ErrSessionLost) || !framework.MaybeApplied(err)) {
+					t.Errorf("%d, %v", after, err)
+				}
+				is(t, n, 2)
+			})
+		})
+	}
+}
+
+// Four processes of four goroutines each add, and lose answers all the time.
+func TestSumsAreExact(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		w.Latency(time.Millisecond)
+		const each = 25
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		seen := map[int64]bool{}
+		for i := range 4 {
+			name := fmt.Sprint("process ", i)
+			n, count := newCounter(t, w.Connect(name)), 0
+			stop := w.ClientNet(name).Control(func(r testutil.Request) testutil.Action {
+				if r.Op != testutil.OpMulti {
+					return testutil.Pass()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				count++
+				return []testutil.Action{testutil.Pass(), testutil.Pass(), testutil.DropAfter(), testutil.Pass(), testutil.DropBefore()}[count%5]
+			})
+			defer stop()
+			for range 4 {
+				all.Go(func() {
+					for range each {
+						after, err := n.Add(t.Context(), 1)
+						mu.Lock()
+						if err != nil || seen[after] {
+							t.Errorf("%d, %v", after, err)
+						}
+						seen[after] = true
+						mu.Unlock()
+					}
+				})
+			}
+		}
+		all.Wait()
+		is(t, newCounter(t, w.ConnectNext()), 4*4*each)
+	}, testutil.WithMembers(3))
+}
+
+// A neighbor is quicker several times: then the process takes the mutex, and
+// leaves it again.
+func TestManyConflicts(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		neighbor := w.ConnectNext()
+		n := newCounter(t, w.Connect("ours"))
+		add(t, n, 1, 1)
+		var count atomic.Int32
+		locked := make(chan struct{})
+		lock := sync.OnceFunc(func() { close(locked) })
+		quicker := func(r testutil.Request) testutil.Action {
+			switch {
+			case r.Does(testutil.OpCreate, path+"-lock/"):
+				lock()
+			case r.Does(testutil.OpSetData, path) && count.Add(1) <= 6:
+				data, stat, err := neighbor.Get(context.Background(), path)
+				if err == nil {
+					data[7] += 10
+					_, err = neighbor.Set(context.Background(), path, data, stat.Version)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return testutil.Pass()
+		}
+		defer w.ClientNet("ours").Control(quicker)()
+		add(t, n, 1, 62)
+		bubble.Await(t, "the mutex", locked)
+		w.Empty(path + "-lock")
+	})
+}
+
+// A counter at version -1 would be overwritten, since any version matches. Only
+// a Set writes, which overwrites anyway.
+func TestACounterAtVersionMinusOne(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		create(t, w.ConnectNext(), path, "")
+		c, _ := lied(t, w, wire.OpGetData, func(a tamper.Answer) {
+			if a.Path == path {
+				const fromEnd = 68 - 32 // of the version in the stat
+				binary.BigEndian.PutUint32(a.Frame[len(a.Frame)-fromEnd:], 1<<32-1)
+			}
+		})
+		n := newCounter(t, c)
+		_, addErr := n.Add(t.Context(), 1)
+		_, onceErr := n.AddOnce(t.Context(), "a", 1)
+		_, swapErr := n.CompareAndSet(t.Context(), 0, 1)
+		for _, err := range []error{addErr, onceErr, swapErr} {
+			if !errors.Is(err, zk.ErrBadVersion) || framework.MaybeApplied(err) {
+				t.Error(err)
+			}
+		}
+		if data, _ := w.Data(path); len(data) > 0 {
+			t.Errorf("%x", data)
+		}
+		must(t, n.Set(t.Context(), 5))
+		is(t, n, 5)
+	})
+}
+
+// A receipt whose versions are used up is replaced: the next ones are negative,
+// and -1 would refuse nothing.
+func TestAReceiptAtItsLastVersion(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, lies := lied(t, w, wire.OpMulti, func(a tamper.Answer) {
+			const version = 20 + 9 + 32 // behind the heads of the answer and of the result, in the stat
+			if len(a.Frame) > version+4 && binary.BigEndian.Uint32(a.Frame[20:]) == uint32(wire.OpSetData) {
+				binary.BigEndian.PutUint32(a.Frame[version:], 1<<31-1)
+			}
+		})
+		n := newCounter(t, c)
+		add(t, n, 1, 1)
+		first := w.Children(path + "-receipts")
+		add(t, n, 1, 2)
+		add(t, n, 1, 3)
+		synctest.Wait()
+		if now := w.Children(path + "-receipts"); len(now) != 1 || now[0] == first[0] || lies.Load() < 3 {
+			t.Errorf("%v, at first %v, %d lies", now, first, lies.Load())
+		}
+	})
+}
+
+// lied returns a client that gets wrong answers to an operation.
+func lied(t *testing.T, w *bubble.World, op wire.Op, lie func(tamper.Answer)) (*framework.Client, *atomic.Int32) {
+	t.Helper()
+	var lies atomic.Int32
+	net := w.ClientNet("lied to")
+	c, err := framework.New(w.Servers(), framework.WithDialer(tamper.Wrap(net.Dial, func(a tamper.Answer) tamper.Instead {
+		if a.Op == op {
+			a.Frame = slices.Clone(a.Frame)
+			lie(a)
+			lies.Add(1)
+		}
+		return tamper.Pass(a)
+	})))
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	must(t, c.WaitConnected(t.Context()))
+	return c, &lies
+}
+
+// An id counts once, from any process, in any session, also while its first
+// addition is open.
+func TestAddOnceAgain(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ours := w.Connect("ours")
+		n, other := newCounter(t, ours), newCounter(t, w.ConnectNext())
+		release := make(chan struct{})
+		stop := w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			if r.Does(testutil.OpCreate, path+"-once/") && r.Op == testutil.OpMulti {
+				return testutil.Hold(release)
+			}
+			return testutil.Pass()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.AddOnce(ctx, "a", 1); !framework.MaybeApplied(err) {
+			t.Error(err)
+		}
+		stop()
+		for range 2 {
+			if r, err := other.AddOnce(t.Context(), "a", 1); r.Value != 1 || err != nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		close(release)
+		w.Expire(ours)
+		if r, err := n.AddOnce(t.Context(), "a", 1); r.Value != 1 || !r.Repeated || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		is(t, other, 1)
+	})
+}
+
+// What was counted is Repeated, even if it could not be counted now.
+func TestAddOnceThatCouldNotBeMadeNow(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		n := newCounter(t, c)
+		_, err := n.AddOnce(t.Context(), "a", 1)
+		must(t, err)
+		_, err = c.Set(t.Context(), path, []byte("text"), -1)
+		must(t, err)
+		time.Sleep(2 * time.Second)
+		if r, err := n.AddOnce(t.Context(), "a", 1); (r != counter.OnceResult{Value: 1, Repeated: true}) || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err := n.AddOnce(t.Context(), "b", 1); !errors.Is(err, counter.ErrData) {
+			t.Error(err)
+		}
+		dir := path + "-once/" + onlyChild(t, w, path+"-once", "a")
+		_, err = c.Set(t.Context(), dir+"/a", []byte("text"), -1)
+		must(t, err)
+		if _, err := n.AddOnce(t.Context(), "a", 1); err == nil || !framework.MaybeApplied(err) || !strings.Contains(err.Error(), `other data: "text"`) {
+			t.Error(err)
+		}
+	})
+}
