@@ -62,7 +62,7 @@ func (w *writer) sweep(b *batch, now time.Time) {
 		defer close(ended)
 		err := n.removeOld(dir, now)
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			n.client.Logger().Debug("old markers are left", zap.String("path", n.client.Resolve(dir)), zap.Error(err))
+			n.client.Logger().Debug("old markers are left", zap.String("path", n.client.Resolve(dir)), zap.String("label", n.cfg.label), zap.Error(err))
 		}
 	}()
 }

@@ -9,24 +9,24 @@
 //
 // # What is promised
 //
-//   - If Add, Reserve, CompareAndSet or Set return nil, they were executed once,
-//     also if connections broke and answers were lost meanwhile. If the error is
-//     one for which [framework.MaybeApplied] is true, they were executed once or
-//     not at all, or will be. After any other error they were not executed, nor
-//     will be.
+//   - If Add, Reserve, CompareAndSet or Set return nil, they were executed
+//     once, also if connections broke and answers were lost meanwhile. If the
+//     error is one for which [framework.MaybeApplied] is true, they were
+//     executed once or not at all, or will be. After any other error they were
+//     not executed, nor will be.
 //   - Add is MaybeApplied only if the request was open when ctx ended, when the
 //     session was lost, or when no server had answered for the time of the
-//     client's retry policy. Where that must not be, [Counter.AddOnce] has an id
-//     that outlives all of these, and the process: the same call can be made
+//     client's retry policy. Where that must not be, [Counter.AddOnce] has an
+//     id that outlives all of these, and the process: the same call can be made
 //     again until it succeeds.
 //   - All of them, and Get, take effect one after the other, each between its
 //     call and its return: as if there were one number in one process. For Get,
-//     and a CompareAndSet that returns false, that is as exact as a sync: a sync
-//     at a server that is the leader itself may be answered before writes that
-//     were committed a moment before.
-//   - A sum that does not fit into the layout's bits, and data that are no number
-//     in it, are errors that show the data. Nothing is written then. Set replaces
-//     any data.
+//     and a CompareAndSet that returns false, that is as exact as a sync: a
+//     sync at a server that is the leader itself may be answered before writes
+//     that were committed a moment before.
+//   - A sum that does not fit into the layout's bits, and data that are no
+//     number in it, are errors that show the data. Nothing is written then. Set
+//     replaces any data.
 //
 // # Cost
 //
@@ -47,15 +47,16 @@
 // # Neighbors
 //
 // The counter's znode is as Apache Curator and Kazoo write it: see [Layout].
-// Their additions and ours can be mixed, and ours stay exact. Theirs count twice
-// if an answer is lost. The following is no longer counted:
+// Their additions and ours can be mixed, and ours stay exact. Theirs count
+// twice if an answer is lost. The following is no longer counted:
 //
-//   - An addition of ours is overwritten by somebody who writes without a version,
-//     such as SharedCount's setCount.
-//   - If somebody deletes the znode, the count begins at [WithInitial] again. If
-//     it is made again within a second, and has the version that this process
-//     knows by then, the old count goes on: versions begin at 0 each time.
+//   - An addition of ours is overwritten by somebody who writes without a
+//     version, such as SharedCount's setCount.
+//   - If somebody deletes the znode, the count begins at [WithInitial] again.
+//     If it is made again within a second, and has the version that this
+//     process knows by then, the old count goes on: versions begin at 0 each
+//     time.
 //   - If somebody deletes a receipt, an addition that is under way is
-//     MaybeApplied. If somebody deletes the markers in <path>-once, their ids are
-//     forgotten.
+//     MaybeApplied. If somebody deletes the markers in <path>-once, their ids
+//     are forgotten.
 package counter

@@ -179,7 +179,7 @@ func play(t *testing.T, w *bubble.World, h *recorder, draw *rand.Rand) {
 				for range 6 {
 					time.Sleep(time.Duration(n(3000)) * time.Millisecond)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n(60))*time.Second)
-					random(ctx, h, k, 2*i+j, n)
+					randomCall(ctx, h, k, 2*i+j, n)
 					cancel()
 				}
 			})
@@ -200,8 +200,8 @@ func play(t *testing.T, w *bubble.World, h *recorder, draw *rand.Rand) {
 	})
 }
 
-// random makes a random call.
-func random(ctx context.Context, h *recorder, k *counter.Counter, client int, n func(int) int) {
+// randomCall makes a random call.
+func randomCall(ctx context.Context, h *recorder, k *counter.Counter, client int, n func(int) int) {
 	argument := int64(n(5)) - 1
 	switch n(8) {
 	case 0, 1, 2:

@@ -54,7 +54,7 @@ func (n *Counter) deliver(ctx context.Context, states <-chan framework.Data, fn 
 func (n *Counter) tell(s framework.Data, fn func(int64, error)) {
 	defer func() {
 		if p := recover(); p != nil {
-			n.client.Logger().Error("a counter listener panicked", zap.String("path", n.client.Resolve(n.path)), zap.Any("panic", p), zap.Stack("stack"))
+			n.client.Logger().Error("a counter listener panicked", zap.String("path", n.client.Resolve(n.path)), zap.String("label", n.cfg.label), zap.Any("panic", p), zap.Stack("stack"))
 		}
 	}()
 	value, err := n.cfg.initial, s.Err

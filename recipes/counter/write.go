@@ -31,13 +31,13 @@ import (
 //     arrive and however late: the first that is takes the receipt to the next
 //     version, and versions do not come back.
 //  2. A try that the receipt refuses (BadVersion) knows that some try was
-//     executed at that version. The receipt has the number of that try. If it is
-//     one of the batch's, the batch was executed, with the results that this try
-//     had computed. Otherwise it was a late try of an earlier batch, which was
-//     given up while it was open. Then no try of this batch was executed, nor
-//     can be any more, and the batch goes on at the receipt's new version.
-//  3. A try that the counter refuses says only that the counter has changed. The
-//     batch computes again, and tries at the same version of the receipt.
+//     executed at that version. The receipt has the number of that try. If it
+//     is one of the batch's, the batch was executed, with the results that this
+//     try had computed. Otherwise it was a late try of an earlier batch, which
+//     was given up while it was open. Then no try of this batch was executed,
+//     nor can be any more, and the batch goes on at the receipt's new version.
+//  3. A try that the counter refuses says only that the counter has changed.
+//     The batch computes again, and tries at the same version of the receipt.
 //  4. If the receipt is missing, the session has ended or somebody has deleted
 //     it. Nothing that is still under way can be executed any more, since the
 //     name of a receipt is never used again. But an open try may have been.
@@ -370,7 +370,7 @@ func (a *attempt) lock() {
 		a.lease, err = mutex.Acquire(ctx)
 	}
 	if err != nil && a.b.ctx.Err() == nil {
-		a.b.client.Logger().Info("a counter with many conflicts goes on without its mutex", zap.String("path", a.w.path), zap.Error(err))
+		a.b.client.Logger().Info("a counter with many conflicts goes on without its mutex", zap.String("path", a.w.path), zap.String("label", a.b.cfg.label), zap.Error(err))
 	}
 }
 
