@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"go.uber.org/zap"
-
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // Listen calls fn with the present value, and then with every later one, until
@@ -32,37 +31,24 @@ func (n *Counter) Listen(ctx context.Context, fn func(value int64, err error)) (
 		cancel()
 		return nil, n.failed("listen", err)
 	}
-	go n.deliver(ctx, states, fn)
-	return cancel, nil
-}
-
-func (n *Counter) deliver(ctx context.Context, states <-chan framework.Data, fn func(int64, error)) {
-	exited := true
-	defer func() {
-		if exited { // fn has ended the goroutine
-			go n.deliver(ctx, states, fn)
+	l := supplied.NewListener(n.client.Logger(), 1, func(s framework.Data) {
+		value, err := n.cfg.initial, s.Err
+		if s.Exists && err == nil {
+			value, err = n.cfg.layout.decode(s.Data, n.cfg.initial)
 		}
+		if err != nil {
+			value, err = 0, n.failed("listen", err)
+		}
+		fn(value, err)
+	})
+	go func() {
+		for s := range states {
+			l.Put(s)
+		}
+		cancel()
 	}()
-	for s := range states {
-		if ctx.Err() == nil {
-			n.tell(s, fn)
-		}
-	}
-	exited = false
-}
-
-func (n *Counter) tell(s framework.Data, fn func(int64, error)) {
-	defer func() {
-		if p := recover(); p != nil {
-			n.client.Logger().Error("a counter listener panicked", zap.String("path", n.client.Resolve(n.path)), zap.String("label", n.cfg.label), zap.Any("panic", p), zap.Stack("stack"))
-		}
-	}()
-	value, err := n.cfg.initial, s.Err
-	if s.Exists && err == nil {
-		value, err = n.cfg.layout.decode(s.Data, n.cfg.initial)
-	}
-	if err != nil {
-		value, err = 0, n.failed("listen", err)
-	}
-	fn(value, err)
+	return func() {
+		l.Stop()
+		cancel()
+	}, nil
 }
