@@ -1,8 +1,11 @@
 package cache_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"strconv"
 
@@ -101,4 +104,56 @@ func ExampleCache_Listen() {
 	// Output:
 	// added /services
 	// added /services/billing
+}
+
+// Curator's setData().compressed() and create().compressed() write gzip. A
+// decoder reads it. One that reads all of it must have a limit: a few bytes can
+// become gigabytes.
+func ExampleNewValue_compressed() {
+	decompress := func(data []byte) ([]byte, error) {
+		const most = 8 << 20
+		r, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return nil, err
+		}
+		plain, err := io.ReadAll(io.LimitReader(r, most+1))
+		if err == nil && len(plain) > most {
+			err = fmt.Errorf("more than %d bytes", most)
+		}
+		return plain, err
+	}
+
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+	var compressed bytes.Buffer
+	w := gzip.NewWriter(&compressed)
+	_, _ = w.Write([]byte("8 workers")) // into memory
+	_ = w.Close()
+	if _, err := client.Create(ctx, "/config", compressed.Bytes(), 0); err != nil {
+		log.Fatal(err)
+	}
+
+	c, err := cache.New(client, "/config")
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Start()
+	defer c.Close()
+	value := cache.NewValue(c, "/config", decompress)
+	if _, err := c.Synced(ctx); err != nil {
+		log.Fatal(err)
+	}
+	text, err := value.Get()
+	fmt.Printf("%s %v\n", text, err)
+	// Output:
+	// 8 workers <nil>
 }
