@@ -1,6 +1,6 @@
-// Command downgrade shows the read/write lock and a downgrade. A configuration is
-// stored in two znodes that belong together. Several nodes read both under the
-// read lock. One node publishes new versions under the write lock. It then
+// Command downgrade shows the read/write lock and a downgrade. A configuration
+// is stored in two znodes that belong together. Several nodes read both under
+// the read lock. One node publishes new versions under the write lock. It then
 // downgrades to the read lock, so that it loads exactly what it wrote, while
 // the others can already read.
 //

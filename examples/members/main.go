@@ -63,7 +63,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		defer w.stop(ctx)
+		defer func() { _ = w.stop(ctx) }() // an error does not matter: closing the client removes the znode as well
 		all = append(all, w)
 	}
 	if err := show(ctx, all, out); err != nil {
