@@ -109,7 +109,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// An observer looks once in a session timeout, on average: an event can be lost.
+// An observer looks once in a session timeout, on average: events can be lost.
 func TestAQuietObserverLooksOncePerTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
