@@ -240,3 +240,65 @@ func TestPages(t *testing.T) {
 		t.Errorf("%d places are of no part", places)
 	}
 }
+
+// TestTree: a directory comes before what is in it, and a tree that some can
+// show no larger one of is small enough for them.
+func TestTree(t *testing.T) {
+	for levels, depth := range map[bool]int{false: 2, true: 4} {
+		paths := tree{60_000, levels}.paths("/root")
+		seen := map[string]bool{"": true}
+		deepest := 0
+		for _, path := range paths {
+			if !seen[path[:strings.LastIndexByte(path, '/')]] || seen[path] {
+				t.Fatalf("%s comes before its directory, or twice", path)
+			}
+			seen[path] = true
+			deepest = max(deepest, strings.Count(path, "/"))
+		}
+		if deepest != depth || len(paths) < 60_000 || len(paths) > 65_000 {
+			t.Errorf("%v: %d znodes, %d deep", tree{60_000, levels}, len(paths), deepest)
+		}
+	}
+}
+
+// TestRelay: the bytes of answers and the frames of requests are counted, and
+// the end of one side ends the other.
+func TestRelay(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var sent frames
+	sent.begin()
+	r, err := newRelay(l.Addr().String(), &sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	client, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(client, "\x00\x00\x00\x01a\x00\x00\x00\x01b")
+	request, answer := make([]byte, 10), make([]byte, 3)
+	if _, err := io.ReadFull(server, request); err != nil || !strings.HasSuffix(string(request), "b") {
+		t.Fatalf("%q, %v", request, err)
+	}
+	io.WriteString(server, "abc")
+	if _, err := io.ReadFull(client, answer); err != nil || string(answer) != "abc" {
+		t.Fatalf("%q, %v", answer, err)
+	}
+	server.Close()
+	if _, err := client.Read(answer); err == nil {
+		t.Error("the client is still connected")
+	}
+	if n, _ := sent.sum(); n != 2 || r.received.Load() != 3 {
+		t.Errorf("%d frames and %d bytes, want 2 and 3", n, r.received.Load())
+	}
+}

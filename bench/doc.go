@@ -1,7 +1,7 @@
-// Command bench measures the locks of several makers at the same work and
-// writes their tables to bench/results, and some to docs/performance.md. The Go
-// benchmarks of internal/test/measure are a part of that: it compiles and runs
-// them.
+// Command bench measures the locks and caches of several makers at the same
+// work and writes their tables to bench/results, and some to
+// docs/performance.md. The Go benchmarks of internal/test/measure are a part of
+// that: it compiles and runs them.
 //
 // It always measures this library's Mutex, the wire client's own Lock, and the
 // create, list and delete that a lock cannot do without. It also measures
@@ -20,6 +20,11 @@
 //   - processes: processes of each peer contend for one lock
 //   - storm: 1,000 clients hold and wait while members are killed
 //   - clients: 1,000 clients that change nothing, and the leader's processor
+//   - outage: 200 clients with a cache each, whose leader is killed
+//
+// The parts caches, creates and outage have peers of their own: the bare wire
+// client, bare multiReads, Curator's CuratorCache and Kazoo's TreeCache. Each
+// copies the tree in a process of its own. The part nodes compares presence.
 //
 // The parts storm and clients need a thousand open files and some more.
 //

@@ -18,8 +18,14 @@ import (
 //go:embed kazoolock.py
 var kazooProgram []byte
 
+//go:embed kazootrees.py
+var kazooTreesProgram []byte
+
 //go:embed Curator.java
 var curatorProgram []byte
+
+//go:embed CuratorTrees.java
+var curatorTreesProgram []byte
 
 // foreign is another process that does the work.
 type foreign struct {
@@ -30,9 +36,18 @@ type foreign struct {
 }
 
 func startKazoo(ctx context.Context, at place) (peer, error) {
+	return at.startPython(ctx, "kazoolock.py", kazooProgram)
+}
+
+func startKazooTrees(ctx context.Context, at place) (peer, error) {
+	return at.startPython(ctx, "kazootrees.py", kazooTreesProgram)
+}
+
+// startPython starts a program that needs Kazoo.
+func (at place) startPython(ctx context.Context, file string, program []byte) (peer, error) {
 	for _, python := range []string{"python3", "/usr/bin/python3"} { // the system's own interpreter has the system's packages
 		if exec.CommandContext(ctx, python, "-c", "import kazoo").Run() == nil {
-			path, err := at.write("kazoolock.py", kazooProgram)
+			path, err := at.write(file, program)
 			if err != nil {
 				return nil, err
 			}
@@ -43,6 +58,15 @@ func startKazoo(ctx context.Context, at place) (peer, error) {
 }
 
 func startCurator(ctx context.Context, at place) (peer, error) {
+	return at.startJava(ctx, "Curator", curatorProgram)
+}
+
+func startCuratorTrees(ctx context.Context, at place) (peer, error) {
+	return at.startJava(ctx, "CuratorTrees", curatorTreesProgram)
+}
+
+// startJava starts a program that needs Curator.
+func (at place) startJava(ctx context.Context, class string, program []byte) (peer, error) {
 	const jar = "/usr/share/java/curator-recipes.jar"
 	if _, err := os.Stat(jar); err != nil {
 		return nil, fmt.Errorf("%w: %s", errMissing, jar)
@@ -50,8 +74,8 @@ func startCurator(ctx context.Context, at place) (peer, error) {
 	if _, err := exec.LookPath("javac"); err != nil {
 		return nil, fmt.Errorf("%w: a JDK", errMissing)
 	}
-	if _, err := os.Stat(filepath.Join(at.dir, "Curator.class")); err != nil { // it is compiled once
-		source, err := at.write("Curator.java", curatorProgram)
+	if _, err := os.Stat(filepath.Join(at.dir, class+".class")); err != nil { // it is compiled once
+		source, err := at.write(class+".java", program)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +84,7 @@ func startCurator(ctx context.Context, at place) (peer, error) {
 		}
 	}
 	classes := jar + string(os.PathListSeparator) + at.dir
-	return startForeign(ctx, exec.Command("java", "-cp", classes, "Curator", at.address, at.root))
+	return startForeign(ctx, exec.Command("java", "-Djute.maxbuffer=67108864", "-cp", classes, class, at.address, at.root))
 }
 
 // write writes a file, unless an earlier process of the peer has, and returns

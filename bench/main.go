@@ -24,11 +24,12 @@ func main() {
 }
 
 // allParts lists the parts, quick ones first.
-const allParts = "peers,locks,members,processes,storm,clients,floor,handover,busy,grants,scale,profiles"
+const allParts = "nodes,caches,creates,outage,peers,locks,members,processes,storm,clients,floor,handover,busy,grants,scale,profiles"
 
 type options struct {
 	rounds    int
 	many      int // clients
+	znodes    int // of a tree
 	each      time.Duration
 	benchtime string
 	only      *regexp.Regexp
@@ -48,18 +49,23 @@ func run(ctx context.Context) error {
 		return err
 	})
 	flag.IntVar(&o.many, "clients", 1000, "number of clients of the parts storm and clients")
+	flag.IntVar(&o.znodes, "znodes", 100_000, "number of znodes of a tree of the parts caches and creates")
 	parts := flag.String("parts", allParts, "parts to measure, separated by commas")
 	flag.StringVar(&o.write, "write", "", "root of the repository, where bench/results and docs/performance.md get the figures; default: print them")
 	flag.BoolVar(&o.sync, "sync", true, "make ZooKeeper wait for its disk before it answers, as it does by default")
 	flag.StringVar(&o.dir, "dir", "", "directory for the servers' data, on the disk to measure; default: the system's temporary directory")
 	worker := flag.String(workFlag[1:], "", "peer whose work to do for another process of this program, at an address and below a path")
+	copies := flag.String(copiesFlag[1:], "", "copier whose copies to keep for another process of this program, at an address, of a path")
 	flag.Parse()
 	if *worker != "" {
 		return serve(ctx, *worker, place{address: flag.Arg(0), root: flag.Arg(1)}, os.Stdin, os.Stdout)
 	}
-	if flag.NArg() > 0 || o.rounds < 1 || o.each <= 0 || o.many < 1 {
+	if *copies != "" {
+		return serveCopies(ctx, *copies, place{address: flag.Arg(0), root: flag.Arg(1)}, os.Stdin, os.Stdout)
+	}
+	if flag.NArg() > 0 || o.rounds < 1 || o.each <= 0 || o.many < 1 || o.znodes < 1000 {
 		flag.Usage()
-		return errors.New("bad arguments: want no arguments, -rounds and -clients of at least 1 and a positive -for")
+		return errors.New("bad arguments: want no arguments, -rounds and -clients of at least 1, -znodes of at least 1000 and a positive -for")
 	}
 	o.parts = strings.Split(*parts, ",")
 	for _, part := range o.parts {
@@ -84,6 +90,14 @@ func run(ctx context.Context) error {
 // that name.
 func (o *options) part(name string) func(context.Context, *page) error {
 	switch name {
+	case "caches":
+		return o.caches
+	case "creates":
+		return o.creates
+	case "outage":
+		return o.outage
+	case "nodes":
+		return o.nodes
 	case "storm":
 		return o.storm
 	case "clients":

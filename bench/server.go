@@ -92,6 +92,11 @@ func (s *site) askLeader(word, key string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return askServer(address, word, key)
+}
+
+// askServer is askLeader for any server.
+func askServer(address, word, key string) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
 		return "", err

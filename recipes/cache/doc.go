@@ -42,7 +42,7 @@
 // together share requests. An idle cache costs nothing but the recheck. A
 // reconnect costs what the first view does, after a random pause of up to a
 // third of the session timeout, so that not all clients of a lost server read
-// at once. A znode takes about 144 bytes, and its path and data.
+// at once. A znode takes about 128 bytes, and its path and data.
 //
 // Reads are limited so that the heartbeats of leases, which share the
 // connection, get through: see framework.Client.ReadAll.

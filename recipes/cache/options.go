@@ -79,7 +79,7 @@ func WithFilter(pass func(path string) bool) Option {
 func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 
 // WithMaxBytes sets how much memory the znodes may take: their paths, their
-// data, and about 144 bytes each. Past it the cache has Failed, with an error
+// data, and about 128 bytes each. Past it the cache has Failed, with an error
 // that names the path at which it was. What seems to be past it, as while
 // znodes are moved, costs as much as a reconnect. Older views that are still in
 // use are not counted, as while all is read again, nor is what is being read,

@@ -170,10 +170,10 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 		r.c.mark(above, order)
 		return
 	}
-	held, now := r.held(path), &Node{Path: path, Data: found.Data, Stat: statOf(found.Stat)}
 	if r.c.cfg.noData {
-		now.Data = nil
+		found.Data = nil
 	}
+	held, now := r.held(path), newNode(path, found.Data, statOf(found.Stat))
 	another := held == nil || held.Stat.Czxid != now.Stat.Czxid
 	switch {
 	case held == nil:

@@ -16,27 +16,29 @@ import (
 type tree struct {
 	node        *Node
 	left, right *tree
-	priority    uint32
-	size        int32 // znodes
-	bytes       int64 // of memory
+	size        int32  // znodes
+	units       uint32 // of memory: enough for 64 GiB
 }
 
-// overhead is the memory of a znode without its path and its data.
-const overhead = 96 + 48 // as the allocator rounds Node and tree
+const (
+	// overhead is the memory of a znode without its path and its data.
+	overhead = 96 + 32 // as the allocator rounds Node and tree
+	unit     = 16      // bytes
+)
 
 var seed = maphash.MakeSeed()
 
-func leaf(n *Node) *tree {
-	return join3(nil, n, nil, uint32(maphash.String(seed, n.Path)))
+func newNode(path string, data []byte, stat Stat) *Node {
+	return &Node{Path: path, Data: data, Stat: stat, priority: uint32(maphash.String(seed, path))}
 }
 
 // join3 returns the tree of node, of what sorts before it, and of what sorts
 // behind it.
-func join3(left *tree, node *Node, right *tree, priority uint32) *tree {
+func join3(left *tree, node *Node, right *tree) *tree {
 	return &tree{
-		node: node, left: left, right: right, priority: priority,
+		node: node, left: left, right: right,
 		size:  1 + left.len() + right.len(),
-		bytes: node.bytes() + left.memory() + right.memory(),
+		units: uint32((node.bytes() + left.memory() + right.memory()) / unit),
 	}
 }
 
@@ -45,13 +47,13 @@ func (t *tree) with(left, right *tree) *tree {
 	if left == t.left && right == t.right {
 		return t
 	}
-	return join3(left, t.node, right, t.priority)
+	return join3(left, t.node, right)
 }
 
 // outranks reports whether t is above u in a tree that has both.
 func (t *tree) outranks(u *tree) bool {
-	if t.priority != u.priority {
-		return t.priority > u.priority
+	if t.node.priority != u.node.priority {
+		return t.node.priority > u.node.priority
 	}
 	return compare(t.node.Path, u.node.Path) < 0
 }
@@ -67,7 +69,7 @@ func (t *tree) memory() int64 {
 	if t == nil {
 		return 0
 	}
-	return t.bytes
+	return int64(t.units) * unit
 }
 
 // get returns the znode at path, nil if there is none.
@@ -141,7 +143,7 @@ func (t *tree) at(path string) int { return compare(path, t.node.Path) }
 func (t *tree) put(nodes ...*Node) *tree {
 	leaves := make([]*tree, len(nodes))
 	for i, n := range nodes {
-		leaves[i] = leaf(n)
+		leaves[i] = join3(nil, n, nil)
 	}
 	slices.SortStableFunc(leaves, func(a, b *tree) int { return compare(a.node.Path, b.node.Path) })
 	return union(t, unionAll(leaves))

@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,12 +33,12 @@ func TestTreeIsASortedMap(t *testing.T) {
 			path := drawPath(t, "path")
 			switch rapid.SampledFrom([]string{"put", "put", "several", "without", "keep"}).Draw(t, "what") {
 			case "put":
-				n := &Node{Path: path, Data: []byte{byte(i)}}
+				n := newNode(path, []byte{byte(i)}, Stat{})
 				now, model[path] = now.put(n), n
 			case "several":
 				var nodes []*Node
 				for j := range 8 {
-					n := &Node{Path: drawPath(t, "more"), Data: []byte{byte(i), byte(j)}}
+					n := newNode(drawPath(t, "more"), []byte{byte(i), byte(j)}, Stat{})
 					nodes = append(nodes, n)
 					model[n.Path] = n // the last one counts
 				}
@@ -151,7 +152,7 @@ func TestTreeSharesItsMemory(t *testing.T) {
 	const n = 100_000
 	nodes := make([]*Node, n)
 	for i := range nodes {
-		nodes[i] = &Node{Path: fmt.Sprintf("/dir/znode-%06d", i)}
+		nodes[i] = newNode(fmt.Sprintf("/dir/znode-%06d", i), nil, Stat{})
 	}
 	var whole *tree
 	whole = whole.put(nodes...)
@@ -170,13 +171,20 @@ func TestTreeSharesItsMemory(t *testing.T) {
 		t.Errorf("%d parts in %d levels", fresh, deepest)
 	}
 	for _, now := range []*tree{
-		whole.put(&Node{Path: "/dir/znode-050000", Data: []byte("new")}),
-		whole.put(&Node{Path: "/dir/znode-050000x"}),
+		whole.put(newNode("/dir/znode-050000", []byte("new"), Stat{})),
+		whole.put(newNode("/dir/znode-050000x", nil, Stat{})),
 		whole.without("/dir/znode-050000"),
 	} {
 		if fresh, _ := visit(now, 0); fresh > 80 {
 			t.Errorf("one change has made %d new parts", fresh)
 		}
+	}
+}
+
+// The overhead of a znode is what the allocator takes for a Node and a tree.
+func TestOverhead(t *testing.T) {
+	if node, part := reflect.TypeFor[Node]().Size(), reflect.TypeFor[tree]().Size(); node > 96 || part > 32 || overhead != 96+32 {
+		t.Errorf("a Node takes %d bytes, a tree %d; the overhead is %d", node, part, overhead)
 	}
 }
 

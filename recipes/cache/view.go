@@ -11,6 +11,8 @@ type Node struct {
 	Path string // as the client of the cache sees it
 	Data []byte // shared: it must not be changed
 	Stat Stat
+
+	priority uint32 // in a tree
 }
 
 // Stat is the part of a znode's stat that a cache can keep true. The number of
@@ -33,8 +35,10 @@ func statOf(s *zk.Stat) Stat {
 	}
 }
 
-// bytes returns the memory that a znode takes in a tree.
-func (n *Node) bytes() int64 { return overhead + int64(len(n.Path)) + int64(cap(n.Data)) }
+// bytes returns the memory that a znode takes in a tree, in whole units.
+func (n *Node) bytes() int64 {
+	return (overhead + int64(len(n.Path)) + int64(cap(n.Data)) + unit - 1) / unit * unit
+}
 
 // is reports whether n and o are one znode in one state. The version does not
 // say so: it begins at 0 again when a path is created again.

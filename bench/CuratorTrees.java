@@ -1,0 +1,61 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.cache.CuratorCache;
+import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
+import org.apache.curator.framework.recipes.nodes.PersistentNode;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.zookeeper.CreateMode;
+
+/**
+ * Keeps a copy of a tree with Curator's CuratorCache. It answers lines of standard input as serveCopies in copies.go does, for one
+ * client. "stand N 0" keeps N znodes in place with PersistentNode, and waits until all are there.
+ */
+public class CuratorTrees {
+    public static void main(String[] args) throws Exception {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], 30_000, 10_000, new ExponentialBackoffRetry(100, 10));
+        client.start();
+        client.blockUntilConnected();
+        CuratorCache cache = CuratorCache.build(client, args[1]);
+        CountDownLatch whole = new CountDownLatch(1);
+        cache.listenable().addListener(CuratorCacheListener.builder().forInitialized(whole::countDown).build());
+        List<PersistentNode> nodes = new ArrayList<>();
+        System.out.println("ready");
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.trim().split(" ");
+            int number = Integer.parseInt(words[1]);
+            long before = words[0].equals("sync") ? memory() : 0;
+            long began = System.nanoTime();
+            if (words[0].equals("sync")) {
+                cache.start();
+                whole.await();
+            }
+            for (int i = 0; words[0].equals("stand") && i < number; i++) {
+                nodes.add(new PersistentNode(client, CreateMode.EPHEMERAL, false, args[1] + "/" + i, new byte[100]));
+                nodes.get(i).start();
+            }
+            for (PersistentNode node : nodes) {
+                node.waitForInitialCreate(1, TimeUnit.MINUTES);
+            }
+            while (nodes.isEmpty() && cache.size() < number) {
+                Thread.sleep(1);
+            }
+            long took = System.nanoTime() - began;
+            System.out.println(took / 1e9 + " " + (words[0].equals("sync") ? memory() - before : 0));
+        }
+        client.close();
+    }
+
+    static long memory() {
+        for (int i = 0; i < 3; i++) {
+            System.gc();
+        }
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
+    }
+}
