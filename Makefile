@@ -194,8 +194,12 @@ race-modules: ## the modules below observe, under the race detector
 	done
 
 .PHONY: performance
-performance: ## measure bench/results and the tables of docs/performance.md again, other libraries included: 40 minutes on an idle machine
+performance: ## measure bench/results and the tables of docs/performance.md again, other libraries included: an hour on an idle machine
 	cd bench && $(GO) run . -write ..
+
+.PHONY: performance-caches
+performance-caches: ## the part of it that is about caches and presence: 20 minutes
+	cd bench && $(GO) run . -parts nodes,caches,creates,outage -write ..
 
 .PHONY: cover
 cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out's summary

@@ -15,8 +15,8 @@ import (
 // longest is how long a copy may take to be whole.
 const longest = 15 * time.Minute
 
-// gardener starts the servers, with memory for large trees, and returns a client
-// that plants and fells them.
+// gardener starts the servers, with memory for large trees, and returns a
+// client that plants and fells them.
 func (s *site) gardener(ctx context.Context) (*framework.Client, error) {
 	if err := os.Setenv("_JAVA_OPTIONS", "-Xmx2g"); err != nil { // also when they are restarted
 		return nil, err
@@ -196,56 +196,62 @@ func (o *options) creates(ctx context.Context, out *page) (err error) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s; one round; %s; %d creates, one each %v, in a directory of %d.\n\n", machine(), ensembleOf(1, o.sync), createsMany, createsPause, o.znodes)
-	text.WriteString("| | bytes received | divided by ours | server's processor, s |\n|---|---:|---:|---:|\n")
+	text.WriteString("| | bytes received | divided by ours | requests | server's processor, s |\n|---|---:|---:|---:|---:|\n")
 	ours := 0.0
 	for _, name := range []string{ourCopies, oneShotCopies, kazooCopies} {
 		one, err := copierOf(name)
 		if err != nil {
 			return err
 		}
-		bytes, cpu, err := one.watchCreates(ctx, s, c, paths)
+		got, err := one.watchCreates(ctx, s, c, paths)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		fmt.Fprintf(os.Stderr, "%s: %.0f bytes, %.2f s\n", name, bytes, cpu)
+		fmt.Fprintf(os.Stderr, "%s: %+v\n", name, got)
 		if name == ourCopies {
-			ours = bytes
+			ours = got.bytes
 		}
-		fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", name, significant(bytes), significant(bytes/ours), significant(cpu))
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", name, significant(got.bytes), significant(got.bytes/ours), significant(got.requests), significant(got.cpu))
 	}
 	out.tables = append(out.tables, table{name: "creates", text: text.String()})
 	return nil
 }
 
-func (c copier) watchCreates(ctx context.Context, s *site, gardener *framework.Client, paths []string) (bytes, cpu float64, err error) {
+// told is what it has cost to hear of creates.
+type told struct{ bytes, requests, cpu float64 }
+
+func (c copier) watchCreates(ctx context.Context, s *site, gardener *framework.Client, paths []string) (told, error) {
 	on := s.running["zookeeper"]
-	r, err := newRelay(on.address, new(frames))
+	var sent frames
+	r, err := newRelay(on.address, &sent)
 	if err != nil {
-		return 0, 0, err
+		return told{}, err
 	}
 	defer r.close()
 	p, err := c.begin(ctx, place{r.address(), paths[0], s.dir})
 	if err != nil {
-		return 0, 0, err
+		return told{}, err
 	}
 	defer p.close()
 	if _, _, err := p.ask(ctx, longest, fmt.Sprintf("sync %d 1", len(paths))); err != nil {
-		return 0, 0, err
+		return told{}, err
 	}
 	before, err := on.usage()
 	if err != nil {
-		return 0, 0, err
+		return told{}, err
 	}
+	sent.begin()
 	received := r.received.Load()
 	var more []string
 	for i := range createsMany {
 		more = append(more, fmt.Sprintf("%s/more-%06d", paths[0], i))
 		if err := errors.Join(plant(ctx, gardener, more[i:]), pause(ctx, createsPause)); err != nil {
-			return 0, 0, err
+			return told{}, err
 		}
 	}
 	_, _, err = p.ask(ctx, longest, fmt.Sprintf("reach %d 0", len(paths)+createsMany))
 	received = r.received.Load() - received
+	requests, _ := sent.sum()
 	after, err2 := on.usage()
-	return float64(received), (after.cpu - before.cpu) / 1e6, errors.Join(err, err2, fell(ctx, gardener, more))
+	return told{float64(received), float64(requests), (after.cpu - before.cpu) / 1e6}, errors.Join(err, err2, fell(ctx, gardener, more))
 }

@@ -28,7 +28,7 @@
 //
 // The parts storm and clients need a thousand open files and some more.
 //
-//	go run . -write ..                              # everything: 40 minutes on a quiet machine
+//	go run . -write ..                              # everything: an hour on a quiet machine
 //	go run . -parts peers -rounds 7 -for 3s         # the peers alone, to the terminal
 //	go run . -parts storm,clients -clients 100      # smaller
 //
