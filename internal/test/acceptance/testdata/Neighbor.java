@@ -12,6 +12,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
@@ -118,10 +120,59 @@ public class Neighbor {
                 return node(new PersistentNode(client, CreateMode.EPHEMERAL, false, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
             case "protected-node":
                 return node(new PersistentNode(client, CreateMode.EPHEMERAL, true, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
+            case "barrier":
+                return barrier(new DistributedBarrier(client, path));
+            case "double:2":
+            case "double:3":
+                return doubleBarrier(client, path, kind.charAt(7) - '0', 0);
+            case "impatient-double:2":
+                return doubleBarrier(client, path, 2, 1);
             default:
                 int limit = Integer.parseInt(kind.substring("semaphore:".length()));
                 return semaphore(new InterProcessSemaphoreV2(client, path, limit));
         }
+    }
+
+    /** Acquiring sets the barrier, releasing removes it, and who looks for participants waits for that. */
+    static Recipe barrier(DistributedBarrier barrier) {
+        return new Recipe() {
+            public void acquire() throws Exception {
+                barrier.setBarrier();
+            }
+
+            public void release() throws Exception {
+                barrier.removeBarrier();
+            }
+
+            public Collection<String> participants() throws Exception {
+                barrier.waitOnBarrier();
+                return List.of();
+            }
+        };
+    }
+
+    /** Each round has another barrier: one that was notified stays so. */
+    static Recipe doubleBarrier(CuratorFramework client, String path, int n, int seconds) {
+        return new Recipe() {
+            private DistributedDoubleBarrier barrier;
+
+            public void acquire() throws Exception {
+                barrier = new DistributedDoubleBarrier(client, path, n);
+                if (seconds == 0) {
+                    barrier.enter();
+                } else if (!barrier.enter(seconds, TimeUnit.SECONDS)) {
+                    throw new IllegalStateException("timed out");
+                }
+            }
+
+            public void release() throws Exception {
+                barrier.leave();
+            }
+
+            public Collection<String> participants() throws Exception {
+                return client.getChildren().forPath(path);
+            }
+        };
     }
 
     static Recipe member(GroupMember member) {

@@ -61,7 +61,42 @@ class Joined:
         self.participants = lambda: list(party)
 
 
+class Barred:
+    """A Barrier: acquiring sets it, releasing removes it, and who looks for participants waits for that."""
+
+    def __init__(self, barrier):
+        self.acquire = barrier.create
+        self.release = barrier.remove
+        self.wait = barrier.wait
+
+    def participants(self):
+        if not self.wait():
+            raise RuntimeError("not removed")
+        return []
+
+
+class Double:
+    """A DoubleBarrier. Each round has another one."""
+
+    def __init__(self, client, path, n, name):
+        self.make = lambda: client.DoubleBarrier(path, n, name)
+        self.participants = lambda: client.get_children(path)
+
+    def acquire(self):
+        self.barrier = self.make()
+        self.barrier.enter()
+        if not self.barrier.participating:
+            raise RuntimeError("not entered")
+
+    def release(self):
+        self.barrier.leave()
+
+
 def make(client, kind, path, name):
+    if kind == "barrier":
+        return Barred(client.Barrier(path))
+    if kind.startswith("double:"):
+        return Double(client, path, int(kind.split(":")[1]), name)
     if kind in ("kazoo-party", "kazoo-shallow-party"):
         return Joined({"kazoo-party": client.Party, "kazoo-shallow-party": client.ShallowParty}[kind](path, name))
     if kind == "kazoo-election":
