@@ -27,7 +27,7 @@ var packages = []string{
 	"context", "errors", "fmt", "os", "testing", "testing/synctest", "time",
 	"github.com/go-zookeeper/zk",
 	module + "framework", module + "retry", module + "recipes", module + "recipes/locks", module + "recipes/rwlock",
-	module + "recipes/semaphore", module + "recipes/leader", module + "testutil", module + "testutil/apache",
+	module + "recipes/semaphore", module + "recipes/leader", module + "recipes/presence", module + "recipes/cache", module + "testutil", module + "testutil/apache",
 }
 
 // Go code in a document must compile, so that it does not go on showing names
