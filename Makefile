@@ -51,8 +51,8 @@ processors: ## the tests in virtual time on four processors: events of one insta
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); two packages at a time, since most of their time is waiting
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
-	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && command -v javac >/dev/null || \
-		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java and default-jdk-headless"
+	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && [ -e /usr/share/java/curator-x-discovery.jar ] && command -v javac >/dev/null || \
+		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
 	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) $(REAL)

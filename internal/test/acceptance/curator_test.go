@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -42,9 +43,15 @@ func curatorClassPath() (string, error) {
 		}
 		return filepath.Join(home, "*"), nil
 	}
-	const debian = "/usr/share/java/curator-recipes.jar" // its manifest names what it needs
-	_, err := os.Stat(debian)
-	return debian, err
+	var debian []string // their manifests name what they need
+	for _, jar := range []string{"curator-recipes", "curator-x-discovery"} {
+		path := "/usr/share/java/" + jar + ".jar"
+		if _, err := os.Stat(path); err != nil {
+			return "", err
+		}
+		debian = append(debian, path)
+	}
+	return strings.Join(debian, string(os.PathListSeparator)), nil
 }
 
 func needsCurator(t *testing.T) {
@@ -55,7 +62,7 @@ func needsCurator(t *testing.T) {
 		_, err = exec.LookPath("javac")
 	}
 	if err != nil {
-		missing(t, "Apache Curator (Debian's package libcurator-recipes-java) and a JDK", err)
+		missing(t, "Apache Curator (Debian's packages libcurator-recipes-java and libcurator-discovery-java) and a JDK", err)
 	}
 }
 

@@ -25,9 +25,11 @@ import (
 //	<member> acquire
 //	<member> release
 //	<member> participants
+//	<member> show                       a service alone
 //
 // Each line of its output answers one command: opened, acquired, released,
-// participants with their number, or failed with the reason. A member runs one
+// participants with their number, shown with the participants, or failed with
+// the reason. A member runs one
 // command at a time; the members are independent of each other. The first line
 // is "ready". The process ends with its input.
 type neighbor struct {

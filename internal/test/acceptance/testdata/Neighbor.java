@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -25,11 +26,17 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.x.discovery.ServiceDiscovery;
+import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
+import org.apache.curator.x.discovery.ServiceInstance;
+import org.apache.curator.x.discovery.ServiceType;
+import org.apache.curator.x.discovery.UriSpec;
+import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
 import org.apache.zookeeper.CreateMode;
 
 /**
  * A process that contends for locks on request, with the recipes of Apache Curator. A line on standard input is a command to
- * one of its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants". A line on standard output
+ * one of its members, by number: "3 open mutex /path id", "3 acquire", "3 release", "3 participants", "3 show". A line on standard output
  * answers one command. Each member has its own client and thread. The process ends with its input.
  */
 public class Neighbor {
@@ -39,6 +46,12 @@ public class Neighbor {
         void release() throws Exception;
 
         Collection<String> participants() throws Exception;
+    }
+
+    /** What an instance of a service says about itself. */
+    public static class Payload {
+        public String text = "<é> & \"x\"";
+        public int number = 7;
     }
 
     /** What does one thing after the other. */
@@ -78,6 +91,8 @@ public class Neighbor {
                     return "released";
                 case "participants":
                     return "participants " + recipe.participants().size();
+                case "show":
+                    return "shown " + String.join("\t", recipe.participants());
                 default:
                     return "failed what is " + command[0] + "?";
             }
@@ -98,11 +113,16 @@ public class Neighbor {
         Runtime.getRuntime().halt(0); // whatever its threads wait for
     }
 
+    private static final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+
     static synchronized void say(String line) {
-        System.out.println(line);
+        out.println(line);
     }
 
-    static Recipe make(CuratorFramework client, String kind, String path, String id) {
+    static Recipe make(CuratorFramework client, String kind, String path, String id) throws Exception {
+        if (kind.startsWith("service:")) {
+            return service(client, path, id, ServiceType.valueOf(kind.substring("service:".length())));
+        }
         switch (kind) {
             case "mutex":
                 return lock(new InterProcessMutex(client, path));
@@ -206,6 +226,32 @@ public class Neighbor {
 
             public Collection<String> participants() {
                 return List.of(node.getActualPath());
+            }
+        };
+    }
+
+    /** An instance of the service "billing". The participants are all its instances, as they are read and written again. */
+    static Recipe service(CuratorFramework client, String path, String id, ServiceType type) throws Exception {
+        ServiceDiscovery<Payload> discovery = ServiceDiscoveryBuilder.builder(Payload.class).client(client).basePath(path).build();
+        discovery.start();
+        ServiceInstance<Payload> instance = ServiceInstance.<Payload>builder().name("billing").id(id).address("10.0.0.9").port(8080)
+                .sslPort(8443).payload(new Payload()).serviceType(type).uriSpec(new UriSpec("{scheme}://{address}:{port}/{[}x{]}")).build();
+        return new Recipe() {
+            public void acquire() throws Exception {
+                discovery.registerService(instance);
+            }
+
+            public void release() throws Exception {
+                discovery.unregisterService(instance);
+            }
+
+            public Collection<String> participants() throws Exception {
+                List<String> all = new ArrayList<>();
+                for (ServiceInstance<Payload> i : discovery.queryForInstances("billing")) {
+                    all.add(new String(new JsonInstanceSerializer<>(Payload.class, false).serialize(i), StandardCharsets.UTF_8));
+                }
+                all.sort(null);
+                return all;
             }
         };
     }
