@@ -29,6 +29,12 @@ const (
 	byKey       = attribute.Key("zkrecipes.by")
 	electionKey = attribute.Key("zkrecipes.election")
 	stateKey    = attribute.Key("zkrecipes.state")
+	presenceKey = attribute.Key("zkrecipes.presence")
+	cacheKey    = attribute.Key("zkrecipes.cache")
+	kindKey     = attribute.Key("zkrecipes.kind")
+	znodesKey   = attribute.Key("zkrecipes.znodes")
+	bytesKey    = attribute.Key("zkrecipes.bytes")
+	zxidKey     = attribute.Key("zkrecipes.zxid")
 )
 
 // callAttributes are those that a span of an Acquire begins with.

@@ -1,6 +1,6 @@
 // Package zkotel has OpenTelemetry spans and metrics for a client of package
-// framework: each Acquire, each lease, each request to the ensemble, and the
-// client's state. Pass one option to the client:
+// framework: each Acquire, each lease, presences, caches, each request to the
+// ensemble, and the client's state. Pass one option to the client:
 //
 //	client, err := framework.New(servers, framework.WithObserver(zkotel.New()))
 //
@@ -28,6 +28,9 @@
 // With RequestSpans each request is a CLIENT span, except requests that the
 // client makes for itself. If several calls share a request, its span is a
 // child of the first call's span.
+//
+// A cache that reads its whole tree makes a root span, "walk cache", and a
+// presence makes one, "announce presence", of the time until its znode stands.
 //
 // # Metrics
 //

@@ -29,6 +29,10 @@ type instruments struct {
 	leading         metric.Int64UpDownCounter
 	terms           metric.Int64Counter
 
+	presenceTransitions metric.Int64Counter
+	walkDuration        metric.Float64Histogram
+	cacheChanges        metric.Int64Counter
+
 	retries      metric.Int64Counter
 	batches      metric.Int64Histogram
 	abandonments metric.Int64Counter
@@ -56,6 +60,10 @@ func newInstruments(meter metric.Meter) instruments {
 		revocations:     m.count("zkrecipes.revocations", "{revocation}", "Requests to holders to release."),
 		leading:         m.level("zkrecipes.leader", "{term}", "Elections that this process leads: 1 or 0 for each."),
 		terms:           m.count("zkrecipes.terms", "{term}", "Terms that this process has begun as the leader of the election."),
+
+		presenceTransitions: m.count("zkrecipes.presence.transitions", "{transition}", "Changes of the states of presences."),
+		walkDuration:        m.seconds("zkrecipes.cache.walk.duration", "How long caches took to read their whole tree.", acquireBuckets),
+		cacheChanges:        m.count("zkrecipes.cache.changes", "{znode}", "Znodes that caches have added, changed or removed."),
 
 		retries:      m.count("zkrecipes.request.retries", "{retry}", "Operations that were tried again."),
 		batches:      m.batch("zkrecipes.batch.operations", "{operation}", "Writes of contenders that have shared a request."),
@@ -96,8 +104,10 @@ func (m maker) count(name, unit, what string) metric.Int64Counter {
 	return c
 }
 
-func (m maker) age(name, what string) metric.Float64ObservableGauge {
-	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(what))
+func (m maker) age(name, what string) metric.Float64ObservableGauge { return m.gauge(name, "s", what) }
+
+func (m maker) gauge(name, unit, what string) metric.Float64ObservableGauge {
+	g, err := m.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(what))
 	handle(err)
 	return g
 }

@@ -90,6 +90,12 @@ func emitAll(tel *telemetry) {
 	o.LostReleased(ctx, loss)
 	o.Overran(ctx, framework.Overrun{Acquire: call, Grant: grant, By: time.Second})
 	o.Revoked(ctx, framework.Revocation{Acquire: call, Grant: grant})
+	o.PresenceChanged(framework.PresenceChange{ID: 1, Path: "/a", Label: "/a", From: "pending", To: "standing", Session: 1, Timeout: time.Second})
+	info := framework.CacheInfo{ID: 1, Path: "/a", Label: "/a"}
+	o.CacheChanged(framework.CacheChange{Cache: info, To: "syncing"})
+	for _, err := range []error{nil, errors.New("lost")} {
+		o.CacheRead(framework.CacheRead{Cache: info, Reason: framework.ReadFirst, Began: time.Now(), Err: err})
+	}
 	o.Batched(framework.Batch{Operations: 2})
 	o.Opened()
 	o.StateChanged(framework.StateChange{From: framework.Connecting, To: framework.Connected})

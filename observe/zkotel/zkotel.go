@@ -76,22 +76,25 @@ func New(opts ...Option) framework.Observer {
 		tracer: cfg.traces.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
 	}
 	meter := cfg.metrics.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
-	o.instruments, o.ages = newInstruments(meter), sharedAges(cfg.metrics, meter)
+	o.instruments, o.ages, o.znodes = newInstruments(meter), sharedAges(cfg.metrics, meter), sharedZnodes(cfg.metrics, meter)
 	return framework.Observer{
-		AcquireStart: o.acquireStart,
-		AcquireEnd:   o.acquireEnd,
-		Released:     o.released,
-		Lost:         o.lost,
-		LostReleased: o.lostReleased,
-		Overran:      o.overran,
-		Revoked:      o.revoked,
-		RequestEnd:   o.requestEnd,
-		Retried:      o.retried,
-		Batched:      o.batched,
-		Opened:       o.opened,
-		StateChanged: o.stateChanged,
-		Abandoned:    o.abandoned,
-		Dropped:      o.dropped,
+		AcquireStart:    o.acquireStart,
+		AcquireEnd:      o.acquireEnd,
+		Released:        o.released,
+		Lost:            o.lost,
+		LostReleased:    o.lostReleased,
+		Overran:         o.overran,
+		Revoked:         o.revoked,
+		PresenceChanged: o.presenceChanged,
+		CacheChanged:    o.cacheChanged,
+		CacheRead:       o.cacheRead,
+		RequestEnd:      o.requestEnd,
+		Retried:         o.retried,
+		Batched:         o.batched,
+		Opened:          o.opened,
+		StateChanged:    o.stateChanged,
+		Abandoned:       o.abandoned,
+		Dropped:         o.dropped,
 	}
 }
 
@@ -100,6 +103,7 @@ type observer struct {
 	config
 	instruments
 	ages   *ages
+	znodes *znodes
 	tracer trace.Tracer
 }
 

@@ -46,7 +46,7 @@ func runDashboard(t *testing.T, s *server) {
 			}
 		}
 	}
-	if queries < 28 {
+	if queries < 39 {
 		t.Errorf("%d queries: the dashboard was not read", queries)
 	}
 	for _, variable := range d.Templating.List {
@@ -84,7 +84,7 @@ func TestDashboardIsComplete(t *testing.T) {
 			queries.WriteString(target.Expr + "\n")
 		}
 	}
-	if want := []string{"Clients", "Locks", "Elections", "Requests"}; !slices.Equal(rows, want) {
+	if want := []string{"Clients", "Locks", "Elections", "Presences and caches", "Requests"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
 	shown := metricsIn(queries.String())

@@ -1,6 +1,7 @@
 // Package zkprom has Prometheus metrics of a zkrecipes client: how many callers
 // wait for locks and for how long, which leases are held or lost, which process
-// leads, and what the ensemble answers.
+// leads, which presences stand, what caches show, and what the ensemble
+// answers.
 //
 //	metrics, err := zkprom.New()
 //	...
@@ -20,9 +21,10 @@
 // # Labels
 //
 // The path of a lock is not a label by default, because locks.Keyed may have
-// millions of locks. LockLabel adds a label. The paths of elections are a label
-// of one metric. Each of the two labels has at most LabelLimit values. The rest
-// is counted under "(other)".
+// millions of locks. LockLabel adds a label. The labels of elections, presences
+// and caches, which recipes.WithLabel sets, and otherwise their paths, are
+// labels. Each of the four has at most LabelLimit values. The rest is counted
+// under "(other)".
 //
 // # Exactness
 //

@@ -31,14 +31,17 @@ func everyMetric(t *testing.T, opts ...zkprom.Option) *prometheus.Registry {
 	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: time.Millisecond, Code: "OK"})
 	o.Retried(t.Context(), framework.Retry{Op: "create"})
 	o.Batched(framework.Batch{Operations: 5})
+	o.PresenceChanged(framework.PresenceChange{ID: 1, Label: "/services/a", To: "pending", Timeout: time.Second})
+	o.CacheChanged(framework.CacheChange{Cache: framework.CacheInfo{ID: 1, Label: "/config"}, To: "syncing"})
 	return registry
 }
 
 // names are the metrics that users rely on.
 var names = []string{
-	"acquire_duration_seconds", "batch_operations", "clients", "connected", "connections_abandoned_total", "events_dropped_total",
+	"acquire_duration_seconds", "batch_operations", "cache_changes_total", "cache_memory_bytes", "cache_stale_seconds",
+	"cache_walk_duration_seconds", "cache_znodes", "cache_zxid", "caches", "clients", "connected", "connections_abandoned_total", "events_dropped_total",
 	"held", "hold_duration_seconds", "leader", "leading_seconds", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
-	"request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "terms_total", "waiting",
+	"presence_missing_timeouts", "presence_transitions_total", "presences", "request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "terms_total", "waiting",
 }
 
 func TestNoMetricIsMissing(t *testing.T) {

@@ -87,6 +87,8 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 			t.Log(err)
 		}
 	}
+	classic.wantValue(t, "sum(zkrecipes_presences)", 0)
+	classic.wantValue(t, "sum(zkrecipes_caches)", 0)
 	classic.wantValue(t, "zkrecipes_clients", 0)
 	classic.wantValue(t, "zkrecipes_connected", 0)
 }
@@ -103,6 +105,11 @@ func (s *shop) compare(p *server) {
 	p.wantValue(t, "max(zkrecipes_oldest_wait_seconds)", 0)
 	p.wantValue(t, "max(zkrecipes_oldest_hold_seconds)", 0)
 	p.wantValue(t, "zkrecipes_leader", 0)
+	p.wantValue(t, `sum(zkrecipes_presences{state="standing"})`, float64(len(s.nodes)))
+	p.wantValue(t, "sum(zkrecipes_presences)", float64(len(s.nodes)))
+	p.wantValue(t, `sum(zkrecipes_caches{state="synced"})`, float64(len(s.rosters)))
+	p.wantValue(t, "sum(zkrecipes_caches)", float64(len(s.rosters)))
+	p.wantValue(t, "sum(zkrecipes_cache_znodes)", float64(len(s.rosters)*(1+len(s.nodes))))
 	p.wantValue(t, "zkrecipes_clients", float64(len(s.clients)))
 	p.wantValue(t, "zkrecipes_connected", float64(len(s.clients)))
 	p.wantValue(t, "zkrecipes_events_dropped_total", 0)

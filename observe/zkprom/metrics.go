@@ -16,6 +16,7 @@ type Metrics struct {
 	config    config
 	clients   *clientMetrics
 	locks     *lockMetrics
+	znodes    *znodeMetrics
 	collector prometheus.Collector
 }
 
@@ -27,8 +28,8 @@ func New(opts ...Option) (*Metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zkprom: %w", err)
 	}
-	m := &Metrics{config: cfg, clients: newClientMetrics(cfg.namespace), locks: newLockMetrics(cfg)}
-	m.collector = append(m.clients.all(), m.locks)
+	m := &Metrics{config: cfg, clients: newClientMetrics(cfg.namespace), locks: newLockMetrics(cfg), znodes: newZnodeMetrics(cfg)}
+	m.collector = append(m.clients.all(), m.locks, m.znodes)
 	if err := cfg.registerer.Register(m.collector); err != nil {
 		return nil, fmt.Errorf("zkprom: register the metrics: %w", err)
 	}
@@ -43,19 +44,22 @@ func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 // clients can share it: their metrics are added up.
 func (m *Metrics) Observer() framework.Observer {
 	return framework.Observer{
-		AcquireStart: m.locks.acquireStart,
-		AcquireEnd:   m.locks.acquireEnd,
-		Released:     m.locks.released,
-		Lost:         m.locks.lost,
-		Overran:      m.locks.overran,
-		Revoked:      m.locks.revoked,
-		RequestEnd:   m.clients.requestEnd,
-		Retried:      m.clients.retried,
-		Batched:      m.clients.batched,
-		Opened:       m.clients.open.Inc,
-		StateChanged: m.clients.stateChanged,
-		Abandoned:    m.clients.abandoned,
-		Dropped:      m.clients.dropped,
+		AcquireStart:    m.locks.acquireStart,
+		AcquireEnd:      m.locks.acquireEnd,
+		Released:        m.locks.released,
+		Lost:            m.locks.lost,
+		Overran:         m.locks.overran,
+		Revoked:         m.locks.revoked,
+		PresenceChanged: m.znodes.presenceChanged,
+		CacheChanged:    m.znodes.cacheChanged,
+		CacheRead:       m.znodes.cacheRead,
+		RequestEnd:      m.clients.requestEnd,
+		Retried:         m.clients.retried,
+		Batched:         m.clients.batched,
+		Opened:          m.clients.open.Inc,
+		StateChanged:    m.clients.stateChanged,
+		Abandoned:       m.clients.abandoned,
+		Dropped:         m.clients.dropped,
 	}
 }
 

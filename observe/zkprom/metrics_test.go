@@ -334,18 +334,23 @@ func TestUnits(t *testing.T) {
 	o.Released(t.Context(), framework.Release{Acquire: a, Grant: g, Held: 2500 * time.Millisecond})
 	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: 3500 * time.Millisecond, Code: "OK"})
 	o.Batched(framework.Batch{Operations: 5})
+	o.CacheChanged(framework.CacheChange{To: "syncing"})
+	o.CacheRead(framework.CacheRead{Reason: framework.ReadFirst, Took: 4500 * time.Millisecond})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	sums := make(map[string]float64)
 	for _, family := range families {
-		if h := family.GetMetric()[0].GetHistogram(); h != nil {
-			sums[strings.TrimPrefix(family.GetName(), "zkrecipes_")] = h.GetSampleSum()
+		for _, metric := range family.GetMetric() {
+			if h := metric.GetHistogram(); h != nil {
+				sums[strings.TrimPrefix(family.GetName(), "zkrecipes_")] += h.GetSampleSum()
+			}
 		}
 	}
 	want := map[string]float64{
 		"acquire_duration_seconds": 1.5, "hold_duration_seconds": 2.5, "request_duration_seconds": 3.5, "batch_operations": 5,
+		"cache_walk_duration_seconds": 4.5,
 	}
 	if !maps.Equal(sums, want) {
 		t.Errorf("sums %v, want %v", sums, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -27,6 +28,8 @@ type shop struct {
 	ens     testutil.Ensemble
 	metrics *zkprom.Metrics
 	clients []*framework.Client
+	nodes   []*presence.Node // one of each client that is open
+	rosters []*presence.Roster
 	stop    chan struct{} // closed: the load ends
 	load    sync.WaitGroup
 
@@ -169,6 +172,10 @@ func (s *shop) open(c *framework.Client) {
 	}
 	s.repeat(func(ctx context.Context) { s.use(ctx, "write", table.Writer(), work) })
 	s.repeat(func(ctx context.Context) { s.use(ctx, "election", election, work) })
+	group := made(presence.NewGroup(c, "/services"))
+	node := made(group.Join(s.t.Context(), fmt.Sprint(len(s.nodes)), nil))
+	s.nodes = append(s.nodes, node)
+	s.rosters = append(s.rosters, group.Follow())
 }
 
 // made returns what a constructor has made of arguments that are right.

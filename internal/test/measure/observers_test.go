@@ -27,16 +27,19 @@ var observerOptions = []struct {
 // everyFunction is an observer whose functions do nothing.
 func everyFunction(requests bool) framework.Observer {
 	o := framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context { return ctx },
-		AcquireEnd:   func(context.Context, framework.Acquire, framework.AcquireResult) {},
-		Released:     func(context.Context, framework.Release) {},
-		Lost:         func(context.Context, framework.Loss) {},
-		LostReleased: func(context.Context, framework.Loss) {},
-		Overran:      func(context.Context, framework.Overrun) {},
-		Revoked:      func(context.Context, framework.Revocation) {},
-		StateChanged: func(framework.StateChange) {},
-		Abandoned:    func(framework.Abandonment) {},
-		Dropped:      func(framework.Drop) {},
+		AcquireStart:    func(ctx context.Context, _ framework.Acquire) context.Context { return ctx },
+		AcquireEnd:      func(context.Context, framework.Acquire, framework.AcquireResult) {},
+		Released:        func(context.Context, framework.Release) {},
+		Lost:            func(context.Context, framework.Loss) {},
+		LostReleased:    func(context.Context, framework.Loss) {},
+		Overran:         func(context.Context, framework.Overrun) {},
+		Revoked:         func(context.Context, framework.Revocation) {},
+		PresenceChanged: func(framework.PresenceChange) {},
+		CacheChanged:    func(framework.CacheChange) {},
+		CacheRead:       func(framework.CacheRead) {},
+		StateChanged:    func(framework.StateChange) {},
+		Abandoned:       func(framework.Abandonment) {},
+		Dropped:         func(framework.Drop) {},
 	}
 	if requests {
 		o.RequestStart = func(ctx context.Context, _ framework.Request) context.Context { return ctx }
