@@ -21,6 +21,7 @@ func TestAMissingChrootIsRefused(t *testing.T) {
 		"join /x --id a -- true", "join / --id a",
 		"lock --layout kazoo /x -- true", "bench --duration 10ms", "bench --duration 10ms --recipe semaphore",
 		"watch /x", "watch --of children /x", "watch /", "create --parents /a/b",
+		"counter get /x", "counter add /x 1", "counter add --once a /x 1", "counter set /x 1",
 	} {
 		began := time.Now()
 		code, out, errs := zkrtest.Apart(servers, strings.Fields(args)...)
@@ -43,6 +44,7 @@ func TestCreateChroot(t *testing.T) {
 	for _, args := range []string{
 		"lock /x -- true", "read /x -- true", "write /x -- true", "semaphore --max 2 /x -- true", "elect --once /x -- true",
 		"join /x --id a -- true", "bench --duration 10ms", "create --parents /a/b",
+		"counter add /x 1",
 	} {
 		e := testutil.Start(t)
 		servers := e.Servers() + "/app/one"

@@ -51,14 +51,25 @@ help of each shell says where to install its script.`
 	}
 }
 
+// VerbsKey is the annotation of a command whose first argument is one of some
+// words.
+const VerbsKey = "verbs"
+
 // completePaths makes the shell complete the paths of znodes, for a command
-// whose usage names PATH or GROUP.
+// whose usage names PATH or GROUP. In front of it stands one of
+// the VerbsKey annotation.
 func (e *Ensemble) completePaths(cmd *cobra.Command) {
 	if !strings.Contains(cmd.Use, "PATH") && !strings.Contains(cmd.Use, "GROUP") || cmd.ValidArgsFunction != nil {
 		return
 	}
 	several := strings.HasSuffix(cmd.Use, "PATH...") // cobra does not tell whether -- was typed, so a command may follow the first path
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if verbs := strings.Fields(cmd.Annotations[VerbsKey]); len(verbs) > 0 {
+			if len(args) == 0 {
+				return verbs, cobra.ShellCompDirectiveNoFileComp
+			}
+			args = args[1:]
+		}
 		if len(args) > 0 && !several {
 			return nil, cobra.ShellCompDirectiveDefault // a command, or data
 		}

@@ -9,7 +9,7 @@ import (
 
 // Commands returns the subcommands of this package.
 func Commands(to *cli.Ensemble) []*cobra.Command {
-	all := []*cobra.Command{newLs(to), newTree(to), newGet(to), newStat(to), newSet(to), newCreate(to), newRm(to), newWatch(to)}
+	all := []*cobra.Command{newLs(to), newTree(to), newGet(to), newStat(to), newSet(to), newCreate(to), newRm(to), newWatch(to), newCounter(to)}
 	for _, cmd := range all {
 		cmd.GroupID = cli.GroupZnodes
 	}

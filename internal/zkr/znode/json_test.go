@@ -11,6 +11,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"`zkr ls`, `stat`": znode{},
 		"`zkr tree`":       twig{},
 		"`zkr watch`":      change{},
+		"`zkr counter`":    counted{},
 		"`zkr rm`":         removedZnode{},
 	})
 }
