@@ -27,9 +27,10 @@ var suites = map[string]suite{
 	"handover": {"^BenchmarkHandOver$", "", []string{"bare-µs", "handover-µs", "ratio", "requests"}},
 	"busy":     {"^BenchmarkBusyHandOver$", "", []string{"quiet-µs", "busy-µs", "unbatched-µs"}},
 	"grants":   {"^BenchmarkGrant$", "", []string{"grants/s", "requests/grant", "allocs/op"}},
-	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Permits|Election)$", "1x", []string{
+	"scale": {"^Benchmark(Held|Waiting|Keyed|Clients|Caches|Permits|Election)$", "1x", []string{
 		"B/lock", "goroutines/lock", "requests/lock", "B/waiter", "goroutines/waiter", "requests/waiter",
 		"first-requests/key", "later-requests/key", "B/key", "B/client", "resident-B/client", "goroutines/client", "µs/client",
+		"B/cache", "goroutines/cache", "first-requests/cache", "idle-requests/cache", "reconnect-requests/cache", "back-s",
 		"first-µs", "last-µs", "requests/permit", "B/permit", "goroutines/permit", "resigned-ms", "closed-ms", "killed-ms",
 	}},
 }

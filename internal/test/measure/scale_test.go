@@ -9,12 +9,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/cycles"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
@@ -220,6 +224,86 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
+// BenchmarkCaches: a client has a thousand caches, each of a directory of ten
+// znodes of 100 bytes. It measures their first views, ten seconds in which
+// nothing happens, and a connection that breaks. The session timeout is 4 s, so
+// they read again within 1.3 s.
+func BenchmarkCaches(b *testing.B) {
+	const caches, znodes = 1000, 10
+	for _, bench := range []struct {
+		name string
+		opts []cache.Option
+	}{
+		{"recursive", nil},
+		{"one-shot", []cache.Option{cache.WithOneShotWatches()}},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			onEachServer(b, func(b *testing.B, servers string) {
+				fillTrees(b, benchClient(b, servers), caches, znodes)
+				var requests counter
+				var again atomic.Int64
+				network := &cord{}
+				c := benchClient(b, servers, requests.option(), framework.WithDialer(network.dial), framework.WithSessionTimeout(4*time.Second),
+					framework.WithObserver(framework.Observer{CacheRead: func(r framework.CacheRead) {
+						if r.Reason == framework.ReadReconnect && r.Err == nil {
+							again.Add(1)
+						}
+					}}))
+				for b.Loop() {
+					before, sent := takeFootprint(), requests.n.Load()
+					all := make([]*cache.Cache, caches)
+					inParallel(b, caches, func(i int) (err error) {
+						if all[i], err = cache.New(c, fmt.Sprintf("/trees/%d", i), bench.opts...); err != nil {
+							return err
+						}
+						all[i].Start()
+						view, err := all[i].Synced(b.Context())
+						if err == nil && view.Len() != 1+znodes {
+							err = fmt.Errorf("%d znodes", view.Len())
+						}
+						return err
+					})
+					takeFootprint().report(b, before, caches, "cache")
+					perCache := func(what string) {
+						time.Sleep(time.Second) // the observer may be behind
+						b.ReportMetric(float64(requests.n.Load()-sent)/caches, what+"-requests/cache")
+						sent = requests.n.Load()
+					}
+					perCache("first")
+					time.Sleep(10 * time.Second)
+					perCache("idle")
+					reads, began := again.Load(), time.Now()
+					network.drop()
+					await(b, func() bool { return again.Load()-reads >= caches })
+					b.ReportMetric(time.Since(began).Seconds(), "back-s")
+					perCache("reconnect")
+					inParallel(b, caches, func(i int) error { all[i].Close(); return nil })
+				}
+			})
+		})
+	}
+}
+
+// fillTrees makes directories with so many children each.
+func fillTrees(b *testing.B, c *framework.Client, dirs, children int) {
+	b.Helper()
+	create := func(path string) any {
+		return &zk.CreateRequest{Path: path, Data: make([]byte, 100), Acl: zk.WorldACL(zk.PermAll)}
+	}
+	if _, err := c.Multi(b.Context(), create("/trees")); err != nil {
+		b.Fatal(err)
+	}
+	inParallel(b, dirs, func(i int) error {
+		dir := fmt.Sprintf("/trees/%d", i)
+		ops := []any{create(dir)}
+		for j := range children {
+			ops = append(ops, create(fmt.Sprintf("%s/%d", dir, j)))
+		}
+		_, err := c.Multi(b.Context(), ops...)
+		return err
+	})
+}
+
 // BenchmarkPermits: all permits of a semaphore of a thousand are acquired, one
 // by one. The last costs what the first does, except for the longer list.
 func BenchmarkPermits(b *testing.B) {
@@ -342,9 +426,17 @@ func (c *cord) dial(network, address string, timeout time.Duration) (net.Conn, e
 
 func (c *cord) cut() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.gone = true
+	c.mu.Unlock()
+	c.drop()
+}
+
+// drop closes the connections. The client may make others.
+func (c *cord) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, conn := range c.conns {
 		conn.Close()
 	}
+	c.conns = nil
 }
