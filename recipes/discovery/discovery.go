@@ -129,7 +129,7 @@ func (d *Discovery[T]) decode(all []*entry[T]) (good []*entry[T], bad []error) {
 	for _, e := range all {
 		e.once.Do(func() {
 			e.err = <-supplied.Go(d.client.Logger(), func() (err error) {
-				e.instance, err = d.codec.decode(e.data)
+				e.instance, err = d.codec.Decode(e.data)
 				return err
 			})
 			if e.err != nil {

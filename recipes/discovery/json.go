@@ -44,7 +44,8 @@ type uriSpec struct {
 	Parts URISpec `json:"parts"`
 }
 
-func (c Codec[T]) encode(i Instance[T]) ([]byte, error) {
+// Encode returns the data of the znode of an instance, which Register writes.
+func (c Codec[T]) Encode(i Instance[T]) ([]byte, error) {
 	payload, err := c.encodePayload(i)
 	if err != nil {
 		return nil, fmt.Errorf("payload: %w", err)
@@ -110,7 +111,10 @@ func (c Codec[T]) encodePayload(i Instance[T]) (json.RawMessage, error) {
 	return fmt.Appendf(nil, "[%s,%s]", class, payload), nil
 }
 
-func (c Codec[T]) decode(text []byte) (i Instance[T], err error) {
+// Decode reads the data of the znode of an instance. With Encode and
+// framework.Client.Update, an operator's tool disables one from outside, for
+// instance. JSON[json.RawMessage] leaves every payload as it is.
+func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	if len(text) == 0 {
 		return i, errors.New("no data")
 	}

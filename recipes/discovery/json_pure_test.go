@@ -73,7 +73,7 @@ func TestBytesAsCuratorWrites(t *testing.T) {
 }
 
 func check[T any](same func(string, func() ([]byte, error), func([]byte) (any, error), any, string), name string, c Codec[T], i Instance[T], want string) {
-	same(name, func() ([]byte, error) { return c.encode(i) }, func(text []byte) (any, error) { return c.decode(text) }, i, want)
+	same(name, func() ([]byte, error) { return c.Encode(i) }, func(text []byte) (any, error) { return c.Decode(text) }, i, want)
 }
 
 // What Curator reads: keys in any order and case by case, unknown ones, and
@@ -90,7 +90,7 @@ func TestReadAsCuratorReads(t *testing.T) {
 		`{"name":"b","id":"i","payload":{"b":3}}`:                                                      {Name: "b", ID: "i", Type: Dynamic, Raw: json.RawMessage(`{"b":3}`)},
 		`{"name":"b","id":"i","registrationTimeUTC":1700000000000,"uriSpec":{"parts":[]},"sslPort":2}`: {Name: "b", ID: "i", Type: Dynamic, SSLPort: 2, Registered: time.UnixMilli(1700000000000), URISpec: URISpec{}},
 	} {
-		got, err := c.decode([]byte(text))
+		got, err := c.Decode([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v\n%+v, want\n%+v", text, err, got, want)
 		}
@@ -107,7 +107,7 @@ func TestReadAsCuratorReads(t *testing.T) {
 		`{"name":"b","id":"i","registrationTimeUTC":"now"}`:                     "registrationTimeUTC:",
 		`{"name":"b","id":"i","payload":{"@class":"com.acme.Details","b":"x"}}`: "payload:",
 	} {
-		if _, err := c.decode([]byte(text)); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := c.Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %q", text, err, why)
 		}
 	}
@@ -116,7 +116,7 @@ func TestReadAsCuratorReads(t *testing.T) {
 // A payload that Java could not read is not written.
 func TestPayloadsThatCannotBeWritten(t *testing.T) {
 	for _, payload := range []any{[]int{1}, make(chan int)} {
-		if _, err := JSON[any]("").encode(Instance[any]{Name: "b", ID: "i", Payload: payload}); err == nil || !strings.Contains(err.Error(), "payload:") {
+		if _, err := JSON[any]("").Encode(Instance[any]{Name: "b", ID: "i", Payload: payload}); err == nil || !strings.Contains(err.Error(), "payload:") {
 			t.Errorf("%v: %v", payload, err)
 		}
 	}
@@ -164,15 +164,15 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, c := range []Codec[any]{JSON[any]("c"), JSON[any]("")} {
-			i, err := c.decode([]byte(text))
+			i, err := c.Decode([]byte(text))
 			if err != nil {
 				continue
 			}
-			written, err := c.encode(i)
+			written, err := c.Encode(i)
 			if err != nil {
 				continue // a list without a class, as its only reason
 			}
-			again, err := c.decode(written)
+			again, err := c.Decode(written)
 			if err != nil {
 				t.Fatalf("%q became %q: %v", text, written, err)
 			}

@@ -67,12 +67,12 @@ const mostMissing = 8
 
 // isEqual reports whether data are those of the instance, but for the time.
 func (d *Discovery[T]) isEqual(data []byte, instance Instance[T]) bool {
-	there, err := d.codec.decode(data)
+	there, err := d.codec.Decode(data)
 	if err != nil {
 		return false
 	}
 	instance.Registered = there.Registered
-	want, err := d.codec.encode(instance)
+	want, err := d.codec.Encode(instance)
 	return err == nil && string(want) == string(data)
 }
 

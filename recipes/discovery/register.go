@@ -51,7 +51,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	if err := instance.validate(); err != nil {
 		return fail(err)
 	}
-	data, err := d.codec.encode(instance)
+	data, err := d.codec.Encode(instance)
 	if err != nil {
 		return fail(err)
 	}
@@ -102,7 +102,7 @@ func (r *Registration[T]) Update(ctx context.Context, instance Instance[T]) erro
 	if err := instance.validate(); err != nil {
 		return fail(err)
 	}
-	data, err := r.d.codec.encode(instance)
+	data, err := r.d.codec.Encode(instance)
 	if err != nil {
 		return fail(err)
 	}

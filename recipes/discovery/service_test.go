@@ -2,6 +2,7 @@ package discovery_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -216,8 +217,15 @@ func TestDisabledFromOutside(t *testing.T) {
 		d := open(t, c)
 		register(t, d, a("x"))
 		s := billing(t, d)
+		codec := discovery.JSON[json.RawMessage]("")
 		_, err := operator.Update(t.Context(), path, func(data []byte, _ *zk.Stat) ([]byte, error) {
-			return []byte(strings.TrimSuffix(string(data), "}") + `,"enabled":false}`), nil
+			i, err := codec.Decode(data)
+			i.Disabled = true
+			written, encodeErr := codec.Encode(i)
+			if want := strings.TrimSuffix(string(data), "}") + `,"enabled":false}`; string(written) != want {
+				t.Errorf("%s, want %s", written, want)
+			}
+			return written, errors.Join(err, encodeErr)
 		})
 		must(t, err)
 		shows(t, s, "a=x(disabled)")

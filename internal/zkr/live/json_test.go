@@ -23,6 +23,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"`zkr observe`, for each change": leadership{},
 		"its leader":                     leaderJSON{},
 		"`zkr members`":                  member{},
+		"`zkr services`":                 service{},
 	})
 }
 

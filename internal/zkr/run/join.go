@@ -58,6 +58,7 @@ credentials, give --acl: otherwise anybody can delete the znode.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), cli.ProcessOf(cmd)) },
 	}
 	j.addFlags(cmd)
+	j.flagsOfMember(cmd)
 	return cmd
 }
 
@@ -71,36 +72,48 @@ type joinCommand struct {
 
 func (j *joinCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&j.id, "id", "", "the name of the znode: who this is")
-	flags.StringVar(&j.data, "data", "", "the data of the znode: what others need to know, such as an address")
 	flags.DurationVar(&j.wait, "wait", 0, "how long to wait for the name at most (default: no limit)")
 	flags.Var(&j.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
 	flags.BoolVar(&j.json, "json", false, "without CMD: print time, znode, state, session and error as one JSON object a line")
 }
 
+func (j *joinCommand) flagsOfMember(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&j.id, "id", "", "the name of the znode: who this is")
+	cmd.Flags().StringVar(&j.data, "data", "", "the data of the znode: what others need to know, such as an address")
+}
+
 func (j *joinCommand) parse(cmd *cobra.Command, args []string) error {
-	groups, command := args, []string(nil)
+	group, command, err := j.split(cmd, args, "GROUP")
+	switch {
+	case err != nil:
+		return err
+	case j.id == "" || strings.Contains(j.id, "/"):
+		return cli.Usage("--id %q: want a name without a slash", j.id)
+	}
+	if err := framework.ValidatePath(group); err != nil {
+		return cli.Usage("%w", err)
+	}
+	return j.check([]string{cli.ChildPath(group, j.id)}, command)
+}
+
+// split returns the one argument before --, and the command behind it.
+func (j *joinCommand) split(cmd *cobra.Command, args []string, what string) (first string, command []string, err error) {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		groups, command = args[:dash], args[dash:]
+		args, command = args[:dash], args[dash:]
 		switch {
 		case len(command) == 0:
-			return cli.Usage("no command after --")
+			return "", nil, cli.Usage("no command after --")
 		case j.json:
-			return cli.Usage("--json: only without a command, which gets stdout")
+			return "", nil, cli.Usage("--json: only without a command, which gets stdout")
 		}
 	}
 	switch {
-	case len(groups) != 1:
-		return cli.Usage("want one GROUP, got %d", len(groups))
-	case j.id == "" || strings.Contains(j.id, "/"):
-		return cli.Usage("--id %q: want a name without a slash", j.id)
+	case len(args) != 1:
+		return "", nil, cli.Usage("want one %s, got %d", what, len(args))
 	case cmd.Flags().Changed("wait") && j.wait <= 0:
-		return cli.Usage("--wait %v: must be more than 0", j.wait)
+		return "", nil, cli.Usage("--wait %v: must be more than 0", j.wait)
 	}
-	if err := framework.ValidatePath(groups[0]); err != nil {
-		return cli.Usage("%w", err)
-	}
-	return j.check([]string{cli.ChildPath(groups[0], j.id)}, command)
+	return args[0], command, nil
 }
 
 // run makes the znode, runs the command or waits, and removes the znode.

@@ -51,6 +51,7 @@ func joinVirtual(t *testing.T, w *bubble.World, servers string, command *service
 	j := &joinCommand{jobCommand: jobCommand{to: to}}
 	cmd := &cobra.Command{Use: "join", Args: j.parse, RunE: func(*cobra.Command, []string) error { return nil }}
 	j.addFlags(cmd)
+	j.flagsOfMember(cmd)
 	args := append(flags, "--id", "a", "/g")
 	if command != nil {
 		j.start = command.run

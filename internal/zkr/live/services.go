@@ -1,0 +1,168 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+)
+
+func newServices(to *cli.Ensemble) *cobra.Command {
+	var s services
+	cmd := &cobra.Command{
+		DisableFlagsInUseLine: true,
+		Use:                   "services [flags] [NAME]",
+		Short:                 "Print the services, or the instances of one",
+		Long: `Prints the names of the services below ROOT, one a line. With NAME it prints the
+instances of that service: the id, the addresses, what is not usual, and the URI if there
+is one. They may have been registered by zkr register, by Go programs (package
+discovery), or by Curator's x-discovery. A service that nobody has registered has no
+instances. A znode that cannot be read as an instance is named on stderr.
+
+--json prints one object a line: of an instance, what its znode has. It costs a sync and
+a list, and with NAME one request for 256 instances.`,
+		Example: `  zkr services
+  zkr services --json billing | jq -r 'select(.enabled != false) | .address'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.out, s.errs = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := framework.ValidatePath(s.root); err != nil {
+				return cli.Usage("--root: %w", err)
+			}
+			return to.OnZnodes(func(ctx context.Context, c *framework.Client) error {
+				if len(args) == 0 {
+					return s.names(ctx, c)
+				}
+				return s.instances(ctx, c, args[0])
+			})
+		},
+	}
+	cli.ServicesFlag(cmd, &s.root)
+	cmd.Flags().BoolVar(&s.json, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+// services prints services and their instances.
+type services struct {
+	root      string
+	json      bool
+	out, errs io.Writer
+}
+
+// service is what --json prints of a service. The names are for programs and
+// stay as they are.
+type service struct {
+	Name string `json:"name"`
+}
+
+func (s *services) names(ctx context.Context, c *framework.Client) error {
+	names, err := list(ctx, c, s.root)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if s.json {
+			err = cli.JSONLine(s.out, service{Name: name})
+		} else {
+			_, err = fmt.Fprintln(s.out, cli.Printable(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *services) instances(ctx context.Context, c *framework.Client, name string) error {
+	if name == "" || strings.Contains(name, "/") {
+		return cli.Usage("NAME %q: want a name without a slash", name)
+	}
+	dir := cli.ChildPath(s.root, name)
+	if err := framework.ValidatePath(dir); err != nil {
+		return cli.Usage("%w", err)
+	}
+	ids, err := list(ctx, c, dir)
+	if err != nil {
+		return err
+	}
+	reads := make([]framework.Read, len(ids))
+	for i, id := range ids {
+		reads[i] = framework.Read{Path: cli.ChildPath(dir, id)}
+	}
+	results, err := c.ReadAll(ctx, reads...)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		switch {
+		case errors.Is(r.Err, zk.ErrNoNode):
+			continue
+		case r.Err == nil:
+			err = s.print(r.Data, reads[i].Path)
+		default:
+			err = r.Err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print prints an instance, or why it is none.
+func (s *services) print(data []byte, path string) error {
+	i, err := discovery.JSON[json.RawMessage]("").Decode(data)
+	switch {
+	case err != nil:
+		_, err = fmt.Fprintf(s.errs, "zkr: %s: not an instance: %s\n", cli.Printable(path), cli.Plain(err))
+	case s.json:
+		err = cli.JSONLine(s.out, json.RawMessage(data))
+	default:
+		_, err = fmt.Fprintln(s.out, cli.Printable(strings.Join(describe(i), "  ")))
+	}
+	return err
+}
+
+// describe returns the columns of an instance.
+func describe(i discovery.Instance[json.RawMessage]) []string {
+	columns := []string{i.ID, i.Address}
+	if i.Port != 0 {
+		columns[1] += fmt.Sprintf(":%d", i.Port)
+	}
+	if i.SSLPort != 0 {
+		columns = append(columns, fmt.Sprintf("TLS %d", i.SSLPort))
+	}
+	if i.Type != discovery.Dynamic {
+		columns = append(columns, string(i.Type))
+	}
+	if i.Disabled {
+		columns = append(columns, "disabled")
+	}
+	if uri := i.URI(nil); uri != "" {
+		columns = append(columns, uri)
+	}
+	return slices.DeleteFunc(columns, func(text string) bool { return text == "" })
+}
+
+// list returns the children of a znode that may be missing, sorted.
+func list(ctx context.Context, c *framework.Client, path string) ([]string, error) {
+	if err := c.Sync(ctx, path); err != nil { // otherwise a member that lags could show old znodes
+		return nil, err
+	}
+	names, _, err := c.Children(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+		return nil, nil
+	}
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,65 @@
+package live
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+)
+
+// zkr services prints what is registered, and names what is no instance.
+func TestServices(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		prints := func(asJSON bool, name, want, wantErrs string) {
+			t.Helper()
+			var out, errs said
+			s := services{root: "/services", json: asJSON, out: &out, errs: &errs}
+			var err error
+			if name == "" {
+				err = s.names(t.Context(), c)
+			} else {
+				err = s.instances(t.Context(), c, name)
+			}
+			if got, gotErrs := out.take(), errs.take(); err != nil || got != want || gotErrs != wantErrs {
+				t.Errorf("%s: %v, printed %q and %q, want %q and %q", name, err, got, gotErrs, want, wantErrs)
+			}
+		}
+		prints(false, "", "", "")
+		prints(false, "billing", "", "")
+		d, err := discovery.New(c, "/services", discovery.JSON[string](""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		uri, _ := discovery.ParseURISpec("{scheme}://{address}")
+		for _, i := range []discovery.Instance[string]{
+			{Name: "billing", ID: "b", Address: "10.0.0.8", Port: 80, SSLPort: 443, Disabled: true, Type: discovery.Static, URISpec: uri},
+			{Name: "billing", ID: "a", Address: "10.0.0.7", Port: 8080, Payload: "x\ny"},
+			{Name: "billing", ID: "c"},
+			{Name: "other", ID: "c"},
+		} {
+			if _, err := d.Register(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Create(t.Context(), "/services/billing/bad", []byte("{"), zk.FlagPersistent); err != nil {
+			t.Fatal(err)
+		}
+		const bad = "zkr: /services/billing/bad: not an instance: unexpected end of JSON input\n"
+		prints(false, "", "billing\nother\n", "")
+		prints(true, "", `{"name":"billing"}`+"\n"+`{"name":"other"}`+"\n", "")
+		prints(false, "billing", "a  10.0.0.7:8080\nb  10.0.0.8:80  TLS 443  STATIC  disabled  https://10.0.0.8\nc\n", bad)
+		data, _ := w.Data("/services/other/c")
+		prints(true, "other", string(data)+"\n", "")
+		var usage *cli.Exit
+		for _, name := range []string{"a/b", ".."} {
+			if err := (&services{root: "/services"}).instances(t.Context(), c, name); !errors.As(err, &usage) || usage.Code != cli.ExitUsage {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	})
+}
