@@ -53,7 +53,8 @@ func TestChangesAreShown(t *testing.T) {
 	})
 }
 
-// What the package comment says of the cost.
+// What the package comment says of the cost. Kazoo's TreeCache reads all again
+// at every reconnect, with two requests for a znode (Kazoo 664).
 func TestCost(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")

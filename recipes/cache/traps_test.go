@@ -476,7 +476,7 @@ func TestARecursiveWatchGoesBesideOneShotWatches(t *testing.T) {
 }
 
 // Up to ZooKeeper 3.8 a watch for one event replaces a recursive one of the
-// same client and path.
+// same client and path (ZOOKEEPER-4466).
 func TestOtherWatchesInTheTree(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
@@ -694,8 +694,9 @@ func TestALostRootIsFoundByTheRecheck(t *testing.T) {
 	})
 }
 
-// Keeper sends the path of the watch. The read of that finds nothing new, which
-// no true event can have: the cache uses other watches from then on.
+// Keeper sends the path of the watch (ClickHouse 115475). The read of it finds
+// nothing new, which no true event can have: the cache uses other watches from
+// then on.
 func TestEventsOfAnotherPath(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")

@@ -127,6 +127,8 @@ func TestAReconnectCostsNothing(t *testing.T) {
 	})
 }
 
+// Curator's PersistentNode overwrites the znode of another process, reports
+// success, and deletes it at its end.
 func TestANameThatAnotherSessionHas(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		theirs, ours := w.ConnectNext(), w.ConnectNext()
@@ -205,7 +207,8 @@ func TestTakeover(t *testing.T) {
 }
 
 // The session is lost by the client's clock while the ensemble has it: only
-// that session's end removes the znode.
+// that session's end removes the znode. KAFKA-14845: a broker took such a znode
+// for another broker's, and did not start.
 func TestAZnodeOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
