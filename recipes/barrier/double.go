@@ -156,7 +156,8 @@ func withdraw(sess *framework.Session, path string) {
 // If a round is open the member is late. Its create is one transaction with
 // checks of ready and of an older member, so the round was open at that
 // instant. Otherwise there was no ready shortly before, and the list shows
-// whether one was created in between. A ready that was left behind is deleted
+// whether one was created in between: then the znode is removed, and the member
+// is late. A ready that was left behind is deleted
 // in the transaction that creates the znode.
 func (d *Double) join(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
 	ready, older, err := d.judge(ctx, sess)
@@ -164,7 +165,7 @@ func (d *Double) join(ctx context.Context, sess *framework.Session) (own string,
 		return "", nil, err
 	}
 	if ready == nil {
-		made, err := sess.CreateProtected(ctx, d.path, memberName, d.cfg.data, zk.FlagEphemeral, d.cfg.acl...)
+		made, err := sess.CreateProtected(ctx, d.path, memberName, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err = sess.MakeContainerPath(ctx, d.path); err == nil {
 				err = errAgain
@@ -172,9 +173,9 @@ func (d *Double) join(ctx context.Context, sess *framework.Session) (own string,
 		}
 		return made.Path, made.Children, err
 	}
-	b := framework.ProtectedBatch{Dir: d.path, Name: memberName, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeral, ACL: d.cfg.acl}
+	b := framework.ProtectedBatch{Dir: d.path, Name: memberName, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
 	if older != "" {
-		b.Name = lateName
+		b.Name, b.Flags = lateName, zk.FlagEphemeral
 		for _, path := range []string{d.ready, layout.Join(d.path, older)} {
 			b.Before = append(b.Before, &zk.CheckVersionRequest{Path: path, Version: -1})
 		}

@@ -187,6 +187,37 @@ func TestOneMoreAtTheEnd(t *testing.T) {
 	})
 }
 
+// One has looked before the round is open, and creates its znode afterwards. So
+// it is younger than ready without being late, until it knows. It never is the
+// last one, for which all others wait.
+func TestOneMoreAsTheRoundOpens(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		slow, other := w.Connect("slow"), w.ConnectNext()
+		d, x := double(t, other, 2), double(t, slow, 2)
+		for range 8 { // its name is sometimes lower, and sometimes higher
+			release, answer := make(chan struct{}), make(chan struct{})
+			held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
+			stop := w.ClientNet("slow").Control(held.Control)
+			young := entering(t.Context(), x)
+			bubble.Await(t, "the create", held.Hit())
+			inside := enterTogether(t, d, d)
+			stop()
+			unanswered := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2}, testutil.HoldReply(answer))
+			stop = w.ClientNet("slow").Control(unanswered.Control)
+			close(release)
+			w.InLine(path, 4) // with ready
+			first, second := leaving(t.Context(), inside[0]), leaving(t.Context(), inside[1])
+			pending(t, first, second)
+			stop()
+			close(answer)
+			late := enter(t, young)
+			pending(t, first, second)
+			leave(t, leaving(t.Context(), late), first, second)
+		}
+		nothingLeft(t, w)
+	})
+}
+
 // An Enter that ends leaves nothing, so the next one waits.
 func TestEnterThatEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -79,12 +79,11 @@ func (in *Inside) Leave(ctx context.Context) error {
 	}
 }
 
-// leave removes the znode at once, unless it is the one that stays. Of those
-// that were not late the one with the lowest name stays, until all others have
-// left: Curator and Kazoo wait for the lowest name as well. In a round of this
-// library it is older than ready, so ready is valid until the end, and who
-// comes meanwhile is late. It deletes ready and its own znode at once, so
-// nobody ever sees a ready that a round has left behind on its normal way.
+// leave removes the znode at once, unless the member is the last one: see
+// lastOf. That one stays until all others have left. In a round of this library
+// it is older than ready, so ready is valid until the end, and who comes
+// meanwhile is late. It deletes ready and its own znode at once, so nobody ever
+// sees a ready that a round has left behind on its normal way.
 //
 // A member of Kazoo deletes ready first. Then those who come are members of the
 // next round, and nobody waits for them. A member that was late can find itself
@@ -110,9 +109,9 @@ func (in *Inside) leave(ctx context.Context) error {
 		} else {
 			others = both(others, all)
 		}
-		stays := !isLate(in.name) && slices.Min(append(membersIn(others), in.name)) == in.name
+		stays := !isLate(in.name) && lastOf(append(membersIn(others), in.name)) == in.name
 		if stays && len(others) > 0 {
-			if err := in.awaitChange(ctx, slices.Max(others)); err != nil {
+			if err := in.awaitChange(ctx, slices.Max(others)); err != nil { // neighbors wait for the highest name as well
 				return err
 			}
 			continue
@@ -139,11 +138,11 @@ func (in *Inside) leave(ctx context.Context) error {
 func (in *Inside) await(ctx context.Context, others, names []string) (err error) {
 	d := in.double
 	for others = both(others, names); len(others) > 0; others = both(others, names) {
-		stays := slices.Min(others)
+		last := others[0] // all of them are late
 		if members := membersIn(others); len(members) > 0 {
-			stays = members[0]
+			last = lastOf(members)
 		}
-		if err = in.awaitChange(ctx, stays); err != nil {
+		if err = in.awaitChange(ctx, last); err != nil {
 			return err
 		}
 		if names, err = d.list(ctx, in.sess); err != nil {

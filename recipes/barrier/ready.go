@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
@@ -46,7 +47,7 @@ import (
 
 const (
 	readyName  = "ready"
-	memberName = "member"
+	memberName = "member-" // and a sequence number
 	lateName   = "late"
 )
 
@@ -130,16 +131,10 @@ func (d *Double) list(ctx context.Context, sess *framework.Session) ([]string, e
 	return names, err
 }
 
-// membersIn returns the members of a list that a round waits for, in order:
-// those that were not late.
-func membersIn(names []string) (members []string) {
-	for _, name := range names {
-		if name != readyName && !isLate(name) {
-			members = append(members, name)
-		}
-	}
-	slices.Sort(members)
-	return members
+// membersIn returns the members in a list that a round waits for: those that
+// were not late.
+func membersIn(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == readyName || isLate(name) })
 }
 
 // isLate reports whether a name is that of a member which has entered a round
@@ -148,4 +143,24 @@ func membersIn(names []string) (members []string) {
 func isLate(name string) bool {
 	_, base, ok := layout.CutProtection(name)
 	return ok && base == lateName
+}
+
+// lastOf returns which of some members stays until all others have left. That
+// is the oldest one: if any is older than ready, it is. A member can be younger
+// that was not late, for a moment: see join. If a neighbor is among them it is
+// the one with the lowest name, for which neighbors wait.
+func lastOf(members []string) string {
+	last, oldest := slices.Min(members), int32(0)
+	for i, name := range members {
+		_, base, _ := layout.CutProtection(name)
+		digits, _ := strings.CutPrefix(base, memberName)
+		seq, ours := layout.ParseSequence(digits)
+		if !ours {
+			return slices.Min(members)
+		}
+		if i == 0 || layout.Compare(seq, oldest) < 0 {
+			last, oldest = name, seq
+		}
+	}
+	return last
 }
