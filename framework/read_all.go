@@ -228,10 +228,11 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	name, op := first.op()
 	var body wire.Appender = &wire.WatchRequest{Path: b.paths[chunk[0]]}
 	if many {
-		multi := &wire.MultiRequest{}
-		for _, i := range chunk {
-			_, op := b.reads[i].op()
-			multi.Ops = append(multi.Ops, wire.MultiOp{Op: op, Request: &wire.WatchRequest{Path: b.paths[i]}})
+		multi, requests := &wire.MultiRequest{Ops: make([]wire.MultiOp, len(chunk))}, make([]wire.WatchRequest, len(chunk))
+		for i, at := range chunk {
+			_, op := b.reads[at].op()
+			requests[i].Path = b.paths[at]
+			multi.Ops[i] = wire.MultiOp{Op: op, Request: &requests[i]}
 		}
 		name, op, body = opNameReadAll, wire.OpMultiRead, multi
 	}
@@ -247,7 +248,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	var found []wire.MultiResult
 	switch {
 	case err == nil && many:
-		var all wire.MultiResponse
+		all := wire.MultiResponse{Results: make([]wire.MultiResult, 0, len(chunk))}
 		err = wire.Unmarshal(r.body, &all)
 		found = all.Results
 	case err == nil && first.Children:

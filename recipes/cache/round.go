@@ -226,6 +226,9 @@ func (r *round) list(path string, names []string) error {
 	if err != nil {
 		return err
 	}
+	if r.whole {
+		r.todo = slices.Grow(r.todo, len(reads)) // all are asked for
+	}
 	for _, child := range reads {
 		_, deleted := r.deleted[child.Path]
 		if r.whole || deleted || r.held(child.Path) == nil {
