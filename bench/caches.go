@@ -49,7 +49,7 @@ func (o *options) caches(ctx context.Context, out *page) (err error) {
 	}
 	defer c.Close()
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %d rounds, of `%s` one; %s. Behind a figure: divided by that of `%s`.\n\n", machine(), o.rounds, kazooCopies, ensembleOf(1, o.sync), ourCopies)
+	fmt.Fprintf(&text, "%s; %d rounds, of `%s` one; %s. In parentheses: divided by that of `%s`.\n\n", machine(), o.rounds, kazooCopies, ensembleOf(1, o.sync), ourCopies)
 	text.WriteString("| tree | | znodes | seconds | requests | server's processor, s | live memory, B a znode | watches |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
 	for _, t := range []tree{{o.znodes, false}, {o.znodes, true}, {o.znodes * 6 / 10, false}, {o.znodes * 6 / 10, true}} {
 		paths := t.paths("/tree")

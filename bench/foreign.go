@@ -65,10 +65,13 @@ func startCuratorTrees(ctx context.Context, at place) (peer, error) {
 	return at.startJava(ctx, "CuratorTrees", curatorTreesProgram)
 }
 
-// startJava starts a program that needs Curator.
+// startJava starts a program that needs Curator: Debian's, or the jars in
+// ZKR_CURATOR_HOME.
 func (at place) startJava(ctx context.Context, class string, program []byte) (peer, error) {
-	const jar = "/usr/share/java/curator-recipes.jar"
-	if _, err := os.Stat(jar); err != nil {
+	jar := "/usr/share/java/curator-recipes.jar"
+	if home := os.Getenv("ZKR_CURATOR_HOME"); home != "" {
+		jar = filepath.Join(home, "*")
+	} else if _, err := os.Stat(jar); err != nil {
 		return nil, fmt.Errorf("%w: %s", errMissing, jar)
 	}
 	if _, err := exec.LookPath("javac"); err != nil {

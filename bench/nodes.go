@@ -125,7 +125,7 @@ func (o *options) nodes(ctx context.Context, out *page) (err error) {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client, whose session expires. Behind a figure: divided by that of `%s`.\n\n",
+	fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client, whose session expires. In parentheses: divided by that of `%s`.\n\n",
 		machine(), o.rounds, ensembleOf(1, o.sync), nodesMany, presenters[0].name)
 	text.WriteString("| | seconds | requests | transactions | server's processor, s |\n|---|---:|---:|---:|---:|\n")
 	for i, p := range presenters {

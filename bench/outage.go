@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,7 +42,7 @@ func (o *options) outage(ctx context.Context, out *page) (err error) {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes; the session timeout is %v.\n\n", machine(), o.rounds, ensembleOf(3, o.sync), herdZnodes, stormSession)
-	text.WriteString("| | clients | requests of a client | all are current after | leases lost |\n|---|---:|---:|---:|---:|\n")
+	text.WriteString("| | clients | requests of a client | all are current after | leases lost, at most |\n|---|---:|---:|---:|---:|\n")
 	for _, h := range herds {
 		var all []recovery
 		for round := range o.rounds {
@@ -53,7 +55,8 @@ func (o *options) outage(ctx context.Context, out *page) (err error) {
 		}
 		leases := "-"
 		if h.name == ourCopies {
-			leases = fmt.Sprintf("%.0f of %d", middle(all, func(r recovery) float64 { return r.lost }), h.processes*h.clients)
+			most := slices.MaxFunc(all, func(a, b recovery) int { return cmp.Compare(a.lost, b.lost) })
+			leases = fmt.Sprintf("%.0f of %d", most.lost, h.processes*h.clients)
 		}
 		fmt.Fprintf(&text, "| %s | %d | %s | %s s | %s |\n", h.name, h.processes*h.clients, significant(middle(all, func(r recovery) float64 { return r.requests })),
 			significant(middle(all, func(r recovery) float64 { return r.seconds })), leases)
