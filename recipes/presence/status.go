@@ -3,6 +3,8 @@ package presence
 import (
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // State says what is known of a Node's znode.
@@ -75,7 +77,7 @@ func (s Status) why() string {
 	case s.State == Taken && s.Session == 0:
 		return "there is a persistent znode"
 	case s.State == Taken:
-		return fmt.Sprintf("there is a znode of session 0x%x", s.Session)
+		return "there is a znode of session " + wire.SessionText(s.Session)
 	case s.State == Pending && s.Err != nil:
 		return s.Err.Error()
 	}

@@ -272,6 +272,36 @@ func TestJoinGoesOn(t *testing.T) {
 	})
 }
 
+// While another session has the name there is nothing to remove: the command
+// hears of the signal at once, and the other's znode stays.
+func TestJoinEndsWhileTaken(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		var s service
+		v := joinVirtual(t, w, w.Servers(), &s)
+		bubble.Await(t, "the command starts", s.started)
+		w.ClientNet("zkr").Cut()
+		time.Sleep(2 * bubble.Timeout)
+		other := another(t, w, "other")
+		owned, _ := w.Stat(memberPath)
+		w.ClientNet("zkr").Heal()
+		v.errs.prints(t, " has the name: other\n")
+		began := time.Now()
+		v.in.Signals.Arrived <- syscall.SIGTERM
+		bubble.Await(t, "the signal", s.heard)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the signal was passed after %v", took)
+		}
+		s.end(0)
+		if code, err := v.end(t); code != 0 {
+			t.Errorf("exit code %d, %v", code, err)
+		}
+		if stat, _ := w.Stat(memberPath); stat != owned {
+			t.Errorf("the other's znode was touched: %+v, %+v", stat, owned)
+		}
+		_ = other.Close()
+	})
+}
+
 // A name that another session has is waited for, and said on stderr. --wait
 // limits that, and a signal ends it; then nothing was started, and nothing is
 // left.
