@@ -10,7 +10,7 @@ type PresenceChange struct {
 	Path string
 	// Label names a group of Nodes to count together. It is the label that
 	// recipes.WithLabel has set, otherwise the path of the presence.Group that was
-	// joined, otherwise the path.
+	// joined or of the service of package discovery, otherwise the path.
 	Label string
 	// From and To are "pending", "standing", "suspended", "taken", "removed" or
 	// "closed": see presence.State. From is empty when the Node is started, and To

@@ -178,12 +178,13 @@ func WithAsyncRelease() ZnodeOption {
 }
 
 // WithLabel sets what observers count together: see framework.Acquire. Default:
-// the path at the ensemble, for the locks of a locks.Keyed its root, and for a
-// member of a presence.Group the group's path. There should not be many labels
-// in a process. The log lines of presences, caches, counters and barriers have
-// it. For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
-// semaphore.New, leader.New, presence.New, presence.NewGroup, cache.New,
-// counter.New, barrier.New and barrier.NewDouble.
+// the path at the ensemble, for the locks of a locks.Keyed its root, for the
+// members of a presence.Group its path, and for instances of a service that of
+// the service. There should not be many labels in a process. The log lines of
+// presences, caches, counters and barriers have it. For every recipe: NewLine,
+// locks.NewMutex, locks.NewKeyed, rwlock.New, semaphore.New, leader.New,
+// presence.New, presence.NewGroup, discovery.New, cache.New, counter.New,
+// barrier.New and barrier.NewDouble.
 func WithLabel(label string) LabelOption {
 	return LabelOption{AnyOption{
 		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.label = label })},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -57,7 +58,8 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	}
 	r := &Registration[T]{d: d, instance: instance}
 	path := layout.Join(d.path, instance.Name+"/"+instance.ID)
-	opts = slices.Concat(d.opts, opts)
+	label := recipes.WithLabel(d.client.Resolve(layout.Join(d.path, instance.Name)))
+	opts = slices.Concat([]presence.Option{label}, d.opts, opts)
 	switch instance.Type {
 	case Static, Permanent:
 		r.znode, err = d.createPersistent(ctx, path, instance, data, opts)

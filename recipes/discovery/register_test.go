@@ -337,6 +337,34 @@ func TestOptionsOfANode(t *testing.T) {
 	})
 }
 
+// The instances of a service are counted together, unless they have a label.
+func TestLabels(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		labels := make(chan string, 10)
+		c := w.ConnectNext(framework.WithObserver(framework.Observer{PresenceChanged: func(p framework.PresenceChange) {
+			if p.From == "" {
+				labels <- p.Label
+			}
+		}}))
+		plain, labeled := open(t, c), open(t, c, recipes.WithLabel("shop"))
+		for _, tt := range []struct {
+			d    *discovery.Discovery[string]
+			opts []presence.Option
+			want string
+		}{
+			{plain, nil, dir},
+			{labeled, nil, "shop"},
+			{labeled, []presence.Option{recipes.WithLabel("here")}, "here"},
+		} {
+			r := register(t, tt.d, a("x"), tt.opts...)
+			if got := bubble.Await(t, "the label", labels); got != tt.want {
+				t.Errorf("label %q, want %q", got, tt.want)
+			}
+			must(t, r.Close(t.Context()))
+		}
+	})
+}
+
 // What cannot be is an error that names the argument.
 func TestBadArguments(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

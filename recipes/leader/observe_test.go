@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,17 +117,18 @@ func TestAQuietObserverLooksOncePerTimeout(t *testing.T) {
 		w.candidates(ctx, 1, 1000*time.Hour)
 		watcher := w.Connect("watcher")
 		<-w.candidate(watcher, "x").Observe(ctx)
-		mine, looks := w.SessionID(watcher), 0
+		mine := w.SessionID(watcher)
+		var looks atomic.Int32
 		w.Control(func(r testutil.Request) testutil.Action {
 			if r.Session == mine && r.Op == testutil.OpExists {
-				looks++
+				looks.Add(1)
 			}
 			return testutil.Pass()
 		})
 		const timeouts = 200
 		time.Sleep(timeouts * bubble.Timeout)
-		if looks < timeouts*9/10 || looks > timeouts*11/10 {
-			t.Errorf("%d looks in %d session timeouts", looks, timeouts)
+		if n := looks.Load(); n < timeouts*9/10 || n > timeouts*11/10 {
+			t.Errorf("%d looks in %d session timeouts", n, timeouts)
 		}
 	})
 }
