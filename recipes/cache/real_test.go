@@ -17,8 +17,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// Random changes and lost connections on the real server: at each quiet moment
-// the view is the truth.
+// Random changes, lost connections, expired sessions and members that stop, on
+// the real server: at each quiet moment the view is the truth.
 func TestOnTheRealServer(t *testing.T) {
 	ens := apache.Start(t, 3)
 	t.Run("recursive watch", func(t *testing.T) { playOnReal(t, ens) })
@@ -56,6 +56,25 @@ func playOnReal(t *testing.T, ens *apache.Ensemble, opts ...cache.Option) {
 				changeReal(t, other, random)
 			}
 			network.Heal()
+		case 3:
+			s, err := c.Session()
+			if err == nil {
+				err = ens.ExpireSession(s.ID())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		case 0:
+			member := random.IntN(3)
+			if err := ens.Stop(member); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				changeReal(t, other, random)
+			}
+			if err := ens.Restart(member); err != nil {
+				t.Fatal(err)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		v, err := k.Fresh(ctx)
