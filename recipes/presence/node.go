@@ -238,7 +238,9 @@ func (n *Node) Status() Status {
 // A create whose connection has ended before its answer can, in theory, still
 // be on its way inside a server. Close asks the leader behind it. If it comes
 // even later, the znode is removed as soon as it appears, for as long as the
-// session lives, and for about 85 session timeouts at most.
+// session lives, and for about 85 session timeouts at most. And a leader that
+// has lost its quorum, and does not know it, may say that a session has expired
+// which the others keep for one more timeout.
 //
 // A second Close waits for the same. After the client was closed, Close returns
 // nil if the ensemble has confirmed the end of the session.

@@ -38,21 +38,6 @@ func (d *draw) watched() {
 			d.Workers[c] = append(d.Workers[c], d.watcher(c, g))
 		}
 	}
-	if d.Recipe == Presence && !d.Scenario.quiet() && d.one(1, 4) {
-		d.goneBeforeItIsMade()
-	}
-}
-
-// goneBeforeItIsMade makes a node leave while its create, whose connection is
-// gone, is still on its way.
-func (d *draw) goneBeforeItIsMade() {
-	s := &d.Workers[d.IntN(len(d.Workers))][0][0]
-	by := d.upTo(d.Timeout / 2)
-	s.Pause, s.Cancel, s.Work, s.Writes = 2*d.Timeout, by/4+d.instant(), d.instant(), 0
-	s.Follow, s.Stand, s.Stay = Follow{}, Stand{Name: "early"}, false
-	d.Faults = append(d.Faults, Fault{
-		At: When{Time: s.Pause - 1}, What: Orphan, For: d.Timeout, By: by, Times: 1, Op: testutil.OpCreate.String(),
-	})
 }
 
 func (d *draw) watchedOp() testutil.Op {
