@@ -48,7 +48,7 @@ type Status struct {
 	Err        error
 	Zxid       int64 // see View.Zxid
 	Znodes     int
-	Bytes      int64 // of memory: see WithMaxBytes
+	Bytes      int64 // of memory, if they are less than 64 GiB: see WithMaxBytes
 	Unreadable int   // znodes that the session may not read: they are not shown, nor is what is below them
 }
 
