@@ -1,10 +1,12 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,6 +15,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.AtomicValue;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -25,7 +29,10 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
+import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.retry.RetryNTimes;
 import org.apache.curator.x.discovery.ServiceDiscovery;
 import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
 import org.apache.curator.x.discovery.ServiceInstance;
@@ -140,6 +147,10 @@ public class Neighbor {
                 return node(new PersistentNode(client, CreateMode.EPHEMERAL, false, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
             case "protected-node":
                 return node(new PersistentNode(client, CreateMode.EPHEMERAL, true, path + "/" + id, id.getBytes(StandardCharsets.UTF_8)));
+            case "atomic-long":
+                return atomicLong(new DistributedAtomicLong(client, path, new RetryNTimes(100, 10)));
+            case "shared-count":
+                return sharedCount(client, path);
             case "barrier":
                 return barrier(new DistributedBarrier(client, path));
             case "double:2":
@@ -151,6 +162,55 @@ public class Neighbor {
                 int limit = Integer.parseInt(kind.substring("semaphore:".length()));
                 return semaphore(new InterProcessSemaphoreV2(client, path, limit));
         }
+    }
+
+    /** Acquiring adds 1, releasing takes 1 off, and there are as many participants as its value. */
+    static Recipe atomicLong(DistributedAtomicLong counter) {
+        return new Recipe() {
+            private void succeeded(AtomicValue<Long> result) {
+                if (!result.succeeded()) {
+                    throw new IllegalStateException("not added");
+                }
+            }
+
+            public void acquire() throws Exception {
+                succeeded(counter.increment());
+            }
+
+            public void release() throws Exception {
+                succeeded(counter.decrement());
+            }
+
+            public Collection<String> participants() throws Exception {
+                return Collections.nCopies(counter.get().postValue().intValue(), "");
+            }
+        };
+    }
+
+    /** The same of a SharedCount. */
+    static Recipe sharedCount(CuratorFramework client, String path) throws Exception {
+        SharedCount counter = new SharedCount(client, path, 0);
+        counter.start();
+        return new Recipe() {
+            private void add(int delta) throws Exception {
+                for (VersionedValue<Integer> old = counter.getVersionedValue(); !counter.trySetCount(old, old.getValue() + delta);) {
+                    old = counter.getVersionedValue();
+                }
+            }
+
+            public void acquire() throws Exception {
+                add(1);
+            }
+
+            public void release() throws Exception {
+                add(-1);
+            }
+
+            public Collection<String> participants() throws Exception {
+                byte[] data = client.getData().forPath(path);
+                return Collections.nCopies(ByteBuffer.wrap(data).getInt(), "");
+            }
+        };
     }
 
     /** Acquiring sets the barrier, releasing removes it, and who looks for participants waits for that. */

@@ -61,6 +61,20 @@ class Joined:
         self.participants = lambda: list(party)
 
 
+class Counted:
+    """A Counter: acquiring adds 1, releasing takes 1 off, and there are as many participants as its value."""
+
+    def __init__(self, counter):
+        self.counter = counter
+        self.participants = lambda: range(counter.value)
+
+    def acquire(self):
+        self.counter += 1
+
+    def release(self):
+        self.counter -= 1
+
+
 class Barred:
     """A Barrier: acquiring sets it, releasing removes it, and who looks for participants waits for that."""
 
@@ -93,6 +107,8 @@ class Double:
 
 
 def make(client, kind, path, name):
+    if kind in ("kazoo-counter", "kazoo-curator-counter"):
+        return Counted(client.Counter(path, support_curator=kind == "kazoo-curator-counter"))
     if kind == "barrier":
         return Barred(client.Barrier(path))
     if kind.startswith("double:"):
