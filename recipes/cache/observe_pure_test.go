@@ -3,10 +3,12 @@ package cache
 import (
 	"errors"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
 
 // Without an observer of reads, a round costs what it did before there were
@@ -33,4 +35,27 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %.0f allocations", name, got)
 		}
 	}
+}
+
+// When more events have come than are kept, observers get a walk, and why.
+func TestObserversOfAnOverflow(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		reasons := make(chan framework.CacheReadReason, 10)
+		client := w.ConnectNext(framework.WithObserver(framework.Observer{CacheRead: func(r framework.CacheRead) { reasons <- r.Reason }}))
+		c, err := New(client, "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.Start()
+		for _, want := range []framework.CacheReadReason{framework.ReadFirst, framework.ReadOverflow} {
+			if got := bubble.Await(t, "a read", reasons); got != want {
+				t.Errorf("a read because of %q, want %q", got, want)
+			}
+			for i := range mostMarks + 1 { // as on does
+				c.mark("/a/"+strconv.Itoa(i), uint64(i)+1)
+			}
+			c.wake()
+		}
+	})
 }
