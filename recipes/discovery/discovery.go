@@ -31,9 +31,16 @@ type Discovery[T any] struct {
 var errZero = errors.New("not made by New")
 
 // New returns a Discovery of the services below path. It makes no request. opts
-// are those of each Registration: see Register.
+// are those of each Registration: see Register. recipes.WithLabel is also that
+// of the cache.
 func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
-	c, err := cache.New(client, path, cache.WithDepth(2))
+	ofCache := []cache.Option{cache.WithDepth(2)}
+	for _, opt := range opts {
+		if both, ok := opt.(cache.Option); ok {
+			ofCache = append(ofCache, both)
+		}
+	}
+	c, err := cache.New(client, path, ofCache...)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}

@@ -340,12 +340,19 @@ func TestOptionsOfANode(t *testing.T) {
 // The instances of a service are counted together, unless they have a label.
 func TestLabels(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		labels := make(chan string, 10)
-		c := w.ConnectNext(framework.WithObserver(framework.Observer{PresenceChanged: func(p framework.PresenceChange) {
-			if p.From == "" {
-				labels <- p.Label
-			}
-		}}))
+		labels, ofCaches := make(chan string, 10), make(chan string, 10)
+		c := w.ConnectNext(framework.WithObserver(framework.Observer{
+			PresenceChanged: func(p framework.PresenceChange) {
+				if p.From == "" {
+					labels <- p.Label
+				}
+			},
+			CacheChanged: func(c framework.CacheChange) {
+				if c.From == "" {
+					ofCaches <- c.Cache.Label
+				}
+			},
+		}))
 		plain, labeled := open(t, c), open(t, c, recipes.WithLabel("shop"))
 		for _, tt := range []struct {
 			d    *discovery.Discovery[string]
@@ -361,6 +368,12 @@ func TestLabels(t *testing.T) {
 				t.Errorf("label %q, want %q", got, tt.want)
 			}
 			must(t, r.Close(t.Context()))
+		}
+		for _, want := range []string{root, "shop"} {
+			billing(t, map[string]*discovery.Discovery[string]{root: plain, "shop": labeled}[want])
+			if got := bubble.Await(t, "the label of the cache", ofCaches); got != want {
+				t.Errorf("label %q of the cache, want %q", got, want)
+			}
 		}
 	})
 }
