@@ -39,7 +39,9 @@
 // the argument.
 //
 // Processes compete by versions. After some conflicts in a row, a process takes
-// the mutex <path>-lock for its next tries.
+// the mutex <path>-lock. One that writes without a pause looks every 100 ms
+// whether others are in line for it, which is a request, and joins them if so:
+// otherwise one that is nearer to the ensemble would always be quicker.
 //
 // A process that has not used a counter for a minute removes its receipt, and
 // the next write makes another one.

@@ -361,3 +361,35 @@ func TestAddOnceThatCouldNotBeMadeNow(t *testing.T) {
 		}
 	})
 }
+
+// A process that is far from the ensemble adds although one that is near does
+// so all the time.
+func TestAProcessThatIsFar(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		near, far := newCounter(t, w.Connect("near")), newCounter(t, w.Connect("far"))
+		w.ClientNet("near").Latency(100*time.Microsecond, 100*time.Microsecond)
+		w.ClientNet("far").Latency(10*time.Millisecond, 10*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		defer all.Wait()
+		for range 2 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if _, err := near.Add(ctx, 1); err != nil && ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for range 5 {
+			began := time.Now()
+			_, err := far.Add(t.Context(), 1)
+			if took := time.Since(began); err != nil || took > 2*time.Second {
+				t.Errorf("%v, it took %v", err, took)
+			}
+		}
+		cancel()
+	})
+}
