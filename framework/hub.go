@@ -2,17 +2,20 @@ package framework
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// hub keeps at most one wire watch for each path and kind, which all callers
-// share. The wire client cannot remove a watch: it stays armed after a caller
-// has lost interest, and the next caller joins it.
+// hub keeps at most one watch for each path and kind, which all callers share.
+// It arms it by a request of its own (see frames.go), on one connection, and
+// the watch ends with that. The wire client has no watches.
 //
 // While a watch has not fired, nothing has changed since it was armed, and a
 // caller that joins needs no request. But a server may use a watch up without
@@ -20,15 +23,17 @@ import (
 // while is checked before a caller joins it, and about every session timeout
 // while somebody follows the znode: see lookout.go.
 //
-// After a reconnect all watches count as fired, because their re-registration
-// may fail silently. A caller that is still interested reads again. It does so
-// under the watch that the wire client has armed again, if that is certain: see
-// wireWatches.
+// After a reconnect all watches fire. A caller that is still interested reads
+// again, which arms another one. See resume.go for those that need not. A watch
+// that nobody is interested in any more is removed: see unwanted.go.
 type hub struct {
-	mu          sync.Mutex // guards armed and resets
-	armed       map[watchKey]*watch
-	resets      uint64
-	wireWatches wireWatches
+	session *session
+
+	mu       sync.Mutex // guards what follows
+	armed    map[watchKey]*watch
+	byFired  map[<-chan struct{}]*watch // the same
+	unwanted map[watchKey]time.Time     // since when nobody wants what a server may have
+	sweeping bool                       // a sweep is due
 }
 
 type watchKey struct {
@@ -44,7 +49,7 @@ const (
 	watchChildren                  // of one that exists: children created or deleted, or itself deleted
 )
 
-// watch is a wire watch. It begins to be armed when it is made.
+// watch is a watch that callers share. It begins to be armed when it is made.
 type watch struct {
 	session *session
 	key     watchKey
@@ -53,12 +58,19 @@ type watch struct {
 	node    node          // what was read when it was armed
 	err     error
 	lookout lookout
-	resetBy uint64 // which reset has fired it, guarded by hub.mu; 0: none
+
+	// What follows is guarded by hub.mu.
+	on       *link  // where it is armed; nil: that has not begun
+	wanted   int    // callers that have not left
+	firedAt  uint64 // the place of the event that has fired it; 0: there was none
+	resumed  bool   // it was armed without a read, and node is what the one before has read
+	mayGoOn  bool   // a caller may resume it after a reconnect
+	goesOnAs *watch // the one that does
 }
 
-// onEvent fires the watches that a change at path concerns. It runs on the
-// goroutine that reads the connection.
-func (h *hub) onEvent(what zk.EventType, path string) {
+// onEvent fires the watches that a change at path concerns. order is the place
+// of the event. It runs on the goroutine that reads the connection.
+func (h *hub) onEvent(order uint64, what zk.EventType, path string) {
 	var kinds []watchKind
 	switch what {
 	case zk.EventNodeCreated:
@@ -70,71 +82,101 @@ func (h *hub) onEvent(what zk.EventType, path string) {
 	case zk.EventNodeDeleted:
 		kinds = []watchKind{watchData, watchChildren, watchMissing}
 	}
-	keys := make([]watchKey, len(kinds))
-	for i, kind := range kinds {
-		keys[i] = watchKey{kind, path}
-	}
-	h.wireWatches.onEvent(keys)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, key := range keys {
-		h.fireLocked(key)
+	for _, kind := range kinds {
+		key := watchKey{kind, path}
+		delete(h.unwanted, key)
+		if w := h.armed[key]; w != nil {
+			w.firedAt = order
+			h.fireLocked(w)
+		}
 	}
 }
 
-// reset fires all watches.
-func (h *hub) reset() {
+// reset fires all watches but those that are armed on a connection, nil if
+// there is none any more.
+func (h *hub) reset(on *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.resets++
-	for key, w := range h.armed {
-		w.resetBy = h.resets
-		h.fireLocked(key)
+	for key := range h.unwanted {
+		if w := h.armed[key]; w == nil || w.on != on {
+			delete(h.unwanted, key)
+		}
+	}
+	var goOn []*watch
+	for _, w := range h.armed {
+		switch {
+		case on != nil && (w.on == nil || w.on == on):
+		case on != nil && w.goOnLocked(on):
+			goOn = append(goOn, w)
+		default:
+			h.fireLocked(w)
+		}
+	}
+	if len(goOn) > 0 {
+		go h.session.goOn(on, goOn)
 	}
 }
 
 // release fires the watches on a path, which the server does not have any
 // longer.
 func (h *hub) release(path string) {
-	for _, kind := range []watchKind{watchData, watchMissing, watchChildren} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forsakeLocked(path, watchData, watchMissing, watchChildren)
+}
+
+// forsakeLocked fires the watches of these kinds on a path, which nobody has at
+// the server any longer.
+func (h *hub) forsakeLocked(path string, kinds ...watchKind) {
+	for _, kind := range kinds {
 		key := watchKey{kind, path}
-		h.wireWatches.forget(key)
-		h.mu.Lock()
-		h.fireLocked(key)
-		h.mu.Unlock()
+		delete(h.unwanted, key)
+		if w := h.armed[key]; w != nil {
+			h.fireLocked(w)
+		}
 	}
 }
 
-func (h *hub) fireLocked(key watchKey) {
-	if w, ok := h.armed[key]; ok {
-		delete(h.armed, key)
-		close(w.fired)
-	}
+// fireLocked fires a watch that has not fired.
+func (h *hub) fireLocked(w *watch) {
+	delete(h.armed, w.key)
+	delete(h.byFired, w.fired)
+	close(w.fired)
 }
 
 // join returns the watch for key, and reports whether it is new. If so, the
 // caller must arm it. It is registered before its request is sent, so that no
-// event that follows the answer can be missed.
-func (h *hub) join(s *session, key watchKey) (w *watch, isNew bool) {
+// event that follows the answer can be missed. Unless the watch fires, the
+// caller must leave it.
+func (h *hub) join(key watchKey) (w *watch, isNew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w, ok := h.armed[key]; ok {
-		return w, false
+	w = h.armed[key]
+	if isNew = w == nil; isNew {
+		w = h.newLocked(key)
 	}
-	w = &watch{session: s, key: key, ready: make(chan struct{}), fired: make(chan struct{}), lookout: lookout{checked: time.Now()}}
-	if h.armed == nil {
-		h.armed = make(map[watchKey]*watch)
-	}
-	h.armed[key] = w
-	return w, true
+	w.wanted++
+	delete(h.unwanted, key)
+	return w, isNew
 }
 
-// drop forgets a watch that could not be armed.
-func (h *hub) drop(key watchKey, w *watch) {
+func (h *hub) newLocked(key watchKey) *watch {
+	w := &watch{session: h.session, key: key, ready: make(chan struct{}), fired: make(chan struct{}), lookout: lookout{checked: time.Now()}}
+	if h.armed == nil {
+		h.armed, h.byFired = make(map[watchKey]*watch), make(map[<-chan struct{}]*watch)
+	}
+	h.armed[key], h.byFired[w.fired] = w, w
+	return w
+}
+
+// drop fires a watch that could not be armed.
+func (h *hub) drop(w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.armed[key] == w {
-		h.fireLocked(key)
+	if h.armed[w.key] == w {
+		h.fireLocked(w)
 	}
 }
 
@@ -153,25 +195,21 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
 		for {
 			var isNew bool
-			if armed, isNew = a.session.hub.join(a.session, key); isNew {
-				go a.session.arm(key, armed)
+			if armed, isNew = a.session.hub.join(key); isNew {
+				go a.session.arm(armed)
 			}
-			select {
-			case <-armed.ready:
-			case <-ctx.Done():
-				return ctxerr.Of(ctx)
-			case <-a.session.over:
-				return a.session.Err()
+			err := armed.await(ctx)
+			if err == nil && !isNew && (recheck || armed.isOld()) {
+				recheck = false
+				if err = armed.check(ctx); err == nil && armed.hasFired() {
+					armed.leave()
+					continue
+				}
 			}
-			if armed.err != nil || isNew || !recheck && !armed.isOld() {
-				return armed.err
+			if err != nil {
+				armed.leave()
 			}
-			if err := armed.check(ctx); err != nil {
-				return err
-			}
-			if recheck = false; !armed.hasFired() {
-				return nil
-			}
+			return err
 		}
 	})
 	if err != nil {
@@ -180,91 +218,94 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 	return armed, nil
 }
 
-// arm reads a znode under a watch. If the wire client and the server both have
-// one for it, that is used; otherwise the read arms one. Where a tree tells of
-// the znode, the read arms none: see trees. Several callers may wait for the
-// result, so no caller's context bounds the read: the connection does.
-func (s *session) arm(key watchKey, w *watch) {
+// await waits until w is armed, or cannot be.
+func (w *watch) await(ctx context.Context) error {
+	select {
+	case <-w.ready:
+		return w.err
+	case <-ctx.Done():
+		return ctxerr.Of(ctx)
+	case <-w.session.over:
+		return w.session.Err()
+	}
+}
+
+// arm reads a znode under a watch of the server. Where a tree tells of the
+// znode, no watch is armed: see trees. Several callers may wait for the result,
+// so no caller's context bounds the read: the connection does.
+func (s *session) arm(w *watch) {
 	defer close(w.ready)
-	tree := s.beginOne(key.path)
-	defer s.trees.endOne(key.path)
-	if tree != nil && key.kind != watchChildren {
-		s.readUnder(key, w) // what ends the tree fires w
-	} else {
-		s.armAtServer(key, w)
-	}
-	if w.err != nil {
-		s.hub.drop(key, w)
-	} else if key.kind == watchChildren {
-		s.discardStrays(key.path, w.node.children)
-	}
-}
-
-// armAtServer reads a znode under a watch of its own.
-func (s *session) armAtServer(key watchKey, w *watch) {
-	on := s.latest()
-	has, err := s.serverHas(key, on)
-	switch {
-	case err != nil:
-		w.err = err
-	case has:
-		s.readUnder(key, w)
-	default:
-		s.armOne(key, w, on)
-	}
-}
-
-// readUnder reads a znode under a watch that the wire client has. If the result
-// does not fit that watch, the watch is no longer used: a server sends no event
-// for a znode that the session may not read, and drops the watch.
-func (s *session) readUnder(key watchKey, w *watch) {
-	w.node, w.err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(conn *zk.Conn) (n node, err error) {
-		switch key.kind {
-		case watchData:
-			n.data, n.stat, err = conn.Get(key.path)
-		case watchChildren:
-			n.children, n.stat, err = conn.Children(key.path)
-		case watchMissing:
-			n.found, n.stat, err = conn.Exists(key.path)
-		}
-		return n, err
-	}, nil)
-	switch {
-	case w.node.found: // but the watch was that of a missing znode
-		s.hub.wireWatches.forget(key)
-		s.hub.drop(key, w)
-	case w.err != nil && classify(w.err) == final:
-		s.hub.wireWatches.forget(key)
-	}
-}
-
-// armOne reads a znode and arms a watch. It does so on the connection on, or on
-// a later one: the next connection sends what is in the wire client's queue. A
-// watch that the wire client has already, and perhaps no server, is armed by a
-// read that leaves no second one in the wire client: see wireWatches.
-func (s *session) armOne(key watchKey, w *watch, on *link) {
-	request := s.hub.wireWatches.beginArming(key)
-	if request.again {
-		s.readUnder(key, w)
-		s.hub.wireWatches.endArming(key, request, w.err == nil && !w.node.found && s.latest() == on, key, on)
+	on := s.usable() // before the tree is known: this one must not be of an earlier connection
+	tree := s.beginOne(w.key.path)
+	defer s.trees.endOne(w.key.path)
+	if on == nil {
+		w.err = zk.ErrNoServer
+		s.hub.drop(w)
 		return
 	}
-	w.node, w.err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(conn *zk.Conn) (n node, err error) {
-		switch key.kind {
-		case watchData:
-			n.data, n.stat, _, err = conn.GetW(key.path)
-		case watchChildren:
-			n.children, n.stat, _, err = conn.ChildrenW(key.path)
-		case watchMissing:
-			n.found, n.stat, _, err = conn.ExistsW(key.path)
-		}
-		return n, err
-	}, nil)
-	held := key
-	if w.node.found {
-		held.kind = watchData // the znode exists
+	s.hub.begin(w, on)
+	covered := tree != nil && w.key.kind != watchChildren // what ends the tree fires w
+	var order uint64
+	w.node, order, w.err = s.readUnder(w, on, !covered)
+	if !covered && w.err == nil {
+		s.hub.noteArmed(w, order)
 	}
-	s.hub.wireWatches.endArming(key, request, w.err == nil && s.latest() == on, held, on)
+	switch {
+	case w.err != nil, w.node.found: // what is armed then tells of data
+		s.hub.drop(w)
+	case w.key.kind == watchChildren:
+		s.discardStrays(w.key.path, w.node.children)
+	}
+}
+
+// begin notes where w is about to be armed.
+func (h *hub) begin(w *watch, on *link) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.on = on
+}
+
+// watchOps are the requests that arm watches.
+var watchOps = map[watchKind]wire.Op{watchData: wire.OpGetData, watchMissing: wire.OpExists, watchChildren: wire.OpGetChildren2}
+
+// readUnder reads a znode, and arms w if it is to. order is the place of the
+// answer.
+func (s *session) readUnder(w *watch, on *link, arm bool) (n node, order uint64, err error) {
+	n, err = call(context.Background(), s, Request{Op: opNameWatch, Path: w.key.path}, func(*zk.Conn) (node, error) {
+		r, err := s.ask(context.Background(), on, watchOps[w.key.kind], &wire.WatchRequest{Path: w.key.path, Watch: arm}, 0)
+		order = r.order
+		if err != nil && w.key.kind == watchMissing && errors.Is(err, zk.ErrNoNode) {
+			return node{}, nil
+		}
+		if err != nil {
+			return node{}, err
+		}
+		return nodeIn(w.key.kind, r.body)
+	}, nil)
+	return n, order, err
+}
+
+// nodeIn decodes what a watch of this kind reads.
+func nodeIn(kind watchKind, body []byte) (n node, err error) {
+	var stat wire.Stat
+	switch kind {
+	case watchData:
+		var r wire.DataResponse
+		err = wire.Unmarshal(body, &r)
+		n.data, stat = r.Data, r.Stat
+	case watchChildren:
+		r := wire.ChildrenResponse{HasStat: true}
+		err = wire.Unmarshal(body, &r)
+		n.children, stat = r.Children, r.Stat
+	case watchMissing:
+		err = wire.Unmarshal(body, &stat)
+		n.found = true
+	}
+	if err != nil { // the link has seen to it that the body can be decoded
+		return node{}, fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+	}
+	n.stat = (*zk.Stat)(&stat)
+	return n, nil
 }
 
 // Watch returns a channel that is closed when the znode at path is changed or
@@ -274,7 +315,7 @@ func (s *session) armOne(key watchKey, w *watch, on *link) {
 // A missing znode is zk.ErrNoNode, and leaves no watch behind: see WatchExists.
 // All callers in one session share one watch at the server. The first one costs
 // a request, and another one if no caller has come for half a session timeout.
-// There is nothing to stop.
+// Who does not need the channel any longer can say so: see Unwatch.
 //
 // The channel stays open if a server sends no event: servers since 3.7.3, 3.8.4
 // and 3.9.2 send none for a znode while the session may not read it, even if it
@@ -318,11 +359,10 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 //
 // It costs one request if the znode exists and two if not. If the session has
 // that watch already it costs none, or one if no caller has come for half a
-// session timeout. There is nothing to stop. An event can be lost, as with
-// Watch: call it again after about a session timeout. The watch on a
-// missing znode stays at the server until the znode is created or the session
-// is over, because the wire client cannot remove a watch. There is at most one
-// for each path.
+// session timeout. An event can be lost, as with Watch: call it again after
+// about a session timeout. The watch on a missing znode stays at the server
+// until the znode is created, the connection ends, or all callers have called
+// Unwatch. There is at most one for each path.
 func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, stat *zk.Stat, changed <-chan struct{}, err error) {
 	n, w, err := s.scope().readAndWatch(ctx, watchData, path, false)
 	if err != nil {

@@ -52,6 +52,7 @@ type link struct {
 	connectSent  bool
 	sentAt       time.Time // when the connect request was sent; set before any answer can be read
 	seen         int64     // the latest transaction that the session has seen, as the connect request says
+	latest       int64     // the latest transaction in an answer here; guarded by session.mu
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
 	zxid         int64         // of the answer that is arriving
@@ -113,11 +114,6 @@ func (l *link) Write(p []byte) (int, error) {
 	switch {
 	case !l.connectSent:
 		frame = l.raiseSeen(p)
-	case opOf(p) == wire.OpSetWatches:
-		frame = l.session.withoutTrees(p)
-	case l.session.hub.wireWatches.arms(opOf(p), p):
-		frame = bytes.Clone(p)
-		frame[len(p)-1] = 1 // whether to arm a watch
 	}
 	if !l.beforeSend(frame) {
 		_ = l.Close()
@@ -176,10 +172,7 @@ func (l *link) beforeSend(frame []byte) bool {
 	if !l.session.onSend(l, xid, op, pathOfWrite(frame, op), now) {
 		return false
 	}
-	switch op {
-	case wire.OpSetWatches:
-		l.session.hub.wireWatches.onSetWatches(xid, watchesIn(frame))
-	case wire.OpAuth:
+	if op == wire.OpAuth {
 		l.onPresent(frame)
 	}
 	l.unanswered.add(xid, op)
@@ -395,9 +388,6 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		}
 		if !failed {
 			body = bodies[op]
-		}
-		if op == wire.OpSetWatches && xid >= 0 {
-			l.session.hub.wireWatches.onSetWatchesAnswer(l, xid, failed)
 		}
 	}
 	l.session.onAnswer(l, xid, failed, now)

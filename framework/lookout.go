@@ -105,8 +105,8 @@ func (h *hub) loseWatch(w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.armed[w.key] == w {
-		h.wireWatches.forget(w.key)
-		h.fireLocked(w.key)
+		h.fireLocked(w)
+		h.noteUnwantedLocked(w.key) // it may be there all the same
 	}
 }
 

@@ -4,42 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
-
-// Whether a watch is armed as one that the wire client has already: only if it
-// was used up in silence, and no event has ended it there since.
-func TestWhatIsArmedAgain(t *testing.T) {
-	on := &link{}
-	data := watchKey{watchData, "/a"}
-	for name, test := range map[string]struct {
-		story func(r *wireWatches)
-		again bool
-	}{
-		"never armed":            {func(*wireWatches) {}, false},
-		"forgotten, never armed": {func(r *wireWatches) { r.forget(data) }, false},
-		"used up":                {func(r *wireWatches) { arm(r, data, on); r.forget(data) }, true},
-		"another one is used up": {func(r *wireWatches) { other := watchKey{watchChildren, "/a"}; arm(r, other, on); r.forget(other) }, false},
-		"an event comes late":    {func(r *wireWatches) { arm(r, data, on); r.forget(data); r.onEvent([]watchKey{data}) }, false},
-		"armed again, an event":  {func(r *wireWatches) { arm(r, data, on); r.forget(data); arm(r, data, on); r.onEvent([]watchKey{data}) }, false},
-		"not armed after all": {func(r *wireWatches) {
-			arm(r, data, on)
-			r.forget(data)
-			r.endArming(data, r.beginArming(data), false, data, on)
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &wireWatches{}
-			test.story(r)
-			if again := r.beginArming(data).again; again != test.again {
-				t.Errorf("armed as one that is there: %t, want %t", again, test.again)
-			}
-		})
-	}
-}
-
-func arm(r *wireWatches, key watchKey, on *link) { r.endArming(key, r.beginArming(key), true, key, on) }
 
 // What is new, and told: see node.equals.
 func TestWhatIsNew(t *testing.T) {
@@ -95,34 +60,6 @@ func TestWhatALookHasMissed(t *testing.T) {
 			if got := w.misses(test.now); got != want {
 				t.Errorf("%s, kind %d: %t", name, kind, got)
 			}
-		}
-	}
-}
-
-// The reads that are turned into ones with a watch: of that kind and znode, and
-// only while one waits for it.
-func TestWhichReadsArm(t *testing.T) {
-	frame := append(make([]byte, 12), 0, 0, 0, 2, '/', 'a', 0)
-	other := append(make([]byte, 12), 0, 0, 0, 2, '/', 'b', 0)
-	ops := map[wire.Op]watchKind{wire.OpGetData: watchData, wire.OpExists: watchMissing, wire.OpGetChildren2: watchChildren, wire.OpSync: -1}
-	for _, kind := range []watchKind{watchData, watchMissing, watchChildren} {
-		key, r := watchKey{kind, "/a"}, &wireWatches{}
-		arm(r, key, &link{})
-		r.forget(key)
-		for op := range ops {
-			if r.arms(op, frame) {
-				t.Errorf("kind %d, operation %v: without a request", kind, op)
-			}
-		}
-		request := r.beginArming(key)
-		for op, of := range ops {
-			if got := r.arms(op, frame); got != (of == kind) || r.arms(op, other) {
-				t.Errorf("kind %d, operation %v: %t", kind, op, got)
-			}
-		}
-		r.endArming(key, request, true, key, &link{})
-		if r.beginArming(key); r.arms(wire.OpGetData, frame) || r.arms(wire.OpExists, frame) || r.arms(wire.OpGetChildren2, frame) {
-			t.Errorf("kind %d: armed already", kind)
 		}
 	}
 }

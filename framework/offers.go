@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -29,12 +30,19 @@ import (
 // The answer can be that of another server, behind a proxy. So if an operation
 // is refused all the same, the client never sends it again.
 
-// newest are the operations that servers have since version 3.6, each with a
-// request that does no harm.
-var newest = map[wire.Op]wire.Message{
-	wire.OpMultiRead: &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Request: &wire.WatchRequest{Path: "/zookeeper"}}}},
-	wire.OpAddWatch:  &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive},
+// newest are operations that not every server has: since which version, 3.x,
+// and a request that does no harm, of that operation or of a later one.
+var newest = map[wire.Op]struct {
+	minor int
+	try   wire.Op
+	body  wire.Message
+}{
+	wire.OpRemoveWatches: {5, wire.OpMultiRead, readMany},
+	wire.OpMultiRead:     {6, wire.OpMultiRead, readMany},
+	wire.OpAddWatch:      {6, wire.OpAddWatch, &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive}},
 }
+
+var readMany = &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Request: &wire.WatchRequest{Path: "/zookeeper"}}}}
 
 // errNotOffered is why an operation is not used: the server does not have it,
 // or does not say, or one has refused it.
@@ -63,7 +71,7 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	if l == nil {
 		return nil, zk.ErrNoServer
 	}
-	o := l.offers.begin(op, func() (yes, every bool, err error) {
+	o := l.offers.begin(op, func() (minor int, every bool, err error) {
 		during, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		go func() {
@@ -90,9 +98,8 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	}
 }
 
-// begin asks, unless that has been done. every says that the answer is for all
-// operations.
-func (f *offers) begin(op wire.Op, ask func() (yes, every bool, err error)) *offered {
+// begin asks, unless that has been done. See askOffer for the answer.
+func (f *offers) begin(op wire.Op, ask func() (minor int, every bool, err error)) *offered {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if o := f.of[op]; o != nil {
@@ -111,17 +118,17 @@ func (f *offers) begin(op wire.Op, ask func() (yes, every bool, err error)) *off
 	}
 	f.of[op] = o
 	go func() {
-		yes, every, err := ask()
+		minor, every, err := ask()
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if err != nil {
 			o.again = time.Now().Add(offerPause)
 		}
-		o.yes = yes
+		o.yes = minor >= newest[op].minor
 		close(o.known)
-		for other := range newest {
+		for other, since := range newest {
 			if every && f.of[other] == nil {
-				f.of[other] = o
+				f.of[other] = &offered{known: o.known, yes: minor >= since.minor}
 			}
 		}
 	}()
@@ -131,28 +138,38 @@ func (f *offers) begin(op wire.Op, ask func() (yes, every bool, err error)) *off
 // offerPause is how long a server is not asked again that has not answered.
 const offerPause = 10 * time.Second
 
-// askOffer asks a server whether it has an operation, and reports whether its
-// answer is for every one in newest. It fails if it cannot be known.
-func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.Duration) (yes, every bool, err error) {
+// askOffer asks a server for the minor number of its version, which says
+// whether it has an operation, and reports whether that is exact, and so for
+// every operation in newest. It fails if it cannot be known.
+func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.Duration) (minor int, every bool, err error) {
 	if major, minor, err := c.askVersion(ctx, to, limit); err == nil {
-		return major > 3 || major == 3 && minor >= 6, true, nil
+		switch {
+		case major > 3:
+			minor = math.MaxInt
+		case major < 3:
+			minor = 0
+		}
+		return minor, true, nil
 	}
 	if ctx.Err() != nil {
-		return false, false, ctx.Err()
+		return 0, false, ctx.Err()
 	}
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
-	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: op}, newest[op])
+	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: newest[op].try}, newest[op].body)
 	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, request)
 	if r.session == 0 {
 		if err == nil {
 			err = errBadAnswer
 		}
-		return false, false, err
+		return 0, false, err
 	}
 	if err := c.closeRemotely(context.Background(), to, r.session, r.password, c.cfg.auths, limit); err != nil {
 		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to), zap.String("session", wire.SessionText(r.session)), zap.Error(err))
 	}
-	return err == nil, false, nil
+	if err == nil {
+		minor = newest[op].minor
+	}
+	return minor, false, nil
 }
 
 // askVersion asks a server for its version.

@@ -2,9 +2,23 @@ package framework
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
+
+// This file arms watches again after a reconnect without a read: setWatches
+// names the znodes, and the latest transaction that was known when they were
+// unchanged. Before the server answers it sends an event for all that has
+// changed since, and arms no watch there.
+//
+// That transaction is the latest in an answer on the connection that has ended:
+// answers and events are in order, so no change up to it has come without its
+// event. What later connections answer says nothing of the watch.
 
 // getAndWatch is GetAndWatch of package recipes/internal/privileged.
 func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
@@ -12,8 +26,12 @@ func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed 
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
+	h := &s.session().hub
+	h.mu.Lock()
+	w.mayGoOn = true
+	h.mu.Unlock()
 	resume = func() (<-chan struct{}, bool) {
-		next := s.session().resume(w)
+		next := w.resume()
 		if next == nil {
 			return nil, false
 		}
@@ -23,27 +41,112 @@ func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed 
 	return w.node.data, w.node.stat, w.fired, resume, nil
 }
 
-// resume returns a watch that goes on after one that the latest reconnect has
-// ended, nil if what that has read may not be true any more. A watch that the
-// wire client has armed again has missed nothing: before the answer to its
-// request the server has sent an event for all that had changed.
-func (s *session) resume(w *watch) *watch {
-	s.hub.mu.Lock()
-	ended := w.resetBy != 0 && w.resetBy == s.hub.resets
-	s.hub.mu.Unlock()
-	if !ended || s.Err() != nil {
+// resume returns the watch that goes on after w, which the latest reconnect has
+// ended: nil if there is none, or if what w has read may not be true any more.
+func (w *watch) resume() *watch {
+	h := &w.session.hub
+	h.mu.Lock()
+	next := w.goesOnAs
+	if next != nil {
+		next.wanted++
+	}
+	h.mu.Unlock()
+	if next == nil {
 		return nil
 	}
-	on := s.latest()
-	next, isNew := s.hub.join(s, w.key)
-	if !isNew {
+	err := next.await(context.Background())
+	h.mu.Lock()
+	goesOn := err == nil && next.resumed && h.armed[next.key] == next
+	h.mu.Unlock()
+	if !goesOn {
+		next.leave()
 		return nil
 	}
-	if has, err := s.serverHas(w.key, on); err != nil || !has {
-		s.arm(w.key, next) // others may have joined it
-		return nil
-	}
-	next.node = w.node
-	close(next.ready)
 	return next
+}
+
+// goOnLocked makes the watch that goes on after w on another connection, and
+// fires w. It reports false if nobody may want it, or nothing was read.
+func (w *watch) goOnLocked(on *link) bool {
+	select {
+	case <-w.ready:
+	default:
+		return false
+	}
+	if !w.mayGoOn || w.wanted <= 0 || w.err != nil {
+		return false
+	}
+	h := &w.session.hub
+	h.fireLocked(w)
+	w.goesOnAs = h.newLocked(w.key)
+	w.goesOnAs.on, w.goesOnAs.mayGoOn = on, true
+	return true
+}
+
+// goOn arms the watches that go on after those that a reconnect has ended.
+func (s *session) goOn(on *link, ended []*watch) {
+	slices.SortFunc(ended, func(a, b *watch) int { return strings.Compare(a.key.path, b.key.path) })
+	for len(ended) > 0 {
+		n, size := 0, int64Size+3*int32Size
+		for n < len(ended) && size <= mostSetAgain {
+			if size += textSize(ended[n].key.path); s.core.cfg.fits(size) != nil {
+				break
+			}
+			n++
+		}
+		if n == 0 { // a path that is too long for a setWatches, but not for a read
+			go s.arm(ended[0].goesOnAs)
+			n = 1
+		} else {
+			s.setAgain(on, ended[:n])
+		}
+		ended = ended[n:]
+	}
+}
+
+// mostSetAgain is about how many bytes of paths are named by one setWatches.
+const mostSetAgain = 64 << 10
+
+// setAgain arms such watches by one request. Those that it cannot arm are read
+// again.
+func (s *session) setAgain(on *link, ended []*watch) {
+	request := &wire.SetWatchesRequest{RelativeZxid: s.lastSeenOn(ended)}
+	covered := false
+	for _, w := range ended { // in the order in which all take several paths
+		covered = s.beginOne(w.key.path) != nil || covered
+		request.Data = append(request.Data, w.key.path)
+	}
+	err := errors.New("a tree tells of one of them")
+	if !covered {
+		_, err = s.ask(context.Background(), on, wire.OpSetWatches, request, 0)
+	}
+	for _, w := range ended {
+		s.trees.endOne(w.key.path)
+	}
+	for _, w := range ended {
+		next := w.goesOnAs
+		if err != nil {
+			go s.arm(next)
+			continue
+		}
+		next.node = w.node
+		h := &s.hub
+		h.mu.Lock()
+		next.resumed = true
+		h.mu.Unlock()
+		close(next.ready)
+		h.noteArmed(next, 0)
+	}
+}
+
+// lastSeenOn returns a transaction up to which nothing has changed under these
+// watches.
+func (s *session) lastSeenOn(ended []*watch) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := ended[0].on.latest
+	for _, w := range ended {
+		seen = min(seen, w.on.latest)
+	}
+	return seen
 }

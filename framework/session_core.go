@@ -113,7 +113,7 @@ func openSession(c *core) (*session, error) {
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 		window:    newWindow(),
 	}
-	s.writes.session, s.plain.session, s.searches.session = s, s, s
+	s.hub.session, s.writes.session, s.plain.session, s.searches.session = s, s, s, s
 	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
 		func(conn *zk.Conn) { s.buffers.begin(conn, c.cfg.maxRequest) },
 		zk.WithHostProvider(hostProvider{s}),
@@ -144,7 +144,7 @@ func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
 		order := s.order.Add(1)
-		s.hub.onEvent(e.Type, e.Path)
+		s.hub.onEvent(order, e.Type, e.Path)
 		s.trees.onEvent(order, e.Type, e.Path)
 	case e.State == zk.StateHasSession:
 		s.events.put(event{kind: sessionConfirmed, link: s.latest()})
@@ -156,7 +156,6 @@ func (s *session) onEvent(e zk.Event) {
 		if ended != nil {
 			ended.asked.end()
 		}
-		s.hub.wireWatches.onLinkEnd(ended)
 		s.trees.end(s.order.Add(1))
 		s.events.put(event{kind: connectionEnded})
 	case e.State == zk.StateExpired:
@@ -231,10 +230,9 @@ func (s *session) onConnected() {
 		// half.
 		s.beginBeatLocked(&beat{link: s.link, sent: now, first: now})
 	}
+	on := s.link
 	s.mu.Unlock()
-	// All watchers must look again: a watch may have been lost between two
-	// connections, since its re-registration can fail silently.
-	s.hub.reset()
+	s.hub.reset(on) // the watches of earlier connections are gone
 	s.core.transition(connected, s, nil)
 }
 
@@ -365,7 +363,7 @@ func (s *session) onSeen(l *link, zxid int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == l {
-		s.seen = max(s.seen, zxid)
+		s.seen, l.latest = max(s.seen, zxid), max(l.latest, zxid)
 	}
 }
 
@@ -442,7 +440,7 @@ func (s *session) end(why error) {
 	}
 	s.mu.Unlock()
 	s.loseHolds(why)
-	s.hub.reset()
+	s.hub.reset(nil)
 	s.trees.end(s.order.Add(1))
 }
 

@@ -25,22 +25,23 @@ import (
 // on the path of a tree
 //
 //   - the hub arms no data watch, because the tree's events tell it the same;
-//   - while the tree is being armed or removed the hub arms nothing, and the
-//     request is not sent while the hub arms a watch;
+//   - while the tree is being armed or removed the hub arms and removes nothing,
+//     and the request is not sent while the hub arms or removes a watch;
 //   - when the tree has been armed, and before it is removed, the hub's watches
-//     are fired, and none counts as held by the server from then on;
+//     are fired, so that who is interested reads again;
 //   - before it is removed, those who follow single events are told of one, so
 //     that they arm their watches on the path again;
-//   - the wire client does not set a data watch again after a reconnect.
+//   - the hub removes no watch: the removal of the tree removes all.
 //
 // A watch for the children replaces only a half of the recursive one that no
 // event needs.
 type trees struct {
 	mu     sync.Mutex             // guards what follows, and the trees
-	at     map[string]*tree       // by path on the wire, from before it is armed until it is gone
-	arming map[string]int         // by path: requests under way that arm a watch of the hub
-	told   map[string][]*follower // by path: who hears of events at it and below
-	over   bool                   // they are distrusted: none is armed any more
+	at       map[string]*tree         // by path on the wire, from before it is armed until it is gone
+	arming   map[string]int           // by path: requests under way that arm or remove a watch for one event
+	removing map[string]chan struct{} // by path: those that remove one; closed: it is answered
+	told     map[string][]*follower   // by path: who hears of events at it and below
+	over     bool                     // they are distrusted: none is armed any more
 }
 
 // tree is a recursive watch.
@@ -331,33 +332,42 @@ func (s *session) removeTree(t *tree) {
 // removalPause is the time between two tries to remove a tree.
 const removalPause = time.Second
 
-// beginOne waits until no request about a tree on the path is under way, and
-// notes that the hub is about to arm a watch. It returns the tree that is armed
-// there, if there is one. The caller must call endOne.
+// beginOne waits until no request about a tree on the path, and no removal of a
+// watch, is under way, and notes that a watch is about to be armed. It returns
+// the tree that is armed there, if there is one. The caller must call endOne.
 func (s *session) beginOne(path string) *tree {
 	ts := &s.trees
 	for over := false; ; {
 		ts.mu.Lock()
-		t := ts.at[path]
-		if over || t == nil || t.phase == treeArmed {
-			if ts.arming == nil {
-				ts.arming = make(map[string]int)
-			}
-			ts.arming[path]++
+		t, removed := ts.at[path], ts.removing[path]
+		isMoving := t != nil && t.phase != treeArmed
+		if over || removed == nil && !isMoving {
+			ts.beginOneLocked(path)
 			ts.mu.Unlock()
 			return t
 		}
-		moved := t.moved
+		var moved <-chan struct{}
+		if isMoving {
+			moved = t.moved
+		}
 		ts.mu.Unlock()
 		select {
 		case <-moved:
+		case <-removed:
 		case <-s.over:
 			over = true
 		}
 	}
 }
 
-// endOne notes that the hub has done so.
+func (ts *trees) beginOneLocked(path string) {
+	if ts.arming == nil {
+		ts.arming = make(map[string]int)
+	}
+	ts.arming[path]++
+}
+
+// endOne notes that this has been done.
 func (ts *trees) endOne(path string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -468,30 +478,4 @@ func (c *core) distrustTrees(why string) {
 	for _, f := range all {
 		f.tell(s.order.Add(1), zk.EventNotWatching, f.path)
 	}
-}
-
-// withoutTrees returns a setWatches of the wire client without the data watches
-// that would replace trees.
-func (s *session) withoutTrees(frame []byte) []byte {
-	var head wire.RequestHeader
-	var request wire.SetWatchesRequest
-	if len(frame) < pathAt || wire.Unmarshal(frame[frameXid:pathAt], &head) != nil || wire.Unmarshal(frame[pathAt:], &request) != nil {
-		return frame
-	}
-	s.trees.mu.Lock()
-	defer s.trees.mu.Unlock()
-	if len(s.trees.at) == 0 {
-		return frame
-	}
-	without := func(kind watchKind, paths []string) []string {
-		return slices.DeleteFunc(paths, func(path string) bool {
-			if s.trees.at[path] == nil {
-				return false
-			}
-			s.hub.wireWatches.forget(watchKey{kind, path})
-			return true
-		})
-	}
-	request.Data, request.Exist = without(watchData, request.Data), without(watchMissing, request.Exist)
-	return wire.AppendFrame(nil, &head, &request)
 }

@@ -10,12 +10,7 @@ const (
 	// answerBuffer is how large the buffer for answers is at first. A list of a
 	// thousand contenders fits into it.
 	answerBuffer = 64 << 10
-	// setWatchesLimit is the size of the largest request that sets watches again
-	// after a reconnect, unless it has a single path. The wire client chooses it,
-	// whatever WithMaxRequest says.
-	setWatchesLimit = 128 << 10
-	// requestSlack is by how much such a request can be longer than the one that
-	// has set the watch, and the length of the frame.
+	// requestSlack is for the length of the frame, and more.
 	requestSlack = 64
 )
 
@@ -28,7 +23,7 @@ type wireBuffers struct {
 // anything.
 func (b *wireBuffers) begin(conn *zk.Conn, maxRequest int) {
 	b.conn = conn
-	zk.WithMaxConnBufferSize(max(maxRequest, setWatchesLimit) + requestSlack)(conn)
+	zk.WithMaxConnBufferSize(maxRequest + requestSlack)(conn)
 }
 
 // beforeAnswers sets the size of the next connection's buffer for answers. The

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -82,31 +80,5 @@ func TestAnswersLargerThanTheBuffer(t *testing.T) {
 			network.Drop()
 			time.Sleep(time.Second)
 		}
-	})
-}
-
-// After a reconnect the wire client sets its watches again by requests of up to
-// 128 KiB, whatever the largest request is. They fit into its buffer.
-func TestManyWatchesAreSetAgainWithSmallRequests(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		writer, _ := connect(t, ens)
-		c, network := connect(t, ens, framework.WithMaxRequest(16<<10))
-		s := session(t, c)
-		deep := "/" + strings.Repeat("x", 1000)
-		_, err := writer.Create(t.Context(), deep, nil, 0)
-		must(t, err)
-		const many = 500 // of 1 KB
-		for i := range many {
-			_, _, _, err := s.WatchExists(t.Context(), fmt.Sprintf("%s/%d", deep, i))
-			must(t, err)
-		}
-		ens.ResetRequests()
-		network.Drop()
-		bubble.AwaitTrue(t, "the watches to be set again", func() bool { return ens.Requests()[testutil.OpSetWatches] >= many/128 })
-		_, _, changed, err := s.WatchExists(t.Context(), deep+"/7")
-		must(t, err)
-		_, err = writer.Create(t.Context(), deep+"/7", nil, 0)
-		must(t, err)
-		bubble.Await(t, "the event", changed)
 	})
 }

@@ -1,0 +1,189 @@
+package framework
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file removes watches that nobody wants any more, where the server has
+// such a request (since 3.5). It waits for a session timeout, in which the next
+// caller may come: then nothing was sent in vain.
+//
+// A removal is for a path and a kind of watch, whoever has armed it. So while
+// one is under way nothing else is armed on its path: see beginOne. None is
+// sent while a caller wants a watch of that kind on that path, nor where a tree
+// or somebody who is told of all events may rely on it. Before it is sent the
+// watch fires: who has not left, reads again.
+
+// Unwatch says that its caller does not need a channel any longer that it got
+// from Watch, GetAndWatch, WatchChildren or WatchExists of this session. Once
+// all callers that share the watch have said so, it is removed at the server
+// (3.5 or later) after about a session timeout, unless another caller comes.
+// That costs a request, and the channel is closed. Unwatch itself returns at
+// once. After the channel was closed, there is nothing to say.
+//
+// A watch that is not given up stays at the server until it fires or the
+// connection ends.
+func (s *Session) Unwatch(changed <-chan struct{}) {
+	h := &s.session().hub
+	h.mu.Lock()
+	w := h.byFired[changed]
+	h.mu.Unlock()
+	if w != nil {
+		w.leave()
+	}
+}
+
+// leave says that a caller does not need w any longer.
+func (w *watch) leave() {
+	h := &w.session.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.wanted--
+	if w.wanted <= 0 && h.armed[w.key] == w {
+		h.noteUnwantedLocked(w.key)
+	}
+}
+
+// noteArmed notes the answer, with its place, to a request that has armed w.
+// The server has the watch also if the event of an earlier one has fired w, or
+// if w was for the creation of what is there.
+func (h *hub) noteArmed(w *watch, order uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch now := h.armed[w.key]; {
+	case now == nil && w.firedAt < order, now == w && (w.wanted <= 0 || w.node.found):
+		h.noteUnwantedLocked(w.key)
+	}
+}
+
+// noteUnwantedLocked notes that the server may have a watch that nobody wants.
+func (h *hub) noteUnwantedLocked(key watchKey) {
+	if h.unwanted == nil {
+		h.unwanted = make(map[watchKey]time.Time)
+	}
+	h.unwanted[key] = time.Now()
+	h.sweepLaterLocked()
+}
+
+func (h *hub) sweepLaterLocked() {
+	if len(h.unwanted) > 0 && !h.sweeping {
+		h.sweeping = true
+		time.AfterFunc(h.session.granted(), h.session.sweep)
+	}
+}
+
+// sweep removes the watches that nobody has wanted for a session timeout.
+func (s *session) sweep() {
+	if s.Err() != nil {
+		return
+	}
+	h := &s.hub
+	h.mu.Lock()
+	paths := make(map[string]bool)
+	for key, since := range h.unwanted {
+		if time.Since(since) >= s.granted() {
+			paths[key.path] = true
+		}
+	}
+	h.mu.Unlock()
+	if len(paths) > 0 {
+		on, err := s.offers(context.Background(), wire.OpRemoveWatches)
+		for _, path := range slices.Sorted(maps.Keys(paths)) {
+			if err == nil {
+				s.removeUnwanted(on, path)
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sweeping = false
+	h.sweepLaterLocked()
+}
+
+// removeUnwanted removes the watches on a path that nobody wants. If others may
+// rely on them, it does nothing.
+func (s *session) removeUnwanted(on *link, path string) {
+	if !s.trees.beginRemoval(path) {
+		return
+	}
+	defer s.trees.endRemoval(path)
+	h := &s.hub
+	h.mu.Lock()
+	what := h.unwantedLocked(path)
+	h.mu.Unlock()
+	if what == 0 {
+		return
+	}
+	_, err := call(context.Background(), s, Request{Op: opNameWatch, Path: path}, func(*zk.Conn) (reply, error) {
+		return s.ask(context.Background(), on, wire.OpRemoveWatches, &wire.WatchesRequest{Path: path, Type: what}, 0)
+	}, nil)
+	if isRefusal(err) {
+		s.core.refuse(wire.OpRemoveWatches, err)
+	}
+}
+
+// unwantedLocked returns which watches on a path nobody wants, 0 if there are
+// none, and fires them. A server has one watch for a znode's data and for its
+// absence.
+func (h *hub) unwantedLocked(path string) (what wire.WatcherType) {
+	unwanted := func(kinds ...watchKind) bool {
+		noted, wanted := false, false
+		for _, kind := range kinds {
+			key := watchKey{kind, path}
+			_, ok := h.unwanted[key]
+			noted = noted || ok
+			delete(h.unwanted, key)
+			w := h.armed[key]
+			wanted = wanted || w != nil && w.wanted > 0
+		}
+		if !noted || wanted {
+			return false
+		}
+		h.forsakeLocked(path, kinds...)
+		return true
+	}
+	children, data := unwanted(watchChildren), unwanted(watchData, watchMissing)
+	switch {
+	case children && data:
+		return wire.WatcherAny
+	case children:
+		return wire.WatcherChildren
+	case data:
+		return wire.WatcherData
+	}
+	return 0
+}
+
+// beginRemoval reports whether a removal of watches on a path may be sent now.
+// If so, nothing else is sent that arms or removes one there until endRemoval.
+func (ts *trees) beginRemoval(path string) bool {
+	if len(ts.hearing(path)) > 0 {
+		return false
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.at[path] != nil || ts.arming[path] > 0 {
+		return false
+	}
+	if ts.removing == nil {
+		ts.removing = make(map[string]chan struct{})
+	}
+	ts.removing[path] = make(chan struct{})
+	ts.beginOneLocked(path)
+	return true
+}
+
+func (ts *trees) endRemoval(path string) {
+	ts.mu.Lock()
+	close(ts.removing[path])
+	delete(ts.removing, path)
+	ts.mu.Unlock()
+	ts.endOne(path)
+}
