@@ -68,9 +68,6 @@ func TestWatchesOnTheRealServer(t *testing.T) {
 			}
 			return v.text == "[2]" || v.text == "[1 2]"
 		})
-		if n := framework.Channels(session(t, c)); n > 2 { // of this watch and the one before
-			t.Errorf("%s: %d channels", w.name, n)
-		}
 		readable(false)
 		await("a lost right", func(v value) bool { return errors.Is(v.err, zk.ErrNoAuth) })
 		readable(true)

@@ -35,9 +35,15 @@ func TestAWatchIsTakenUpAfterAReconnect(t *testing.T) {
 			}
 			return testutil.Pass()
 		}},
-		"unanswered": {control: func(r testutil.Request) testutil.Action {
+		"answered late": {control: func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpSetWatches {
 				return testutil.DelayReply(timeout / 2)
+			}
+			return testutil.Pass()
+		}, want: true},
+		"unanswered": {control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpSetWatches {
+				return testutil.DropAfter()
 			}
 			return testutil.Pass()
 		}},

@@ -82,6 +82,7 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 	if err != nil {
 		return err
 	}
+	defer sess.Unwatch(changed)
 	for {
 		select {
 		case <-changed: // or the session is over

@@ -191,6 +191,7 @@ func (g *guard) run(s *framework.Session, path string) {
 		case <-g.stop:
 		}
 		timer.Stop()
+		s.Unwatch(changed)
 	}
 }
 

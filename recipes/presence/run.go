@@ -225,6 +225,7 @@ type znode struct {
 func (n *Node) look(sess *framework.Session, path string) (again bool) {
 	z, err := znode{path: path}, error(nil)
 	z.data, z.stat, z.changed, z.resume, err = privileged.Framework.GetAndWatch(sess, path)
+	defer func() { sess.Unwatch(z.changed) }()
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		n.onMissing(sess)
@@ -233,7 +234,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 		n.fail(sess, err)
 		return false
 	case z.stat.EphemeralOwner == sess.ID():
-		return n.attend(sess, z)
+		return n.attend(sess, &z)
 	}
 	n.life.in = 0
 	if z.stat.EphemeralOwner != 0 {
@@ -264,7 +265,8 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 	if !isClosed(z.changed) {
 		return true
 	}
-	if _, ok := z.resume(); ok {
+	if changed, ok := z.resume(); ok {
+		sess.Unwatch(changed)
 		return true
 	}
 	// It was deleted, most likely. One that is changed often is not worth a
@@ -280,8 +282,8 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 // It writes only while nothing has happened since the znode was read on this
 // connection, or the watch of that read was taken up: after a pause the znode
 // of that version may be another session's.
-func (n *Node) attend(sess *framework.Session, z znode) (again bool) {
-	n.onStanding(sess, z)
+func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
+	n.onStanding(sess, *z)
 	checked, interval := time.Now(), n.keeper.interval(sess)
 	for n.may(sess) {
 		if !sess.Connected() {

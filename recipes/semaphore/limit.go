@@ -122,6 +122,13 @@ func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed
 		ofLimit, err = sess.Watch(ctx, s.path)
 	}
 	either, stop := context.WithCancel(ctx)
+	unwatch := func() {
+		sess.Unwatch(ofPermits)
+		sess.Unwatch(ofLimit)
+	}
+	if err != nil {
+		unwatch()
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode): // the last permit was released: look again at once
 		stop()
@@ -132,6 +139,7 @@ func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed
 	}
 	go func() {
 		defer stop()
+		defer unwatch()
 		select {
 		case <-ofPermits:
 		case <-ofLimit:

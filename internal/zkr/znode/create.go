@@ -196,6 +196,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 		case <-session.Done():
 		case <-ctx.Done():
 		}
+		session.Unwatch(changed)
 	}
 }
 

@@ -199,6 +199,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 		if err == nil && a.first() != nil {
 			err = c.wait(a.ctx, blocker, passed, a.look)
 		}
+		c.sess.Unwatch(passed)
 		a.noteLeaving()
 		if err != nil || a.first() == nil {
 			c.withdraw()

@@ -117,6 +117,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 	if err != nil {
 		return err
 	}
+	defer c.sess.Unwatch(changed)
 	c.queue.waitsFor.Store(&waitingFor{path, stat.EphemeralOwner})
 	defer c.queue.waitsFor.Store(nil)
 	var patience recheck.Patience

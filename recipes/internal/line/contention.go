@@ -69,6 +69,7 @@ func (g *grant) watchContention(ctx context.Context) {
 		}
 		for quiet := true; quiet; {
 			if !g.foundContention(ctx, began, names, err) {
+				g.sess.Unwatch(changed)
 				return
 			}
 			timer := time.NewTimer(g.sess.Timeout() / 4)

@@ -53,6 +53,7 @@ func (g *grant) watchNode() {
 	g.queue.mu.Unlock()
 	defer stop()
 	var changed <-chan struct{} // nil: it is not watched
+	defer func() { g.sess.Unwatch(changed) }()
 	for seen := false; ; {
 		var err error
 		if changed == nil {

@@ -110,6 +110,7 @@ func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{
 	case err != nil:
 		return nil, err
 	case stat.Version != 0: // it waits itself
+		c.sess.Unwatch(passed)
 		for _, w := range tries {
 			a.refuse(w, ErrBusy)
 		}
@@ -117,6 +118,7 @@ func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{
 	}
 	for _, w := range tries {
 		if err := a.tryRoom(c.sess, w); err != nil {
+			c.sess.Unwatch(passed)
 			return nil, err
 		}
 	}

@@ -122,10 +122,11 @@ var Framework = seam.Framework.(interface {
 	AtOnce(s *framework.Session) *framework.Session
 	// GetAndWatch is that of Session, but what it returns was the znode's during
 	// the call, also if events are lost: a watch that is armed already is checked.
-	// After a reconnect has closed changed, resume
-	// takes the watch up again, without a request, and returns its channel, if the
-	// server is known to have the watch and the znode is as it was read. If not,
-	// ok is false: read it again.
+	// After a reconnect has closed changed, resume takes the watch up again, and
+	// returns its channel, if the znode is as it was read: unless Session.Unwatch
+	// was called, one request arms all such watches of the session again. If not,
+	// ok is false: read it again. resume waits for the answer to that request, or
+	// the end of the connection.
 	GetAndWatch(s *framework.Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (again <-chan struct{}, ok bool), err error)
 
 	// Budget returns a new schedule of the client's retry policy, for an operation
