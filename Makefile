@@ -10,10 +10,6 @@ MINUTES   ?= 3
 # How long one package's tests may take: several times as long as the longest of them, which takes minutes on a slow machine.
 TIMEOUT   ?= 30m
 
-# go test -race without instrumenting the wire client: it has a known race after a reconnect, which would hide ours. All of our code
-# is instrumented.
-RACE := -race -gcflags=github.com/go-zookeeper/zk=-race=false
-
 # Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
 # tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the nested modules
 # are check-modules'.
@@ -36,8 +32,8 @@ BUBBLES = $(VIRTUAL) ./internal/test/sim/ $(ZKR)
 
 .PHONY: race
 race: ## rings 1 and 2 under the race detector, with a part of what is random or large (-short), without what SPIN checks
-	$(GO) test $(RACE) -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
-	$(GO) test $(RACE) -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
+	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
+	$(GO) test -race -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
 
 # What -short makes smaller: files of tests in virtual time.
 SHORTER = $(shell grep -lE '"pgregory.net/rapid"|testing\.Short\(\)' $(addsuffix *_test.go,$(VIRTUAL)))
@@ -73,8 +69,8 @@ RANDOM     = $(call tests_with,pgregory.net/rapid)
 .PHONY: soak-virtual
 soak-virtual: ## the tests in virtual time, COUNT (50) times without and with the race detector; some hours
 	$(GO) test -count=$(COUNT) -cpu 1,4 -timeout 0 $(VIRTUAL)
-	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
-	$(GO) test $(RACE) -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
+	$(GO) test -race -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
+	$(GO) test -race -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
 
 .PHONY: soak
 soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
@@ -190,7 +186,7 @@ check-modules: tools ## the modules below observe, their example, and those belo
 .PHONY: race-modules
 race-modules: ## the modules below observe, under the race detector
 	@set -e; for module in $(wildcard observe/*/go.mod); do \
-		cd $(CURDIR)/$$(dirname $$module); $(GO) test $(RACE) -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
+		cd $(CURDIR)/$$(dirname $$module); $(GO) test -race -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
 	done
 
 .PHONY: performance

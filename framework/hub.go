@@ -32,8 +32,8 @@ type hub struct {
 	mu       sync.Mutex // guards what follows
 	armed    map[watchKey]*watch
 	byFired  map[<-chan struct{}]*watch // the same
-	unwanted map[watchKey]time.Time     // since when nobody wants what a server may have
-	sweeping bool                       // a sweep is due
+	unwanted map[watchKey]unwanted
+	sweeping bool // a sweep is due
 }
 
 type watchKey struct {
@@ -99,8 +99,8 @@ func (h *hub) onEvent(order uint64, what zk.EventType, path string) {
 func (h *hub) reset(on *link) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key := range h.unwanted {
-		if w := h.armed[key]; w == nil || w.on != on {
+	for key, u := range h.unwanted {
+		if u.on != on {
 			delete(h.unwanted, key)
 		}
 	}

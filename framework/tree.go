@@ -36,7 +36,7 @@ import (
 // A watch for the children replaces only a half of the recursive one that no
 // event needs.
 type trees struct {
-	mu     sync.Mutex             // guards what follows, and the trees
+	mu       sync.Mutex               // guards what follows, and the trees
 	at       map[string]*tree         // by path on the wire, from before it is armed until it is gone
 	arming   map[string]int           // by path: requests under way that arm or remove a watch for one event
 	removing map[string]chan struct{} // by path: those that remove one; closed: it is answered

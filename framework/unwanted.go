@@ -21,6 +21,12 @@ import (
 // or somebody who is told of all events may rely on it. Before it is sent the
 // watch fires: who has not left, reads again.
 
+// unwanted is a watch that a server may have, and nobody wants.
+type unwanted struct {
+	on    *link
+	since time.Time
+}
+
 // Unwatch says that its caller does not need a channel any longer that it got
 // from Watch, GetAndWatch, WatchChildren or WatchExists of this session. Once
 // all callers that share the watch have said so, it is removed at the server
@@ -47,7 +53,7 @@ func (w *watch) leave() {
 	defer h.mu.Unlock()
 	w.wanted--
 	if w.wanted <= 0 && h.armed[w.key] == w {
-		h.noteUnwantedLocked(w.key)
+		h.noteUnwantedLocked(w)
 	}
 }
 
@@ -59,16 +65,16 @@ func (h *hub) noteArmed(w *watch, order uint64) {
 	defer h.mu.Unlock()
 	switch now := h.armed[w.key]; {
 	case now == nil && w.firedAt < order, now == w && (w.wanted <= 0 || w.node.found):
-		h.noteUnwantedLocked(w.key)
+		h.noteUnwantedLocked(w)
 	}
 }
 
-// noteUnwantedLocked notes that the server may have a watch that nobody wants.
-func (h *hub) noteUnwantedLocked(key watchKey) {
+// noteUnwantedLocked notes that nobody wants w.
+func (h *hub) noteUnwantedLocked(w *watch) {
 	if h.unwanted == nil {
-		h.unwanted = make(map[watchKey]time.Time)
+		h.unwanted = make(map[watchKey]unwanted)
 	}
-	h.unwanted[key] = time.Now()
+	h.unwanted[w.key] = unwanted{w.on, time.Now()}
 	h.sweepLaterLocked()
 }
 
@@ -87,8 +93,8 @@ func (s *session) sweep() {
 	h := &s.hub
 	h.mu.Lock()
 	paths := make(map[string]bool)
-	for key, since := range h.unwanted {
-		if time.Since(since) >= s.granted() {
+	for key, u := range h.unwanted {
+		if time.Since(u.since) >= s.granted() {
 			paths[key.path] = true
 		}
 	}

@@ -1,76 +1,81 @@
 /*
 Watches: callers of one session share a watch of one znode, over connections
 that are cut, on a server that may use a watch up without an event. No change is
-missed, and few watches are armed.
+missed, and a watch that nobody wants any more is removed.
 
 Proves
-    - When nothing can happen any more, each caller waits, and what it has read
-      last is the znode as it is. So no change is missed.
-    - The wire client, which can remove no watch, has one for the znode, and at
-      most one more for each of these since the last change that it was told: a
-      cut, a setWatches that was refused or not answered in time, a watch that
-      had to look again before it was armed.
+    - When nothing can happen any more, each caller waits that has not given up,
+      and what it has read last is the znode as it is. So no change is missed.
+    - Then the server has no watch if all callers have given up.
     - told: under weak fairness, a caller that looks gets an answer, at last.
 
 Code
-    in the model           | in the code
-    looks, joins           | framework/hub.go: scope.watch, framework/hub.go: (*hub).join
-    begins to arm          | framework/hub.go: (*session).arm, framework/rearm.go: (*session).serverHas
-    asks                   | framework/rearm.go: (*wireWatches).status
-    arms                   | framework/hub.go: (*session).armOne, framework/rearm.go: (*wireWatches).beginArming
-    reads                  | framework/hub.go: (*session).readUnder
-    is armed               | framework/rearm.go: (*wireWatches).endArming
-    fails                  | framework/hub.go: (*hub).drop
-    is told of a change    | framework/hub.go: (*hub).onEvent, framework/rearm.go: (*wireWatches).onEvent
-    setWatches is answered | framework/rearm.go: (*wireWatches).onSetWatchesAnswer
-    setWatches is sent     | framework/rearm.go: (*wireWatches).onSetWatches
-    is due, looks at it    | framework/lookout.go: (*watch).checkOften, framework/lookout.go: (*watch).look
-    has missed a change    | framework/lookout.go: (*hub).loseWatch, framework/rearm.go: (*wireWatches).forget
-    arms it again          | framework/rearm.go: (*wireWatches).arms
-    hears of the end       | framework/rearm.go: (*wireWatches).onLinkEnd
-    all look again         | framework/hub.go: (*hub).reset, framework/session_core.go: (*session).onConnected
+    in the model          | in the code
+    looks, joins          | framework/hub.go: scope.watch, framework/hub.go: (*hub).join
+    is sent               | framework/hub.go: (*session).arm, framework/hub.go: (*hub).begin
+    is armed              | framework/unwanted.go: (*hub).noteArmed
+    fails                 | framework/hub.go: (*hub).drop
+    is told of a change   | framework/hub.go: (*hub).onEvent
+    all look again        | framework/hub.go: (*hub).reset, framework/session_core.go: (*session).onConnected
+    goes on as            | framework/resume.go: (*watch).goOnLocked, framework/resume.go: (*watch).resume
+    is set again          | framework/resume.go: (*session).setAgain, framework/resume.go: (*session).lastSeenOn
+    is due, looks at it   | framework/lookout.go: (*watch).checkOften, framework/lookout.go: (*watch).look
+    has missed a change   | framework/lookout.go: (*hub).loseWatch
+    gives up              | framework/unwanted.go: (*Session).Unwatch, framework/unwanted.go: (*watch).leave
+    begins a removal      | framework/unwanted.go: (*trees).beginRemoval, framework/unwanted.go: (*hub).unwantedLocked
+    sends the removal     | framework/unwanted.go: (*session).removeUnwanted
+    is removed            | framework/unwanted.go: (*trees).endRemoval
 
 Bounds
     CHANGES of the znode; CUTS of the connection; REFUSALS of a setWatches;
-    LATE answers to it, for which nobody waits; SILENT changes, which use up a
-    watch without an event; CALLERS that watch.
+    OTHERS, reads that others make; SILENT changes, which use up a watch without
+    an event; GIVE_UP: callers that give up; RESUME: whether callers take their
+    watch up after a reconnect; CALLERS that watch.
 
 Leaves out
     - A znode that does not exist, may not be read, or is created again.
-    - setWatches in several requests.
+    - Recursive watches, and watches that the hub does not know.
     - The end of the session: every caller is told.
     - That there is a look about every session timeout: one is made after a
       silent change, and after each change until the watch is armed again, at
-      any time after it, while a caller waits.
+      any time after it, while a caller waits. And that a removal waits for as
+      long: it comes at any time.
 
 Runs
-    run  | checks     | small | large
-    seen | assertions | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 LATE=1 SILENT=0 | CALLERS=2 CHANGES=2 CUTS=2 REFUSALS=1 LATE=1 SILENT=0
-    lost | assertions | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=0 LATE=0 SILENT=1 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 LATE=1 SILENT=1
-    told | ltl told   | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 LATE=0 SILENT=1 | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=1 LATE=1 SILENT=1
+    run     | checks     | small | large
+    seen    | assertions | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=2 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=1 RESUME=0
+    resumed | assertions | CALLERS=1 CHANGES=2 CUTS=2 REFUSALS=1 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | CALLERS=2 CHANGES=2 CUTS=2 REFUSALS=1 OTHERS=1 SILENT=0 GIVE_UP=1 RESUME=1
+    removed | assertions | CALLERS=2 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=2 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=0 GIVE_UP=3 RESUME=1
+    lost    | assertions | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=1 GIVE_UP=1 RESUME=1
+    told    | ltl told   | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=1
 
 Broken
-    variant           | run  | bounds | what is wrong
-    BROKEN_NO_RESET   | seen | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=1 LATE=0 SILENT=0 | After a reconnect nobody looks again.
-    BROKEN_TRUSTS     | seen | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=1 LATE=0 SILENT=0 | After a reconnect the watch counts as armed before the server has said so.
-    BROKEN_READ_FIRST | seen | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 LATE=0 SILENT=0 | The znode is read first, and then watched.
-    BROKEN_SPENT      | seen | CALLERS=1 CHANGES=2 CUTS=0 REFUSALS=0 LATE=0 SILENT=0 | A watch that has fired while it was armed counts as armed.
-    BROKEN_ARM_AGAIN  | seen | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 LATE=0 SILENT=0 | Another watch is armed after each reconnect.
-    BROKEN_NO_LOOK    | lost | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 LATE=0 SILENT=1 | Nobody looks at a znode whose watch has not fired.
-    BROKEN_SECOND     | lost | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 LATE=0 SILENT=1 | A watch that has missed a change is armed by a second one.
+    variant           | run     | bounds | what is wrong
+    BROKEN_NO_RESET   | seen    | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | After a reconnect nobody looks again.
+    BROKEN_READ_FIRST | seen    | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | The znode is read first, and then watched.
+    BROKEN_SEEN       | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names the latest transaction of the session, not that of the connection that has ended.
+    BROKEN_UNSET      | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=1 | A watch goes on although setWatches has failed.
+    BROKEN_GATE       | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is armed while a removal is under way.
+    BROKEN_WANTED     | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is removed that another caller still wants, and stays as it is.
+    BROKEN_SPENT      | removed | CALLERS=2 CHANGES=2 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=3 RESUME=0 | A watch that has fired while it was armed counts as used up.
+    BROKEN_NO_LOOK    | lost    | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | Nobody looks at a znode whose watch has not fired.
 
 Measured
-    run  | bounds | states     | depth | seconds
-    seen | small  | 125,853    | 234   | 0.7
-    seen | large  | 5,953,277  | 94    | 24.1
-    lost | small  | 36,552     | 235   | 0.3
-    lost | large  | 2,195,423  | 91    | 6.9
-    told | small  | 9,937      | 229   | 0.3
-    told | large  | 108,527    | 145   | 1.1
+    run     | bounds | states | depth | seconds
+    seen    | small  | 17,450 | 335 | 0.2
+    seen    | large  | 1      | 1     | 1
+    resumed | small  | 33,442 | 390 | 0.3
+    resumed | large  | 1      | 1     | 1
+    removed | small  | 7,195 | 363 | 0.2
+    removed | large  | 1      | 1     | 1
+    lost    | small  | 1,986 | 281 | 0.2
+    lost    | large  | 1      | 1     | 1
+    told    | small  | 759 | 290 | 0.2
+    told    | large  | 1      | 1     | 1
 */
 
 #define NONE   7
-#define SHARED 3            /* as many watches of callers exist at one time */
+#define SHARED 5            /* as many watches of callers exist at one time */
 
 /* ---- the ensemble ---- */
 byte version;               /* of the znode */
@@ -79,107 +84,129 @@ bool has_watch;             /* the member has a watch, on this connection */
 bool lost;                  /* it has used up the watch in silence */
 
 /* ---- the connection: requests and answers are in order ---- */
-mtype = { get, get_and_watch, set_watches, look, event, refused };
-chan requests = [4] of { mtype, byte, byte };   /* what, for which watch, the version seen */
+mtype = { read_and_watch, set_watches, look, other, remove, event, refused };
+chan requests = [4] of { mtype, byte, byte };   /* what, for which watch, since which version */
 chan answers = [4] of { mtype, byte, byte };    /* what, for which watch, the version */
 bool up = true;
 byte link = 1;              /* the number of the latest connection */
-byte cuts = CUTS, refusals = REFUSALS, late = LATE, changes = CHANGES, silent = SILENT;
-byte extra;                 /* watches more that may be armed */
+byte ended;                 /* the latest that the client knows to have ended */
+byte cuts = CUTS, refusals = REFUSALS, others = OTHERS, changes = CHANGES, silent = SILENT, gives_up = GIVE_UP;
 
-/* ---- the wire client ---- */
-byte seen;                  /* the latest version that it was shown */
-byte wire_watches;          /* it keeps each until the next event */
-bool must_set;              /* it has to send a setWatches */
-
-/* ---- wireWatches ---- */
-byte held;                  /* the connection on which the server has the watch; 0: no watch */
-byte ended;                 /* the latest connection that has ended */
-byte refused_on;            /* where a setWatches was refused */
-bool named;                 /* the setWatches under way names the watch */
-bool orphan;                /* the wire client has a watch that a server may have used up */
+/* ---- the session ---- */
+byte seen;                  /* the latest version in an answer */
+byte latest[5];             /* the same, by connection */
 
 /* ---- the hub: watches that callers share ---- */
 #define UNUSED  0
-#define BEGUN   1           /* it asks whether the server has the watch */
-#define READING 2           /* under the watch that the server has */
-#define ARMING  3
-#define ARMED   4           /* the wire client has the watch, wireWatches does not know it yet */
+#define BEGUN   1           /* it is about to be armed by a read */
+#define ARMING  2           /* the read is sent */
+#define AGAIN   3           /* it is about to be armed by a setWatches */
+#define SETTING 4           /* the setWatches is sent */
 #define READY   5
 #define FAILED  6
 byte state[SHARED];
-byte on[SHARED];            /* the connection that was the latest when it was begun */
-byte sent_on[SHARED];       /* the connection that its request was sent on; 0: not sent yet */
+byte on[SHARED];            /* the connection of its request */
 byte read[SHARED];          /* the version that was read */
+byte since[SHARED];         /* the version up to which it has missed nothing */
 bool fired[SHARED];
-bool spent[SHARED];         /* an event has come while it was being armed */
-bool again[SHARED];         /* it arms the watch that the wire client has */
+byte goes_on[SHARED] = NONE; /* the one that goes on after it */
 byte looking = NONE;        /* the one that a look under way is for */
 bool due;                   /* a look has to be made */
 byte armed = NONE;          /* the one that callers join */
-bool must_reset;            /* it has to fire them all */
+bool must_reset;            /* it has to fire those of earlier connections */
+byte unwanted;              /* the connection on which the server may have a watch that nobody wants; 0: none */
+bool removing;              /* a removal is under way: nothing is armed */
+bool removal_sent;
 
 /* ---- the callers ---- */
 byte waits[CALLERS] = NONE; /* for which watch; NONE: it looks again */
-byte k, i, v;
-
-#define arming(w)  (state[w] == ARMING || state[w] == ARMED)
+bool gone[CALLERS];         /* it has given up */
+byte k, i, v, n;
 
 inline fire() {
 	if
-	:: armed != NONE ->
-		extra = extra + (state[armed] == BEGUN || arming(armed));
-		fired[armed] = true; armed = NONE
+	:: armed != NONE -> fired[armed] = true; armed = NONE
 	:: else
 	fi
 }
 
-inline unused(w) {
+inline make(w) {
 	w = NONE;
 	for (k : 0 .. SHARED - 1) {
 		w = (state[k] == UNUSED -> k : w)
 	}
 	k = 0;
-	assert(w != NONE)
+	assert(w != NONE);
+	armed = w; on[w] = link
 }
 
-/* A watch that nobody waits for any more is forgotten. */
-inline forget(w) {
-	v = 0;
+/* n is how many callers wait for w. */
+inline count(w) {
+	n = 0;
 	for (k : 0 .. CALLERS - 1) {
-		v = v + (waits[k] == w)
+		n = n + (waits[k] == w)
+	}
+	k = 0
+}
+
+/* A watch that nobody waits for, or may take up, is forgotten. */
+inline forget(w) {
+	count(w);
+	for (k : 0 .. SHARED - 1) {
+		n = n + (goes_on[k] == w)
 	}
 	if
-	:: v == 0 && armed != w && looking != w && (state[w] == READY || state[w] == FAILED) ->
-		state[w] = UNUSED; on[w] = 0; sent_on[w] = 0; read[w] = 0; fired[w] = false; spent[w] = false; again[w] = false
+	:: n == 0 && armed != w && looking != w && (state[w] == READY || state[w] == FAILED) ->
+		n = goes_on[w];
+		state[w] = UNUSED; on[w] = 0; read[w] = 0; since[w] = 0; fired[w] = false; goes_on[w] = NONE
+	:: else -> n = NONE
+	fi;
+	k = 0
+}
+
+/* The same, and the one that was to go on after it. */
+inline clean(w) {
+	forget(w);
+	if
+	:: n != NONE -> v = n; forget(v); v = 0
 	:: else
 	fi;
-	k = 0; v = 0
+	n = 0
 }
 
 proctype Caller(byte c) {
 end:	do
-	:: d_step { waits[c] == NONE && up ->
+	:: d_step { waits[c] == NONE && !gone[c] && up ->
 		if
 		:: armed == NONE ->
-			unused(i);
-			armed = i; state[i] = BEGUN; on[i] = link;
+			make(i);
+			state[i] = BEGUN;
 			printf("caller %d: looks, and watch %d begins\n", c, i)
 		:: else ->
 			i = armed;
 			printf("caller %d: joins watch %d\n", c, i)
 		fi;
-		waits[c] = i; i = 0 }
+		waits[c] = i; unwanted = 0; i = 0 }
 	:: d_step { waits[c] != NONE && (state[waits[c]] == FAILED || state[waits[c]] == READY && fired[waits[c]]) ->
-		printf("caller %d: has to look again\n", c);
+		i = waits[c]; waits[c] = goes_on[i];
+		if
+		:: waits[c] != NONE -> printf("caller %d: goes on with watch %d\n", c, waits[c]); unwanted = (armed == waits[c] -> 0 : unwanted)
+		:: else -> printf("caller %d: has to look again\n", c)
+		fi;
+		clean(i); i = 0 }
+	:: d_step { waits[c] != NONE && gives_up > 0 ->
+		gives_up--;
+		printf("caller %d: gives up\n", c);
 		i = waits[c]; waits[c] = NONE;
-		forget(i); i = 0 }
+		if
+		:: gives_up < CALLERS -> gone[c] = true
+		:: else /* it comes again */
+		fi;
+		count(i);
+		unwanted = (n == 0 && armed == i -> on[i] : unwanted);
+		n = 0;
+		clean(i); i = 0 }
 	od
-}
-
-inline send(what, w) {
-	requests ! what(w, seen);
-	sent_on[w] = link
 }
 
 inline fail(w) {
@@ -189,132 +216,172 @@ inline fail(w) {
 	:: else
 	fi;
 	printf("watch %d: fails\n", w);
-	forget(w)
+	clean(w)
+}
+
+/* The answer to what arms w: an event of an earlier watch may have fired it. */
+inline note_armed(w) {
+	count(w);
+#ifndef BROKEN_SPENT
+	unwanted = (armed == NONE && fired[w] -> link : unwanted);
+#endif
+	unwanted = (armed == w && n == 0 -> link : unwanted);
+	n = 0
 }
 
 /* One watch that callers share. */
-#define undecided(w)  (held != 0 && held != on[w] && ended < on[w] && refused_on != on[w])
+#define usable(w)  (up && on[w] == link && len(requests) < 4)
 proctype Watch(byte w) {
 end:	do
-	:: d_step { state[w] == BEGUN && held != 0 && ended >= on[w] ->
+#ifdef BROKEN_GATE
+	:: d_step { state[w] == BEGUN && usable(w) ->
+#else
+	:: d_step { state[w] == BEGUN && usable(w) && !removing ->
+#endif
+		state[w] = ARMING;
+		requests ! read_and_watch(w, 0);
+		printf("watch %d: is sent\n", w) }
+	:: d_step { state[w] == AGAIN && usable(w) && !removing ->
+		state[w] = SETTING;
+		requests ! set_watches(w, since[w]);
+		printf("watch %d: is set again\n", w) }
+	:: d_step { state[w] >= BEGUN && state[w] <= SETTING && ended >= on[w] ->
 		fail(w) }
-#ifdef BROKEN_TRUSTS
-	:: d_step { state[w] == BEGUN && held != 0 && ended < on[w] ->
-#else
-	:: d_step { state[w] == BEGUN && held == on[w] && ended < on[w] ->
-#endif
-		state[w] = READING;
-		printf("watch %d: the server has one, reads the znode\n", w) }
-#ifndef BROKEN_TRUSTS
-	:: d_step { state[w] == BEGUN && (held == 0 || ended < on[w] && held != on[w] && refused_on == on[w]) ->
-#else
-	:: d_step { state[w] == BEGUN && held == 0 ->
-#endif
-		state[w] = ARMING; again[w] = orphan;
-		printf("watch %d: the server has none\n", w) }
-	:: d_step { state[w] == BEGUN && undecided(w) && late > 0 ->
-		late--; extra++; state[w] = ARMING; again[w] = orphan;
-		printf("watch %d: has waited for setWatches for too long\n", w) }
-
-	:: d_step { (state[w] == READING || state[w] == ARMING) && sent_on[w] == 0 && up ->
-		if
-		:: state[w] == READING -> send(get, w)
-		:: else -> send(get_and_watch, w)
-		fi;
-		printf("watch %d: its request is sent\n", w) }
-	:: d_step { state[w] == ARMED ->
-		state[w] = READY;
-#ifdef BROKEN_SPENT
-		held = (link == on[w] -> link : held);
-#else
-		held = (link == on[w] && !spent[w] -> link : held);
-		orphan = orphan && !(link == on[w] && !spent[w]);
-#endif
-		printf("watch %d: is armed\n", w);
-		forget(w) }
 #ifndef BROKEN_NO_LOOK
-	:: d_step { due && state[w] == READY && armed == w && looking == NONE && up ->
+	:: d_step { due && state[w] == READY && armed == w && looking == NONE && up && len(requests) < 4 ->
 		due = false; looking = w;
 		requests ! look(w, 0);
 		printf("watch %d: is due, looks at it\n", w) }
 #endif
-	:: d_step { (state[w] == READING || state[w] == ARMING) && sent_on[w] != 0 && ended >= sent_on[w] ->
-		fail(w) }
 	od
 }
 
-/* The wire client reads what comes in. */
+/* Removes what nobody wants. */
+#define is_arming(w)  (state[w] == ARMING || state[w] == SETTING)
+proctype Sweep() {
+end:	do
+	:: d_step { unwanted != 0 && up && !removing && !is_arming(0) && !is_arming(1) && !is_arming(2) && !is_arming(3) && !is_arming(4) ->
+		unwanted = 0;
+		count(armed);
+#ifdef BROKEN_WANTED
+		removing = true
+#else
+		if
+		:: armed == NONE || n == 0 ->
+			i = armed;
+			removing = true; fire();
+			if
+			:: i != NONE -> clean(i)
+			:: else
+			fi;
+			i = 0;
+			printf("client: begins a removal\n")
+		:: else
+		fi
+#endif
+		;
+		n = 0 }
+	:: d_step { removing && !removal_sent && up && len(requests) < 4 ->
+		removal_sent = true;
+		requests ! remove(0, 0);
+		printf("client: sends the removal\n") }
+	od
+}
+
+/* What the client does with what comes in. */
 proctype Reader() {
 end:	do
 	:: d_step { answers ? [event, _, _] ->
 		answers ? event(_, v);
-		seen = v; v = 0;
-		wire_watches = 0; extra = 0; held = 0; orphan = false;
-		for (k : 0 .. SHARED - 1) {
-			spent[k] = spent[k] || arming(k);
-			extra = extra + (state[k] == BEGUN || arming(k))
-		}
-		k = 0;
-		fire();
-		printf("client: is told of a change\n") }
-	:: d_step { answers ? [get, _, _] ->
-		answers ? get(i, v);
-		seen = v; read[i] = v; state[i] = READY;
-		printf("watch %d: has read version %d\n", i, v);
-		forget(i); i = 0; v = 0 }
-	:: d_step { answers ? [get_and_watch, _, _] ->
-		answers ? get_and_watch(i, v);
-		seen = v; read[i] = v; state[i] = ARMED;
-		wire_watches = wire_watches + !again[i];
-		assert(wire_watches <= 1 + extra);
-		printf("watch %d: has armed one, and read version %d\n", i, v);
-		i = 0; v = 0 }
+		v = 0; i = armed;
+		fire(); unwanted = 0;
+		printf("client: is told of a change\n");
+		if
+		:: i != NONE -> clean(i)
+		:: else
+		fi;
+		i = 0 }
+	:: d_step { answers ? [read_and_watch, _, _] ->
+		answers ? read_and_watch(i, v);
+		seen = v; latest[link] = v; read[i] = v; state[i] = READY;
+		printf("watch %d: is armed, and has read version %d\n", i, v);
+		note_armed(i);
+		v = 0; clean(i); i = 0 }
+	:: d_step { answers ? [set_watches, _, _] ->
+		answers ? set_watches(i, v);
+		seen = v; latest[link] = v; state[i] = READY;
+		printf("watch %d: is armed again\n", i);
+		count(i);
+		unwanted = (armed == i && n == 0 -> link : unwanted);
+		n = 0; v = 0; clean(i); i = 0 }
+	:: d_step { answers ? [refused, _, _] ->
+		answers ? refused(i, _);
+#ifdef BROKEN_UNSET
+		state[i] = READY; clean(i);
+#else
+		state[i] = BEGUN;
+#endif
+		printf("watch %d: is not armed again\n", i); i = 0 }
 	:: d_step { answers ? [look, _, _] ->
 		answers ? look(i, v);
+		seen = v; latest[link] = v;
 		looking = NONE;
 		if
 		:: armed == i && read[i] != v ->
-#ifndef BROKEN_SECOND
-			orphan = orphan || held != 0;
-#endif
-			held = 0;
-			fire();
+			fire(); unwanted = link;
 			printf("watch %d: has missed a change\n", i)
 		:: else
 		fi;
-		forget(i); i = 0; v = 0 }
-	:: d_step { answers ? [set_watches, _, _] ->
-		answers ? set_watches(_, _);
-		held = (named && held != 0 -> link : held); named = false;
-		printf("client: setWatches is answered\n") }
-	:: d_step { answers ? [refused, _, _] ->
-		answers ? refused(_, _);
-		refused_on = link; named = false; extra++;
-		printf("client: setWatches is refused\n") }
-	:: d_step { must_set && up ->
-		must_set = false;
-		requests ! set_watches(0, seen);
-		named = true;
-		printf("client: sends setWatches\n") }
+		v = 0; clean(i); i = 0 }
+	:: d_step { answers ? [other, _, _] ->
+		answers ? other(_, v);
+		seen = v; latest[link] = v; v = 0;
+		printf("somebody: has read\n") }
+	:: d_step { answers ? [remove, _, _] ->
+		answers ? remove(_, _);
+		removing = false; removal_sent = false;
+		printf("client: it is removed\n") }
+	:: d_step { others > 0 && up && len(requests) < 4 ->
+		others--;
+		requests ! other(0, 0);
+		printf("somebody: reads\n") }
 	:: d_step { must_reset ->
 		must_reset = false;
+		unwanted = (unwanted == link -> unwanted : 0);
+		printf("client: all look again\n");
 #ifndef BROKEN_NO_RESET
-		fire();
+		if
+		:: armed != NONE && on[armed] != link ->
+			i = armed; count(i);
+			if
+			:: RESUME && state[i] == READY && n > 0 && up ->
+				n = 0;
+				fire();
+				make(v);
+				state[v] = AGAIN; read[v] = read[i]; goes_on[i] = v;
+#ifdef BROKEN_SEEN
+				since[v] = NONE;
+#else
+				since[v] = latest[on[i]];
 #endif
-#ifdef BROKEN_ARM_AGAIN
-		held = 0;
+				printf("watch %d: goes on as %d\n", i, v); v = 0
+			:: else -> n = 0; fire(); clean(i)
+			fi;
+			i = 0
+		:: else
+		fi
 #endif
-		printf("client: all look again\n") }
+		}
 	od
 }
 
 proctype Network() {
 end:	do
 	:: d_step { up && cuts > 0 ->
-		cuts--; up = false; has_watch = false; lost = false; must_set = false;
+		cuts--; up = false; has_watch = false; lost = false;
 		i = looking; looking = NONE;
 		if
-		:: i != NONE -> due = true; forget(i)
+		:: i != NONE -> due = true; clean(i)
 		:: else
 		fi;
 		i = 0;
@@ -326,13 +393,12 @@ end:	do
 		:: len(answers) > 0 -> answers ? _, _, _
 		:: else -> break
 		od;
-		extra++;
 		printf("network: cuts the connection\n") }
 	:: d_step { !up && ended < link ->
-		ended = link; named = false;
+		ended = link; removing = false; removal_sent = false;
 		printf("client: hears of the end of the connection\n") }
 	:: d_step { !up && ended == link && !must_reset ->
-		up = true; link++; must_reset = true; must_set = wire_watches > 0;
+		up = true; link++; must_reset = true;
 		member = seen;
 		printf("client: is connected again\n") }
 	od
@@ -358,59 +424,74 @@ end:	do
 		answers ! look(i, member);
 		i = 0;
 		printf("member: answers a look\n") }
-	:: d_step { up && requests ? [get, _, _] && len(answers) < 4 ->
-		requests ? get(i, _);
-		answers ! get(i, member);
-		i = 0;
+	:: d_step { up && requests ? [other, _, _] && len(answers) < 4 ->
+		requests ? other(_, _);
+		answers ! other(0, member);
 		printf("member: answers a read\n") }
-	:: d_step { up && requests ? [get_and_watch, _, _] && len(answers) < 4 ->
-		requests ? get_and_watch(i, v);
+	:: d_step { up && requests ? [read_and_watch, _, _] && len(answers) < 4 ->
+		requests ? read_and_watch(i, v);
 		has_watch = true; lost = false;
-#ifndef BROKEN_READ_FIRST
+#ifdef BROKEN_READ_FIRST
+		v = seen;
+#else
 		v = member;
 #endif
-		answers ! get_and_watch(i, v);
-		v = 0;
-		i = 0;
+		answers ! read_and_watch(i, v);
+		v = 0; i = 0;
 		printf("member: arms a watch\n") }
 	:: d_step { up && requests ? [set_watches, _, _] && len(answers) < 3 ->
-		requests ? set_watches(_, v);
+		requests ? set_watches(i, v);
+#ifdef BROKEN_SEEN
+		v = seen;
+#endif
 		if
 		:: v < member -> answers ! event(0, member)
 		:: else -> has_watch = true; lost = false
 		fi;
 		v = 0;
-		answers ! set_watches(0, 0);
-		printf("member: sets the watches\n") }
+		answers ! set_watches(i, member); i = 0;
+		printf("member: sets the watch\n") }
 	:: d_step { up && requests ? [set_watches, _, _] && refusals > 0 && len(answers) < 4 ->
 		refusals--;
-		requests ? set_watches(_, _);
-		answers ! refused(0, 0);
-		printf("member: refuses to set the watches\n") }
+		requests ? set_watches(i, _);
+		answers ! refused(i, 0); i = 0;
+		printf("member: refuses to set the watch\n") }
+	:: d_step { up && requests ? [remove, _, _] && len(answers) < 4 ->
+		requests ? remove(_, _);
+		has_watch = false; lost = false;
+		answers ! remove(0, 0);
+		printf("member: removes the watch\n") }
 	od
 }
 
 /* When nothing can happen any more. */
 active proctype Quiet() {
 	byte c;
+	bool left = true;           /* all have given up */
 	timeout ->
 	for (c : 0 .. CALLERS - 1) {
-		assert(waits[c] != NONE);
-		assert(state[waits[c]] == READY && !fired[waits[c]]);
-		assert(read[waits[c]] == version)
+		if
+		:: gone[c]
+		:: else ->
+			left = false;
+			assert(waits[c] != NONE);
+			assert(state[waits[c]] == READY && !fired[waits[c]]);
+			assert(read[waits[c]] == version)
+		fi
 	}
+	assert(!left || !has_watch)
 }
 
 init {
-	byte n;
+	byte m;
 	atomic {
-		for (n : 0 .. CALLERS - 1) {
-			run Caller(n)
+		for (m : 0 .. CALLERS - 1) {
+			run Caller(m)
 		}
-		for (n : 0 .. SHARED - 1) {
-			run Watch(n)
+		for (m : 0 .. SHARED - 1) {
+			run Watch(m)
 		}
-		run Reader(); run Network(); run Member()
+		run Reader(); run Sweep(); run Network(); run Member()
 	}
 }
 

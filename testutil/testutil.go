@@ -78,9 +78,10 @@
 // # Race detector
 //
 // The wire client, github.com/go-zookeeper/zk, has a data race between the
-// goroutine that reads a connection and the one that sets watches after a
-// reconnect. A test that breaks connections may report it. Leave that package
-// uninstrumented:
+// goroutine that reads a connection and the one that sets its watches after a
+// reconnect. The packages of this module arm none of these. A test of code that
+// does, and breaks connections, may report it. Leave that package
+// uninstrumented then:
 //
 //	go test -race -gcflags=github.com/go-zookeeper/zk=-race=false ./...
 //
