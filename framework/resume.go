@@ -135,7 +135,7 @@ func (s *session) setAgain(on *link, ended []*watch) {
 		next.resumed = true
 		h.mu.Unlock()
 		close(next.ready)
-		h.noteArmed(next, 0)
+		h.noteArmed(next, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
 	}
 }
 

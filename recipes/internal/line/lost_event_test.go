@@ -1,6 +1,7 @@
 package line_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,6 +103,40 @@ func TestCostOfWaiting(t *testing.T) {
 		stop()
 		bubble.Release(t, l)
 		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		w.Empty(lockPath)
+	})
+}
+
+// A waiter that gives up leaves no watch at the server for longer than two
+// session timeouts, and another one that waits for the same znode keeps its.
+func TestAWaiterThatGivesUpLeavesNoWatch(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		time.Sleep(time.Second) // until the holder watches its znode
+		watches := w.WatchCount()
+		b := w.Connect("b")
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := mutexOf(t, b).Acquire(ctx)
+			cancel()
+			bubble.WantErr(t, err, context.DeadlineExceeded)
+		}
+		if n := w.WatchCount(); n != watches+1 {
+			t.Errorf("%d watches, want one more than %d", n, watches)
+		}
+		time.Sleep(2 * bubble.Timeout)
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, want %d", n, watches)
+		}
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, b))
+		w.InLine(lockPath, 2)
+		time.Sleep(3 * bubble.Timeout)
+		began := time.Now()
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("granted after %v", took)
+		}
 		w.Empty(lockPath)
 	})
 }
