@@ -52,7 +52,6 @@ type link struct {
 	connectSent  bool
 	sentAt       time.Time // when the connect request was sent; set before any answer can be read
 	seen         int64     // the latest transaction that the session has seen, as the connect request says
-	latest       int64     // the latest transaction in an answer here; guarded by session.mu
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
 	zxid         int64         // of the answer that is arriving

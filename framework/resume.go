@@ -12,13 +12,13 @@ import (
 )
 
 // This file arms watches again after a reconnect without a read: setWatches
-// names the znodes, and the latest transaction that was known when they were
-// unchanged. Before the server answers it sends an event for all that has
-// changed since, and arms no watch there.
+// names the znodes, and a transaction. Before the server answers it sends an
+// event for all that has changed since, and arms no watch there.
 //
-// That transaction is the latest in an answer on the connection that has ended:
-// answers and events are in order, so no change up to it has come without its
-// event. What later connections answer says nothing of the watch.
+// That transaction is the latest of those that have written what was read. All
+// of these watches were armed on the connection that has ended, so events tell
+// of what has changed up to it. What the session has seen since, also of later
+// transactions, says nothing of them.
 
 // getAndWatch is GetAndWatch of package recipes/internal/privileged.
 func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
@@ -110,11 +110,12 @@ const mostSetAgain = 64 << 10
 // setAgain arms such watches by one request. Those that it cannot arm are read
 // again.
 func (s *session) setAgain(on *link, ended []*watch) {
-	request := &wire.SetWatchesRequest{RelativeZxid: s.lastSeenOn(ended)}
+	request := &wire.SetWatchesRequest{}
 	covered := false
 	for _, w := range ended { // in the order in which all take several paths
 		covered = s.beginOne(w.key.path) != nil || covered
 		request.Data = append(request.Data, w.key.path)
+		request.RelativeZxid = max(request.RelativeZxid, w.node.stat.Mzxid)
 	}
 	err := errors.New("a tree tells of one of them")
 	if !covered {
@@ -137,16 +138,4 @@ func (s *session) setAgain(on *link, ended []*watch) {
 		close(next.ready)
 		h.noteArmed(next, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
 	}
-}
-
-// lastSeenOn returns a transaction up to which nothing has changed under these
-// watches.
-func (s *session) lastSeenOn(ended []*watch) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen := ended[0].on.latest
-	for _, w := range ended {
-		seen = min(seen, w.on.latest)
-	}
-	return seen
 }

@@ -363,7 +363,7 @@ func (s *session) onSeen(l *link, zxid int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == l {
-		s.seen, l.latest = max(s.seen, zxid), max(l.latest, zxid)
+		s.seen = max(s.seen, zxid)
 	}
 }
 

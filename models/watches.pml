@@ -18,7 +18,7 @@ Code
     is told of a change   | framework/hub.go: (*hub).onEvent
     all look again        | framework/hub.go: (*hub).reset, framework/session_core.go: (*session).onConnected
     goes on as            | framework/resume.go: (*watch).goOnLocked, framework/resume.go: (*watch).resume
-    is set again          | framework/resume.go: (*session).setAgain, framework/resume.go: (*session).lastSeenOn
+    is set again          | framework/resume.go: (*session).setAgain
     is due, looks at it   | framework/lookout.go: (*watch).checkOften, framework/lookout.go: (*watch).look
     has missed a change   | framework/lookout.go: (*hub).loseWatch
     gives up              | framework/unwanted.go: (*Session).Unwatch, framework/unwanted.go: (*watch).leave
@@ -53,7 +53,7 @@ Broken
     variant           | run     | bounds | what is wrong
     BROKEN_NO_RESET   | seen    | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | After a reconnect nobody looks again.
     BROKEN_READ_FIRST | seen    | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | The znode is read first, and then watched.
-    BROKEN_SEEN       | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names the latest transaction of the session, not that of the connection that has ended.
+    BROKEN_SEEN       | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names the latest transaction that the session has seen, not that of the read.
     BROKEN_UNSET      | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=1 | A watch goes on although setWatches has failed.
     BROKEN_GATE       | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is armed while a removal is under way.
     BROKEN_WANTED     | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is removed that another caller still wants, and stays as it is.
@@ -94,7 +94,6 @@ byte cuts = CUTS, refusals = REFUSALS, others = OTHERS, changes = CHANGES, silen
 
 /* ---- the session ---- */
 byte seen;                  /* the latest version in an answer */
-byte latest[5];             /* the same, by connection */
 
 /* ---- the hub: watches that callers share ---- */
 #define UNUSED  0
@@ -107,7 +106,7 @@ byte latest[5];             /* the same, by connection */
 byte state[SHARED];
 byte on[SHARED];            /* the connection of its request */
 byte read[SHARED];          /* the version that was read */
-byte since[SHARED];         /* the version up to which it has missed nothing */
+byte since[SHARED];         /* a later version makes the server send an event */
 bool fired[SHARED];
 bool by_event[SHARED];      /* an event has fired it */
 byte goes_on[SHARED] = NONE; /* the one that goes on after it */
@@ -308,13 +307,13 @@ end:	do
 		i = 0 }
 	:: d_step { answers ? [read_and_watch, _, _] ->
 		answers ? read_and_watch(i, v);
-		seen = v; latest[link] = v; read[i] = v; state[i] = READY;
+		seen = v; read[i] = v; state[i] = READY;
 		printf("watch %d: is armed, and has read version %d\n", i, v);
 		note_armed(i);
 		v = 0; clean(i); i = 0 }
 	:: d_step { answers ? [set_watches, _, _] ->
 		answers ? set_watches(i, v);
-		seen = v; latest[link] = v; state[i] = READY;
+		seen = v; state[i] = READY;
 		printf("watch %d: is armed again\n", i);
 		count(i);
 		unwanted = (armed == i && n == 0 || armed == NONE && fired[i] && !by_event[i] -> link : unwanted);
@@ -329,7 +328,7 @@ end:	do
 		printf("watch %d: is not armed again\n", i); i = 0 }
 	:: d_step { answers ? [look, _, _] ->
 		answers ? look(i, v);
-		seen = v; latest[link] = v;
+		seen = v;
 		looking = NONE;
 		if
 		:: armed == i && read[i] != v ->
@@ -341,7 +340,7 @@ end:	do
 		v = 0; clean(i); i = 0 }
 	:: d_step { answers ? [other, _, _] ->
 		answers ? other(_, v);
-		seen = v; latest[link] = v; v = 0;
+		seen = v; v = 0;
 		printf("somebody: has read\n") }
 	:: d_step { answers ? [remove, _, _] ->
 		answers ? remove(_, _);
@@ -368,7 +367,7 @@ end:	do
 #ifdef BROKEN_SEEN
 				since[v] = NONE;
 #else
-				since[v] = latest[on[i]];
+				since[v] = read[i];
 #endif
 				printf("watch %d: goes on as %d\n", i, v); v = 0
 			:: else -> n = 0; fire(); clean(i)
