@@ -25,8 +25,8 @@ import (
 // on the path of a tree
 //
 //   - the hub arms no data watch, because the tree's events tell it the same;
-//   - while the tree is being armed or removed the hub arms and removes nothing,
-//     and the request is not sent while the hub arms or removes a watch;
+//   - while the tree is being armed or removed the hub arms and removes
+//     nothing, and the request is not sent while the hub arms or removes one;
 //   - when the tree has been armed, and before it is removed, the hub's watches
 //     are fired, so that who is interested reads again;
 //   - before it is removed, those who follow single events are told of one, so

@@ -132,6 +132,7 @@ func TestAWatchIsWantedWhileItIsRemoved(t *testing.T) {
 					must(t, other.Delete(t.Context(), "/a/b", -1))
 					must(t, failure(other.Set(t.Context(), "/a", nil, -1)))
 					bubble.Await(t, "the event", changed)
+					synctest.Wait()
 					if heard, _ := e.take(); heard != "*/a =/a" && !e.hasEnded() {
 						t.Errorf("heard %q", heard)
 					}

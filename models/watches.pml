@@ -61,17 +61,17 @@ Broken
     BROKEN_NO_LOOK    | lost    | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | Nobody looks at a znode whose watch has not fired.
 
 Measured
-    run     | bounds | states | depth | seconds
-    seen    | small  | 17,450 | 335 | 0.2
-    seen    | large  | 460,464 | 78 | 2.0
-    resumed | small  | 33,442 | 390 | 0.3
-    resumed | large  | 3,353,737 | 105 | 15.5
-    removed | small  | 7,195 | 363 | 0.2
-    removed | large  | 748,089 | 92 | 3.3
-    lost    | small  | 1,986 | 281 | 0.2
-    lost    | large  | 347,673 | 94 | 1.3
-    told    | small  | 759 | 290 | 0.2
-    told    | large  | 10,431 | 134 | 0.2
+    run     | bounds | states    | depth | seconds
+    seen    | small  | 14,874    | 320   | 0.2
+    seen    | large  | 274,388   | 75    | 1.3
+    resumed | small  | 25,541    | 365   | 0.3
+    resumed | large  | 2,321,249 | 105   | 9.0
+    removed | small  | 7,157     | 346   | 0.2
+    removed | large  | 635,788   | 92    | 2.6
+    lost    | small  | 1,721     | 319   | 0.2
+    lost    | large  | 294,263   | 90    | 0.9
+    told    | small  | 733       | 316   | 0.2
+    told    | large  | 8,720     | 132   | 0.2
 */
 
 #define NONE   7
