@@ -96,6 +96,8 @@ func TestStale(t *testing.T) {
 		d := open(t, c)
 		r := register(t, d, a("x"))
 		s := billing(t, open(t, consumer))
+		var told atomic.Value
+		defer s.Listen(func(all []instance, status discovery.Status) { told.Store(status.State.String() + ": " + show(all)) })()
 		before := time.Now()
 		w.ClientNet("consumer").Cut()
 		bubble.AwaitTrue(t, "stale", func() bool { return s.Status().State == cache.Stale })
@@ -115,6 +117,9 @@ func TestStale(t *testing.T) {
 		if got := s.Status(); got.State != cache.Stale || got.Since != since || got.Instances != 1 {
 			t.Errorf("%+v", got)
 		}
+		if got := told.Load(); got != "stale: a=x" {
+			t.Errorf("told %q", got)
+		}
 		if _, err := s.Fresh(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("fresh without a connection: %v", err)
 		}
@@ -123,6 +128,7 @@ func TestStale(t *testing.T) {
 		if err != nil || len(all) != 0 {
 			t.Errorf("%v, %v", all, err)
 		}
+		bubble.AwaitTrue(t, "the listener is told", func() bool { return told.Load() == "synced: " })
 	})
 }
 
