@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -231,6 +232,41 @@ func TestManyConflicts(t *testing.T) {
 		defer w.ClientNet("ours").Control(quicker)()
 		add(t, n, 1, 62)
 		bubble.Await(t, "the mutex", locked)
+		w.Empty(path + "-lock")
+	})
+}
+
+// A process has joined those in line for the mutex, and then has many conflicts
+// itself: it has the mutex already.
+func TestManyConflictsUnderTheMutex(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		other := w.ConnectNext()
+		n := newCounter(t, w.Connect("ours"))
+		add(t, n, 1, 1)
+		mutex, err := locks.NewMutex(other, path+"-lock")
+		must(t, err)
+		lease := bubble.Acquire(t, t.Context(), mutex)
+		time.Sleep(500 * time.Millisecond) // it is time to look, and the value is known
+		var count atomic.Int32
+		defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			if r.Does(testutil.OpSetData, path) && count.Add(1) <= 6 {
+				_, err := other.Set(context.Background(), path, make([]byte, 8), -1)
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return testutil.Pass()
+		})()
+		time.AfterFunc(time.Second, func() {
+			if err := lease.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		began := time.Now()
+		add(t, n, 1, 1)
+		if took := time.Since(began); took < time.Second || took > 3*time.Second || count.Load() < 7 {
+			t.Errorf("it took %v and %d tries", took, count.Load())
+		}
 		w.Empty(path + "-lock")
 	})
 }

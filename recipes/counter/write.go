@@ -378,6 +378,9 @@ const patience = 4
 // nearer to the ensemble would always be quicker. The mutex is no more than a
 // help: without it, or when it is lost meanwhile, there are more conflicts.
 func (a *attempt) lock() {
+	if a.lease != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(a.b.ctx, a.sess.Timeout())
 	defer cancel()
 	mutex, err := locks.NewMutex(a.b.client, a.b.mutex(), recipes.WithAsyncRelease())
