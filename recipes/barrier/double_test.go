@@ -194,25 +194,35 @@ func TestOneMoreAsTheRoundOpens(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		slow, other := w.Connect("slow"), w.ConnectNext()
 		d, x := double(t, other, 2), double(t, slow, 2)
-		for range 8 { // its name is sometimes lower, and sometimes higher
+		for range 30 { // its name is sometimes lower, and sometimes higher
 			release, answer := make(chan struct{}), make(chan struct{})
 			held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
-			stop := w.ClientNet("slow").Control(held.Control)
+			unanswered := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2}, testutil.HoldReply(answer))
+			net := w.ClientNet("slow")
+			stopHolding, stop := net.Control(held.Control), net.Control(unanswered.Control)
 			young := entering(t.Context(), x)
 			bubble.Await(t, "the create", held.Hit())
 			inside := enterTogether(t, d, d)
-			stop()
-			unanswered := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2}, testutil.HoldReply(answer))
-			stop = w.ClientNet("slow").Control(unanswered.Control)
+			first := leaving(t.Context(), inside[1])
+			pending(t, first)
+			stopHolding()
 			close(release)
-			w.InLine(path, 4) // with ready
-			first, second := leaving(t.Context(), inside[0]), leaving(t.Context(), inside[1])
+			time.Sleep(time.Second)
+			second := leaving(t.Context(), inside[0])
 			pending(t, first, second)
 			stop()
 			close(answer)
-			late := enter(t, young)
-			pending(t, first, second)
-			leave(t, leaving(t.Context(), late), first, second)
+			time.Sleep(time.Second)
+			select {
+			case e := <-young: // it is late
+				must(t, e.err)
+				leave(t, leaving(t.Context(), e.in))
+			default: // it waits for the next round
+				next := entering(t.Context(), d)
+				in := enter(t, young)
+				leaveTogether(t, in, enter(t, next))
+			}
+			leave(t, first, second)
 		}
 		nothingLeft(t, w)
 	})

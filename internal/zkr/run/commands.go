@@ -1,5 +1,6 @@
 // Package run has the subcommands that run a command under a lease: lock, read,
-// write, semaphore and elect; and join and register, which need no lease.
+// write, semaphore and elect; and join, register and barrier, which need no
+// lease.
 // Without a command they hold what they have.
 package run
 
@@ -11,7 +12,7 @@ import (
 
 // Commands returns the subcommands of this package.
 func Commands(to *cli.Ensemble) []*cobra.Command {
-	all := []*cobra.Command{newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newJoin(to), newRegister(to)}
+	all := []*cobra.Command{newLock(to), newRead(to), newWrite(to), newSemaphore(to), newElect(to), newJoin(to), newRegister(to), newBarrier(to)}
 	for _, cmd := range all {
 		cmd.GroupID = cli.GroupLocks
 	}
