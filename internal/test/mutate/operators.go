@@ -216,12 +216,12 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 	f.replace(op, e, "("+f.text(e.X)+" "+to.String()+" "+f.text(e.Y)+")", e)
 }
 
-// integer changes numbers that count something. It leaves alone those in a
-// Duration, which duration changes, and capacities, which have no visible
-// effect.
+// integer changes numbers that count something. It leaves alone Durations,
+// which duration changes (a nanosecond more has no visible effect), and
+// capacities, which have none either.
 func (f *finder) integer(e *ast.BasicLit) {
 	v, err := strconv.ParseInt(e.Value, 0, 64)
-	if err != nil || f.inDuration() {
+	if err != nil || f.inDuration() || f.isDuration(e) {
 		return
 	}
 	if c, ok := f.parent().(*ast.CallExpr); ok && f.isBuiltin(c.Fun, "make") {

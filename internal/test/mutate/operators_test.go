@@ -49,6 +49,7 @@ func TestOperators(t *testing.T) {
 		{"double a duration", "func f(a time.Duration) time.Duration {\n return a / 3\n}", []string{"return (a / 3)*2"}},
 		{"halve a duration", "func f() {\n time.Sleep(2 * time.Second)\n}", []string{"time.Sleep((2 * time.Second)/2)"}},
 		{"change a constant", "func f() {\n time.Sleep(2 * time.Second)\n}", nil},
+		{"change a constant", "func f(a time.Duration) bool {\n return max(0, a) > 0\n}", nil},
 		{"drop a case", "func f(a int) {\n switch a {\n case 1: f(2)\n }\n}", []string{"(nothing)"}},
 		{"drop a case", "func f(a, b chan int) {\n select {\n case <-a:\n case b <- 1:\n }\n}", []string{"(nothing)", "(nothing)"}},
 		{"swap break and continue", "func f() {\n for {\n break\n }\n}", []string{"continue"}},
