@@ -171,8 +171,8 @@ func TestJoinSignals(t *testing.T) {
 				t.Errorf("heard %q", got)
 			}
 			v.in.Signals.Arrived <- sig
-			v.in.Signals.Arrived <- syscall.SIGUSR1
-			if got := bubble.Await(t, "SIGUSR1", s.heard); got != syscall.SIGUSR1.String() {
+			v.in.Signals.Arrived <- syscall.SIGQUIT
+			if got := bubble.Await(t, "SIGQUIT", s.heard); got != syscall.SIGQUIT.String() {
 				t.Errorf("while the znode is removed: %q", got)
 			}
 			if got := bubble.Await(t, "the signal", s.heard); got != sig.String()+", without its znode" {
