@@ -40,16 +40,15 @@ func (b *bell) arm(ctx context.Context) (err error) {
 			return nil
 		}
 	}
-	over := make(chan struct{})
-	on := func(_ uint64, what zk.EventType, _ string) {
-		if what == zk.EventNotWatching {
-			close(over)
-		} else {
-			b.hear(what)
-		}
-	}
+	hear := func(_ uint64, what zk.EventType, _ string) { b.hear(what) }
 	for tries := 3; tries > 0; tries-- {
-		_, stop, err := privileged.Framework.WatchTree(ctx, b.sess, b.path, on)
+		over := make(chan struct{}) // of this try: one that fails may be told of its end as well
+		_, stop, err := privileged.Framework.WatchTree(ctx, b.sess, b.path, func(order uint64, what zk.EventType, path string) {
+			if what == zk.EventNotWatching {
+				close(over)
+			}
+			hear(order, what, path)
+		})
 		if err == nil {
 			b.stop, b.over = stop, over
 			return nil
@@ -66,7 +65,7 @@ func (b *bell) arm(ctx context.Context) (err error) {
 		return err
 	}
 	b.over = changed
-	if stop, err := privileged.Framework.Events(b.sess, b.path, on); err == nil {
+	if stop, err := privileged.Framework.Events(b.sess, b.path, hear); err == nil {
 		b.stop = stop
 	}
 	return nil

@@ -252,6 +252,24 @@ func TestEnterThatEnds(t *testing.T) {
 	})
 }
 
+// The connection ends at each of the first requests for the watch of ready. Each
+// try ends by itself.
+func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
+	for name, drop := range map[string]testutil.Action{"before it": testutil.DropBefore(), "after it": testutil.DropAfter()} {
+		for times := range 5 {
+			t.Run(fmt.Sprint(times, " times ", name), func(t *testing.T) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
+					d, other := double(t, w.ConnectNext(patient), 2), double(t, w.ConnectNext(patient), 2)
+					defer w.Control(testutil.NewFault(testutil.Match{Op: testutil.OpAddWatch, Times: times + 1}, drop).Control)()
+					first, second := entering(t.Context(), d), entering(t.Context(), other)
+					leaveTogether(t, enter(t, first), enter(t, second))
+					nothingLeft(t, w)
+				})
+			})
+		}
+	}
+}
+
 // Whatever wakes a member that waits, only ready lets it pass.
 func TestWokenByAnythingElse(t *testing.T) {
 	for name, wake := range map[string]func(t *testing.T, w *bubble.World, c, other *framework.Client){
