@@ -77,11 +77,12 @@
 //
 // # Race detector
 //
-// The wire client, github.com/go-zookeeper/zk, has a data race between the
-// goroutine that reads a connection and the one that sets its watches after a
-// reconnect. The packages of this module arm none of these. A test of code that
-// does, and breaks connections, may report it. Leave that package
-// uninstrumented then:
+// go test -race needs no further flag for code that uses this module. The wire
+// client, github.com/go-zookeeper/zk, has a data race between the goroutine
+// that reads a connection and the one that sets its watches again after a
+// reconnect, but this module does not use those watches. If your own code calls
+// GetW, ExistsW or ChildrenW of a zk.Conn, and a test breaks its connections,
+// the race detector may report that race. Then do not instrument that package:
 //
 //	go test -race -gcflags=github.com/go-zookeeper/zk=-race=false ./...
 //

@@ -13,44 +13,43 @@
 //
 // # What is promised
 //
-//   - No member enters alone: a round is opened by one transaction that checks
-//     the znodes of n members. A ready that a crashed round has left is told
-//     from one of a round that goes on, without a clock, and is removed: see
-//     ready.go.
-//   - A member that has come once a round is open enters that round. So more
-//     than n can be inside. It counts for no other round.
+//   - No member enters alone. One transaction checks the znodes of n members
+//     and opens the round: it creates <path>/ready, which exists until the
+//     round ends. If a crashed round has left its ready behind, the next member
+//     recognizes that without a clock and removes it: see ready.go.
+//   - A member that comes while a round is open enters that round, and counts
+//     for no other one. So more than n members can be inside.
 //   - Leave returns when all members of the round have left, or have died. The
 //     barrier can be used again at once.
 //   - An Enter that fails or is canceled leaves nothing. If no server answers
-//     then, its znode counts for others until it is removed. So does that of a
-//     process that has died, for a session timeout.
-//   - A member that has lost its session is no longer inside, and Leave says
-//     so. It is no lease: nothing tells the member meanwhile. For exclusion use
-//     a lock.
+//     at that time, other members count its znode until it is removed. The
+//     znode of a process that has died counts for up to one session timeout.
+//   - A member that has lost its session is no longer inside. Only Leave
+//     reports that. For exclusion use a lock.
 //   - All must be allowed to read each other's znodes.
 //
 // # Beside Curator and Kazoo
 //
-// Their members keep their faults, also beside ours:
+// Members of Curator and Kazoo keep these faults in a shared barrier:
 //
-//   - A neighbor that comes before a ready was removed that a crash has left
-//     passes at once.
-//   - They count every znode in the directory, those of members that are about
-//     to leave or were late as well.
+//   - If a crash has left a ready behind, a neighbor that comes before it is
+//     removed passes at once.
+//   - Neighbors count every znode in the directory, including those of members
+//     that are leaving or came late.
 //   - A member of Kazoo removes ready as soon as it leaves, while others are
-//     inside. A member of ours that waits, and hears of ready only later, as
-//     after a reconnect, is stranded until its context ends or another round
-//     begins. One that comes then belongs to the next round. If it comes before
-//     a member of the old round has called Leave, that waits for it.
-//   - A member of Curator removes ready once all others have left. If it is
-//     slow it removes that of the next round.
+//     inside. If one of our members is waiting and misses ready, for example
+//     during a reconnect, it waits until its context ends or another round
+//     begins. A member that comes now belongs to the next round. A member of
+//     the old round that calls Leave later waits for it.
+//   - A member of Curator removes ready when all others have left. If it is
+//     slow, it removes the ready of the next round.
 //
 // # Costs
 //
-// The layout makes a herd: each member watches ready, and all but one watch the
-// last one that leaves. A round of n members makes n events and n lists of n
-// names to enter, and again n events and n lists for those who leave first and
-// up to n events and n lists for the one that stays. So 100 members read about
-// 30,000 names in a round. The transaction that opens the round names n znodes,
-// which bounds n to some thousands: see framework.WithMaxRequest.
+// A round is expensive (a thundering herd): all members watch ready, and all
+// but one watch the member that leaves last. To enter, a round of n members
+// makes n events and n lists of n names. To leave, it makes up to twice as
+// many. So 100 members read about 30,000 names in a round. The transaction that
+// opens the round names n znodes, which limits n to some thousands: see
+// framework.WithMaxRequest.
 package barrier

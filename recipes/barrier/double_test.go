@@ -252,7 +252,7 @@ func TestEnterThatEnds(t *testing.T) {
 	})
 }
 
-// The connection ends at each of the first requests for the watch of ready. Each
+// The connection ends at each of the first requests to watch ready. Each
 // try ends by itself.
 func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
 	for name, drop := range map[string]testutil.Action{"before it": testutil.DropBefore(), "after it": testutil.DropAfter()} {

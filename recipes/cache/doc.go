@@ -12,22 +12,25 @@
 //
 // What is promised, for znodes that the session may read all the time:
 //
-//  1. Each znode is shown in states that it had, never in an earlier one after
-//     a later one, over reconnects, other servers and sessions. A znode that
-//     was deleted and created again is another znode, whatever its version.
-//  2. A View never changes, and costs nothing to take. It shows every change up
-//     to its Zxid. Beyond that each znode may be newer: a View is no snapshot,
-//     and may show one half of a transaction.
+//  1. A znode is only shown in states that it really had, and never goes back
+//     to an earlier one, whatever connection, server or session the cache uses.
+//     A znode that was deleted and created again is another znode, whatever its
+//     version.
+//  2. A View never changes, and Cache.View costs nothing. A View shows every
+//     change up to its Zxid. Some znodes may be newer than that. So a View is
+//     no snapshot, and may show one half of a transaction.
 //  3. The last state is never missed. A listener that is slow gets fewer and
 //     larger batches, and delays nobody. A znode that was deleted and created
 //     again is Removed and then Added. After a reconnect or a lost session only
 //     differences are reported.
-//  4. A cache knows what it does not know. From a lost connection until the
-//     tree was read again it is Stale, and its Status says since when and why.
-//     Cache.Fresh returns a view that is as current as a sync. For a write that
-//     you know Cache.Reach is exact.
-//  5. Memory is bounded: past WithMaxBytes the cache has Failed. Stat has only
-//     fields that stay true.
+//  4. A cache reports when it may be out of date. From a lost connection until
+//     it has read the tree again it is Stale, and its Status says since when
+//     and why. Cache.Fresh returns a view that is as current as a sync.
+//     Cache.Reach returns one that shows a write whose zxid you know.
+//  5. Memory can be bounded: see WithMaxBytes, beyond which the cache has
+//     Failed. By default there is no limit.
+//
+// Node.Stat has only the fields that events keep up to date: see Stat.
 //
 // Servers send no event when a right to read is granted or withdrawn, or while
 // it is missing. Such a change is found by the next recheck: see WithRecheck.
@@ -36,13 +39,13 @@
 //
 // # Cost
 //
-// There is one watch at the server. The first view costs about a request for
-// 256 znodes, or for 64 kB of data, and one for as many lists: only znodes that
-// have children are listed. A change costs a request, and changes that come
-// together share requests. An idle cache costs nothing but the recheck. A
-// reconnect costs what the first view does, after a random pause of up to a
-// third of the session timeout, so that not all clients of a lost server read
-// at once. A znode takes about 128 bytes, and its path and data.
+// A cache has one recursive watch at the server. The first view costs about one
+// request for each 256 znodes or 64 kB of data, and one for each 256 znodes
+// that have children, which are listed. A change costs a request, and changes
+// that come together share requests. An idle cache costs nothing but the
+// recheck. A reconnect costs what the first view does, after a random pause of
+// up to a third of the session timeout, so that not all clients of a lost
+// server read at once. A znode takes about 128 bytes, and its path and data.
 //
 // Reads are limited so that the heartbeats of leases, which share the
 // connection, get through: see framework.Client.ReadAll.
@@ -53,6 +56,6 @@
 // them. There each znode has two watches of a single event. The first view, and
 // each reconnect, cost two requests for a znode. A change costs a request, a
 // new znode three, and a removed one a list of its parent. When the cache is
-// closed these watches stay at the server, until each has fired or the session
-// ends. The same happens where a server sends events of wrong paths.
+// closed these watches stay at the server until they fire or the connection
+// ends. A cache also uses such watches if a server sends events of wrong paths.
 package cache

@@ -1,6 +1,6 @@
-// Package counter has numbers that the clients of an ensemble share: counts
-// that are exact, ids in blocks, and additions that are made once, whatever
-// happens.
+// Package counter provides numbers that the clients of an ensemble share. It
+// counts exactly, reserves ids in blocks, and makes an addition once for an id,
+// even if the process is restarted.
 //
 //	orders, err := counter.New(client, "/ids/order")
 //	after, err := orders.Add(ctx, 1)
@@ -16,32 +16,32 @@
 //     not executed, nor will be.
 //   - Add is MaybeApplied only if the request was open when ctx ended, when the
 //     session was lost, or when no server had answered for the time of the
-//     client's retry policy. Where that must not be, [Counter.AddOnce] has an
-//     id that outlives all of these, and the process: the same call can be made
-//     again until it succeeds.
+//     client's retry policy. If you cannot accept that, use [Counter.AddOnce].
+//     Its id is stored in the ensemble for at least a day ([WithMarkerAge]), so
+//     the same call can be repeated until it succeeds, also by another process.
 //   - All of them, and Get, take effect one after the other, each between its
 //     call and its return: as if there were one number in one process. For Get,
 //     and a CompareAndSet that returns false, that is as exact as a sync: a
 //     sync at a server that is the leader itself may be answered before writes
 //     that were committed a moment before.
-//   - A sum that does not fit into the layout's bits, and data that are no
-//     number in it, are errors that show the data. Nothing is written then. Set
-//     replaces any data.
+//   - If a sum needs more bits than the layout has, the call fails with
+//     [ErrOverflow]. If the znode's data are not a number, it fails with
+//     [ErrData]. Nothing is written then. Set replaces any data.
 //
 // # Cost
 //
 // Goroutines of a process add together: while a write is under way, the next
 // additions collect, and go out as one write of their sum. Each gets its own
-// value. So a process has one write under way for each counter, and a write is
-// one request: a multi that sets the counter and the receipt, which is an
-// ephemeral znode of this session in <path>-receipts. It says which write was
-// executed last, and is how a lost answer is made up for. The file write.go has
-// the argument.
+// value. So a process has one write under way for each counter. A write is one
+// multi. It sets the counter and a receipt, an ephemeral znode of this session
+// in <path>-receipts. The receipt names the last write that was executed: if
+// the answer is lost, the process reads it there. The file write.go has the
+// argument.
 //
 // Processes compete by versions. After some conflicts in a row, a process takes
-// the mutex <path>-lock. One that writes without a pause looks every 100 ms
-// whether others are in line for it, which is a request, and joins them if so:
-// otherwise one that is nearer to the ensemble would always be quicker.
+// the mutex <path>-lock. A process that writes without a pause checks every 100
+// ms, by one request, whether others wait for the mutex. If so it waits in line
+// with them. Otherwise the process nearest to the ensemble would always win.
 //
 // A process that has not used a counter for a minute removes its receipt, and
 // the next write makes another one.
@@ -49,11 +49,11 @@
 // # Neighbors
 //
 // The counter's znode is as Apache Curator and Kazoo write it: see [Layout].
-// Their additions and ours can be mixed, and ours stay exact. Theirs count
-// twice if an answer is lost. The following is no longer counted:
+// Their additions and ours can be mixed, and ours stay exact. Theirs may count
+// twice if an answer is lost. The count can be wrong in these cases:
 //
-//   - An addition of ours is overwritten by somebody who writes without a
-//     version, such as SharedCount's setCount.
+//   - Somebody writes without a version, as SharedCount's setCount does. That
+//     overwrites additions of ours.
 //   - If somebody deletes the znode, the count begins at [WithInitial] again.
 //     If it is made again within a second, and has the version that this
 //     process knows by then, the old count goes on: versions begin at 0 each

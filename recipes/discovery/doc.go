@@ -16,15 +16,15 @@
 // # What is promised
 //
 //   - An instance that is registered is a [presence.Node]: package presence
-//     says what is promised. While its session lives it is never deleted and
-//     created again, and once Close has returned nil it does not come back. Its
-//     data after an expiry are those of the latest Update.
+//     says what is promised. A reconnect does not delete and create it again.
+//     After Close has returned nil it does not come back. After an expired
+//     session it is created with the data of the latest Update.
 //   - An ID that another session has registered is not overwritten. Register
 //     waits until that session has ended, and tells why if its context ends
 //     first.
-//   - A [Service] goes on with the last instances that it knew while there is
-//     no connection: [Status] says since when. Losing the registry does not
-//     take the services down.
+//   - Without a connection a [Service] goes on with the instances that it knew
+//     last. [Status] says since when. So consumers keep working when ZooKeeper
+//     is down.
 //   - A znode that cannot be read as an instance hurts no other: it is logged,
 //     and named by Status.
 //
@@ -38,8 +38,8 @@
 //	"payload":{"@class":"com.acme.Details",…},"registrationTimeUTC":1700000000000,
 //	"serviceType":"DYNAMIC","uriSpec":null}
 //
-// An instance that is disabled has "enabled":false at the end. Others have no
-// "enabled", which old readers refuse.
+// A disabled instance ends with "enabled":false. Other instances leave the key
+// out, because old readers refuse it.
 //
 // # Costs
 //

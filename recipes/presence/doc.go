@@ -11,36 +11,38 @@
 //
 // # What is promised
 //
-//   - A [Node] never deletes the znode of another session, and never writes to
-//     it. A name that another session has is [Taken], and becomes ours within a
-//     round trip of that session's end. A znode that an earlier session of this
-//     client has left, also by a create whose answer was lost, is removed by
-//     closing that session by its id and password, which removes exactly its
-//     znodes. If no server confirms that, the Node waits until it has expired.
+//   - A [Node] never deletes or writes the znode of another client, except with
+//     [WithTakeover]. If another session has the name, the Node is [Taken]. It
+//     gets the name within a round trip of that session's end.
+//   - An earlier session of this client may have left a znode, for example
+//     because the answer to a create was lost. The Node then closes that
+//     session by its id and password, which removes exactly its znodes. If no
+//     server confirms that, the Node waits until the session has expired.
 //   - While the session lives, a reconnect costs no request for a Node that
 //     stands.
 //   - When Close has returned nil, the znode is gone, and no request of this
 //     Node that was under way brings it back for good: see Close.
-//   - [Standing] is what is known, and no lease: the ensemble may have expired
-//     the session meanwhile. For exclusion use a lock.
+//   - [Standing] is the last known state. It is no lease: the ensemble may have
+//     expired the session since. For exclusion use a lock.
 //
-// A window remains, because ZooKeeper checks no czxid. The Node deletes and
-// writes its znode at the version that it has read there on the same
-// connection, with its session as the owner, or under a watch that has not
-// fired. If somebody deletes the znode while that request is on its way,
-// another session creates it, and the new one has the same version, then that
-// one is deleted or written. [WithTakeover] has the same window.
+// One window remains, because ZooKeeper cannot check a czxid. The Node deletes
+// or writes its znode only at the version that it has read: on the same
+// connection and with its session as the owner, or under a watch that has not
+// fired. The request hits the znode of another session only if all of this
+// happens while it is on its way: somebody deletes the Node's znode, another
+// session creates one with the same name, and that one has the same version.
+// [WithTakeover] has the same window.
 //
 // # Costs
 //
 // In each session a Node costs a create and a read. Creates that are due
 // together share transactions, up to 256 each: a thousand Nodes of a client
-// need about five after an expiry. In a session that is not the client's first
-// they begin after a random pause of up to a tenth of the session timeout, the
-// same for all Nodes of a client, so that many clients do not come at once. A
-// Node that stands has a watch at the server, and looks once per session
-// timeout in case an event was lost; the looks of more than sixteen Nodes of a
-// client are that much rarer, so that they cost about sixteen small reads per
-// session timeout together. Set costs a write and a read. Close costs a read
-// and a delete.
+// need about five after an expiry. After a lost session, a client waits for a
+// random time of up to a tenth of the session timeout before it creates its
+// Nodes, so that many clients do not come at once.
+//
+// A Node that stands has a watch at the server. In case an event is lost it
+// also reads its znode about once per session timeout. All Nodes of a client
+// together make at most about sixteen such reads per session timeout. Set costs
+// a write and a read. Close costs a read and a delete.
 package presence

@@ -1,7 +1,7 @@
 // Package run has the subcommands that run a command under a lease: lock, read,
 // write, semaphore and elect; and join, register and barrier, which need no
-// lease.
-// Without a command they hold what they have.
+// lease. All but elect and barrier also work without a command: then they hold
+// what they have.
 package run
 
 import (
