@@ -66,7 +66,9 @@ func (c *Client) WatchChildren(ctx context.Context, path string) (<-chan Childre
 func follow[T any](ctx context.Context, w scope, kind watchKind, path string, form func(node, error) T) (<-chan T, error) {
 	last, seen, err := w.readAndWatch(ctx, kind, path, true)
 	if err == nil && !last.found {
-		err = w.requireChroot(ctx, opNameWatch, path)
+		if err = w.requireChroot(ctx, opNameWatch, path); err != nil {
+			seen.leave()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -75,6 +77,11 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 	values <- form(last, nil)
 	go func() {
 		defer close(values)
+		defer func() {
+			if seen != nil { // the latest read has succeeded
+				seen.leave()
+			}
+		}()
 		for {
 			leave := seen.follow()
 			select {

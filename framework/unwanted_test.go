@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -63,6 +64,38 @@ func TestUnwatch(t *testing.T) {
 		s.Unwatch(children)
 		s.Unwatch(again)
 		count(2*timeout, 0, 3) // both at once
+	})
+}
+
+// WatchData and WatchChildren give up their watches when they end.
+func TestFollowersGiveUpTheirWatches(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		for _, path := range []string{"/a", "/none"} {
+			for _, changed := range []bool{false, true} {
+				ctx, cancel := context.WithCancel(t.Context())
+				data, err := c.WatchData(ctx, path)
+				must(t, err)
+				children, err := c.WatchChildren(ctx, path)
+				must(t, err)
+				<-data
+				<-children
+				if changed && path == "/a" {
+					must(t, failure(c.Set(t.Context(), path, []byte("new"), -1)))
+					<-data
+				}
+				if ens.WatchCount() == 0 {
+					t.Errorf("%s: no watch", path)
+				}
+				cancel()
+				time.Sleep(timeout)
+				synctest.Wait()
+				if n := ens.WatchCount(); n != 0 {
+					t.Errorf("%s: %d watches are left", path, n)
+				}
+			}
+		}
 	})
 }
 
