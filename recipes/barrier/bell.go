@@ -28,47 +28,48 @@ func newBell(sess *framework.Session, path string) *bell {
 	return &bell{sess: sess, path: path, stop: func() {}, rung: make(chan struct{})}
 }
 
-// arm makes the bell hear of events, unless it does. It uses a recursive watch,
-// since a server from before 3.6 cannot remove any other.
-func (b *bell) arm(ctx context.Context) (err error) {
+// arm makes the bell hear of events, unless it does. anew is true if it did not:
+// a list that was made before may lack a ready of which there is no event. arm
+// uses a recursive watch, since a server from before 3.6 cannot remove any
+// other.
+func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 	select {
 	case <-b.over:
 		b.stop()
 		b.stop, b.over = func() {}, nil
 	default:
 		if b.over != nil {
-			return nil
+			return false, nil
 		}
 	}
 	hear := func(_ uint64, what zk.EventType, _ string) { b.hear(what) }
 	for tries := 3; tries > 0; tries-- {
 		over := make(chan struct{}) // of this try: one that fails may be told of its end as well
 		_, stop, err := privileged.Framework.WatchTree(ctx, b.sess, b.path, func(order uint64, what zk.EventType, path string) {
-			if what == zk.EventNotWatching {
+			if hear(order, what, path); what == zk.EventNotWatching {
 				close(over)
 			}
-			hear(order, what, path)
 		})
 		if err == nil {
 			b.stop, b.over = stop, over
-			return nil
+			return true, nil
 		}
 		if privileged.Framework.TreesRefused(err) {
 			break
 		}
 		if _, _, err := b.sess.Exists(ctx, b.path); err != nil { // waits for a connection
-			return err
+			return false, err
 		}
 	}
 	_, _, changed, err := b.sess.WatchExists(ctx, b.path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	b.over = changed
 	if stop, err := privileged.Framework.Events(b.sess, b.path, hear); err == nil {
 		b.stop = stop
 	}
-	return nil
+	return true, nil
 }
 
 // hear takes an event. It runs on the goroutine that reads the connection.
@@ -78,7 +79,7 @@ func (b *bell) hear(what zk.EventType) {
 	switch what {
 	case zk.EventNodeCreated:
 		b.there = true
-	case zk.EventNodeDeleted:
+	case zk.EventNodeDeleted, zk.EventNotWatching: // or it may have been deleted meanwhile
 		b.there = false
 	}
 	b.ringLocked()

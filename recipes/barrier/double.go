@@ -84,7 +84,7 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Inside, err error) {
 	b := newBell(sess, d.ready)
 	defer func() { b.stop() }()
-	if err := b.arm(ctx); err != nil {
+	if _, err := b.arm(ctx); err != nil {
 		return nil, err
 	}
 	own, names, err := d.join(ctx, sess)
@@ -124,10 +124,14 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 			}
 			continue
 		}
-		if err := b.arm(ctx); err != nil {
+		anew, err := b.arm(ctx)
+		if err != nil {
 			return nil, err
 		}
-		err := recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, d.path) }, b.rung, b.over)
+		if anew {
+			continue
+		}
+		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, d.path) }, b.rung, b.over)
 		if isClosed(b.rung) {
 			return in, nil
 		}

@@ -145,6 +145,28 @@ func TestARoundDies(t *testing.T) {
 	})
 }
 
+// One that came late to a round keeps no later one open.
+func TestLateForAnEarlierRound(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b, x := w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
+		da, db := double(t, a, 2), double(t, b, 2)
+		enterTogether(t, da, db)
+		late := enter(t, entering(t.Context(), double(t, x, 2)))
+		w.Expire(a)
+		w.Expire(b)
+		enterTogether(t, da, db)
+		w.Expire(a)
+		w.Expire(b)
+		first := entering(t.Context(), da)
+		pending(t, first)
+		left := leaving(t.Context(), late)
+		second := enter(t, entering(t.Context(), db))
+		leaveTogether(t, enter(t, first), second)
+		leave(t, left)
+		nothingLeft(t, w)
+	})
+}
+
 // One more than n enters, holds the round until it leaves, and counts for no
 // other.
 func TestOneMore(t *testing.T) {
@@ -310,6 +332,63 @@ func TestWokenByAnythingElse(t *testing.T) {
 				nothingLeft(t, w)
 			})
 		})
+	}
+}
+
+// ready is created before a member that waits hears of it again, after a
+// reconnect. It does not wait for its next look.
+func TestReadyBeforeTheWatchIsBack(t *testing.T) {
+	for arms, opts := range map[testutil.Op][]testutil.Option{testutil.OpAddWatch: nil, testutil.OpExists: {testutil.WithoutNewOperations()}} {
+		t.Run(fmt.Sprint(arms), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				slow, other := w.Connect("slow", patient), w.ConnectNext()
+				first := entering(t.Context(), double(t, slow, 2))
+				pending(t, first)
+				release := make(chan struct{})
+				held := testutil.NewFault(testutil.Match{Op: arms}, testutil.Hold(release))
+				net := w.ClientNet("slow")
+				stop := net.Control(held.Control)
+				net.Drop()
+				bubble.Await(t, "the watch", held.Hit())
+				second := enter(t, entering(t.Context(), double(t, other, 2)))
+				stop()
+				close(release)
+				began := time.Now()
+				leaveTogether(t, enter(t, first), second)
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				nothingLeft(t, w)
+			}, opts...)
+		})
+	}
+}
+
+// The create is repeated after a reconnect. A round that has ended meanwhile
+// does not let the member pass.
+func TestRoundThatEndsDuringAnOutage(t *testing.T) {
+	for _, opts := range [][]testutil.Option{nil, {testutil.WithoutNewOperations()}} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			slow, other := w.Connect("slow", patient), w.ConnectNext()
+			d := double(t, other, 2)
+			held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(nil))
+			net := w.ClientNet("slow")
+			stop := net.Control(held.Control)
+			third := entering(t.Context(), double(t, slow, 2))
+			bubble.Await(t, "the create", held.Hit())
+			inside := enterTogether(t, d, d) // the third hears of it
+			pending(t, third)
+			net.Cut()
+			net.Drop()
+			leaveTogether(t, inside...)
+			stop()
+			net.Heal()
+			time.Sleep(time.Minute)
+			pending(t, third)
+			in := enter(t, entering(t.Context(), d))
+			leaveTogether(t, in, enter(t, third))
+			nothingLeft(t, w)
+		}, opts...)
 	}
 }
 

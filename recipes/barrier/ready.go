@@ -17,7 +17,9 @@ import (
 // behind, as by a crash of the last member.
 //
 // The rule: ready counts only while a member is there that is not younger, by
-// czxid. Equal means that both were created in one transaction.
+// czxid, and was not late. Equal means that both were created in one
+// transaction. One that was late can be older than the ready of a later round,
+// to which it does not belong.
 //
 //   - Whoever opens a round stands in the directory and creates ready later. A
 //     round of this library keeps such a member until its end: see Leave.
@@ -55,7 +57,7 @@ const (
 var mark = []byte("left behind")
 
 // judge returns the stat of ready, nil if there is none, and the first name of
-// a member that is not younger, "" if ready was left behind.
+// a member that is not younger and was not late, "" if ready was left behind.
 func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.Stat, older string, err error) {
 	found, ready, err := sess.Exists(ctx, d.ready)
 	if err != nil || !found {
@@ -68,7 +70,7 @@ func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.
 	slices.Sort(names)
 	var reads []framework.Read
 	for _, name := range names {
-		if name != readyName {
+		if name != readyName && !isLate(name) {
 			reads = append(reads, framework.Read{Path: layout.Join(d.path, name)})
 		}
 	}
