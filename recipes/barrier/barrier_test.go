@@ -145,6 +145,9 @@ func TestRemoveOnce(t *testing.T) {
 		removed := make(chan error, 1)
 		go func() { removed <- simple(t, c).Remove(t.Context()) }()
 		bubble.Await(t, "the delete", lost.Hit())
+		for w.Exists(path) { // it has been received, but not executed
+			time.Sleep(time.Microsecond)
+		}
 		must(t, simple(t, other).Set(t.Context()))
 		must(t, bubble.Await(t, "Remove", removed))
 		if !w.Exists(path) {

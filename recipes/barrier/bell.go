@@ -28,9 +28,9 @@ func newBell(sess *framework.Session, path string) *bell {
 	return &bell{sess: sess, path: path, stop: func() {}, rung: make(chan struct{})}
 }
 
-// arm makes the bell hear of events, unless it does. anew is true if it did not:
-// a list that was made before may lack a ready of which there is no event. arm
-// uses a recursive watch, since a server from before 3.6 cannot remove any
+// arm makes the bell hear of events, unless it does. anew is true if it did
+// not: a list that was made before may lack a ready of which there is no event.
+// arm uses a recursive watch, since a server from before 3.6 cannot remove any
 // other.
 func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 	select {

@@ -158,6 +158,7 @@ func TestLateForAnEarlierRound(t *testing.T) {
 		w.Expire(a)
 		w.Expire(b)
 		first := entering(t.Context(), da)
+		time.Sleep(time.Minute) // in a new session
 		pending(t, first)
 		left := leaving(t.Context(), late)
 		second := enter(t, entering(t.Context(), db))
