@@ -158,7 +158,6 @@ func (h *hub) join(key watchKey) (w *watch, isNew bool) {
 		w = h.newLocked(key)
 	}
 	w.wanted++
-	delete(h.unwanted, key)
 	return w, isNew
 }
 
@@ -193,6 +192,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 	}
 	var armed *watch
 	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
+		again := false
 		for {
 			var isNew bool
 			if armed, isNew = a.session.hub.join(key); isNew {
@@ -200,16 +200,22 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 			}
 			err := armed.await(ctx)
 			if err == nil && !isNew && (recheck || armed.isOld()) {
-				recheck = false
-				if err = armed.check(ctx); err == nil && armed.hasFired() {
+				if err = armed.check(ctx); err == nil {
+					recheck = false
+				}
+				if err == nil && armed.hasFired() {
 					armed.leave()
 					continue
 				}
 			}
-			if err != nil {
-				armed.leave()
+			if err == nil {
+				return nil
 			}
-			return err
+			armed.leave()
+			if isNew || again || ctx.Err() != nil || classify(err) != final {
+				return err
+			}
+			again = true // the read that has failed may have begun before this call
 		}
 	})
 	if err != nil {

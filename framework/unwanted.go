@@ -170,12 +170,9 @@ func (h *hub) unwantedLocked(path string) (what wire.WatcherType) {
 // beginRemoval reports whether a removal of watches on a path may be sent now.
 // If so, nothing else is sent that arms or removes one there until endRemoval.
 func (ts *trees) beginRemoval(path string) bool {
-	if len(ts.hearing(path)) > 0 {
-		return false
-	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if ts.at[path] != nil || ts.arming[path] > 0 {
+	if len(ts.hearingLocked(path)) > 0 || ts.at[path] != nil || ts.arming[path] > 0 {
 		return false
 	}
 	if ts.removing == nil {

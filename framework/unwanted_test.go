@@ -2,11 +2,15 @@ package framework_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
@@ -95,6 +99,69 @@ func TestFollowersGiveUpTheirWatches(t *testing.T) {
 					t.Errorf("%s: %d watches are left", path, n)
 				}
 			}
+		}
+	})
+}
+
+// A watch that cannot be armed again leaves none of before: the look has found
+// that the znode may not be read, and so does the next caller.
+func TestAWatchThatCannotBeArmedAgainIsRemoved(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		changed, err := s.Watch(t.Context(), "/a")
+		must(t, err)
+		defer once(ens, testutil.OpExists, testutil.Fail(testutil.CodeNoAuth))()
+		time.Sleep(timeout)
+		defer once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeNoAuth))()
+		if _, err = s.Watch(t.Context(), "/a"); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("watched: %v", err)
+		}
+		bubble.Await(t, "the end of the first", changed)
+		time.Sleep(3 * timeout)
+		synctest.Wait()
+		if n := ens.WatchCount(); n != 0 {
+			t.Errorf("%d watches are left", n)
+		}
+	})
+}
+
+// Who joins a watch whose read is refused reads again: that read may have begun
+// before, as before the create of the same caller.
+func TestAJoinerIsNotToldOfAnEarlierRead(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		network.Latency(5*time.Millisecond, 0)
+		s := session(t, c)
+		for i := range 500 {
+			path := fmt.Sprint("/n", i)
+			var all sync.WaitGroup
+			all.Go(func() { _, _ = s.Watch(t.Context(), path) })
+			all.Go(func() {
+				must(t, failure(s.Create(t.Context(), path, nil, 0)))
+				if _, err := s.Watch(t.Context(), path); err != nil {
+					t.Errorf("just created: %v", err)
+				}
+			})
+			all.Wait()
+		}
+	})
+}
+
+// A look that was refused for a moment is made again.
+func TestARefusedLookIsMadeAgain(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		must(t, failure(s.Watch(t.Context(), "/a")))
+		defer once(ens, testutil.OpExists, testutil.Fail(testutil.CodeThrottled))()
+		ens.ResetRequests()
+		_, _, _, _, err := framework.WatchAndResume(s, "/a")
+		must(t, err)
+		if n := ens.Requests()[testutil.OpExists]; n != 1 {
+			t.Errorf("%d looks were executed after the refused one, want 1", n)
 		}
 	})
 }

@@ -378,7 +378,7 @@ func TestGoroutinesAddTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if cost := w.Cost(); cost[testutil.OpMulti] != 2 || len(cost) != 1 {
+		if cost := w.Cost(); cost[testutil.OpMulti] > 2 || len(cost) != 1 { // one if all have come before the first is sent
 			t.Errorf("%v", cost)
 		}
 		is(t, n, 257)
