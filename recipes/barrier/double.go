@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -55,7 +56,8 @@ var errAgain = errors.New("begin again")
 // returns when that is gone, or after a tenth of the session timeout. If no
 // server answers, the znode is removed later, by the end of the session at the
 // latest, and counts for others until then. If the session is lost while Enter
-// waits, it enters again in the next one.
+// waits, it enters again in the next one, as soon as the lost one is known to
+// be closed.
 //
 // It costs four requests: a watch, a read, a create with a list, and the
 // removal of the watch; one more for whoever opens the round, and four more to
@@ -65,9 +67,14 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 	if d == nil || d.client == nil {
 		return nil, errZero
 	}
+	var tried int64 // the session in which it has tried to enter
 	for {
 		sess, err := d.client.AwaitSession(ctx)
+		if err == nil && tried != 0 && tried != sess.ID() {
+			err = d.awaitClosed(ctx, sess, tried)
+		}
 		if err == nil {
+			tried = sess.ID()
 			var in *Inside
 			if in, err = d.enterIn(ctx, sess); err == nil {
 				return in, nil
@@ -78,6 +85,23 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 			return nil, failed(ctx, "enter", d.path, err)
 		}
 	}
+}
+
+// awaitClosed returns when an earlier session of the client is known to be gone
+// with its znodes. Otherwise the member could count itself twice: the client
+// may give a session up before the ensemble does.
+func (d *Double) awaitClosed(ctx context.Context, sess *framework.Session, earlier int64) error {
+	var patience recheck.Patience
+	look := func() (bool, error) {
+		if _, err := privileged.Framework.CloseEarlier(ctx, d.client, earlier); err == nil {
+			return true, nil
+		}
+		return false, patience.Look(ctx, sess, d.path)
+	}
+	if closed, err := look(); closed || err != nil {
+		return err
+	}
+	return recheck.Wait(ctx, sess, look)
 }
 
 // enterIn tries to enter once.
@@ -93,7 +117,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 	}
 	defer func() {
 		if err != nil {
-			withdraw(sess, own)
+			err = withdraw(ctx, sess, own, err)
 		}
 	}()
 	in = newInside(d, sess, own)
@@ -141,17 +165,27 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 	}
 }
 
-// withdraw removes the znode of a member that does not enter. It waits for
-// that, so that another Enter, of whatever process, does not count it.
-func withdraw(sess *framework.Session, path string) {
+// withdraw removes the znode of a member that does not enter because of why,
+// and returns why. It waits for that, so that another Enter, of whatever
+// process, does not count it. A member that begins again would count it itself,
+// so it waits until the znode is gone; if it cannot, it returns another error.
+func withdraw(ctx context.Context, sess *framework.Session, path string, why error) error {
 	gone := sess.Discard(path)
-	if !sess.Connected() {
-		return
+	if errors.Is(why, errAgain) {
+		var patience recheck.Patience
+		err := recheck.Wait(ctx, sess, func() (bool, error) { return false, patience.Look(ctx, sess, path) }, gone)
+		if err == nil {
+			return why
+		}
+		why = err
 	}
-	select {
-	case <-gone:
-	case <-time.After(sess.Timeout() / 10):
+	if sess.Connected() {
+		select {
+		case <-gone:
+		case <-time.After(sess.Timeout() / 10):
+		}
 	}
+	return why
 }
 
 // join creates the member's znode, and returns its path. names is a list of the

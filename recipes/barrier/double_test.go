@@ -168,6 +168,65 @@ func TestLateForAnEarlierRound(t *testing.T) {
 	})
 }
 
+// A member that has to begin again in the same session waits until its znode is
+// gone, however long that takes: it does not count itself twice.
+func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		slow, a, b := w.Connect("slow", patient), w.ConnectNext(), w.ConnectNext()
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
+		net := w.ClientNet("slow")
+		stop := net.Control(held.Control)
+		third := entering(t.Context(), double(t, slow, 2))
+		bubble.Await(t, "the create", held.Hit())
+		enterTogether(t, double(t, a, 2), double(t, b, 2)) // the third is younger than ready
+		stop()
+		stop = net.Control(testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 1 << 20}, testutil.Fail(testutil.CodeThrottled)).Control)
+		close(release)
+		time.Sleep(bubble.Timeout)
+		w.Expire(a)
+		w.Expire(b)
+		time.Sleep(bubble.Timeout)
+		if names := w.Children(path); len(names) != 2 {
+			t.Errorf("there are %q, want ready and a member", names)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		pending(t, third)
+		in := enter(t, entering(t.Context(), double(t, a, 2)))
+		leaveTogether(t, in, enter(t, third))
+		nothingLeft(t, w)
+	})
+}
+
+// The client gives its session up by its own clock, because it holds something.
+// A new leader has given that session more time, so the member's znode still
+// stands when it goes on in the next session: it does not count itself twice.
+func TestItsEarlierSessionLivesOn(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		slow, other := w.Connect("slow", patient), w.ConnectNext(patient)
+		release, err := w.Session(slow).Hold(nil) // as any lease of the client does
+		must(t, err)
+		defer release()
+		first := entering(t.Context(), double(t, slow, 2))
+		pending(t, first)
+		net := w.ClientNet("slow")
+		net.Cut()
+		time.Sleep(bubble.Timeout * 9 / 10)
+		leader := w.Leader()
+		must(t, w.Stop(leader))
+		time.Sleep(bubble.Timeout / 30)
+		must(t, w.Restart(leader))
+		time.Sleep(bubble.Timeout)
+		net.Heal()
+		time.Sleep(5 * bubble.Timeout)
+		pending(t, first)
+		in := enter(t, entering(t.Context(), double(t, other, 2)))
+		leaveTogether(t, in, enter(t, first))
+		nothingLeft(t, w)
+	}, testutil.WithMembers(3))
+}
+
 // One more than n enters, holds the round until it leaves, and counts for no
 // other.
 func TestOneMore(t *testing.T) {
