@@ -104,7 +104,7 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	if err := a.connect(); err != nil {
 		return nil, err
 	}
-	if !w.known.valid {
+	if !a.knows() {
 		return nil, a.read(false)
 	}
 	t := w.compute(b)

@@ -96,6 +96,56 @@ func TestAnAdditionThatWasGivenUpIsNotExecutedLater(t *testing.T) {
 	})
 }
 
+// One counter in two views of a client, by turns: they share its receipt.
+func TestTwoViewsOfACounter(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		view, err := c.Namespace("ids")
+		must(t, err)
+		n := newCounter(t, c)
+		m, err := counter.New(view, "/order")
+		must(t, err)
+		add(t, n, 1, 1)
+		add(t, m, 1, 2)
+		w.ResetRequests()
+		for i := range int64(4) {
+			add(t, n, 1, 3+2*i)
+			add(t, m, 1, 4+2*i)
+		}
+		if cost := w.Cost(); cost[testutil.OpMulti] != 8 || len(cost) != 1 {
+			t.Error(cost)
+		}
+		for i, k := range []*counter.Counter{n, m} {
+			for j, action := range []testutil.Action{testutil.DropAfter(), testutil.DropBefore()} {
+				stop := nth(w, c, action)
+				add(t, k, 1, int64(11+2*i+j))
+				stop()
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		w.NothingLeft(path + "-receipts")
+	})
+}
+
+// While a try waits for a connection, the znode is made anew, and has the
+// version that is known.
+func TestACounterThatIsMadeAnew(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.ConnectNext()
+		n := newCounter(t, c)
+		add(t, n, 100, 100)
+		net := w.ClientNet("ours")
+		net.Cut()
+		net.Drop()
+		time.AfterFunc(3*time.Second, func() {
+			must(t, other.Delete(t.Context(), path, -1))
+			create(t, other, path, "")
+			time.AfterFunc(time.Second, net.Heal)
+		})
+		add(t, n, 1, 1)
+	})
+}
+
 // The receipt goes while a try is open: nobody can know whether it was
 // executed. The next addition has another receipt.
 func TestAReceiptThatIsDeleted(t *testing.T) {

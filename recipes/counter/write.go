@@ -71,8 +71,8 @@ type writer struct {
 // receipt is that of a session. The zero receipt is none.
 type receipt struct {
 	in      *framework.Session
-	path    string
-	version int32 // the latest that is known
+	path    string // in the view of the batch that has made it
+	version int32  // the latest that is known
 }
 
 // last is the greatest version of a receipt. The next ones are negative.
@@ -83,6 +83,12 @@ func (r *receipt) discard() {
 		r.in.Discard(r.path)
 	}
 	*r = receipt{}
+}
+
+// receiptPath returns the path of the receipt in the view of the batch.
+func (a *attempt) receiptPath() string {
+	_, name := layout.Split(a.w.receipt.path)
+	return layout.Join(a.b.receipts(), name)
 }
 
 // known is what is known of the counter's znode.
@@ -204,7 +210,7 @@ func (a *attempt) try() ([]result, error) {
 	if w.receipt.in == nil {
 		return nil, a.makeReceipt()
 	}
-	if !w.known.valid && !b.requests[0].blind {
+	if !b.requests[0].blind && !a.knows() {
 		return nil, a.read(false)
 	}
 	t := w.compute(b)
@@ -215,7 +221,7 @@ func (a *attempt) try() ([]result, error) {
 		return t.results, nil
 	}
 	w.number++
-	ops := []any{&zk.SetDataRequest{Path: w.receipt.path, Version: w.receipt.version, Data: fmt.Appendf(nil, "%d %d", w.number, t.value)}}
+	ops := []any{&zk.SetDataRequest{Path: a.receiptPath(), Version: w.receipt.version, Data: fmt.Appendf(nil, "%d %d", w.number, t.value)}}
 	var data []byte
 	if t.writes { // otherwise it only ends what is open
 		data = b.cfg.layout.encode(t.value)
@@ -275,7 +281,7 @@ func (a *attempt) connect() (err error) {
 }
 
 func (a *attempt) makeReceipt() error {
-	dir := a.b.path + "-receipts"
+	dir := a.b.receipts()
 	made, err := a.sess.CreateProtected(a.b.ctx, dir, "receipt", nil, zk.FlagEphemeral)
 	if errors.Is(err, zk.ErrNoNode) {
 		if makeErr := a.sess.MakeContainerPath(a.b.ctx, dir); makeErr != nil {
@@ -300,12 +306,12 @@ func (a *attempt) lose(err error) error {
 
 // settle finds out which try has taken the receipt to its next version.
 func (a *attempt) settle() ([]result, error) {
-	r := &a.w.receipt
-	err := a.sess.Sync(a.b.ctx, r.path)
+	r, path := &a.w.receipt, a.receiptPath()
+	err := a.sess.Sync(a.b.ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	data, stat, err := a.sess.Get(a.b.ctx, r.path)
+	data, stat, err := a.sess.Get(a.b.ctx, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, a.lose(err)
 	}
@@ -314,12 +320,19 @@ func (a *attempt) settle() ([]result, error) {
 	}
 	var number, value int64
 	if _, err := fmt.Sscanf(string(data), "%d %d", &number, &value); err != nil || stat.Version != r.version+1 {
-		return nil, a.lose(fmt.Errorf("receipt %s: somebody else has written to it", r.path))
+		return nil, a.lose(fmt.Errorf("receipt %s: somebody else has written to it", path))
 	}
 	r.version, a.w.known = stat.Version, known{}
 	results := a.open[number]
 	clear(a.open)
 	return results, nil
+}
+
+// knows reports whether the state of the counter is known, and will still be
+// fresh when a request is sent: without a connection that takes a while.
+func (a *attempt) knows() bool {
+	k := &a.w.known
+	return k.valid && time.Since(k.at) <= fresh && a.sess.Connected()
 }
 
 // read reads the counter.
@@ -402,6 +415,8 @@ func (a *attempt) unlock() {
 }
 
 func (n *Counter) mutex() string { return n.path + "-lock" }
+
+func (n *Counter) receipts() string { return n.path + "-receipts" }
 
 // looking is how often a process that writes without a pause looks for others.
 const looking = 100 * time.Millisecond
