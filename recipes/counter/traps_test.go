@@ -138,8 +138,11 @@ func TestACounterThatIsMadeAnew(t *testing.T) {
 		net.Cut()
 		net.Drop()
 		time.AfterFunc(3*time.Second, func() {
-			must(t, other.Delete(t.Context(), path, -1))
-			create(t, other, path, "")
+			err := other.Delete(t.Context(), path, -1)
+			_, createErr := other.Create(t.Context(), path, nil, zk.FlagPersistent)
+			if err = errors.Join(err, createErr); err != nil {
+				t.Error(err)
+			}
 			time.AfterFunc(time.Second, net.Heal)
 		})
 		add(t, n, 1, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -39,24 +40,34 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		znode.SetZnode(&acl, &label)
 	}
 	dir, _ := layout.Split(path)
-	_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+	made := false // or may have been
+	create := func() error {
+		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+		made = made || err == nil || framework.MaybeApplied(err)
+		return err
+	}
+	err := create()
 	for range mostMissing {
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
 		if err = d.client.MakeContainerPath(ctx, dir); err == nil {
-			_, err = d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+			err = create()
 		}
 	}
-	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return nil, err
+	var stat *zk.Stat
+	if err == nil || errors.Is(err, zk.ErrNodeExists) {
+		var there []byte
+		there, stat, err = d.client.Get(ctx, path)
+		if err == nil && (stat.EphemeralOwner != 0 || !d.isEqual(there, instance)) {
+			err = fmt.Errorf("%w: another instance has the ID: delete its znode first, %s", zk.ErrNodeExists, path)
+		}
 	}
-	there, stat, getErr := d.client.Get(ctx, path)
 	switch {
-	case getErr != nil:
-		return nil, getErr
-	case stat.EphemeralOwner != 0 || !d.isEqual(there, instance):
-		return nil, fmt.Errorf("%w: another instance has the ID: delete its znode first, %s", zk.ErrNodeExists, path)
+	case err != nil && made:
+		return nil, privileged.Framework.Unsure("create", path, err)
+	case err != nil:
+		return nil, err
 	}
 	return &persistent{client: d.client, path: path, czxid: stat.Czxid, state: presence.Standing, since: time.Now()}, nil
 }

@@ -289,6 +289,46 @@ func TestPersistentInstanceAtEveryStep(t *testing.T) {
 	}
 }
 
+// The create of a persistent instance is executed, and what follows fails.
+func TestAPersistentInstanceThatMayStay(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.ConnectNext()
+		d, net := open(t, c), w.ClientNet("ours")
+		i := a("x")
+		i.Type = discovery.Static
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpGetData}, testutil.DelayReply(2*time.Second))
+		stop := net.Control(late.Control)
+		_, err := d.Register(within(t, time.Second), i)
+		if !errors.Is(err, context.DeadlineExceeded) || !framework.MaybeApplied(err) || !w.Exists(path) {
+			t.Errorf("the read is late: %v", err)
+		}
+		stop()
+		must(t, other.Delete(t.Context(), path, -1))
+
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
+		defer net.Control(func(r testutil.Request) testutil.Action {
+			action := lost.Control(r)
+			if action != testutil.Pass() {
+				net.Cut()
+				time.AfterFunc(time.Second, func() {
+					if _, err := other.Set(t.Context(), path, []byte("theirs"), -1); err != nil {
+						t.Error(err)
+					}
+					net.Heal()
+				})
+			}
+			return action
+		})()
+		_, err = d.Register(t.Context(), i)
+		if !errors.Is(err, zk.ErrNodeExists) || !framework.MaybeApplied(err) {
+			t.Errorf("somebody else has changed it: %v", err)
+		}
+		if _, err := d.Register(t.Context(), i); !errors.Is(err, zk.ErrNodeExists) || framework.MaybeApplied(err) {
+			t.Errorf("another instance: %v", err)
+		}
+	})
+}
+
 // The directory of a persistent instance is removed each time before the create
 // comes: that ends.
 func TestADirectoryThatIsAlwaysRemoved(t *testing.T) {
