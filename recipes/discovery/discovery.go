@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
@@ -103,7 +104,10 @@ func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T
 			all = append(all, &entry[T]{path: reads[i].Path, data: r.Data})
 		}
 	}
-	good, _ := d.decode(all)
+	good, _, err := d.decode(ctx, all)
+	if err != nil {
+		return fail(err)
+	}
 	return instances(good), nil
 }
 
@@ -125,33 +129,59 @@ type entry[T any] struct {
 	data         []byte
 	czxid, mzxid int64
 
-	once     sync.Once // sets what follows
+	once     sync.Once     // begins to decode
+	decoded  chan struct{} // closed: what follows is set
 	instance Instance[T]
 	err      error
 }
 
 // decode decodes entries, and returns those that are instances, by ID, and why
-// the others are not.
-func (d *Discovery[T]) decode(all []*entry[T]) (good []*entry[T], bad []error) {
+// the others are not. An error says that ctx has ended before one was decoded.
+func (d *Discovery[T]) decode(ctx context.Context, all []*entry[T]) (good []*entry[T], bad []error, late error) {
 	for _, e := range all {
 		e.once.Do(func() {
-			e.err = <-supplied.Go(d.client.Logger(), func() (err error) {
-				e.instance, err = d.codec.Decode(e.data)
-				return err
-			})
-			if e.err != nil {
-				e.err = fmt.Errorf("%s: %w", e.path, e.err)
-				d.client.Logger().Warn("a znode is not an instance of a service", zap.String("path", d.client.Resolve(e.path)), zap.Error(e.err))
-			}
+			e.decoded = make(chan struct{})
+			go d.decodeEntry(e)
 		})
-		if e.err != nil {
+		switch {
+		case !e.await(ctx):
+			late = fmt.Errorf("%s: it is not decoded yet: %w", e.path, ctxerr.Of(ctx))
+			bad = append(bad, late)
+		case e.err != nil:
 			bad = append(bad, e.err)
-		} else {
+		default:
 			good = append(good, e)
 		}
 	}
 	slices.SortFunc(good, byID)
-	return good, bad
+	return good, bad, late
+}
+
+func (d *Discovery[T]) decodeEntry(e *entry[T]) {
+	defer close(e.decoded)
+	e.err = <-supplied.Go(d.client.Logger(), func() (err error) {
+		e.instance, err = d.codec.Decode(e.data)
+		return err
+	})
+	if e.err != nil {
+		e.err = fmt.Errorf("%s: %w", e.path, e.err)
+		d.client.Logger().Warn("a znode is not an instance of a service", zap.String("path", d.client.Resolve(e.path)), zap.Error(e.err))
+	}
+}
+
+// await reports whether the entry was decoded before ctx has ended.
+func (e *entry[T]) await(ctx context.Context) bool {
+	select {
+	case <-e.decoded:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-e.decoded:
+		return true
+	default:
+		return false
+	}
 }
 
 func instances[T any](all []*entry[T]) []Instance[T] {

@@ -18,6 +18,10 @@ type Codec[T any] struct{ class string }
 // and null need none.
 //
 // A payload of another class stays as it is: see Instance.Raw.
+//
+// Instances that are found are decoded once, on goroutines of their own. While
+// a payload's UnmarshalJSON blocks, all who ask for the instances of its
+// service wait until their ctx ends, and its listeners are not called.
 func JSON[T any](class string) Codec[T] {
 	switch class {
 	case "java.lang.String", "java.lang.Integer", "java.lang.Double", "java.lang.Boolean": // JSON shows them

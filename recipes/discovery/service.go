@@ -30,9 +30,9 @@ type shown[T any] struct {
 	view    cache.View
 	entries map[string]*entry[T] // by path
 
-	once sync.Once // sets what follows
-	good []*entry[T]
-	bad  []error
+	decoded bool // guarded by Service.mu: what follows is set
+	good    []*entry[T]
+	bad     []error
 }
 
 // Service returns the service of a name, which need not exist. It makes no
@@ -60,9 +60,10 @@ func (d *Discovery[T]) Service(name string, opts ...ServiceOption) (*Service[T],
 }
 
 // All returns the instances, by ID, those that are Disabled as well. It waits
-// until they are known for the first time, and never after that: while there is
-// no connection it returns the last that were known, and Status says since
-// when. The instances are shared: what they point to must not be changed.
+// until they are known for the first time, and after that only while they are
+// decoded: without a connection it returns the last that were known, and Status
+// says since when. The instances are shared: what they point to must not be
+// changed.
 func (s *Service[T]) All(ctx context.Context) ([]Instance[T], error) {
 	now, err := s.synced(ctx)
 	if err != nil {
@@ -80,7 +81,11 @@ func (s *Service[T]) Fresh(ctx context.Context) ([]Instance[T], error) {
 	if _, err := s.d.cache.Fresh(ctx); err != nil {
 		return nil, fmt.Errorf("discovery: %s: %w", s.path, err)
 	}
-	return instances(s.present().good), nil
+	now, err := s.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return instances(now.good), nil
 }
 
 // Listen calls fn with the instances, once they are known, and then whenever
@@ -98,7 +103,7 @@ func (s *Service[T]) Listen(fn func(all []Instance[T], status Status)) (stop fun
 		if b.View.Zxid() == 0 {
 			return
 		}
-		now := s.present()
+		now, _ := s.present(context.Background())
 		if last != nil && b.Status.State == state && last.same(now) {
 			return
 		}
@@ -122,12 +127,19 @@ type Status struct {
 	Unreadable []error
 }
 
-// Status returns the present status. It makes no request.
+// decoding is how long Status waits for payloads.
+const decoding = time.Second
+
+// Status returns the present status. It makes no request. Instances that are
+// not decoded within a second count as unreadable.
 func (s *Service[T]) Status() Status {
 	if s.d == nil {
 		return Status{State: cache.Closed, Err: errZero}
 	}
-	return s.statusOf(s.present(), s.d.cache.Status())
+	ctx, cancel := context.WithTimeout(context.Background(), decoding)
+	defer cancel()
+	now, _ := s.present(ctx) // what is late is unreadable
+	return s.statusOf(now, s.d.cache.Status())
 }
 
 func (s *Service[T]) statusOf(now *shown[T], of cache.Status) Status {
@@ -153,25 +165,31 @@ func (s *Service[T]) synced(ctx context.Context) (*shown[T], error) {
 	if _, err := s.d.cache.Synced(ctx); err != nil {
 		return nil, fmt.Errorf("discovery: %s: %w", s.path, err)
 	}
-	return s.present(), nil
+	return s.present(ctx)
 }
 
 // present returns what is shown now. What has not changed is not decoded again.
-func (s *Service[T]) present() *shown[T] {
+// If ctx ends before all is decoded, it returns an error, and what was decoded.
+func (s *Service[T]) present(ctx context.Context) (*shown[T], error) {
 	s.mu.Lock()
 	if view := s.d.cache.View(); s.latest == nil || s.latest.view != view {
 		s.latest = s.next(s.latest, view)
 	}
-	now := s.latest
+	now, decoded := s.latest, s.latest.decoded
 	s.mu.Unlock()
-	now.once.Do(func() {
-		all := make([]*entry[T], 0, len(now.entries))
-		for _, e := range now.entries {
-			all = append(all, e)
-		}
-		now.good, now.bad = s.d.decode(all)
-	})
-	return now
+	if decoded {
+		return now, nil
+	}
+	good, bad, err := s.d.decode(ctx, slices.Collect(maps.Values(now.entries)))
+	if err != nil {
+		return &shown[T]{good: good, bad: bad}, fmt.Errorf("discovery: %s: %w", s.path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !now.decoded {
+		now.decoded, now.good, now.bad = true, good, bad
+	}
+	return now, nil
 }
 
 func (s *Service[T]) next(before *shown[T], view cache.View) *shown[T] {

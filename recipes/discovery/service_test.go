@@ -216,6 +216,67 @@ func TestAPayloadThatPanics(t *testing.T) {
 	})
 }
 
+// A payload that takes until released to be read, and looks at its own service.
+type slow struct{}
+
+var slowness atomic.Pointer[struct {
+	service  *discovery.Service[slow]
+	released chan struct{}
+}]
+
+func (slow) MarshalJSON() ([]byte, error) { return []byte(`"x"`), nil }
+
+func (*slow) UnmarshalJSON([]byte) error {
+	s := slowness.Load()
+	_ = s.service.Status()
+	<-s.released
+	return nil
+}
+
+func TestAPayloadThatBlocks(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d, err := discovery.New(c, root, discovery.JSON[slow](""))
+		must(t, err)
+		defer d.Close()
+		_, err = d.Register(t.Context(), discovery.Instance[slow]{Name: "billing", ID: "a"})
+		must(t, err)
+		s, err := d.Service("billing")
+		must(t, err)
+		released := make(chan struct{})
+		slowness.Store(&struct {
+			service  *discovery.Service[slow]
+			released chan struct{}
+		}{s, released})
+		var told atomic.Int32
+		defer s.Listen(func([]discovery.Instance[slow], discovery.Status) { told.Add(1) })()
+		began := time.Now()
+		_, pickErr := s.Pick(within(t, 10*time.Second))
+		_, allErr := s.All(within(t, 10*time.Second))
+		_, freshErr := s.Fresh(within(t, 10*time.Second))
+		_, instancesErr := d.Instances(within(t, 10*time.Second), "billing")
+		for _, err := range []error{pickErr, allErr, freshErr, instancesErr} {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), path) {
+				t.Error(err)
+			}
+		}
+		if status := s.Status(); status.Instances != 0 || len(status.Unreadable) != 1 {
+			t.Errorf("%+v", status)
+		}
+		if took := time.Since(began); took != 41*time.Second || told.Load() != 0 {
+			t.Errorf("%v, told %d times", took, told.Load())
+		}
+		close(released)
+		if one, err := s.Pick(t.Context()); err != nil || one.ID != "a" {
+			t.Errorf("%v, %v", one, err)
+		}
+		synctest.Wait()
+		if status := s.Status(); status.Instances != 1 || len(status.Unreadable) != 0 || told.Load() != 1 {
+			t.Errorf("%+v, told %d times", status, told.Load())
+		}
+	})
+}
+
 // An operator disables an instance by what stands in its znode (CURATOR-275).
 func TestDisabledFromOutside(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
