@@ -127,26 +127,42 @@ func TestTwoViewsOfACounter(t *testing.T) {
 	})
 }
 
-// While a try waits for a connection, the znode is made anew, and has the
+// While an addition waits for a connection, the znode is made anew, and has the
 // version that is known.
 func TestACounterThatIsMadeAnew(t *testing.T) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c, other := w.Connect("ours"), w.ConnectNext()
-		n := newCounter(t, c)
-		add(t, n, 100, 100)
-		net := w.ClientNet("ours")
-		net.Cut()
-		net.Drop()
-		time.AfterFunc(3*time.Second, func() {
-			err := other.Delete(t.Context(), path, -1)
-			_, createErr := other.Create(t.Context(), path, nil, zk.FlagPersistent)
-			if err = errors.Join(err, createErr); err != nil {
-				t.Error(err)
-			}
-			time.AfterFunc(time.Second, net.Heal)
+	for name, sent := range map[string]bool{"before the first try": false, "after a lost try": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("ours"), w.ConnectNext()
+				n := newCounter(t, c)
+				add(t, n, 100, 100)
+				net := w.ClientNet("ours")
+				if sent {
+					lost := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.DropBefore())
+					defer net.Control(func(r testutil.Request) testutil.Action {
+						action := lost.Control(r)
+						if action != testutil.Pass() {
+							net.Cut()
+						}
+						return action
+					})()
+				} else {
+					net.Cut()
+					net.Drop()
+					bubble.AwaitTrue(t, "suspended", func() bool { return c.State() == framework.Suspended })
+				}
+				time.AfterFunc(3*time.Second, func() {
+					err := other.Delete(t.Context(), path, -1)
+					_, createErr := other.Create(t.Context(), path, nil, zk.FlagPersistent)
+					if err = errors.Join(err, createErr); err != nil {
+						t.Error(err)
+					}
+					time.AfterFunc(time.Second, net.Heal)
+				})
+				add(t, n, 1, 1)
+			})
 		})
-		add(t, n, 1, 1)
-	})
+	}
 }
 
 // The receipt goes while a try is open: nobody can know whether it was
