@@ -53,7 +53,7 @@ var errAgain = errors.New("begin again")
 //
 // Enter fails when ctx ends, and when no server answers until a budget of the
 // client's retry policy is used up. Then it removes the member's znode, and
-// returns when that is gone, or after a tenth of the session timeout. If no
+// returns when that is gone, or after a fifth of the session timeout. If no
 // server answers, the znode is removed later, by the end of the session at the
 // latest, and counts for others until then. If the session is lost while Enter
 // waits, it enters again in the next one, as soon as the lost one is known to
@@ -111,7 +111,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 	if _, err := b.arm(ctx); err != nil {
 		return nil, err
 	}
-	own, names, err := d.join(ctx, sess)
+	own, names, err := d.joinPatiently(ctx, sess)
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +186,42 @@ func withdraw(ctx context.Context, sess *framework.Session, path string, why err
 		}
 	}
 	return why
+}
+
+// joinPatiently joins. If ctx ends while the create is on its way it waits for
+// the answer, so that the znode can be withdrawn before Enter returns. After a
+// tenth of the session timeout it fails, and the znode is removed later.
+func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
+	type result struct {
+		own   string
+		names []string
+		err   error
+	}
+	results, left := make(chan result), make(chan struct{})
+	during, stop := context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		own, names, err := d.join(during, privileged.Framework.Unhurried(sess))
+		select {
+		case results <- result{own, names, err}:
+		case <-left:
+			if err == nil {
+				sess.Discard(own)
+			}
+		}
+	}()
+	var late <-chan time.Time
+	for ended := ctx.Done(); ; {
+		select {
+		case r := <-results:
+			return r.own, r.names, r.err
+		case <-ended:
+			ended, late = nil, time.After(sess.Timeout()/10)
+		case <-late:
+			close(left)
+			return "", nil, ctx.Err()
+		}
+	}
 }
 
 // join creates the member's znode, and returns its path. names is a list of the

@@ -334,6 +334,37 @@ func TestEnterThatEnds(t *testing.T) {
 	})
 }
 
+// An Enter ends while its create is on its way. When it returns the znode is
+// gone, or if that takes long, soon after the create: nobody counts it.
+func TestEnterThatEndsWhileItJoins(t *testing.T) {
+	for _, takes := range []time.Duration{bubble.Timeout / 50, bubble.Timeout / 4} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			slow, other := w.Connect("slow"), w.ConnectNext()
+			must(t, other.MakeContainerPath(t.Context(), path))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			sent := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DelayReply(takes))
+			w.ClientNet("slow").Control(sent.Control)
+			first := entering(ctx, double(t, slow, 2))
+			bubble.Await(t, "the create", sent.Hit())
+			cancel()
+			began := time.Now()
+			wantErr(t, bubble.Await(t, "Enter", first).err, context.Canceled)
+			if took := time.Since(began); took > bubble.Timeout/5 {
+				t.Errorf("it took %v to end", took)
+			}
+			if takes > bubble.Timeout/10 {
+				time.Sleep(takes)
+			}
+			second := entering(t.Context(), double(t, other, 2))
+			pending(t, second)
+			in := enter(t, entering(t.Context(), double(t, slow, 2)))
+			leaveTogether(t, in, enter(t, second))
+			nothingLeft(t, w)
+		})
+	}
+}
+
 // The connection ends at each of the first requests to watch ready. Each
 // try ends by itself.
 func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
