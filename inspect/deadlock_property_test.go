@@ -199,7 +199,7 @@ func TestDeadlocksAgainstAGame(t *testing.T) {
 			}
 		}
 	})
-	if with == 0 || without == 0 || deep == 0 {
+	if with+without >= 100 && (with == 0 || without == 0 || deep == 0) { // fewer, as with -short, may lack one by chance
 		t.Errorf("drawn: %d with a deadlock, %d without, nested at most %d deep", with, without, deep)
 	}
 }
