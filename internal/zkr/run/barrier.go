@@ -46,7 +46,7 @@ It costs about ten requests.`,
 	flags := cmd.Flags()
 	flags.IntVar(&b.members, "members", 0, "how many members begin and end together")
 	flags.DurationVar(&b.wait, "wait", 0, "how long to wait for the others at the beginning (default: no limit)")
-	flags.Var(&b.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
+	b.addACL(cmd)
 	return cmd
 }
 
@@ -75,11 +75,7 @@ func (b *barrierCommand) parse(cmd *cobra.Command, args []string) error {
 
 func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 	b.in = in
-	var client *framework.Client
-	err := in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
-		client, err = b.connect(ctx)
-		return err
-	})
+	client, err := b.connectOrEnd(ctx)
 	if client != nil {
 		defer client.Close() // it removes the znode
 	}
@@ -116,11 +112,8 @@ func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 }
 
 func (b *barrierCommand) enter(ctx context.Context, c *framework.Client, double *barrier.Double) (*barrier.Inside, error) {
-	if b.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, b.wait, fmt.Errorf("timed out after %v", b.wait))
-		defer cancel()
-	}
+	ctx, cancel := waiting(ctx, b.wait)
+	defer cancel()
 	inside, err := double.Enter(ctx)
 	switch {
 	case err == nil:
@@ -143,10 +136,7 @@ func (b *barrierCommand) work() (ended, err error) {
 	for {
 		select {
 		case <-job.ended:
-			if job.code != 0 {
-				ended = &cli.Exit{Code: job.code}
-			}
-			return ended, nil
+			return job.exit(), nil
 		case sig := <-b.in.Signals.Arrived:
 			if err := job.signal(sig); err != nil {
 				stderr.Offer(b.cannotEnd(err))

@@ -1,6 +1,10 @@
 package run
 
-import "os"
+import (
+	"os"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+)
 
 // job is a command that runs in a process group of its own.
 type job struct {
@@ -10,4 +14,12 @@ type job struct {
 	stopped     chan struct{}         // receives when Control-Z has stopped it, and it was continued
 	signal      func(os.Signal) error // passes a signal on; it fails if the job runs as another user, and zkr must not signal it
 	kill        func()
+}
+
+// exit returns the exit of a job that has ended, nil if its code is 0.
+func (j *job) exit() error {
+	if j.code == 0 {
+		return nil
+	}
+	return &cli.Exit{Code: j.code}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -27,6 +29,18 @@ type jobCommand struct {
 	paths   []string
 	command []string // none: zkr holds what it has until it is told to end
 	program string   // the path of the executable
+}
+
+func (h *jobCommand) addACL(cmd *cobra.Command) {
+	cmd.Flags().Var(&h.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
+}
+
+// waiting returns a context that ends after the time of --wait, if that is set.
+func waiting(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %v", wait))
 }
 
 // check checks the paths, and the command if there is one.
@@ -75,6 +89,16 @@ func (h *jobCommand) connect(ctx context.Context, more ...framework.Option) (*fr
 		more = append(more, framework.WithACL(h.acl...))
 	}
 	return h.to.Connect(ctx, more...)
+}
+
+// connectOrEnd is connect, which a signal may end. It may return a client with
+// an error: then a signal has come just after it had connected.
+func (h *jobCommand) connectOrEnd(ctx context.Context) (client *framework.Client, err error) {
+	err = h.in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
+		client, err = h.connect(ctx)
+		return err
+	})
+	return client, err
 }
 
 // name returns the command's name, for messages.

@@ -73,7 +73,7 @@ type joinCommand struct {
 func (j *joinCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&j.wait, "wait", 0, "how long to wait for the name at most (default: no limit)")
-	flags.Var(&j.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
+	j.addACL(cmd)
 	flags.BoolVar(&j.json, "json", false, "without CMD: print time, znode, state, session and error as one JSON object a line")
 }
 
@@ -119,11 +119,7 @@ func (j *joinCommand) split(cmd *cobra.Command, args []string, what string) (fir
 // run makes the znode, runs the command or waits, and removes the znode.
 func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 	j.in = in
-	var client *framework.Client
-	err := in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
-		client, err = j.connect(ctx)
-		return err
-	})
+	client, err := j.connectOrEnd(ctx)
 	if client != nil {
 		defer func() { // it removes the znode
 			if err := client.Close(); err != nil {
@@ -161,11 +157,8 @@ func (j *joinCommand) stand(ctx context.Context, c *framework.Client, node *pres
 	if err := node.Start(); err != nil {
 		return cli.Failed(err)
 	}
-	if j.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.wait, fmt.Errorf("timed out after %v", j.wait))
-		defer cancel()
-	}
+	ctx, cancel := waiting(ctx, j.wait)
+	defer cancel()
 	switch err := node.Standing(ctx); {
 	case err == nil:
 		return nil
@@ -212,10 +205,7 @@ func (j *joinCommand) work(node *presence.Node) error {
 	for {
 		select {
 		case <-job.ended:
-			if job.code != 0 {
-				return &cli.Exit{Code: job.code}
-			}
-			return nil
+			return job.exit()
 		case sig := <-j.in.Signals.Arrived:
 			leaves := sig == syscall.SIGTERM || sig == os.Interrupt
 			switch {

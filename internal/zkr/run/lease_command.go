@@ -120,7 +120,7 @@ const defaultGrace = time.Second
 
 func (h *leaseCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session timeout")
-	cmd.Flags().Var(&h.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
+	h.addACL(cmd)
 	h.lostCode = codeFlag{code: cli.ExitLost, least: 1}
 	cmd.Flags().Var(&h.lostCode, "lost-exit-code", "exit code when the lease is lost, whatever CMD returned")
 }
@@ -225,10 +225,7 @@ func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}) error {
 	if err := lease.Err(); err != nil {
 		return h.lost(err)
 	}
-	if job.code != 0 {
-		return &cli.Exit{Code: job.code}
-	}
-	return nil
+	return job.exit()
 }
 
 // environment returns the environment of the command.

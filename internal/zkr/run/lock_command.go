@@ -173,11 +173,8 @@ func (t *lockCommand) acquire(ctx context.Context, c *framework.Client, a recipe
 	if t.try {
 		return a.TryAcquire(ctx)
 	}
-	if t.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, t.wait, fmt.Errorf("timed out after %v", t.wait))
-		defer cancel()
-	}
+	ctx, cancel := waiting(ctx, t.wait)
+	defer cancel()
 	defer t.sayWait(ctx, c, "waiting")()
 	return a.Acquire(ctx)
 }
