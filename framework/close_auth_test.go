@@ -31,18 +31,18 @@ func TestAnOrphanIsClosedWhereCredentialsAreEnforced(t *testing.T) {
 		c, _ := connect(t, ens, framework.WithAuth("ip", nil), credentials())
 		s := session(t, c)
 		holdUntilLost(t, s)
-		stop := ens.Control(func(r testutil.Request) testutil.Action {
+		defer ens.Control(func(r testutil.Request) testutil.Action {
 			switch {
+			case s.Err() != nil: // nothing hinders its end, from the moment of the loss on
 			case r.Session == s.ID() && r.Op == testutil.OpSync:
 				return testutil.DropAfter() // the server hears from the session later than the client from the server
 			case r.Session == s.ID() && r.Op == testutil.OpCreateSession:
 				return testutil.DropBefore()
 			}
 			return testutil.Pass()
-		})
+		})()
 		bubble.Await(t, "the session to be lost", s.Done())
 		lost := time.Now()
-		stop()
 		bubble.AwaitTrue(t, "the session to be gone", func() bool { return !alive(ens, s.ID()) })
 		if took := time.Since(lost); took > time.Second {
 			t.Errorf("the session stood for %v after it was lost", took)
