@@ -202,10 +202,10 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 			if err == nil && !isNew && (recheck || armed.isOld()) {
 				if err = armed.check(ctx); err == nil {
 					recheck = false
-				}
-				if err == nil && armed.hasFired() {
-					armed.leave()
-					continue
+					if armed.hasFired() {
+						armed.leave()
+						continue
+					}
 				}
 			}
 			if err == nil {

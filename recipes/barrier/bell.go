@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // bell hears of the creation of ready, also if it is deleted at once: a member
@@ -97,16 +98,7 @@ func (b *bell) await() {
 }
 
 func (b *bell) ringLocked() {
-	if b.there && b.waits && !isClosed(b.rung) {
+	if b.there && b.waits && !recheck.Happened(b.rung) {
 		close(b.rung)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

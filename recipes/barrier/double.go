@@ -156,7 +156,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 			continue
 		}
 		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, d.path) }, b.rung, b.over)
-		if isClosed(b.rung) {
+		if recheck.Happened(b.rung) {
 			return in, nil
 		}
 		if err != nil {
@@ -231,8 +231,8 @@ func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session) (ow
 // checks of ready and of an older member, so the round was open at that
 // instant. Otherwise there was no ready shortly before, and the list shows
 // whether one was created in between: then the znode is removed, and the member
-// is late. A ready that was left behind is deleted
-// in the transaction that creates the znode.
+// is late. A ready that was left behind is deleted in the transaction that
+// creates the znode.
 func (d *Double) join(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
 	ready, older, err := d.judge(ctx, sess)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // keeper is what the Nodes of one client share.
@@ -177,7 +178,7 @@ func (k *keeper) guard(n *Node, s *framework.Session) {
 }
 
 func (g *guard) run(s *framework.Session, path string) {
-	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !isClosed(g.stop); {
+	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !recheck.Happened(g.stop); {
 		found, stat, changed, err := s.WatchExists(background, path)
 		if err == nil && found && stat.EphemeralOwner == g.session && s.Delete(background, path, stat.Version) == nil {
 			continue

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 var (
@@ -252,7 +253,7 @@ func (n *Node) Close(ctx context.Context) error {
 	select {
 	case <-n.done:
 	case <-ctx.Done():
-		if !isClosed(n.done) {
+		if !recheck.Happened(n.done) {
 			return fmt.Errorf("presence: close %s: %w (%s)", n.path, ctxerr.Of(ctx), n.Status().why())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -85,7 +86,7 @@ func (n *Node) run() {
 // ending reports whether the Node or the client closes.
 func (n *Node) ending() bool { return n.isClosing() || n.clientCloses() }
 
-func (n *Node) clientCloses() bool { return isClosed(n.client.Done()) }
+func (n *Node) clientCloses() bool { return recheck.Happened(n.client.Done()) }
 
 // may reports whether the znode may stand in the session, as far as the Node is
 // concerned.
@@ -262,7 +263,7 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 		return n.replace(sess, z)
 	}
 	n.rest(sess, z.changed, n.keeper.interval(sess))
-	if !isClosed(z.changed) {
+	if !recheck.Happened(z.changed) {
 		return true
 	}
 	if changed, ok := z.resume(); ok {
@@ -290,7 +291,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			n.rest(sess, nil, 0)
 			continue
 		}
-		if isClosed(z.changed) {
+		if recheck.Happened(z.changed) {
 			resumed, ok := z.resume()
 			if !ok {
 				return true
@@ -324,15 +325,6 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 		}
 	}
 	return false
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 func (n *Node) onStanding(sess *framework.Session, z znode) {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // isMine asks the user whether a znode is that of an earlier process. A call
 // that has not returned is waited for before another one begins.
 func (n *Node) isMine(sess *framework.Session, z znode) bool {
 	mine, answer := false, (<-chan error)(nil)
-	for asking := n.asking; n.may(sess) && !isClosed(z.changed); {
+	for asking := n.asking; n.may(sess) && !recheck.Happened(z.changed); {
 		select {
 		case asking <- struct{}{}:
 			asking = nil
@@ -39,7 +40,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	if time.Since(n.life.stood) < calm { // it was ours a moment ago: two owners may be at odds
 		n.pause(sess, n.life.removed.NextBackOff(), false)
 	}
-	if !n.may(sess) || isClosed(z.changed) {
+	if !n.may(sess) || recheck.Happened(z.changed) {
 		return true
 	}
 	data, set := n.wanted()

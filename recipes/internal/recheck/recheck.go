@@ -48,6 +48,16 @@ func Wait(ctx context.Context, sess *framework.Session, look func() (happened bo
 	}
 }
 
+// Happened reports whether an event has happened.
+func Happened(event <-chan struct{}) bool {
+	select {
+	case <-event:
+		return true
+	default:
+		return false
+	}
+}
+
 // Patience notices that a waiter has had no connection for long. Its session
 // may live on, since the ensemble resumes it when it is back, and so may its
 // place in line. But its call must end when its retry budget is used up. The
