@@ -25,7 +25,7 @@ type Deadlocks struct {
 
 	Exists     bool     // whether the path exists
 	Lines      int      // how many lines were looked at
-	Requests   int      // how many requests were made
+	Reads      int      // how many reads of a znode or of its children were made
 	Unreadable []string // znodes that the client may not read, sorted
 }
 
@@ -132,7 +132,7 @@ func FindDeadlocks(ctx context.Context, r Reader, path string, opts ...Option) (
 	if err != nil {
 		return Deadlocks{}, fmt.Errorf("inspect: %w", err)
 	}
-	d.Requests, d.Unreadable = g.done()
+	d.Reads, d.Unreadable = g.done()
 	return d, nil
 }
 
@@ -227,7 +227,7 @@ func (g *reading) readAgain(ctx context.Context, lines []*Line) ([]*Line, error)
 	for i := range all {
 		all[i] = i
 	}
-	err := spread(ctx, g.concurrency, all, func(ctx context.Context, i int) ([]int, error) {
+	err := spread(ctx, g, all, func(ctx context.Context, i int) ([]int, error) {
 		kazoo := lines[i].form == kazooSemaphore
 		l, err := g.recognize(ctx, lines[i].Path, &kazoo)
 		if errors.Is(err, zk.ErrNoAuth) { // since the first look

@@ -71,8 +71,8 @@ func TestNestedThreeDeep(t *testing.T) {
 	}
 	const lists, reads, again = 5, 6, 3 + 5
 	d, err := inspect.FindDeadlocks(t.Context(), f, "/", inspect.WithPause(time.Nanosecond))
-	if err != nil || d.Requests != lists+reads+again {
-		t.Errorf("%d requests, error %v", d.Requests, err)
+	if err != nil || d.Reads != lists+reads+again {
+		t.Errorf("%d reads, error %v", d.Reads, err)
 	}
 }
 

@@ -79,7 +79,7 @@ func (g *reading) fill(ctx context.Context, lines []*Line, limit int) error {
 		}
 	}
 	slices.Reverse(tasks) // spread begins at the end
-	err := spread(ctx, g.concurrency, tasks, func(ctx context.Context, task func(context.Context) error) ([]func(context.Context) error, error) {
+	err := spread(ctx, g, tasks, func(ctx context.Context, task func(context.Context) error) ([]func(context.Context) error, error) {
 		return nil, task(ctx)
 	})
 	if err != nil {

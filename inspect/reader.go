@@ -10,20 +10,26 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/ratelimit"
 )
 
 // A Reader reads znodes. A *framework.Client is one, and so is a
-// *framework.Session. If it also has the method Sync of *framework.Client, a
-// sync comes first, because a member that lags could show old data.
+// *framework.Session. It may have two more methods of *framework.Client. With
+// Sync, a sync comes first, because a member that lags could show old data.
+// With ReadAll, many reads share a request.
 type Reader interface {
 	Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	Children(ctx context.Context, path string) ([]string, *zk.Stat, error)
 }
 
-// DefaultConcurrency is how many requests are under way at a time.
-const DefaultConcurrency = 16
+// How many reads are under way at a time, by default: if each is a request, and
+// if ReadAll puts them into few.
+const (
+	DefaultConcurrency = 16
+	manyReads          = 1024
+)
 
 // DefaultPause is how long FindDeadlocks waits before it looks again. It is
 // longer than framework's default session timeout, because for one session
@@ -42,8 +48,8 @@ type settings struct {
 	rules       map[string]func(mine, theirs string) bool
 }
 
-// WithConcurrency sets how many requests are under way at a time. The default
-// is 16.
+// WithConcurrency sets how many reads are under way at a time. The default is
+// 16, and 1,024 with a Reader that has ReadAll, unless WithRate is used.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -54,7 +60,8 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithRate limits the requests per second. Default: no limit.
+// WithRate limits the reads per second, also of those that share a request.
+// Default: no limit.
 func WithRate(perSecond int) Option {
 	return func(s *settings) error {
 		if perSecond < 1 {
@@ -106,10 +113,11 @@ func WithKind(kind string, conflicts func(mine, theirs string) bool) Option {
 type reading struct {
 	settings
 	r      Reader
-	noData bool // the data of contenders is not kept
+	many   *gather // nil: the Reader has no ReadAll
+	noData bool    // the data of contenders is not kept
 
 	mu         sync.Mutex // guards what follows
-	requests   int
+	reads      int
 	unreadable []string
 }
 
@@ -120,23 +128,35 @@ func (g *reading) mayNotRead(path string) {
 	g.unreadable = append(g.unreadable, path)
 }
 
-// done returns how many requests were made, and the znodes that could not be
-// read, sorted.
-func (g *reading) done() (requests int, unreadable []string) {
+// done returns how many reads were made, and the znodes that could not be read,
+// sorted.
+func (g *reading) done() (reads int, unreadable []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	slices.Sort(g.unreadable)
-	return g.requests, slices.Compact(g.unreadable)
+	return g.reads, slices.Compact(g.unreadable)
 }
 
 func newReading(r Reader, opts []Option) (*reading, error) {
 	g := &reading{r: r, settings: settings{
-		concurrency: DefaultConcurrency, pause: DefaultPause, rules: map[string]func(mine, theirs string) bool{},
+		pause: DefaultPause, rules: map[string]func(mine, theirs string) bool{},
 	}}
+	if all, ok := r.(interface {
+		ReadAll(ctx context.Context, reads ...framework.Read) ([]framework.ReadResult, error)
+	}); ok {
+		g.many = &gather{readAll: all.ReadAll}
+	}
 	for _, opt := range opts {
 		if err := opt(&g.settings); err != nil {
 			return nil, fmt.Errorf("inspect: %w", err)
 		}
+	}
+	switch {
+	case g.concurrency > 0:
+	case g.many != nil && g.pace == nil:
+		g.concurrency = manyReads
+	default:
+		g.concurrency = DefaultConcurrency
 	}
 	return g, nil
 }
@@ -150,7 +170,7 @@ func (g *reading) sync(ctx context.Context, path string) error {
 	if !ok {
 		return nil
 	}
-	if err := g.wait(ctx); err != nil {
+	if err := g.pace.Wait(ctx); err != nil {
 		return err
 	}
 	return syncer.Sync(ctx, path)
@@ -158,32 +178,38 @@ func (g *reading) sync(ctx context.Context, path string) error {
 
 // list returns the children of a znode, and false if there is no such znode.
 func (g *reading) list(ctx context.Context, path string) (children []string, found bool, err error) {
-	if err := g.wait(ctx); err != nil {
-		return nil, false, err
-	}
-	children, _, err = g.r.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, false, nil
-	}
-	return children, err == nil, err
+	r, err := g.read(ctx, framework.Read{Path: path, Children: true})
+	return r.Children, r.Err == nil && err == nil, err
 }
 
 // get returns a znode, and a nil stat if there is none.
 func (g *reading) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	if err := g.wait(ctx); err != nil {
-		return nil, nil, err
-	}
-	data, stat, err := g.r.Get(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil, nil
-	}
-	return data, stat, err
+	r, err := g.read(ctx, framework.Read{Path: path})
+	return r.Data, r.Stat, err
 }
 
-// wait counts a request, and returns when it may begin.
-func (g *reading) wait(ctx context.Context) error {
+// read does a read, when it may begin. That there is no such znode is an error
+// of the result alone.
+func (g *reading) read(ctx context.Context, one framework.Read) (r framework.ReadResult, err error) {
 	g.mu.Lock()
-	g.requests++
+	g.reads++
 	g.mu.Unlock()
-	return g.pace.Wait(ctx)
+	if err := g.pace.Wait(ctx); err != nil {
+		return r, err
+	}
+	switch {
+	case g.many != nil:
+		r = g.many.read(ctx, one)
+	case one.Children:
+		r.Children, _, r.Err = g.r.Children(ctx, one.Path)
+	default:
+		r.Data, r.Stat, r.Err = g.r.Get(ctx, one.Path)
+	}
+	if r.Err != nil {
+		r = framework.ReadResult{Err: r.Err}
+	}
+	if errors.Is(r.Err, zk.ErrNoNode) {
+		return r, nil
+	}
+	return r, r.Err
 }

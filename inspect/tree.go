@@ -17,7 +17,7 @@ import (
 type Forest struct {
 	Exists     bool     // whether the path exists
 	Lines      []Line   // those with a holder or a waiter, sorted by path
-	Requests   int      // how many requests were made
+	Reads      int      // how many reads of a znode or of its children were made
 	Unreadable []string // znodes that the client may not read, sorted
 }
 
@@ -43,7 +43,7 @@ func Tree(ctx context.Context, r Reader, path string, opts ...Option) (Forest, e
 	if err != nil {
 		return Forest{}, fmt.Errorf("inspect: %w", err)
 	}
-	forest.Requests, forest.Unreadable = g.done()
+	forest.Reads, forest.Unreadable = g.done()
 	return forest, nil
 }
 
@@ -67,7 +67,7 @@ type place struct {
 func (g *reading) tree(ctx context.Context, top string) (Forest, error) {
 	var forest Forest
 	var mu sync.Mutex // guards forest
-	err := spread(ctx, g.concurrency, []place{{path: top}}, func(ctx context.Context, at place) ([]place, error) {
+	err := spread(ctx, g, []place{{path: top}}, func(ctx context.Context, at place) ([]place, error) {
 		l, err := g.recognize(ctx, at.path, at.kazoo)
 		if at.path == top && (l.Exists || errors.Is(err, zk.ErrNoAuth)) {
 			forest.Exists = true // no other task has begun

@@ -40,8 +40,8 @@ not change the exit code.
 
 It costs a sync, a list for each znode that is not a contender (a holder or a waiter),
 and a read for each contender of a lock for which somebody waits. If a zkr inside another
-one waits, it may read the other contenders as well. --rate limits the requests per
-second.
+one waits, it may read the other contenders as well. --rate limits the lists and
+reads per second.
 
 --dot prints a graph for Graphviz, and --json one object.
 
@@ -69,7 +69,7 @@ second.
 	cmd.Flags().BoolVar(&d.asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&d.asDot, "dot", false, "print a graph for Graphviz")
 	cmd.Flags().DurationVar(&d.pause, "pause", d.pause, "how long to wait before it looks again")
-	cmd.Flags().Var(&d.rate, "rate", "requests per second, 0 for no limit")
+	cmd.Flags().Var(&d.rate, "rate", "lists and reads per second, 0 for no limit")
 	return cmd
 }
 

@@ -36,7 +36,7 @@ func printDeadlocks(w io.Writer, found inspect.Deadlocks, at string, now time.Ti
 		result = count(n, "deadlock")
 	}
 	if found.Exists {
-		fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, count(found.Lines, "line"), cli.Printable(at), count(found.Requests, "request"))
+		fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, count(found.Lines, "line"), cli.Printable(at), count(found.Reads, "read"))
 	} else {
 		fmt.Fprintf(&out, "%s\n", nothingAt(at))
 	}
@@ -121,7 +121,7 @@ type deadlocksJSON struct {
 	Possible   []cycleJSON `json:"possible"`
 	Exists     bool        `json:"exists"` // the path
 	Lines      int         `json:"lines"`
-	Requests   int         `json:"requests"`
+	Reads      int         `json:"reads"`
 	Unreadable []string    `json:"unreadable,omitempty"`
 }
 
@@ -165,7 +165,7 @@ func cyclesJSON(all []inspect.Cycle, now time.Time) []cycleJSON {
 
 func printDeadlocksJSON(w io.Writer, found inspect.Deadlocks, _ string, now time.Time) error {
 	return cli.JSONLine(w, deadlocksJSON{
-		cyclesJSON(found.Cycles, now), cyclesJSON(found.Possible, now), found.Exists, found.Lines, found.Requests, found.Unreadable,
+		cyclesJSON(found.Cycles, now), cyclesJSON(found.Possible, now), found.Exists, found.Lines, found.Reads, found.Unreadable,
 	})
 }
 

@@ -53,7 +53,7 @@ func findDeadlocks(t *testing.T, e *testutil.Embedded, args ...string) (int, str
 
 func TestDeadlocks(t *testing.T) {
 	e := testutil.Start(t)
-	if code, text := findDeadlocks(t, e); code != 0 || text != "no deadlock; 0 lines at and below /, read with 5 requests\n" {
+	if code, text := findDeadlocks(t, e); code != 0 || text != "no deadlock; 0 lines at and below /, read with 4 reads\n" {
 		t.Errorf("exit code %d, it printed %q", code, text)
 	}
 	a, b := inTwoOrders(t, e)
@@ -62,7 +62,7 @@ func TestDeadlocks(t *testing.T) {
 	if want := `deadlock: web-1 holds /app/x and waits for /app/y; "web\x1b[2J-\"2\"" holds /app/y and waits for /app/x`; lines[0] != want {
 		t.Errorf("it printed %q, want %q", lines[0], want)
 	}
-	if code != cli.ExitDeadlock || len(lines) != 7 || lines[5] != "1 deadlock; 2 lines at and below /app, read with 16 requests" {
+	if code != cli.ExitDeadlock || len(lines) != 7 || lines[5] != "1 deadlock; 2 lines at and below /app, read with 14 reads" {
 		t.Errorf("exit code %d; it printed\n%s", code, text)
 	}
 	for i, want := range []string{`holds /app/x `, `waits for /app/y `, `holds /app/y `, `waits for /app/x `} {
@@ -138,7 +138,7 @@ func TestDeadlocksBelowAMissingPath(t *testing.T) {
 	for _, test := range []struct{ flag, want string }{
 		{"--pause=1s", missing},
 		{"--dot", "// " + missing + "digraph deadlocks {\n}\n"},
-		{"--json", `{"deadlocks":[],"possible":[],"exists":false,"lines":0,"requests":2}` + "\n"},
+		{"--json", `{"deadlocks":[],"possible":[],"exists":false,"lines":0,"reads":1}` + "\n"},
 	} {
 		if code, text := findDeadlocks(t, e, test.flag, "/nope"); code != 0 || text != test.want {
 			t.Errorf("%s: exit code %d, it printed %q", test.flag, code, text)
@@ -161,7 +161,7 @@ func TestDeadlocksInForbiddenZnodes(t *testing.T) {
 	if _, err := zkrtest.Dial(t, e).Create(t.Context(), "/secret", nil, 0, zk.DigestACL(zk.PermAll, "user", "password")...); err != nil {
 		t.Fatal(err)
 	}
-	want := "no deadlock in what zkr may read; 0 lines at and below /secret, read with 2 requests\nzkr: not allowed to read /secret: "
+	want := "no deadlock in what zkr may read; 0 lines at and below /secret, read with 1 read\nzkr: not allowed to read /secret: "
 	if code, text := findDeadlocks(t, e, "/secret"); code != cli.ExitFailed || !strings.HasPrefix(text, want) {
 		t.Errorf("exit code %d, it printed %q", code, text)
 	}

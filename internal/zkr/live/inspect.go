@@ -32,7 +32,7 @@ If several recipes use the same names, all of them are shown, as in "mutex or el
 revoke.
 
 --tree shows every lock, election and semaphore at and below PATH that has a holder or
-a waiter. It costs a request for each znode below PATH: see --rate. zkr top shows the
+a waiter. It costs a read for each znode below PATH: see --rate. zkr top shows the
 same and follows the changes.
 
 If PATH does not exist, zkr says so and exits with 0: the ensemble deletes the
@@ -77,7 +77,7 @@ is interrupted; then it exits with 0. It says on stderr when it is not connected
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	cmd.Flags().BoolVar(&tree, "tree", false, "show every lock, election and semaphore at and below PATH")
-	cmd.Flags().Var(&rate, "rate", "with --tree: requests per second, 0 for no limit")
+	cmd.Flags().Var(&rate, "rate", "with --tree: znodes read per second, 0 for no limit")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print again after each change, until interrupted")
 	return cmd
 }
