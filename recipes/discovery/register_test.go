@@ -557,6 +557,7 @@ func TestTheClientCloses(t *testing.T) {
 		r := register(t, d, a("x"))
 		s := billing(t, d)
 		must(t, c.Close())
+		synctest.Wait() // the cache hears of it a little later
 		if _, err := d.Register(t.Context(), instance{Name: "billing"}); !errors.Is(err, framework.ErrClosed) {
 			t.Error(err)
 		}
