@@ -579,6 +579,39 @@ func TestLeaveThatEnds(t *testing.T) {
 	})
 }
 
+// lateContext lets no call go on between two moments.
+type lateContext struct {
+	context.Context
+	from, until <-chan struct{}
+}
+
+func (c lateContext) Err() error {
+	select {
+	case <-c.from:
+		<-c.until
+	default:
+	}
+	return c.Context.Err()
+}
+
+// The answer to the last request of a Leave is lost with its connection, and
+// the session ends before Leave looks at that. Its error told of the connection
+// alone.
+func TestTheSessionEndsAfterALostAnswer(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		s := w.Session(c)
+		in := enter(t, entering(t.Context(), double(t, c, 1)))
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.DropAfter())
+		defer w.ClientNet("ours").Control(lost.Control)()
+		left := leaving(lateContext{t.Context(), lost.Hit(), s.Done()}, in)
+		bubble.AwaitTrue(t, "the request to be executed", func() bool { return !w.Exists(ready) })
+		must(t, w.ExpireSession(s.ID()))
+		wantErr(t, bubble.Await(t, "Leave", left), framework.ErrSessionLost)
+		nothingLeft(t, w)
+	})
+}
+
 // What is executed late harms no later round: the mark and the delete of a
 // ready that was left behind, and the creation of ready.
 func TestLateRequests(t *testing.T) {

@@ -127,7 +127,7 @@ func (in *Inside) leave(ctx context.Context) error {
 			return nil
 		case err == nil:
 			return in.await(ctx, others, names)
-		case errors.Is(err, zk.ErrNoNode), framework.MaybeApplied(err) && ctx.Err() == nil && in.sess.Err() == nil:
+		case errors.Is(err, zk.ErrNoNode), framework.MaybeApplied(err) && ctx.Err() == nil: // if the session is over, the list says so
 		default:
 			return err
 		}

@@ -61,9 +61,12 @@ func TestYieldWhileSuspended(t *testing.T) {
 			w.ClientNet("ours").Cut()
 			awaitState(t, n, presence.Suspended)
 			must(t, other.Delete(t.Context(), path, -1))
-			defer w.Once(testutil.OpGetData, path, action)
+			struck := w.Once(testutil.OpGetData, path, action)
 			w.ClientNet("ours").Heal()
 			awaitState(t, n, presence.Removed)
+			if struck.Load() == 0 {
+				t.Error("no look was struck")
+			}
 			time.Sleep(time.Minute)
 			if w.Exists(path) {
 				t.Error("it has come back")
