@@ -76,9 +76,14 @@ soak-virtual: ## the tests in virtual time, COUNT (50) times without and with th
 soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
 	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
+# Which single faults: all, or some, as in CI: of each kind of fault at each kind of step one, and one of twenty of the others.
+SINGLES ?= all
+SINGLES_all  = -faults.every=1
+SINGLES_some = -faults.every=20 -faults.kinds
+
 .PHONY: singles
-singles: ## every fault at every step of the smallest scenarios of each recipe
-	$(GO) test ./internal/test/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v -faults.every=1
+singles: ## every fault at every step of the smallest scenarios of each recipe; SINGLES=some as in CI
+	$(GO) test ./internal/test/faults -count=1 -timeout $(TIMEOUT) -run 'TestSingles$$' -v $(SINGLES_$(SINGLES))
 
 # How long the pairs of each recipe are tried, and how many second faults for each first one. The next run goes on with other first
 # faults, until all of SEED were tried.
