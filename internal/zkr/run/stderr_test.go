@@ -3,13 +3,13 @@
 package run
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
@@ -169,17 +169,25 @@ func TestNobodyReadsThePathYet(t *testing.T) {
 }
 
 // fill writes to a pipe until it is full. It must be called before a process
-// gets the pipe, because then writes have no deadline.
+// gets the pipe, because then writes block.
 func fill(t *testing.T, pipe *os.File) {
 	t.Helper()
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, chunk := range []int{4096, 1} {
-		if err := pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-		for text := make([]byte, chunk); ; {
-			if _, err := pipe.Write(text); err != nil {
-				break // it is full
+		text := make([]byte, chunk)
+		for err = nil; err == nil || errors.Is(err, syscall.EINTR); {
+			if over := raw.Write(func(fd uintptr) (done bool) {
+				_, err = syscall.Write(int(fd), text)
+				return true
+			}); over != nil {
+				t.Fatal(over)
 			}
+		}
+		if !errors.Is(err, syscall.EAGAIN) {
+			t.Fatal(err)
 		}
 	}
 }
