@@ -23,7 +23,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 .PHONY: test
-test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothing else
+test: ## rings 1 and 2, with a part of what is random or long (processors tries the whole); needs Go and nothing else
 	$(GO) test ./...
 
 # In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
@@ -31,18 +31,18 @@ test: ## rings 1 and 2: pure tests and the embedded ensemble; needs Go and nothi
 BUBBLES = $(VIRTUAL) ./internal/test/sim/ $(ZKR)
 
 .PHONY: race
-race: ## rings 1 and 2 under the race detector, with a part of what is random or large (-short), without what SPIN checks
+race: ## rings 1 and 2 under the race detector, with a part of what is random or long, without what SPIN checks
 	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
 	$(GO) test -race -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
 
-# What -short makes smaller: files of tests in virtual time.
-SHORTER = $(shell grep -lE '"pgregory.net/rapid"|testing\.Short\(\)' $(addsuffix *_test.go,$(VIRTUAL)))
+# Tests that try a part of what they could, unless ZKR_WHOLE is set, and those that -short makes smaller.
+PARTS = $(shell grep -rlE --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"pgregory.net/rapid"|bubble\.Draw' .)
 
 .PHONY: processors
-processors: ## the tests in virtual time on four processors: events of one instant have another order there; and on one what race makes shorter
-	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
-	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1 $(sort $(dir $(SHORTER))) \
-		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(SHORTER) | paste -sd '|'))$$"
+processors: ## the tests in virtual time on four processors: events of one instant have another order there; and on one what race tries a part of
+	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
+	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1 $(sort $(dir $(PARTS))) \
+		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(PARTS) | paste -sd '|'))$$"
 
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); two packages at a time, since most of their time is waiting
@@ -68,7 +68,7 @@ RANDOM     = $(call tests_with,pgregory.net/rapid)
 
 .PHONY: soak-virtual
 soak-virtual: ## the tests in virtual time, COUNT (50) times without and with the race detector; some hours
-	$(GO) test -count=$(COUNT) -cpu 1,4 -timeout 0 $(VIRTUAL)
+	ZKR_WHOLE=1 $(GO) test -count=$(COUNT) -cpu 1,4 -timeout 0 $(VIRTUAL)
 	$(GO) test -race -cpu 1 -count=$(COUNT) -timeout 0 $(filter-out $(RANDOM),$(VIRTUAL))
 	$(GO) test -race -cpu 1 -count=$(COUNT) -timeout 0 $(RANDOM) -rapid.checks=$(GAMES)
 
@@ -120,7 +120,7 @@ SEED ?= 1
 
 .PHONY: mutate
 mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: each must fail a test; resumes
-	cd internal/test/mutate && $(GO) run . -n $(N) -seed $(SEED)
+	cd internal/test/mutate && ZKR_WHOLE=1 $(GO) run . -n $(N) -seed $(SEED)
 
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -26,10 +27,7 @@ import (
 // but neither frozen nor cut off from the others.
 func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	const tick = 2 * time.Second
-	span := 5 * time.Minute
-	if testing.Short() {
-		span = 2 * time.Minute
-	}
+	span := bubble.Draw(2*time.Minute, 5*time.Minute)
 	seed := rand.Uint64()
 	if text := os.Getenv("ZKR_SEED"); text != "" {
 		var err error

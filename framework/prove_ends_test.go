@@ -12,6 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -24,10 +25,7 @@ import (
 // hold lasts at a steady round trip of up to 0.12 T.
 func TestProveEndsAtEveryRoundTrip(t *testing.T) {
 	const T = 6 * time.Second
-	grid := 20 // steps of the round trip
-	if testing.Short() {
-		grid = 8
-	}
+	grid := bubble.Draw(8, 20) // steps of the round trip
 	outcomes := map[bool]int{}
 	var wrong []string
 	for _, proof := range []framework.Proof{framework.ProofSync, framework.ProofWrite} {

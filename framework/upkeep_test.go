@@ -96,10 +96,7 @@ func TestHoldingBeginsAfterIdling(t *testing.T) {
 // up to 15, depending on when the hold began: heartbeats that came early made
 // each other come early.
 func TestSlowAnswersCostNoMoreHeartbeats(t *testing.T) {
-	phases := 12
-	if testing.Short() {
-		phases = 3
-	}
+	phases := bubble.Draw(3, 12)
 	for _, roundTrip := range []time.Duration{ // in T/10000
 		0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 60, 80, 100, 125, 150, 175, 200,
 	} {

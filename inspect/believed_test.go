@@ -157,7 +157,7 @@ func TestForbiddenInTheSecondLook(t *testing.T) {
 
 // The data of waiters, which may be large, is not kept during the pause.
 func TestLargeDataIsNotKept(t *testing.T) {
-	const waiters, size = 100, 200_000
+	const waiters, size = 30, 200_000
 	f := &fake{}
 	for i, pair := range [][2]string{{"/a", "/b"}, {"/b", "/a"}} {
 		f.add(pair[0]+"/"+id(1)+"lock-0000000001", "", int64(i+1))

@@ -280,7 +280,7 @@ func TestHealthIsCheckedWhenATermBegins(t *testing.T) {
 		w.run(ctx, w.candidate(w.Connect("c"), "c"), "c", time.Hour, nil)
 		w.InLine(path, 3)
 		sick.Store(true)
-		time.Sleep(12 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		leave()
 		time.Sleep(time.Second)
 		if got := w.order(); got != "abc" {

@@ -23,11 +23,7 @@ import (
 // increase. The simulator recreates directories a few times in a run; here it
 // happens all the time.
 func TestDirectoryIsRecreatedAtRandom(t *testing.T) {
-	seeds := uint64(8)
-	if testing.Short() {
-		seeds = 2
-	}
-	for seed := range seeds {
+	for seed := range bubble.Draw[uint64](2, 8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) { recreatedAtRandom(t, w, seed) }, testutil.WithMembers(3))
 		})
