@@ -108,3 +108,6 @@ func Earlier(c *Client) int {
 
 // CloseOrphan closes a session as it does after its loss.
 func CloseOrphan(s *Session) bool { return s.live.closeOrphan() }
+
+// Many is from how many watches on they are armed together.
+const Many = many

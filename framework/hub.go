@@ -63,7 +63,7 @@ type watch struct {
 	on       *link  // where it is armed; nil: that has not begun
 	wanted   int    // callers that have not left
 	firedAt  uint64 // the place of the event that has fired it; 0: there was none
-	resumed  bool   // it was armed without a read, and node is what the one before has read
+	resumed  bool   // it was armed by setWatches: node was read before
 	mayGoOn  bool   // a caller may resume it after a reconnect
 	goesOnAs *watch // the one that does
 }
@@ -105,17 +105,19 @@ func (h *hub) reset(on *link) {
 		}
 	}
 	var goOn []*watch
+	var since int64
 	for _, w := range h.armed {
 		switch {
 		case on != nil && (w.on == nil || w.on == on):
 		case on != nil && w.goOnLocked(on):
-			goOn = append(goOn, w)
+			goOn = append(goOn, w.goesOnAs)
+			since = max(since, w.node.stat.Mzxid)
 		default:
 			h.fireLocked(w)
 		}
 	}
 	if len(goOn) > 0 {
-		go h.session.goOn(on, goOn)
+		go h.session.goOn(on, goOn, since)
 	}
 }
 
@@ -195,7 +197,10 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 		again := false
 		for {
 			var isNew bool
-			if armed, isNew = a.session.hub.join(key); isNew {
+			switch armed, isNew = a.session.hub.join(key); {
+			case isNew && w.bundles:
+				a.session.bundle.add(armed)
+			case isNew:
 				go a.session.arm(armed)
 			}
 			err := armed.await(ctx)

@@ -19,6 +19,8 @@ type scope struct {
 	root   prefix
 	in     *session        // nil: any
 	budget backoff.BackOff // of the operation that this is a part of; nil: a new one
+
+	bundles bool // watches that are asked for together are armed together
 }
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }

@@ -199,20 +199,35 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 // look tells those whose znode exists. The server of this session has applied
 // the transaction that was refused, so what exists then is seen.
 func (p *plainCreates) look(all []*plainCreate) {
+	all = slices.DeleteFunc(slices.Clone(all), func(c *plainCreate) bool { return c.looked || c.told })
+	paths := make([]string, len(all))
+	for i, c := range all {
+		paths[i] = c.op.Path
+	}
+	if _, found, err := p.session.readMany(paths); err == nil {
+		for i, c := range all {
+			c.note(found[i].Err == nil || errors.Is(found[i].Err, zk.ErrNoAuth))
+		}
+		return
+	}
 	var looks sync.WaitGroup
 	for _, c := range all {
-		if c.looked || c.told {
-			continue
-		}
 		looks.Go(func() {
 			found, err := observed(context.Background(), p.session, Request{Op: opNameExists, Path: c.op.Path}, func(conn *zk.Conn) (bool, error) {
 				found, _, err := conn.Exists(c.op.Path)
 				return found, err
 			})
-			if c.looked = err == nil; found && err == nil {
-				c.tell(zk.ErrNodeExists)
+			if err == nil {
+				c.note(found)
 			}
 		})
 	}
 	looks.Wait()
+}
+
+// note notes what a look has found.
+func (c *plainCreate) note(found bool) {
+	if c.looked = true; found {
+		c.tell(zk.ErrNodeExists)
+	}
 }

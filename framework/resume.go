@@ -22,7 +22,9 @@ import (
 
 // getAndWatch is GetAndWatch of package recipes/internal/privileged.
 func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
-	w, err := s.scope().watch(context.Background(), watchData, path, true)
+	in := s.scope()
+	in.bundles = true
+	w, err := in.watch(context.Background(), watchData, path, true)
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -79,28 +81,29 @@ func (w *watch) goOnLocked(on *link) bool {
 	h := &w.session.hub
 	h.fireLocked(w)
 	w.goesOnAs = h.newLocked(w.key)
-	w.goesOnAs.on, w.goesOnAs.mayGoOn = on, true
+	w.goesOnAs.on, w.goesOnAs.mayGoOn, w.goesOnAs.node = on, true, w.node
 	return true
 }
 
-// goOn arms the watches that go on after those that a reconnect has ended.
-func (s *session) goOn(on *link, ended []*watch) {
-	slices.SortFunc(ended, func(a, b *watch) int { return strings.Compare(a.key.path, b.key.path) })
-	for len(ended) > 0 {
+// goOn arms watches whose znodes were read before. since is the transaction
+// that setWatches names.
+func (s *session) goOn(on *link, all []*watch, since int64) {
+	slices.SortFunc(all, func(a, b *watch) int { return strings.Compare(a.key.path, b.key.path) })
+	for len(all) > 0 {
 		n, size := 0, int64Size+3*int32Size
-		for n < len(ended) && size <= mostSetAgain {
-			if size += textSize(ended[n].key.path); s.core.cfg.fits(size) != nil {
+		for n < len(all) && size <= mostSetAgain {
+			if size += textSize(all[n].key.path); s.core.cfg.fits(size) != nil {
 				break
 			}
 			n++
 		}
 		if n == 0 { // a path that is too long for a setWatches, but not for a read
-			go s.arm(ended[0].goesOnAs)
+			s.armEach(on, all[:1])
 			n = 1
 		} else {
-			s.setAgain(on, ended[:n])
+			s.setAgain(on, all[:n], since)
 		}
-		ended = ended[n:]
+		all = all[n:]
 	}
 }
 
@@ -109,33 +112,30 @@ const mostSetAgain = 64 << 10
 
 // setAgain arms such watches by one request. Those that it cannot arm are read
 // again.
-func (s *session) setAgain(on *link, ended []*watch) {
-	request := &wire.SetWatchesRequest{}
+func (s *session) setAgain(on *link, all []*watch, since int64) {
+	request := &wire.SetWatchesRequest{RelativeZxid: since}
 	covered := false
-	for _, w := range ended { // in the order in which all take several paths
+	for _, w := range all { // in the order in which all take several paths
 		covered = s.beginOne(w.key.path) != nil || covered
 		request.Data = append(request.Data, w.key.path)
-		request.RelativeZxid = max(request.RelativeZxid, w.node.stat.Mzxid)
 	}
 	err := errors.New("a tree tells of one of them")
 	if !covered {
 		_, err = s.ask(context.Background(), on, wire.OpSetWatches, request, 0)
 	}
-	for _, w := range ended {
+	for _, w := range all {
 		s.trees.endOne(w.key.path)
 	}
-	for _, w := range ended {
-		next := w.goesOnAs
-		if err != nil {
-			go s.arm(next)
-			continue
-		}
-		next.node = w.node
+	if err != nil {
+		s.armEach(on, all)
+		return
+	}
+	for _, w := range all {
 		h := &s.hub
 		h.mu.Lock()
-		next.resumed = true
+		w.resumed = true
 		h.mu.Unlock()
-		close(next.ready)
-		h.noteArmed(next, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
+		close(w.ready)
+		h.noteArmed(w, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
 	}
 }

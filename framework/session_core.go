@@ -31,6 +31,7 @@ type session struct {
 	events    *mailbox[event]
 	wakeup    chan struct{} // a token: check the clock again
 	hub       hub
+	bundle    bundle
 	trees     trees
 	writes    groupCommit
 	plain     plainCreates
@@ -113,7 +114,7 @@ func openSession(c *core) (*session, error) {
 		margin:    c.cfg.margin(c.cfg.sessionTimeout),
 		window:    newWindow(),
 	}
-	s.hub.session, s.writes.session, s.plain.session, s.searches.session = s, s, s, s
+	s.hub.session, s.bundle.session, s.writes.session, s.plain.session, s.searches.session = s, s, s, s, s
 	conn, events, err := zk.Connect(c.servers.names, c.cfg.sessionTimeout,
 		func(conn *zk.Conn) { s.buffers.begin(conn, c.cfg.maxRequest) },
 		zk.WithHostProvider(hostProvider{s}),

@@ -575,8 +575,9 @@ func TestAnOutageOfTheEnsemble(t *testing.T) {
 }
 
 // A thousand nodes of a client come back after an expiry. Ten names are taken,
-// and one is refused.
-func TestAThousandNodesShareTransactions(t *testing.T) {
+// and one is refused. A few requests look for what is there, and arm the
+// watches, which tell each node of its own znode.
+func TestAThousandNodesShareRequests(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const all = 1000
 		c, other := w.Connect("ours"), w.ConnectNext()
@@ -598,7 +599,7 @@ func TestAThousandNodesShareTransactions(t *testing.T) {
 			case testutil.OpCreate, testutil.OpMulti, testutil.OpCreateContainer, testutil.OpSetData, testutil.OpDelete:
 				transactions.Add(1)
 			}
-			if i := slices.IndexFunc(r.Operations, func(o testutil.Operation) bool { return o.Path == name(500) }); i >= 0 && refusing {
+			if i := slices.IndexFunc(r.Operations, func(o testutil.Operation) bool { return o.Path == name(500) }); i >= 0 && r.Op == testutil.OpMulti && refusing {
 				refused.Add(1)
 				return testutil.FailOperation(i, testutil.CodeNoAuth)
 			}
@@ -629,6 +630,18 @@ func TestAThousandNodesShareTransactions(t *testing.T) {
 		t.Logf("%d transactions, %d of them refused for one, requests %v", transactions.Load(), refused.Load(), w.Cost())
 		if n := transactions.Load(); n > 8 {
 			t.Errorf("%d transactions, want 8 at most", n)
+		}
+		time.Sleep(time.Second)
+		if n := w.Total(); n > 50 {
+			t.Errorf("%d requests, want 50 at most: %v", n, w.Cost())
+		}
+		must(t, other.Delete(t.Context(), name(37), -1)) // was taken
+		must(t, other.Delete(t.Context(), name(38), -1))
+		for _, i := range []int{37, 38} {
+			time.Sleep(time.Second)
+			if stat, ok := w.Stat(name(i)); !ok || stat.EphemeralOwner != w.SessionID(c) {
+				t.Errorf("%s was not made again", name(i))
+			}
 		}
 		refusing = false
 		must(t, nodes[500].Standing(t.Context()))
