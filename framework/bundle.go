@@ -13,9 +13,9 @@ import (
 // bundle arms watches of many znodes that are asked for at the same time. It
 // reads many znodes with one request, and arms many watches with another one,
 // setWatches. That names a transaction: the latest that the server had applied
-// when it answered the first of the reads. Before the server answers it sends an
-// event for all that has changed since, also for a znode that was deleted and
-// created again between its read and its watch.
+// when it answered the first of the reads. Before it arms the watches, the
+// server sends an event for all that has changed since, also for a znode that
+// was deleted and created again between its read and its watch.
 //
 // A few watches are armed by a read each. So are all where the server has no
 // such reads, or refuses one of the two requests.

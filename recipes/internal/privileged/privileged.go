@@ -126,7 +126,8 @@ var Framework = seam.Framework.(interface {
 	// returns its channel, if the znode is as it was read: unless Session.Unwatch
 	// was called, one request arms all such watches of the session again. If not,
 	// ok is false: read it again. resume waits for the answer to that request, or
-	// the end of the connection.
+	// the end of the connection. Calls that are made at the same time share
+	// requests: with servers since 3.6, 16 calls or more cost a few.
 	GetAndWatch(s *framework.Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (again <-chan struct{}, ok bool), err error)
 
 	// Budget returns a new schedule of the client's retry policy, for an operation
