@@ -52,13 +52,13 @@ func TestWhatTheTestsDoNotNoticeSurvives(t *testing.T) {
 // The same seed gives the same choice, and more faults begin with the fewer.
 func TestADraw(t *testing.T) {
 	m, faults := tiny(t)
-	again := m.draw(len(faults)/2, 1)
+	again := m.draw(len(faults)/2, 1, all)
 	for i, f := range again {
 		if f != faults[i] {
 			t.Errorf("%d: %s, was %s", i, f.key(), faults[i].key())
 		}
 	}
-	other := m.draw(len(faults), 2)
+	other := m.draw(len(faults), 2, all)
 	same := true
 	for i := range other {
 		same = same && other[i] == faults[i]
@@ -117,5 +117,5 @@ func TestAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, m.draw(1000, 1)
+	return m, m.draw(1000, 1, all)
 }

@@ -31,7 +31,7 @@ var (
 	root      = flag.String("root", "../../..", "root of the module whose sources get the faults")
 	dir       = flag.String("dir", "../../../build/mutate", "directory of the state")
 	accepted  = flag.String("accepted", "testdata/accepted.txt", "file of the faults that may survive, with reasons")
-	only      = flag.String("only", "", "only faults whose text matches this regular expression")
+	only      = flag.String("only", "", "draw only faults whose text matches this regular expression")
 	survivors = flag.Bool("survivors", false, "try again only the faults that survived")
 	slow      = flag.Bool("slow", true, "also run the tests that take real time")
 	suites    = flag.String("suites", "", "only the tests of packages that match this regular expression")
@@ -75,7 +75,7 @@ func mutate(ctx context.Context) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	faults := m.draw(*number, *seed)
+	faults := m.draw(*number, *seed, wanted)
 	if *list {
 		for i, f := range faults {
 			fmt.Printf("%d %s: %s\n", i+1, f.Operator, f.key())
@@ -95,7 +95,7 @@ func mutate(ctx context.Context) (ok bool, err error) {
 	for i, f := range faults {
 		before, known := r.outcomes[f.key()]
 		decided := known && before.Tree == h.tree && (before.Slow || !*slow || !before.Verdict.lives())
-		if !wanted.MatchString(f.key()) || decided || *survivors && known && !before.Verdict.lives() {
+		if decided || *survivors && known && !before.Verdict.lives() {
 			continue
 		}
 		o, err := h.hunt(ctx, i+1, f, before)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -143,9 +144,9 @@ func (m *module) compiles(p *pkg, f *fault) bool {
 	return m.check(p, trees, nil) == nil
 }
 
-// draw chooses n faults that compile. The same seed always gives the same
-// choice, and a larger choice begins with the smaller one.
-func (m *module) draw(n int, seed uint64) []*fault {
+// draw chooses n faults that compile and whose keys match. The same seed always
+// gives the same choice, and a larger choice begins with the smaller one.
+func (m *module) draw(n int, seed uint64, match *regexp.Regexp) []*fault {
 	type candidate struct {
 		p *pkg
 		f *fault
@@ -162,7 +163,7 @@ func (m *module) draw(n int, seed uint64) []*fault {
 		if len(drawn) == n {
 			break
 		}
-		if m.compiles(c.p, c.f) {
+		if match.MatchString(c.f.key()) && m.compiles(c.p, c.f) {
 			drawn = append(drawn, c.f)
 		}
 	}
