@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -756,4 +757,31 @@ func TestBadValues(t *testing.T) {
 		_, err := closed.Enter(t.Context())
 		wantErr(t, err, framework.ErrClosed)
 	})
+}
+
+// The transaction that opens a round checks as many members as it needs, each
+// of them once, its own first.
+func TestWhatOpensARound(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			var checked []string
+			w.Control(func(r testutil.Request) testutil.Action {
+				if r.Does(testutil.OpCreate, ready) {
+					for _, o := range r.Operations {
+						checked = append(checked, o.Path)
+					}
+				}
+				return testutil.Pass()
+			})
+			var all []*barrier.Double
+			for range n {
+				all = append(all, double(t, w.ConnectNext(), n))
+			}
+			enterTogether(t, all...)
+			slices.Sort(checked)
+			if len(checked) != n+1 || len(slices.Compact(checked)) != n+1 {
+				t.Errorf("of %d: %q", n, checked)
+			}
+		})
+	}
 }

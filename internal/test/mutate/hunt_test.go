@@ -68,6 +68,8 @@ func TestADraw(t *testing.T) {
 	}
 }
 
+var all = regexp.MustCompile("")
+
 // tiny is a module in which all faults are drawn.
 func tiny(t *testing.T) (*module, []*fault) {
 	t.Helper()

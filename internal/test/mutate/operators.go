@@ -217,11 +217,12 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 }
 
 // integer changes numbers that count something. It leaves alone Durations,
-// which duration changes (a nanosecond more has no visible effect), and
-// capacities, which have none either.
+// which duration changes (a nanosecond more has no visible effect), capacities,
+// which have none either, and what is returned beside an error, which nobody
+// uses.
 func (f *finder) integer(e *ast.BasicLit) {
 	v, err := strconv.ParseInt(e.Value, 0, 64)
-	if err != nil || f.inDuration() || f.isDuration(e) {
+	if err != nil || f.inDuration() || f.isDuration(e) || f.isBesideError() {
 		return
 	}
 	if c, ok := f.parent().(*ast.CallExpr); ok && f.isBuiltin(c.Fun, "make") {

@@ -22,6 +22,17 @@ func (f *finder) parent() ast.Node {
 	return f.stack[len(f.stack)-1]
 }
 
+// isBesideError reports whether the current node is returned together with an
+// error.
+func (f *finder) isBesideError() bool {
+	s, ok := f.parent().(*ast.ReturnStmt)
+	if !ok || len(s.Results) < 2 {
+		return false
+	}
+	t := f.resultType(len(s.Results))
+	return t != nil && !f.isNil(s.Results[len(s.Results)-1]) && types.Identical(t, types.Universe.Lookup("error").Type())
+}
+
 // enclosing returns the switch or select of a clause on the stack.
 func (f *finder) enclosing(clause ast.Node) ast.Node {
 	i := slices.Index(f.stack, clause)
