@@ -40,9 +40,9 @@ func TestEachRequestRefused(t *testing.T) {
 			first, second := double(t, c, 2), double(t, w.ConnectNext(), 2)
 			return func(ctx context.Context) error {
 				time.AfterFunc(time.Second, func() { _, _ = second.Enter(ctx) })
-				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				during, cancel := context.WithTimeout(ctx, time.Minute)
 				defer cancel()
-				return enter(first)(ctx)
+				return enter(first)(during)
 			}
 		}, []testutil.Op{list, list, unwatch, watch, watch}},
 		"an Enter that is late": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
@@ -59,16 +59,16 @@ func TestEachRequestRefused(t *testing.T) {
 			return func(ctx context.Context) error {
 				held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Delay(time.Second))
 				defer w.Control(held.Control)()
-				ctx, cancel := context.WithCancel(ctx)
+				during, cancel := context.WithCancel(ctx)
 				defer cancel()
 				go func() {
 					select {
 					case <-held.Hit():
 						makeReady(t, admin)
-					case <-ctx.Done():
+					case <-during.Done():
 					}
 				}()
-				return enter(d)(ctx)
+				return enter(d)(during)
 			}
 		}, []testutil.Op{testutil.OpDelete, list, unwatch, watch, watch}},
 		"the first Leave": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
