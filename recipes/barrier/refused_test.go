@@ -15,7 +15,8 @@ import (
 )
 
 // Whichever request the ensemble refuses, the caller is told so. It can do
-// without the watch, the list that follows a create, and the removal of a watch.
+// without the watch, its removal, the list that follows a create, and the
+// delete of a znode that is tried again.
 func TestEachRequestRefused(t *testing.T) {
 	const list, unwatch, watch = testutil.OpGetChildren2, testutil.OpRemoveWatches, testutil.OpAddWatch
 	type call = func(context.Context) error

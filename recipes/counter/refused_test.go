@@ -45,10 +45,10 @@ func TestEachRequestRefused(t *testing.T) {
 		}, plain, nil, false},
 		"an addition whose answer is lost": {func(t *testing.T, w *bubble.World, n, _ *counter.Counter) {
 			add(t, n, 1, 1)
-			time.AfterFunc(0, func() { w.Once(testutil.OpMulti, "/", testutil.DropAfter()) })
+			time.AfterFunc(time.Millisecond, func() { w.Once(testutil.OpMulti, "/", testutil.DropAfter()) })
 		}, func(n *counter.Counter) func(context.Context) error {
 			return func(ctx context.Context) error {
-				time.Sleep(1)
+				time.Sleep(2 * time.Millisecond)
 				return plain(n)(ctx)
 			}
 		}, nil, true},
