@@ -83,6 +83,16 @@ func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, er
 // In LayoutMember an id that another session has is waited for. In the others
 // an id may be there several times.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error) {
+	n, err := g.Node(id, data)
+	if err != nil {
+		return nil, err
+	}
+	return n.announce(ctx)
+}
+
+// Node returns the Node of a member, as New does: it makes no request. Join is
+// Node, Start and Standing.
+func (g *Group) Node(id string, data []byte) (*Node, error) {
 	if g.client == nil {
 		return nil, ErrClosed
 	}
@@ -114,7 +124,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Node, error)
 		opts = append(slices.Clone(opts), option(func(c *config) { c.lasting = true }))
 	}
 	opts = append(slices.Clone(opts), option(func(c *config) { c.group, c.label = "", g.label }))
-	return Announce(ctx, g.client, layout.Join(g.path, name), data, opts...)
+	return New(g.client, layout.Join(g.path, name), data, opts...)
 }
 
 // Member is one that a group has.
@@ -125,11 +135,14 @@ type Member struct {
 	Session int64 // whose znode it is
 }
 
-// Members returns who has a znode in the group, by id, as it was at some time
-// after the call: also the member that this client has joined counts only if it
-// has one. A group that was never joined has none. Children that no member of
-// the layout can have are ignored. It costs a list, and one request of many
-// reads: see Client.ReadAll.
+// Members returns who has a znode in the group, by id: also the member that this
+// client has joined counts only if it has one. A group that was never joined has
+// none. Children that no member of the layout can have are ignored. It costs a
+// list, and one request of many reads: see Client.ReadAll.
+//
+// It shows at least what this client has done and seen before the call. Its
+// server may not know yet what others have done shortly before: call
+// Client.Sync first if that matters, or use Roster.Fresh.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	if g.client == nil {
 		return nil, ErrClosed

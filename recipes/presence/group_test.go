@@ -126,6 +126,35 @@ func TestMembersOfALargeGroup(t *testing.T) {
 	})
 }
 
+// Members shows what the client's own server knows, and after a sync what the
+// others know.
+func TestMembersOfAServerThatLags(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		far := (w.Leader() + 1) % 3
+		c, other := w.ConnectTo("reader", w.Address(far)), w.ConnectTo("other", w.Address(w.Leader()))
+		ours, err := presence.NewGroup(c, dir)
+		must(t, err)
+		theirs, err := presence.NewGroup(other, dir)
+		must(t, err)
+		_, err = ours.Join(t.Context(), "a", nil)
+		must(t, err)
+		w.Lag(far)
+		_, err = theirs.Join(t.Context(), "b", nil)
+		must(t, err)
+		if all, err := ours.Members(t.Context()); err != nil || len(all) != 1 || all[0].ID != "a" {
+			t.Errorf("while it lags: %v, %v", all, err)
+		}
+		synced := make(chan error, 1)
+		go func() { synced <- c.Sync(t.Context(), dir) }()
+		time.Sleep(time.Second)
+		w.Unlag(far)
+		must(t, bubble.Await(t, "the sync", synced))
+		if all, err := ours.Members(t.Context()); err != nil || len(all) != 2 {
+			t.Errorf("after a sync: %v, %v", all, err)
+		}
+	}, testutil.WithMembers(3))
+}
+
 // A group that was never joined has no members, but a missing chroot is an
 // error.
 func TestMembersOfAMissingGroup(t *testing.T) {

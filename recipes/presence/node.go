@@ -102,6 +102,10 @@ func Announce(ctx context.Context, client *framework.Client, path string, data [
 	if err != nil {
 		return nil, err
 	}
+	return n.announce(ctx)
+}
+
+func (n *Node) announce(ctx context.Context) (*Node, error) {
 	if err := n.Start(); err != nil {
 		return nil, err
 	}

@@ -19,16 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
-// GroupLayout is the flag for the layout of a group's znodes.
-func GroupLayout() cli.EnumFlag[presence.Layout] {
-	return cli.EnumFlag[presence.Layout]{
-		Names:  []string{"member", "protected", "party", "shallow-party"},
-		Values: []presence.Layout{presence.LayoutMember, presence.LayoutProtected, presence.LayoutParty, presence.LayoutShallowParty},
-	}
-}
-
 func newMembers(to *cli.Ensemble) *cobra.Command {
-	m := members{layout: GroupLayout()}
+	m := members{layout: cli.GroupLayout()}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "members [flags] GROUP",

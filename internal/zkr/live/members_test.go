@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // said is what a command has printed.
@@ -57,7 +59,7 @@ func TestMembers(t *testing.T) {
 		list := func(asJSON bool) string {
 			t.Helper()
 			var out said
-			m := members{layout: GroupLayout(), json: asJSON, out: &out}
+			m := members{layout: cli.GroupLayout(), json: asJSON, out: &out}
 			if err := m.list(t.Context(), c, path); err != nil {
 				t.Error(err)
 			}
@@ -81,7 +83,7 @@ func TestMembers(t *testing.T) {
 		var out said
 		ctx, end := context.WithCancelCause(t.Context())
 		ended := make(chan error)
-		m := members{layout: GroupLayout(), follow: true, out: &out}
+		m := members{layout: cli.GroupLayout(), follow: true, out: &out}
 		go func() { ended <- m.run(ctx, c, path) }()
 		expect := func(want string) {
 			t.Helper()
@@ -119,4 +121,30 @@ func TestMembers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// zkr members waits until the server that it reads from has caught up.
+func TestMembersOfAServerThatLags(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		far := (w.Leader() + 1) % 3
+		c, other := w.ConnectTo("reader", w.Address(far)), w.ConnectTo("other", w.Address(w.Leader()))
+		w.Lag(far)
+		g, err := presence.NewGroup(other, "/g")
+		if err == nil {
+			_, err = g.Join(t.Context(), "a", nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out said
+		m := members{layout: cli.GroupLayout(), out: &out}
+		listed := make(chan error, 1)
+		go func() { listed <- m.list(t.Context(), c, "/g") }()
+		time.Sleep(time.Second)
+		w.Unlag(far)
+		err = bubble.Await(t, "the list", listed)
+		if got := out.take(); err != nil || got != "a\n" {
+			t.Errorf("it prints %q, %v", got, err)
+		}
+	}, testutil.WithMembers(3))
 }

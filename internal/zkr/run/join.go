@@ -20,14 +20,17 @@ import (
 )
 
 func newJoin(to *cli.Ensemble) *cobra.Command {
-	j := joinCommand{jobCommand: jobCommand{to: to, start: startJob}}
+	j := joinCommand{jobCommand: jobCommand{to: to, start: startJob}, layout: cli.GroupLayout()}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "join [flags] GROUP --id ID [-- CMD [ARG]...]",
 		Short:                 "Be a member of a group, with or without a command",
 		Long: `Creates the ephemeral znode GROUP/ID, and runs CMD once it stands. zkr members, Go
-programs (package presence) and Curator's GroupMember see this member then. CMD
-inherits stdin. When it has ended, zkr removes the znode and exits with CMD's exit code.
+programs (package presence) and Curator's GroupMember see this member then. --layout is
+for groups of Curator's PersistentNode with protection (protected), and of Kazoo's Party
+(party) and ShallowParty (shallow-party). There an ID may be in the group several times,
+and in Kazoo's layouts it is the znode's data. CMD inherits stdin. When it has ended,
+zkr removes the znode and exits with CMD's exit code.
 
 SIGTERM and SIGINT first remove the znode, so that nobody chooses this member any more,
 and then reach CMD. A second such signal does not wait for that, and neither does zkr
@@ -48,7 +51,8 @@ SIGINT, SIGQUIT or SIGHUP, and exits with 0. --json prints an object when it sta
 for each change.
 
 If zkr is killed, so is CMD on Linux, and the znode goes when the session expires. If CMD
-runs zkr for the same GROUP and ID, that one would wait forever: it exits with 2.
+runs zkr for the same GROUP and ID, that one would wait forever: it exits with 2, unless
+--layout lets both stand.
 
 It costs two requests, in each session, and one per session timeout. If you have
 credentials, give --acl: otherwise anybody can delete the znode.`,
@@ -65,9 +69,10 @@ credentials, give --acl: otherwise anybody can delete the znode.`,
 // joinCommand keeps a znode in place, and runs a command meanwhile.
 type joinCommand struct {
 	jobCommand
-	id, data string
-	wait     time.Duration
-	json     bool
+	layout          cli.EnumFlag[presence.Layout]
+	group, id, data string
+	wait            time.Duration
+	json            bool
 }
 
 func (j *joinCommand) addFlags(cmd *cobra.Command) {
@@ -80,6 +85,7 @@ func (j *joinCommand) addFlags(cmd *cobra.Command) {
 func (j *joinCommand) flagsOfMember(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&j.id, "id", "", "the name of the znode: who this is")
 	cmd.Flags().StringVar(&j.data, "data", "", "the data of the znode: what others need to know, such as an address")
+	cmd.Flags().Var(&j.layout, "layout", "layout of the znode: <id>, Curator's with protection, or those of Kazoo")
 }
 
 func (j *joinCommand) parse(cmd *cobra.Command, args []string) error {
@@ -93,7 +99,17 @@ func (j *joinCommand) parse(cmd *cobra.Command, args []string) error {
 	if err := framework.ValidatePath(group); err != nil {
 		return cli.Usage("%w", err)
 	}
-	return j.check([]string{cli.ChildPath(group, j.id)}, command)
+	znode := group // its name has a part that is not known yet
+	switch j.layout.Value() {
+	case presence.LayoutMember:
+		znode = cli.ChildPath(group, j.id)
+	case presence.LayoutParty, presence.LayoutShallowParty:
+		if j.data != "" {
+			return cli.Usage("--data: with --layout %s the data of the znode are the id", &j.layout)
+		}
+	}
+	j.group = group
+	return j.check([]string{znode}, command)
 }
 
 // split returns the one argument before --, and the command behind it.
@@ -130,10 +146,11 @@ func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 	if err != nil {
 		return err
 	}
-	node, err := presence.New(client, j.paths[0], []byte(j.data))
+	node, err := j.node(client)
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
+	j.paths = []string{node.Path()}
 	defer cli.SayDisconnects(client, in.Stderr, cli.Printable(j.path())+": the session may expire")()
 	defer j.sayChanges(node)()
 	if err := in.Signals.EndWhile(ctx, func(ctx context.Context) error { return j.stand(ctx, client, node) }); err != nil {
@@ -143,6 +160,18 @@ func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 		return j.hold(node)
 	}
 	return j.work(node)
+}
+
+func (j *joinCommand) node(c *framework.Client) (*presence.Node, error) {
+	group, err := presence.NewGroup(c, j.group, presence.WithLayout(j.layout.Value()))
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if j.data != "" {
+		data = []byte(j.data)
+	}
+	return group.Node(j.id, data)
 }
 
 // stand makes the znode, and returns when it stands.

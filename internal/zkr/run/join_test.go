@@ -136,6 +136,8 @@ func TestJoinUsage(t *testing.T) {
 		"no command after --":              {"/g", "--id", "a", "--"},
 		"--json: only without a command":   {"/g", "--id", "a", "--json", "--", "true"},
 		"/zookeeper is for the servers":    {"/zookeeper", "--id", "a"},
+		"want one of: member, protected":   {"/g", "--id", "a", "--layout", "kazoo"},
+		"--data: with --layout party the ": {"/g", "--id", "a", "--layout", "party", "--data", "x"},
 		"unknown flag: --grace":            {"/g", "--id", "a", "--grace", "1s"},
 		"--session-timeout -1s: must be m": {"/g", "--id", "a", "--session-timeout", "-1s"},
 	} {

@@ -48,7 +48,7 @@ func (s *service) end(code int) {
 func joinVirtual(t *testing.T, w *bubble.World, servers string, command *service, flags ...string) *virtual {
 	t.Helper()
 	to := &cli.Ensemble{SessionTimeout: framework.DefaultSessionTimeout, Servers: servers, Dial: w.ClientNet("zkr").Dial, ConnectTimeout: 10 * time.Second}
-	j := &joinCommand{jobCommand: jobCommand{to: to}}
+	j := &joinCommand{jobCommand: jobCommand{to: to}, layout: cli.GroupLayout()}
 	cmd := &cobra.Command{Use: "join", Args: j.parse, RunE: func(*cobra.Command, []string) error { return nil }}
 	j.addFlags(cmd)
 	j.flagsOfMember(cmd)
@@ -116,6 +116,68 @@ func TestJoinWithoutCommand(t *testing.T) {
 		}
 		w.NothingLeft("/g")
 	})
+}
+
+// In each layout zkr is the member that others see, also in the next session,
+// and beside another one of that id where the layout has several.
+func TestJoinInALayout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		layout  presence.Layout
+		pattern string
+		data    string
+	}{
+		"member":        {presence.LayoutMember, `^/g/a\n$`, "10.0.0.7"},
+		"protected":     {presence.LayoutProtected, `^/g/_c_[0-9a-f-]{36}-a\n$`, "10.0.0.7"},
+		"party":         {presence.LayoutParty, `^/g/[0-9a-f]{32}__party__\n$`, ""},
+		"shallow-party": {presence.LayoutShallowParty, `^/g/[0-9a-f]{32}-a\n$`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				g, err := presence.NewGroup(w.Connect("reader"), "/g", presence.WithLayout(tt.layout))
+				if err != nil {
+					t.Fatal(err)
+				}
+				others := 0
+				if tt.layout != presence.LayoutMember {
+					if _, err := g.Join(t.Context(), "a", nil); err != nil {
+						t.Fatal(err)
+					}
+					others++
+				}
+				flags := []string{"--layout", name}
+				if tt.data != "" {
+					flags = append(flags, "--data", tt.data)
+				}
+				v := joinVirtual(t, w, w.Servers(), nil, flags...)
+				v.out.prints(t, tt.pattern)
+				path := strings.TrimSpace(v.out.String())
+				owner := int64(0)
+				for range 2 {
+					all, err := g.Members(t.Context())
+					i := slices.IndexFunc(all, func(m presence.Member) bool { return m.Path == path })
+					if err != nil || len(all) != others+1 || i < 0 {
+						t.Fatalf("%s is not in %+v, %v", path, all, err)
+					}
+					want := tt.data
+					if want == "" {
+						want = "a"
+					}
+					if all[i].ID != "a" || string(all[i].Data) != want || all[i].Session == owner {
+						t.Errorf("the member is %+v", all[i])
+					}
+					owner = all[i].Session
+					if err := w.ExpireSession(owner); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * bubble.Timeout)
+				}
+				v.in.Signals.Arrived <- syscall.SIGTERM
+				if code, err := v.end(t); code != 0 || w.Exists(path) {
+					t.Errorf("exit code %d, %v; the znode is there: %t", code, err, w.Exists(path))
+				}
+			})
+		})
+	}
 }
 
 // --json prints each change, and a reader that does not read delays nothing.
@@ -398,7 +460,7 @@ func TestJoinRefused(t *testing.T) {
 func TestJoinCannotStart(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		to := &cli.Ensemble{SessionTimeout: framework.DefaultSessionTimeout, Servers: w.Servers(), Dial: w.Dial, ConnectTimeout: 10 * time.Second}
-		j := &joinCommand{jobCommand: jobCommand{to: to, paths: []string{memberPath}, command: []string{"no"}}}
+		j := &joinCommand{jobCommand: jobCommand{to: to, paths: []string{memberPath}, command: []string{"no"}}, layout: cli.GroupLayout(), group: "/g", id: "a"}
 		j.start = func(string, []string, []string) (*job, error) { return nil, os.ErrNotExist }
 		v := startVirtual(func(ctx context.Context, in *cli.Process) error { return j.run(ctx, in) })
 		if code, err := v.end(t); code != cli.ExitNotFound {

@@ -17,7 +17,7 @@ import (
 )
 
 func newRegister(to *cli.Ensemble) *cobra.Command {
-	r := registerCommand{joinCommand: joinCommand{jobCommand: jobCommand{to: to, start: startJob}}}
+	r := registerCommand{joinCommand: joinCommand{jobCommand: jobCommand{to: to, start: startJob}, layout: cli.GroupLayout()}}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "register [flags] NAME [-- CMD [ARG]...]",
@@ -96,6 +96,6 @@ func (r *registerCommand) parse(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
-	r.data = string(data)
-	return r.check([]string{cli.ChildPath(r.root, name+"/"+r.id)}, command)
+	r.group, r.data = cli.ChildPath(r.root, name), string(data)
+	return r.check([]string{cli.ChildPath(r.group, r.id)}, command)
 }

@@ -19,7 +19,7 @@ import (
 // registerWith parses the arguments of zkr register.
 func registerWith(to *cli.Ensemble, args ...string) (*registerCommand, error) {
 	to.SessionTimeout = framework.DefaultSessionTimeout
-	r := &registerCommand{joinCommand: joinCommand{jobCommand: jobCommand{to: to}}}
+	r := &registerCommand{joinCommand: joinCommand{jobCommand: jobCommand{to: to}, layout: cli.GroupLayout()}}
 	cmd := &cobra.Command{Use: "register", Args: r.parse, SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return nil }}
 	r.addFlags(cmd)
 	cmd.SetArgs(args)
