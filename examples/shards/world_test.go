@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+const beat = 100 * time.Millisecond // between two writes of a member to a shard
+
+// world is members, the log of the store that they write to, and the scenario.
+type world struct {
+	ledger
+	t        *testing.T
+	ens      testutil.Ensemble
+	timeout  time.Duration // of sessions
+	exact    bool          // time is virtual
+	start    func(id string) *running
+	started  int              // so many, by startHere
+	election *leader.Election // of a client that is no candidate
+}
+
+// running is one member.
+type running struct {
+	id   string
+	end  func()                 // asks it to end, and waits for that
+	kill func()                 // as SIGKILL does
+	stop func() (resume func()) // as SIGSTOP does
+	cut  func() (heal func())   // from the ensemble, but not from the store
+}
+
+func newWorld(t *testing.T, ens testutil.Ensemble, timeout time.Duration) *world {
+	observer, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = observer.Close() })
+	election, err := leader.New(observer, basePath+"/leader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, ens: ens, timeout: timeout, election: election}
+	w.start = w.startHere
+	return w
+}
+
+// scenario has a member come and end, and kills, stops and cuts off members,
+// those that lead and others.
+func (w *world) scenario() {
+	members := []*running{w.start("a"), w.start("b"), w.start("c")}
+	w.settled(members...)
+
+	before, from := w.owners(), time.Now()
+	d := w.start("d")
+	w.settled(append(members, d)...)
+	w.movedTo("d", before, 3)
+	if w.exact {
+		w.notLonger(from, time.Second, all()...)
+	}
+	from = time.Now()
+	d.end()
+	w.settled(members...)
+	if w.exact {
+		w.notLonger(from, time.Second, all()...)
+	}
+
+	for _, leads := range []bool{true, false} {
+		w.killed(members, leads)
+		w.strikes(members, leads, "is stopped", func(r *running) (end func()) { return r.stop() })
+		w.strikes(members, leads, "is cut off", func(r *running) (end func()) { return r.cut() })
+	}
+	if err := judge(w.entries()); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// killed kills a member, and starts another process with its id.
+func (w *world) killed(members []*running, leads bool) {
+	w.t.Helper()
+	w.strikes(members, leads, "is killed", func(r *running) (end func()) {
+		r.kill()
+		return func() { *r = *w.start(r.id) }
+	})
+}
+
+// strikes has something happen to a member, until its shards are worked on by
+// the others, and until it is back.
+func (w *world) strikes(members []*running, leads bool, what string, fault func(*running) (end func())) {
+	w.t.Helper()
+	victim, others := w.pick(members, leads)
+	w.t.Logf("%s %s, it leads: %t", victim.id, what, leads)
+	before, from := w.owners(), time.Now()
+	end := fault(victim)
+	w.settled(others...)
+	for shard, id := range before {
+		switch took := w.since(from, shard, ids(others)...); {
+		case id == victim.id && w.exact && took > 2*w.timeout:
+			w.t.Errorf("shard %d is worked on again after %v", shard, took)
+		case id != victim.id && w.owners()[shard] != id:
+			w.t.Errorf("shard %d has moved from %s to %s", shard, id, w.owners()[shard])
+		case id != victim.id && w.exact:
+			w.notLonger(from, 2*beat, shard)
+		}
+	}
+	before, from = w.owners(), time.Now()
+	end()
+	w.settled(members...)
+	w.movedTo(victim.id, before, shards/len(members))
+	if w.exact {
+		w.notLonger(from, time.Second, all()...)
+	}
+}
+
+// pick returns a member that leads, or one that does not, and the others.
+func (w *world) pick(members []*running, leads bool) (one *running, others []*running) {
+	w.t.Helper()
+	var first string
+	w.await("a leader", func() bool {
+		p, err := w.election.Leader(w.t.Context())
+		first = string(p.Data)
+		return err == nil
+	})
+	for _, r := range members {
+		if one == nil && (r.id == first) == leads {
+			one = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	if one == nil {
+		w.t.Fatalf("%q leads", first)
+	}
+	return one, others
+}
+
+// settled waits until the members work on as many shards each, and nobody else
+// on any.
+func (w *world) settled(members ...*running) {
+	w.t.Helper()
+	want := make(map[string]int)
+	for _, r := range members {
+		want[r.id] = shards / len(members)
+	}
+	w.await(fmt.Sprint(want), func() bool { return maps.Equal(w.store.shares(), want) })
+	time.Sleep(2 * beat) // so that each has written
+}
+
+// movedTo fails the test if not exactly n shards have moved, all to one member.
+func (w *world) movedTo(id string, before [shards]string, n int) {
+	w.t.Helper()
+	for shard, now := range w.owners() {
+		if now != before[shard] {
+			n--
+			if now != id {
+				w.t.Errorf("shard %d has moved from %s to %s", shard, before[shard], now)
+			}
+		}
+	}
+	if n != 0 {
+		w.t.Errorf("%d shards have moved too few, from %v to %v", n, before, w.owners())
+	}
+}
+
+// notLonger fails the test if nobody has worked on a shard for longer.
+func (w *world) notLonger(from time.Time, limit time.Duration, of ...int) {
+	w.t.Helper()
+	for _, shard := range of {
+		if rest := w.rest(from, shard); rest > limit {
+			w.t.Errorf("nobody worked on shard %d for %v", shard, rest)
+		}
+	}
+}
+
+func (w *world) await(what string, happened func() bool) {
+	w.t.Helper()
+	for from := time.Now(); !happened(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(from) > 2*time.Minute {
+			w.t.Fatalf("not in two minutes: %s; shares: %v", what, w.store.shares())
+		}
+	}
+}
+
+func all() (every []int) {
+	for shard := range shards {
+		every = append(every, shard)
+	}
+	return every
+}
+
+func ids(members []*running) (all []string) {
+	for _, r := range members {
+		all = append(all, r.id)
+	}
+	return all
+}
+
+// startHere starts a member in this process, and waits until it works.
+func (w *world) startHere(id string) *running {
+	w.t.Helper()
+	w.started++
+	net := w.ens.ClientNet(fmt.Sprint(id, " ", w.started))
+	client, err := framework.New(w.ens.Servers(), framework.WithDialer(net.Dial), framework.WithSessionTimeout(w.timeout))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	g := &gate{opened: make(chan struct{})}
+	close(g.opened)
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer client.Close()
+		err := join(ctx, client, id, func(ctx context.Context, shard int, token recipes.Token) error {
+			for ; ctx.Err() == nil; pause(ctx, beat) {
+				if err := g.pass(); err != nil {
+					return err
+				}
+				if err := w.write(id, shard, token); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if ctx.Err() == nil {
+			w.t.Errorf("%s has ended: %v", id, err)
+		}
+	})
+	w.t.Cleanup(func() {
+		net.Heal()
+		end()
+		all.Wait()
+	})
+	w.await(id+" works", func() bool { return w.store.shares()[id] > 0 })
+	return &running{
+		id: id,
+		end: func() {
+			end()
+			all.Wait()
+		},
+		kill: func() {
+			g.shut(errors.New("killed"))()
+			net.Cut()
+			net.Drop()
+			end()
+		},
+		stop: func() (resume func()) {
+			open := g.shut(nil)
+			net.Cut()
+			return func() {
+				open()
+				net.Heal()
+			}
+		},
+		cut: func() (heal func()) {
+			net.Cut()
+			return net.Heal
+		},
+	}
+}
+
+// gate is what a member's writes pass, whatever its contexts say: those of a
+// member that is stopped come late, and those of one that was killed never.
+type gate struct {
+	mu     sync.Mutex // guards what follows
+	opened chan struct{}
+	err    error
+}
+
+func (g *gate) pass() error {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	<-opened
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// shut stops all writes until open is called. From then on they fail with err.
+func (g *gate) shut(err error) (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened, g.err = make(chan struct{}), err
+	return sync.OnceFunc(func() { close(g.opened) })
+}
