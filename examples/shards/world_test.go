@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -20,13 +21,15 @@ const beat = 100 * time.Millisecond // between two writes of a member to a shard
 // world is members, the log of the store that they write to, and the scenario.
 type world struct {
 	ledger
-	t        *testing.T
-	ens      testutil.Ensemble
-	timeout  time.Duration // of sessions
-	exact    bool          // time is virtual
-	start    func(id string) *running
-	started  int              // so many, by startHere
-	election *leader.Election // of a client that is no candidate
+	t          *testing.T
+	ens        testutil.Ensemble
+	timeout    time.Duration // of sessions
+	exact      bool          // time is virtual
+	start      func(id string) *running
+	started    int // so many, by startHere
+	wasStopped map[string]bool
+	election   *leader.Election // of a client that is no candidate
+	group      *presence.Group  // the same
 }
 
 // running is one member.
@@ -36,6 +39,9 @@ type running struct {
 	kill func()                 // as SIGKILL does
 	stop func() (resume func()) // as SIGSTOP does
 	cut  func() (heal func())   // from the ensemble, but not from the store
+
+	drop   func() // its connections
+	expire func() // its session
 }
 
 func newWorld(t *testing.T, ens testutil.Ensemble, timeout time.Duration) *world {
@@ -48,7 +54,11 @@ func newWorld(t *testing.T, ens testutil.Ensemble, timeout time.Duration) *world
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, ens: ens, timeout: timeout, election: election}
+	group, err := presence.NewGroup(observer, basePath+"/members")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{group: group, t: t, ens: ens, timeout: timeout, wasStopped: make(map[string]bool), election: election}
 	w.start = w.startHere
 	return w
 }
@@ -59,10 +69,10 @@ func (w *world) scenario() {
 	members := []*running{w.start("a"), w.start("b"), w.start("c")}
 	w.settled(members...)
 
-	before, from := w.owners(), time.Now()
+	before, from := w.now(), time.Now()
 	d := w.start("d")
 	w.settled(append(members, d)...)
-	w.movedTo("d", before, 3)
+	w.movedTo(d, before, 3)
 	if w.exact {
 		w.notLonger(from, time.Second, all()...)
 	}
@@ -97,26 +107,30 @@ func (w *world) killed(members []*running, leads bool) {
 func (w *world) strikes(members []*running, leads bool, what string, fault func(*running) (end func())) {
 	w.t.Helper()
 	victim, others := w.pick(members, leads)
-	w.t.Logf("%s %s, it leads: %t", victim.id, what, leads)
-	before, from := w.owners(), time.Now()
+	before, from := w.now(), time.Now()
 	end := fault(victim)
 	w.settled(others...)
-	for shard, id := range before {
-		switch took := w.since(from, shard, ids(others)...); {
-		case id == victim.id && w.exact && took > 2*w.timeout:
-			w.t.Errorf("shard %d is worked on again after %v", shard, took)
-		case id != victim.id && w.owners()[shard] != id:
+	longest := time.Duration(0)
+	for shard, id := range before.owners {
+		switch {
+		case id == victim.id:
+			longest = max(longest, w.since(from, shard, ids(others)...))
+		case w.calm(victim, before) && w.owners()[shard] != id:
 			w.t.Errorf("shard %d has moved from %s to %s", shard, id, w.owners()[shard])
-		case id != victim.id && w.exact:
+		case w.exact:
 			w.notLonger(from, 2*beat, shard)
 		}
 	}
-	before, from = w.owners(), time.Now()
+	w.t.Logf("%s %s, it leads: %t; its shards are worked on again after %v", victim.id, what, leads, longest)
+	if w.exact && longest > 2*w.timeout {
+		w.t.Errorf("more than two session timeouts")
+	}
+	before, from = w.now(), time.Now()
 	end()
 	w.settled(members...)
-	w.movedTo(victim.id, before, shards/len(members))
+	w.movedTo(victim, before, shards/len(members))
 	if w.exact {
-		w.notLonger(from, time.Second, all()...)
+		w.notLonger(from, w.timeout/2, all()...) // its cache may wait for a third of it
 	}
 }
 
@@ -154,19 +168,57 @@ func (w *world) settled(members ...*running) {
 	time.Sleep(2 * beat) // so that each has written
 }
 
-// movedTo fails the test if not exactly n shards have moved, all to one member.
-func (w *world) movedTo(id string, before [shards]string, n int) {
+// state is who works on each shard, and the session of each member.
+type state struct {
+	owners   [shards]string
+	sessions map[string]int64
+}
+
+func (w *world) now() state {
 	w.t.Helper()
+	members, err := w.group.Members(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := state{owners: w.owners(), sessions: make(map[string]int64)}
+	for _, m := range members {
+		s.sessions[m.ID] = m.Session
+	}
+	return s
+}
+
+// calm reports whether all members but one are in the session that they were
+// in. On a busy machine somebody else may have lost the session, and shards.
+func (w *world) calm(but *running, before state) bool {
+	w.t.Helper()
+	now := w.now().sessions
+	for id, session := range before.sessions {
+		if id != but.id && now[id] != session {
+			if w.t.Logf("%s has lost its session", id); w.exact {
+				w.t.Errorf("in virtual time")
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// movedTo fails the test if not exactly n shards have moved, all to one member.
+func (w *world) movedTo(r *running, before state, n int) {
+	w.t.Helper()
+	if !w.calm(r, before) {
+		return
+	}
 	for shard, now := range w.owners() {
-		if now != before[shard] {
+		if was := before.owners[shard]; now != was {
 			n--
-			if now != id {
-				w.t.Errorf("shard %d has moved from %s to %s", shard, before[shard], now)
+			if now != r.id {
+				w.t.Errorf("shard %d has moved from %s to %s", shard, was, now)
 			}
 		}
 	}
 	if n != 0 {
-		w.t.Errorf("%d shards have moved too few, from %v to %v", n, before, w.owners())
+		w.t.Errorf("%d shards have moved too few, from %v to %v", n, before.owners, w.owners())
 	}
 }
 
@@ -213,8 +265,7 @@ func (w *world) startHere(id string) *running {
 		w.t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	g := &gate{opened: make(chan struct{})}
-	close(g.opened)
+	var g gate
 	var all sync.WaitGroup
 	all.Go(func() {
 		defer client.Close()
@@ -234,6 +285,7 @@ func (w *world) startHere(id string) *running {
 		}
 	})
 	w.t.Cleanup(func() {
+		g.open(false)
 		net.Heal()
 		end()
 		all.Wait()
@@ -246,16 +298,17 @@ func (w *world) startHere(id string) *running {
 			all.Wait()
 		},
 		kill: func() {
-			g.shut(errors.New("killed"))()
+			g.open(true)
 			net.Cut()
 			net.Drop()
 			end()
 		},
 		stop: func() (resume func()) {
-			open := g.shut(nil)
+			w.wasStopped[id] = true
+			g.close()
 			net.Cut()
 			return func() {
-				open()
+				g.open(false)
 				net.Heal()
 			}
 		},
@@ -263,31 +316,51 @@ func (w *world) startHere(id string) *running {
 			net.Cut()
 			return net.Heal
 		},
+		drop: net.Drop,
+		expire: func() {
+			if s, err := client.Session(); err == nil {
+				_ = w.ens.ExpireSession(s.ID()) // it may have none
+			}
+		},
 	}
 }
 
 // gate is what a member's writes pass, whatever its contexts say: those of a
 // member that is stopped come late, and those of one that was killed never.
 type gate struct {
-	mu     sync.Mutex // guards what follows
-	opened chan struct{}
-	err    error
+	mu   sync.Mutex    // guards what follows
+	shut chan struct{} // closed when it is opened; nil: it is open
+	dead bool
 }
 
 func (g *gate) pass() error {
 	g.mu.Lock()
-	opened := g.opened
+	shut := g.shut
 	g.mu.Unlock()
-	<-opened
+	if shut != nil {
+		<-shut
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.err
+	if g.dead {
+		return errors.New("killed")
+	}
+	return nil
 }
 
-// shut stops all writes until open is called. From then on they fail with err.
-func (g *gate) shut(err error) (open func()) {
+func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.opened, g.err = make(chan struct{}), err
-	return sync.OnceFunc(func() { close(g.opened) })
+	g.shut = make(chan struct{})
+}
+
+// open lets all writes pass, or fails them if the member is dead.
+func (g *gate) open(dead bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dead = g.dead || dead
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
 }
