@@ -122,7 +122,7 @@ func TestRandomFaults(t *testing.T) {
 // A write of a leader that comes when another member leads changes nothing.
 func TestADeposedLeaderWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newVirtual(t)
+		w := newVirtual(t, testutil.WithMembers(1)) // of several, one refuses what another one has held back
 		ens := w.ens.(*testutil.Embedded)
 		first, second := w.start("a"), w.start("b")
 		w.settled(first, second)
@@ -149,8 +149,8 @@ func TestADeposedLeaderWritesNothing(t *testing.T) {
 }
 
 // newVirtual returns a world in virtual time.
-func newVirtual(t *testing.T) *world {
-	ens := testutil.Start(t, testutil.InMemory(), testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {}))
+func newVirtual(t *testing.T, opts ...testutil.Option) *world {
+	ens := testutil.Start(t, append([]testutil.Option{testutil.InMemory(), testutil.WithMembers(3), testutil.WithLogger(func(string, ...any) {})}, opts...)...)
 	w := newWorld(t, ens, 10*time.Second)
 	w.exact = true
 	return w

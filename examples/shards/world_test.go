@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,8 +29,10 @@ type world struct {
 	start      func(id string) *running
 	started    int // so many, by startHere
 	wasStopped map[string]bool
-	election   *leader.Election // of a client that is no candidate
-	group      *presence.Group  // the same
+
+	observer *framework.Client // is no member
+	election *leader.Election
+	group    *presence.Group
 }
 
 // running is one member.
@@ -58,7 +61,7 @@ func newWorld(t *testing.T, ens testutil.Ensemble, timeout time.Duration) *world
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{group: group, t: t, ens: ens, timeout: timeout, wasStopped: make(map[string]bool), election: election}
+	w := &world{observer: observer, group: group, t: t, ens: ens, timeout: timeout, wasStopped: make(map[string]bool), election: election}
 	w.start = w.startHere
 	return w
 }
@@ -110,12 +113,12 @@ func (w *world) strikes(members []*running, leads bool, what string, fault func(
 	before, from := w.now(), time.Now()
 	end := fault(victim)
 	w.settled(others...)
-	longest := time.Duration(0)
+	calm, longest := w.calm(victim, before), time.Duration(0)
 	for shard, id := range before.owners {
 		switch {
 		case id == victim.id:
 			longest = max(longest, w.since(from, shard, ids(others)...))
-		case w.calm(victim, before) && w.owners()[shard] != id:
+		case calm && w.owners()[shard] != id:
 			w.t.Errorf("shard %d has moved from %s to %s", shard, id, w.owners()[shard])
 		case w.exact:
 			w.notLonger(from, 2*beat, shard)
@@ -156,15 +159,23 @@ func (w *world) pick(members []*running, leads bool) (one *running, others []*ru
 	return one, others
 }
 
-// settled waits until the members work on as many shards each, and nobody else
-// on any.
+// settled waits until the members work on as many shards each, as they are
+// assigned, and nobody else is in the group or works on any.
 func (w *world) settled(members ...*running) {
 	w.t.Helper()
 	want := make(map[string]int)
 	for _, r := range members {
 		want[r.id] = shards / len(members)
 	}
-	w.await(fmt.Sprint(want), func() bool { return maps.Equal(w.store.shares(), want) })
+	w.await(fmt.Sprint(want), func() bool {
+		if !maps.Equal(w.store.shares(), want) {
+			return false
+		}
+		data, _, err := w.observer.Get(w.t.Context(), assignmentPath)
+		assigned, _ := decode(data)
+		owners := w.owners()
+		return err == nil && slices.Equal(assigned, owners[:]) && len(w.now().sessions) == len(members)
+	})
 	time.Sleep(2 * beat) // so that each has written
 }
 
@@ -197,6 +208,7 @@ func (w *world) calm(but *running, before state) bool {
 			if w.t.Logf("%s has lost its session", id); w.exact {
 				w.t.Errorf("in virtual time")
 			}
+			time.Sleep(2 * w.timeout) // what follows from that must not count for what comes next
 			return false
 		}
 	}
