@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,5 +71,72 @@ func TestOutage(t *testing.T) {
 		ens.ClientNet("program").Heal()
 		time.Sleep(30 * time.Second)
 		uses(8)
+	})
+}
+
+// A leader's write is held up, so the leader gives its term up. Another one leads
+// and publishes something newer. The write of the first one, which comes then,
+// changes nothing, although its session lives. Later the other one is cut off,
+// and the first one leads again.
+func TestADeposedLeaderCannotPublish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
+		ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+		var all sync.WaitGroup
+		start := func(name, text string) *source {
+			client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet(name).Dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &source{text: text}
+			all.Go(func() {
+				defer client.Close()
+				if err := publish(ctx, client, s); ctx.Err() == nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second) // it leads, or stands in line
+			return s
+		}
+		defer all.Wait()
+		defer end()
+		published := func(want string) {
+			t.Helper()
+			if data, _ := ens.Data(path); string(data) != want {
+				t.Errorf("%q is published, want %q", data, want)
+			}
+		}
+		first, second := start("first", "1"), start("second", "1")
+		published("1")
+
+		release := make(chan struct{})
+		var held atomic.Bool
+		defer ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Does(testutil.OpSetData, path) && held.CompareAndSwap(false, true) {
+				return testutil.Hold(release)
+			}
+			return testutil.Pass()
+		})()
+		first.set("2")
+		synctest.Wait()
+		if !held.Load() {
+			t.Fatal("the leader has not written")
+		}
+		second.set("3")
+		time.Sleep(20 * time.Second)
+		published("3")
+		close(release)
+		time.Sleep(time.Minute)
+		published("3")
+
+		first.set("4")
+		ens.ClientNet("second").Cut()
+		time.Sleep(5 * time.Second)
+		published("3") // the session of the second one lives
+		time.Sleep(15 * time.Second)
+		published("4")
+		ens.ClientNet("second").Heal()
+		time.Sleep(time.Minute)
+		published("4")
 	})
 }
