@@ -74,10 +74,10 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A leader's write is held up, so the leader gives its term up. Another one leads
-// and publishes something newer. The write of the first one, which comes then,
-// changes nothing, although its session lives. Later the other one is cut off,
-// and the first one leads again.
+// A leader's write is held up, so the leader gives its term up. Another one
+// leads and publishes something newer. The write of the first one, which comes
+// then, changes nothing, although its session lives. Later the other one is cut
+// off, and the first one leads again.
 func TestADeposedLeaderCannotPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ens := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
