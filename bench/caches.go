@@ -15,20 +15,31 @@ import (
 // longest is how long a copy may take to be whole.
 const longest = 15 * time.Minute
 
-// gardener starts the servers, with memory for large trees, and returns a
-// client that plants and fells them.
-func (s *site) gardener(ctx context.Context) (*framework.Client, error) {
+// openGarden starts servers with memory for large trees, and returns a client
+// that plants and fells them. end closes both, and adds the error of that.
+func (o *options) openGarden(ctx context.Context, members int) (s *site, c *framework.Client, end func(*error), err error) {
 	if err := os.Setenv("_JAVA_OPTIONS", "-Xmx2g"); err != nil { // also when they are restarted
-		return nil, err
+		return nil, nil, nil, err
 	}
-	if _, err := s.zookeeper(ctx); err != nil {
-		return nil, err
+	if s, err = o.newSite(members); err != nil {
+		return nil, nil, nil, err
 	}
-	c, err := framework.New(s.zk.Servers(), framework.WithSessionTimeout(session))
+	end = func(err *error) {
+		if c != nil {
+			_ = c.Close()
+		}
+		*err = errors.Join(*err, s.close())
+	}
+	if _, err = s.zookeeper(ctx); err == nil {
+		c, err = framework.New(s.zk.Servers(), framework.WithSessionTimeout(session))
+	}
+	if err == nil {
+		err = c.WaitConnected(ctx)
+	}
 	if err != nil {
-		return nil, err
+		end(&err)
 	}
-	return c, c.WaitConnected(ctx)
+	return s, c, end, err
 }
 
 // synced is what the first view of a copy has cost.
@@ -38,16 +49,11 @@ type synced struct {
 
 // caches measures the first view of a tree, by all copiers after each other.
 func (o *options) caches(ctx context.Context, out *page) (err error) {
-	s, err := o.newSite(1)
+	s, c, end, err := o.openGarden(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	c, err := s.gardener(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	defer end(&err)
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s; %d rounds, of `%s` one; %s. In parentheses: divided by that of `%s`.\n\n", machine(), o.rounds, kazooCopies, ensembleOf(1, o.sync), ourCopies)
 	text.WriteString("| tree | | znodes | seconds | requests | server's processor, s | live memory, B a znode | watches |\n|---|---|---:|---:|---:|---:|---:|---:|\n")
@@ -180,16 +186,11 @@ const (
 // creates measures how many bytes a client receives when znodes are created in
 // a directory that it has a copy of.
 func (o *options) creates(ctx context.Context, out *page) (err error) {
-	s, err := o.newSite(1)
+	s, c, end, err := o.openGarden(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	c, err := s.gardener(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	defer end(&err)
 	paths := tree{o.znodes, false}.paths("/tree")
 	if err := plant(ctx, c, paths); err != nil {
 		return err

@@ -101,16 +101,11 @@ type back struct{ seconds, requests, transactions, cpu float64 }
 // nodes measures what ephemeral znodes of one client cost after their session
 // has expired.
 func (o *options) nodes(ctx context.Context, out *page) (err error) {
-	s, err := o.newSite(1)
+	s, c, end, err := o.openGarden(ctx, 1)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	c, err := s.gardener(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	defer end(&err)
 	got := make([][]back, len(presenters))
 	for round := range o.rounds + 1 { // the first round warms up and does not count
 		for i, p := range presenters {

@@ -26,16 +26,11 @@ const herdZnodes = 5000
 
 // outage measures what copies cost after the leader was killed.
 func (o *options) outage(ctx context.Context, out *page) (err error) {
-	s, err := o.newSite(3)
+	s, c, end, err := o.openGarden(ctx, 3)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	c, err := s.gardener(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+	defer end(&err)
 	paths := tree{herdZnodes, false}.paths("/tree")
 	if err := plant(ctx, c, paths); err != nil {
 		return err

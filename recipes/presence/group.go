@@ -135,10 +135,10 @@ type Member struct {
 	Session int64 // whose znode it is
 }
 
-// Members returns who has a znode in the group, by id: also the member that this
-// client has joined counts only if it has one. A group that was never joined has
-// none. Children that no member of the layout can have are ignored. It costs a
-// list, and one request of many reads: see Client.ReadAll.
+// Members returns who has a znode in the group, by id: also the member that
+// this client has joined counts only if it has one. A group that was never
+// joined has none. Children that no member of the layout can have are ignored.
+// It costs a list, and one request of many reads: see Client.ReadAll.
 //
 // It shows at least what this client has done and seen before the call. Its
 // server may not know yet what others have done shortly before: call
