@@ -514,3 +514,74 @@ func TestOneLookForOthers(t *testing.T) {
 		}
 	})
 }
+
+// What a marker says is the value in decimal. What follows an addition with an
+// id knows the counter, so it makes no read and no vain try.
+func TestWhatAMarkerSays(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		for range 5 {
+			must(t, n.Set(t.Context(), 1000)) // the version is not that of the markers' directory
+		}
+		want := counter.OnceResult{Value: 1234}
+		for range 2 {
+			if r, err := n.AddOnce(t.Context(), "a", 234); r != want || err != nil {
+				t.Errorf("%+v, %v, want %+v", r, err, want)
+			}
+			want.Repeated = true
+		}
+		if data, ok := w.Data(path + "-once/" + onlyChild(t, w, path+"-once", "a") + "/a"); !ok || string(data) != "1234" {
+			t.Errorf("%q", data)
+		}
+		if r, err := n.AddOnce(t.Context(), "b", 1); r.Value != 1235 || err != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		w.ResetRequests()
+		add(t, n, 1, 1236)
+		if cost := w.Cost(); w.Total() != 1 {
+			t.Errorf("%v", cost)
+		}
+	})
+}
+
+// A neighbor writes to the receipt, or removes it, while it is read to find out
+// whether a try was executed. Nobody can know then.
+func TestAReceiptThatCannotTell(t *testing.T) {
+	for name, meddle := range map[string]func(admin *framework.Client, receipt string) error{
+		"removed": func(admin *framework.Client, receipt string) error {
+			return admin.Delete(context.Background(), receipt, -1)
+		},
+		"written": func(admin *framework.Client, receipt string) error {
+			_, err := admin.Set(context.Background(), receipt, []byte("text"), -1)
+			return err
+		},
+		"written as we do": func(admin *framework.Client, receipt string) error {
+			_, err := admin.Set(context.Background(), receipt, []byte("2 2"), -1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, admin := w.Connect("ours"), w.ConnectNext()
+				n := newCounter(t, c)
+				add(t, n, 1, 1)
+				receipts := w.Children(path + "-receipts")
+				defer nth(w, c, testutil.DropAfter())()
+				late := testutil.NewFault(testutil.Match{Op: testutil.OpSync}, testutil.Delay(time.Second))
+				defer w.ClientNet("ours").Control(late.Control)()
+				added := make(chan error, 1)
+				go func() {
+					_, err := n.Add(t.Context(), 1)
+					added <- err
+				}()
+				bubble.Await(t, "the sync", late.Hit())
+				must(t, meddle(admin, path+"-receipts/"+receipts[0]))
+				if err := bubble.Await(t, "Add", added); !framework.MaybeApplied(err) {
+					t.Error(err)
+				}
+				is(t, n, 2)
+				add(t, n, 1, 3)
+			})
+		})
+	}
+}

@@ -329,3 +329,59 @@ func TestYieldToNobody(t *testing.T) {
 		standing(t, w, c, n, "ours")
 	})
 }
+
+// While a write of the Node is under way, others change its znode or remove it.
+// In the end it has the Node's data, and a create is sent only if it is needed.
+func TestWritesThatComeLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(admin *framework.Client) error
+		creates   int
+	}{
+		"changed": {func(admin *framework.Client) error {
+			_, err := admin.Set(context.Background(), path, []byte("theirs"), -1)
+			return err
+		}, 0},
+		"removed": {func(admin *framework.Client) error { return admin.Delete(context.Background(), path, -1) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, admin := w.Connect("ours"), w.ConnectNext()
+				n := announce(t, c, path, "one")
+				standing(t, w, c, n, "one")
+				w.ResetRequests()
+				late := testutil.NewFault(testutil.Match{Op: testutil.OpSetData}, testutil.Delay(time.Second))
+				defer w.ClientNet("ours").Control(late.Control)()
+				set := make(chan error, 1)
+				go func() { set <- n.Set(t.Context(), []byte("two")) }()
+				bubble.Await(t, "the write", late.Hit())
+				must(t, tt.meanwhile(admin))
+				must(t, bubble.Await(t, "Set", set))
+				standing(t, w, c, n, "two")
+				if got := w.Cost()[testutil.OpCreate]; got != tt.creates {
+					t.Errorf("%d creates, want %d", got, tt.creates)
+				}
+			})
+		})
+	}
+}
+
+// While a takeover is under way its znode goes: the next create makes ours.
+func TestATakeoverThatComesLate(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ours, theirs := w.Connect("ours"), w.ConnectNext()
+		old := announce(t, theirs, path, "old")
+		standing(t, w, theirs, old, "old")
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.Delay(time.Second))
+		defer w.ClientNet("ours").Control(late.Control)()
+		n, err := presence.New(ours, path, []byte("new"), presence.WithTakeover(func([]byte) bool { return true }))
+		must(t, err)
+		must(t, n.Start())
+		bubble.Await(t, "the takeover", late.Hit())
+		closed(t, w, old)
+		before := time.Now()
+		standing(t, w, ours, n, "new")
+		if took := time.Since(before); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
