@@ -4,7 +4,7 @@
 //
 // It is told of changes a moment later than others may be, so for that moment
 // two workers can have one shard. If that must not be, take a lock for each
-// shard.
+// shard, as examples/shards does.
 //
 //	go run ./examples/members                             # on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/members        # on a real one
