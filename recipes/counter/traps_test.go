@@ -585,3 +585,22 @@ func TestAReceiptThatCannotTell(t *testing.T) {
 		})
 	}
 }
+
+// A caller that leaves during a pause is told that it has left, and not why
+// there was a pause.
+func TestACallerLeavesDuringAPause(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateContainer { // a pause follows, before the receipt is made
+				time.AfterFunc(time.Millisecond, cancel)
+			}
+			return testutil.Pass()
+		})()
+		if _, err := n.Add(ctx, 1); !errors.Is(err, context.Canceled) || framework.MaybeApplied(err) {
+			t.Errorf("%v", err)
+		}
+		is(t, n, 0)
+	})
+}

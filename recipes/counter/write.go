@@ -425,13 +425,13 @@ const looking = 100 * time.Millisecond
 const releasing = time.Second
 
 // again pauses before a step that should not be needed often. If there were too
-// many, or nobody waits any longer, it returns why there is another one.
+// many, it returns why there is another one.
 func (a *attempt) again(err error) error {
 	pause := a.budget.NextBackOff()
-	if pause == backoff.Stop || a.rest(pause) != nil {
+	if pause == backoff.Stop {
 		return err
 	}
-	return nil
+	return a.rest(pause)
 }
 
 // rest waits for d. It fails when nobody waits for the batch any longer.

@@ -25,6 +25,9 @@ func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Fault {
 					if pairs && !d.pairs || f.Member == sim.Leader && f.What != sim.Stop && p.Proof != framework.ProofWrite {
 						continue
 					}
+					if ofLine[f.What] && !p.HasLine() {
+						continue
+					}
 					f.Client = client
 					for _, at := range d.at.moments(m, client) {
 						f.At = sim.When{Time: m.At}
@@ -42,6 +45,9 @@ func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Fault {
 	}
 	return all
 }
+
+// ofLine are the faults of what clients have in a line.
+var ofLine = map[sim.What]bool{sim.RemoveZnode: true, sim.RemoveDir: true, sim.DenyCreate: true, sim.DenyRead: true, sim.DenyDelete: true}
 
 // moments returns the moments at which a fault of a client is tried: none, one
 // or both of before and after m.

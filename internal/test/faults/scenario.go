@@ -103,6 +103,17 @@ func changing(all ...sim.Change) sim.Step {
 	return sim.Step{Pause: 3 * time.Millisecond, Changes: all}
 }
 
+// calling calls what changes a number.
+func calling(pause time.Duration, calls ...sim.Call) sim.Step {
+	calls[0].Pause = pause * time.Millisecond
+	return sim.Step{Calls: calls}
+}
+
+// meeting is a round of two.
+func meeting(clients ...client) *sim.Plan {
+	return with(plan(sim.Barrier, clients...), func(p *sim.Plan) { p.Limit = 2 })
+}
+
 // stand begins after a pause, and has its znode for a while, with one Set.
 func stand(pause, work time.Duration, s sim.Stand) sim.Step {
 	return sim.Step{Pause: pause * time.Millisecond, Work: work * time.Millisecond, Writes: 1, Stand: s}
@@ -259,6 +270,44 @@ var Scenarios = []Scenario{
 			return sim.Stand{Name: name, Group: true, Layout: presence.LayoutProtected}
 		}
 		return plan(sim.Presence, one(stand(0, 30, member("m-0-"))), one(stand(8, 10, member("m-1-"))), one(follow(sim.Follow{Depth: -1, Recheck: recheck})))
+	}},
+	{"counter", true, func() *sim.Plan { // two processes add, and one of them again
+		return plan(sim.Counter, one(calling(0, sim.Call{What: sim.Add}, sim.Call{What: sim.Add})), one(calling(3, sim.Call{What: sim.Add})))
+	}},
+	{"counter-once", true, func() *sim.Plan { // for the same id
+		return plan(sim.Counter, one(calling(0, sim.Call{What: sim.AddOnce, ID: "a"})), one(calling(3, sim.Call{What: sim.AddOnce, ID: "a"})))
+	}},
+	{"counter-all", false, func() *sim.Plan { // two goroutines add together
+		return plan(sim.Counter, client{
+			{calling(0, sim.Call{What: sim.Reserve}, sim.Call{What: sim.Swap}, sim.Call{What: sim.Get})},
+			{calling(2, sim.Call{What: sim.Add}, sim.Call{What: sim.AddOnce, ID: "a"}, sim.Call{What: sim.Set})},
+		}, one(calling(4, sim.Call{What: sim.Add}, sim.Call{What: sim.AddOnce, ID: "a"})))
+	}},
+	{"multi-once", true, func() *sim.Plan { // with the same marker
+		return plan(sim.Once, one(calling(0, sim.Call{What: sim.MultiOnce, ID: "a"})), one(calling(2, sim.Call{What: sim.MultiOnce, ID: "a"})))
+	}},
+	{"update", false, func() *sim.Plan {
+		return plan(sim.Once, one(calling(0, sim.Call{What: sim.Update}, sim.Call{What: sim.UpdateOnce, ID: "a"})),
+			one(calling(3, sim.Call{What: sim.UpdateOnce, ID: "a"}, sim.Call{What: sim.Update})))
+	}},
+	{"barrier", true, func() *sim.Plan { // two enter, and leave
+		return meeting(one(bare(0, 10)), one(bare(10, 20)))
+	}},
+	{"barrier-again", false, func() *sim.Plan { // a third one is late, and a second round follows
+		return meeting(one(bare(0, 10), bare(0, 10)), one(bare(10, 20), bare(0, 10)), one(bare(18, 10)))
+	}},
+	{"barrier-simple", false, func() *sim.Plan {
+		gate := func(pause time.Duration, what sim.What) sim.Step {
+			s := bare(pause, 0)
+			s.Gate = what
+			return s
+		}
+		return plan(sim.Barrier, one(gate(0, sim.SetGate), gate(20, sim.OpenGate)), one(gate(10, sim.AwaitGate)))
+	}},
+	{"discovery", true, func() *sim.Plan { // an instance is registered, updated and closed, and another one stays
+		stays := stand(5, 10, sim.Stand{Name: "b", Service: "web"})
+		stays.Stay = true
+		return plan(sim.Discovery, one(stand(0, 20, sim.Stand{Name: "a", Service: "web"})), one(stays))
 	}},
 	{"line", true, func() *sim.Plan {
 		return plan(sim.Line, one(side(1, at(0, 30))), one(side(0, at(10, 20))))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -35,14 +36,17 @@ type Plan struct {
 	Rates      []float64     // of the members' clocks relative to the clients', session by session; none: the same
 	Asks       bool          // checks ask Held too, and not Lost alone
 	MaxHold    time.Duration // 0 for none
-	Limit      int           // of the semaphore
+	Limit      int           // of the semaphore, or how many members a round has
 	// Handoffs and Linger are options of the recipes that have them; negative
 	// means the default.
 	Handoffs    int
 	Linger      time.Duration
-	Async       bool          // releases do not wait for the answer
-	Alone       bool          // each write is a request of its own: framework.WithBatching
-	OneShotOnly bool          // members refuse recursive watches
+	Async       bool // releases do not wait for the answer
+	Alone       bool // each write is a request of its own: framework.WithBatching
+	OneShotOnly bool // members refuse recursive watches
+	Layout      counter.Layout
+	Initial     bool          // a counter has an initial value
+	Age         time.Duration // of the markers of a counter; 0: the default
 	Workers     [][][]Step    // by client and goroutine
 	Views       []bubble.View // by client; none: all see the whole ensemble
 	Faults      []Fault       // in order
@@ -67,6 +71,10 @@ const (
 	Line      Recipe = "line"     // recipes.Line, with a rule like that of RWLock
 	Cache     Recipe = "cache"    // a tree that changes, and caches that follow it
 	Presence  Recipe = "presence"
+	Counter   Recipe = "counter"
+	Once      Recipe = "once" // the framework's updates, and writes that are executed once
+	Barrier   Recipe = "barrier"
+	Discovery Recipe = "discovery"
 )
 
 // Scenario says which kinds of faults a plan has.
@@ -114,7 +122,9 @@ type Step struct {
 	Changes  []Change      // of the tree that caches follow
 	Follow   Follow
 	Stand    Stand
-	Stay     bool // it keeps its cache or its presence node until everything is quiet
+	Calls    []Call // to a number that all share
+	Gate     What   // what it does to a simple barrier; "": it takes part in a round of a double one
+	Stay     bool   // it keeps its cache or its presence node until everything is quiet
 }
 
 // Nest is an acquisition under a lease.
@@ -177,6 +187,7 @@ func Draw(seed uint64) *Plan {
 	d.together()
 	d.limits()
 	d.watched()
+	d.counted()
 	return d.Plan
 }
 
@@ -416,8 +427,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, one-shot only %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.OneShotOnly, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -29,7 +29,14 @@ func (w *world) stays(s stayer) {
 // quietly compares what was kept with the truth, again when all sessions have
 // expired once more, and ends it.
 func (w *world) quietly() {
-	if !w.plan.Recipe.watches() {
+	switch r := w.plan.Recipe; {
+	case r == Barrier:
+		w.lastRound()
+		return
+	case r.counts():
+		time.Sleep(receipts)
+		return
+	case !r.watches():
 		return
 	}
 	_, longest := w.plan.granted()
@@ -55,6 +62,9 @@ func (w *world) quietly() {
 	}
 	closing.Wait()
 }
+
+// receipts is how long a counter may keep its receipt.
+const receipts = time.Minute + time.Second
 
 // becomesTrue waits until what was kept says what is.
 func (w *world) becomesTrue(when string, bound time.Duration) {

@@ -98,7 +98,7 @@ const operator = -1
 
 // operate connects the operator's client, if it has anything to do.
 func (w *world) operate() (err error) {
-	needed := w.plan.Staged
+	needed := w.plan.Staged || w.plan.Recipe == Barrier
 	for _, f := range w.plan.Faults {
 		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemoveZnode
 	}

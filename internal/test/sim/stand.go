@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -21,6 +22,35 @@ type Stand struct {
 	Yield      bool
 	Group      bool
 	Layout     presence.Layout
+	Service    string // it is an instance of this service, registered by package discovery; "": it is not
+}
+
+// services are those that instances have.
+var services = []string{"web", "db"}
+
+// node is what a worker has: a presence node, or what is one.
+type node interface {
+	Status() presence.Status
+	Set(ctx context.Context, data []byte) error
+	Close(ctx context.Context) error
+}
+
+// instance is a registration as a node.
+type instance struct {
+	*discovery.Registration[string]
+}
+
+func (i instance) Set(ctx context.Context, data []byte) error {
+	return i.Update(ctx, discovery.Instance[string]{Payload: string(data)})
+}
+
+// payload returns what was set, from the data of the znode.
+func (n *stander) payload(data string) string {
+	if n.Service != "" {
+		_, data, _ = strings.Cut(data, `"payload":"`)
+		data, _, _ = strings.Cut(data, `"`)
+	}
+	return data
 }
 
 var layouts = []presence.Layout{presence.LayoutMember, presence.LayoutProtected, presence.LayoutParty, presence.LayoutShallowParty}
@@ -35,7 +65,7 @@ type stander struct {
 	*worker
 	Stand
 	path string // the ensemble's, or its beginning
-	node *presence.Node
+	node node
 
 	mu      sync.Mutex // guards what follows
 	wanted  []string   // the data, in the order in which they were set
@@ -81,7 +111,10 @@ func (k *worker) stands(s Step) bool {
 	if err == nil {
 		n.check("Standing has returned")
 	}
-	stop := n.node.Listen(n.heard)
+	stop := func() {}
+	if node, ok := n.node.(*presence.Node); ok {
+		stop = node.Listen(n.heard)
+	}
 	goes := n.failed(err, s, struck)
 	for i := range s.Writes + 1 {
 		if !goes {
@@ -118,7 +151,7 @@ func (k *worker) alone(s Step) bool {
 	for _, client := range k.plan.Workers {
 		for _, steps := range client {
 			for _, other := range steps {
-				if o := other.Stand; o.Name == s.Stand.Name && o.Group == s.Stand.Group && o.Layout == s.Stand.Layout {
+				if o := other.Stand; o.Name == s.Stand.Name && o.Group == s.Stand.Group && o.Layout == s.Stand.Layout && o.Service == s.Stand.Service {
 					n++
 				}
 			}
@@ -129,9 +162,12 @@ func (k *worker) alone(s Step) bool {
 
 func (k *worker) stander(s Step) *stander {
 	n := &stander{worker: k, Stand: s.Stand, path: k.paths[0], from: k.truth.now()}
-	if s.Stand.Group {
+	switch {
+	case s.Stand.Service != "":
+		n.path += "/" + s.Stand.Service
+	case s.Stand.Group:
 		n.path += groupOf(s.Stand.Layout)
-	} else {
+	default:
 		n.path += single
 	}
 	n.path += "/" + s.Stand.Name
@@ -153,15 +189,21 @@ func (n *stander) start(ctx context.Context, s Step) (err error) {
 		if s.Stand.Layout == presence.LayoutParty || s.Stand.Layout == presence.LayoutShallowParty {
 			n.wanted, data = []string{s.Stand.Name}, nil
 		}
-		n.node, err = g.Join(ctx, s.Stand.Name, data)
+		joined, err := g.Join(ctx, s.Stand.Name, data)
+		if joined != nil {
+			n.node = joined
+		}
 		return err
 	}
 	var opts []presence.Option
-	if s.Stand.Sequential {
+	if s.Stand.Sequential && s.Stand.Service == "" {
 		opts = append(opts, presence.WithSequential())
 	}
 	if s.Stand.Yield {
 		opts = append(opts, presence.WithYield())
+	}
+	if s.Stand.Service != "" {
+		return n.register(ctx, opts)
 	}
 	node := must(presence.New(n.client, path, data, opts...))
 	if err := node.Start(); err != nil {
@@ -169,6 +211,22 @@ func (n *stander) start(ctx context.Context, s Step) (err error) {
 	}
 	n.node = node
 	return node.Standing(ctx)
+}
+
+// register registers an instance, which is there when it returns.
+func (n *stander) register(ctx context.Context, opts []presence.Option) error {
+	root := n.plan.view(n.who.client).Path(n.paths[0])
+	d := must(discovery.New(n.client, root, discovery.JSON[string](""), opts...))
+	defer d.Close()
+	kind := discovery.Dynamic
+	if n.Sequential {
+		kind = discovery.DynamicSequential
+	}
+	r, err := d.Register(ctx, discovery.Instance[string]{Name: n.Service, ID: n.Name, Type: kind, Payload: n.wanted[0]})
+	if err == nil {
+		n.node = instance{r}
+	}
+	return err
 }
 
 // failed judges an error, and reports whether the worker goes on.
@@ -261,7 +319,7 @@ func (n *stander) set(s Step) (goes bool) {
 	case err == nil:
 		for _, states := range n.all() {
 			for _, z := range states {
-				if z.exists && z.data == data && n.ours(z.owner) {
+				if z.exists && n.payload(z.data) == data && n.ours(z.owner) {
 					return true
 				}
 			}
@@ -281,26 +339,43 @@ func (n *stander) set(s Step) (goes bool) {
 
 // untrue returns what is wrong with the node, although all is quiet.
 func (n *stander) untrue() string {
-	s, path := n.node.Status(), n.node.Path()
+	s, path := n.node.Status(), n.place()
+	if s.State == presence.Removed && n.Yield {
+		return ""
+	}
 	if path == "" {
 		return fmt.Sprintf("%v: nothing was made at %s: %+v", n.who, n.path, s)
 	}
-	z := n.truth.last(n.client.Resolve(path))
+	z := n.truth.last(path)
 	say := fmt.Sprintf("%v: %s is %+v, and the status %+v", n.who, path, z, s)
 	now, err := n.client.Session()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case s.State == presence.Removed && n.Yield:
-		return ""
 	case err != nil:
 		return say
-	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner && z.data == n.wanted[len(n.wanted)-1]:
+	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner && n.payload(z.data) == n.wanted[len(n.wanted)-1]:
 		return ""
 	case s.State == presence.Taken && n.fixed() && z.exists && z.owner == s.Session && !n.ours(z.owner):
 		return ""
 	}
 	return say
+}
+
+// place returns the ensemble's path of the znode; empty if there is none.
+func (n *stander) place() string {
+	if node, ok := n.node.(*presence.Node); ok {
+		if path := node.Path(); path != "" {
+			return n.client.Resolve(path)
+		}
+		return ""
+	}
+	for path, states := range n.all() {
+		if z := states[len(states)-1]; n.fixed() || z.exists && z.owner == n.node.Status().Session {
+			return path
+		}
+	}
+	return ""
 }
 
 func (n *stander) close() { n.leaves(0) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -20,6 +21,7 @@ type truth struct {
 // znode is a state that a path of the ensemble had.
 type znode struct {
 	zxid   int64 // of the transaction that has made it
+	at     time.Time
 	by     int64 // the session that asked for that
 	exists bool
 	czxid  int64
@@ -32,10 +34,10 @@ func (t *truth) commit(zxid, session int64, op testutil.Op, path string, data []
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.zxid = zxid
-	now := znode{zxid: zxid, by: session, exists: true, czxid: zxid, owner: owner, data: string(data)}
+	now := znode{zxid: zxid, at: time.Now(), by: session, exists: true, czxid: zxid, owner: owner, data: string(data)}
 	switch before := t.lastLocked(path); op {
 	case testutil.OpDelete:
-		now = znode{zxid: zxid, by: session}
+		now = znode{zxid: zxid, at: now.at, by: session}
 	case testutil.OpSetData:
 		now.czxid, now.owner = before.czxid, before.owner
 	case testutil.OpCreateContainer:

@@ -56,6 +56,10 @@ func (w *world) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if w.plan.Recipe == Once {
+		_, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.paths()[0]), nil, zk.FlagPersistent)
+		return err
+	}
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // watches reports whether workers follow what changes, and contend for nothing.
-func (r Recipe) watches() bool { return r == Cache || r == Presence }
+func (r Recipe) watches() bool { return r == Cache || r == Presence || r == Discovery }
 
 // watched draws which plans have caches and presence nodes instead of locks. It
 // draws last, for the reason that views has.
@@ -135,7 +135,7 @@ func (k *worker) watched(s Step) bool {
 // mayStay reports whether a watch at the server may outlast who has wanted it:
 // one of a single event, until that comes.
 func (w *world) mayStay(path string) bool {
-	return !strings.HasPrefix(path, w.paths[0]) || w.oneShots() || w.plan.Recipe == Presence && !w.ens.Exists(path)
+	return !strings.HasPrefix(path, w.paths[0]) || w.oneShots() || w.plan.Recipe != Cache && !w.ens.Exists(path)
 }
 
 // oneShots reports whether a cache may use watches of a single event, which
@@ -164,6 +164,14 @@ func (p *Plan) dirs(path string) []string {
 			all = append(all, path+groupOf(l))
 		}
 		return all
+	case Discovery:
+		var all []string
+		for _, name := range services {
+			all = append(all, path+"/"+name)
+		}
+		return all
+	case Counter, Once:
+		return []string{path + "-receipts", path + "-lock"}
 	}
 	return []string{path}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -28,6 +29,7 @@ type worker struct {
 	election *leader.Election
 	sem      *semaphore.Semaphore
 	rw       *rwlock.RWLock
+	number   *counter.Counter
 }
 
 // must panics on an error: constructors get arguments of this package.
@@ -75,6 +77,8 @@ func newWorker(w *world, id who) *worker {
 	case Semaphore:
 		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, ofSemaphore...))
 		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
+	case Counter:
+		k.number = k.counter()
 	case Election, Campaign:
 		k.election = must(leader.New(k.client, path, ofElection...))
 		k.side = func(Step) recipes.Acquirer { return k.election }
@@ -112,6 +116,9 @@ func (k *worker) step(s Step) bool {
 	}
 	if k.plan.Recipe.watches() {
 		return k.watched(s)
+	}
+	if k.plan.Recipe.counts() {
+		return k.does(s)
 	}
 	if k.plan.Recipe == Campaign {
 		return k.campaign(s)

@@ -120,6 +120,9 @@ type world struct {
 	standers  []*stander
 	staying   []stayer // what workers keep until all is quiet
 	sets      int      // how many different data were set
+	calls     []*counted
+	parties   []*member
+	gates     []*passage
 	shown     int
 }
 
@@ -130,7 +133,7 @@ func (w *world) run() {
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}
 	opts = append(opts, p.options()...)
-	if p.Recipe.watches() {
+	if p.Recipe.logged() {
 		w.truth = &truth{states: map[string][]znode{}}
 		opts = append(opts, hidden.WithCommits(w.truth.commit))
 	}
@@ -244,6 +247,12 @@ func (p *Plan) paths() []string {
 		return paths
 	case Cache, Presence:
 		return []string{p.base() + "/nodes"}
+	case Counter, Once:
+		return []string{p.base() + "/number"}
+	case Barrier:
+		return []string{p.base() + "/barrier"}
+	case Discovery:
+		return []string{p.base() + "/services"}
 	}
 	return []string{p.base() + "/lock"}
 }
@@ -436,7 +445,7 @@ func (w *world) left() string {
 		if w.plan.Recipe.watches() && w.mayStay(path) {
 			continue
 		}
-		if w.plan.Recipe.watches() || strings.Contains(path, "_c_") {
+		if w.plan.Recipe.watches() || strings.Contains(path, "_c_") || w.plan.Recipe == Barrier && strings.HasPrefix(path, w.paths[0]) {
 			return fmt.Sprintf("%d watches of %s", n, path)
 		}
 	}
@@ -459,7 +468,7 @@ func (w *world) goroutines() {
 	// of that.
 	var stacks []string
 	bound := 2 * w.plan.Timeout
-	if w.plan.Recipe == Presence { // which guards the path for as long as strays are looked for
+	if w.plan.Recipe == Presence || w.plan.Recipe == Discovery { // which guards the path for as long as strays are looked for
 		bound = 100 * w.plan.Timeout
 	}
 	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(w.plan.Timeout / 4) {
@@ -522,8 +531,13 @@ func (w *world) end() {
 		w.ledger.fault("%v", err)
 	}
 	w.ledger.finish()
-	if w.plan.Recipe == Presence {
+	switch w.plan.Recipe {
+	case Presence, Discovery:
 		w.strangers()
+	case Counter, Once:
+		w.reckon()
+	case Barrier:
+		w.rounds()
 	}
 }
 

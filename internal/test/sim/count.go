@@ -1,0 +1,376 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+)
+
+// Call is what a worker does to a number that all share.
+type Call struct {
+	Pause  time.Duration // before it
+	What   What
+	ID     string        // of what is executed once
+	Cancel time.Duration // when the caller cancels; 0: never
+}
+
+// The calls: those of a counter, and those of the framework.
+const (
+	Add        What = "add"
+	AddOnce    What = "add once"
+	Reserve    What = "reserve"
+	Swap       What = "swap"
+	Set        What = "set"
+	Get        What = "get"
+	Update     What = "update"
+	UpdateOnce What = "update once"
+	MultiOnce  What = "multi once"
+)
+
+// once reports whether an ID bounds how often it is executed.
+func (c Call) once() bool { return c.What == AddOnce || c.What == UpdateOnce || c.What == MultiOnce }
+
+// A number tells which calls made it. Each call that adds has a binary digit of
+// its own, and each call that sets has a value of its own, which no sum
+// reaches. So each state of the znode that the ensemble has committed says
+// which calls were executed in between, and how often each was.
+
+// counted is a call and its result.
+type counted struct {
+	who
+	Call
+	index    int
+	number   int64 // what it adds or sets
+	from, to int64 // the last transactions when it began and when it returned
+	old      int64 // what it expects
+	value    int64
+	ok       bool
+	repeated bool
+	err      error
+}
+
+// run is one execution of a call.
+type run struct {
+	zxid          int64
+	at            time.Time
+	before, after int64
+}
+
+// book returns the record of a call that is about to begin.
+func (k *worker) book(c Call) *counted {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	b := &counted{who: k.who, Call: c, index: len(k.calls)}
+	k.calls = append(k.calls, b)
+	b.number = 1 << b.index
+	if c.What == Set || c.What == Swap {
+		b.number = k.plan.value(b.index)
+	}
+	return b
+}
+
+// value returns what the call with an index sets.
+func (p *Plan) value(index int) int64 { return -int64(index+1) << p.calls() }
+
+// initial is the value of a counter that does not exist.
+func (p *Plan) initial() int64 {
+	if p.Initial && p.Recipe == Counter {
+		return p.value(p.calls())
+	}
+	return 0
+}
+
+func (k *worker) counter() *counter.Counter {
+	opts := []counter.Option{counter.WithLayout(k.plan.Layout), counter.WithInitial(k.plan.initial())}
+	if k.plan.Age > 0 {
+		opts = append(opts, counter.WithMarkerAge(k.plan.Age))
+	}
+	return must(counter.New(k.client, k.plan.view(k.who.client).Path(k.paths[0]), opts...))
+}
+
+func (k *worker) callsOf(s Step) bool {
+	for _, c := range s.Calls {
+		time.Sleep(c.Pause)
+		if !k.call(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// call makes one call, and reports whether the worker can go on.
+func (k *worker) call(c Call) bool {
+	b := k.book(c)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if c.Cancel > 0 {
+		defer time.AfterFunc(c.Cancel, cancel).Stop()
+	}
+	ctx, over := k.callable(ctx, k.who)
+	k.says("counts")
+	k.ledger.log("%v: %s %q, %d", k.who, c.What, c.ID, b.number)
+	b.from = k.truth.now()
+	err := k.execute(ctx, b)
+	k.mu.Lock()
+	b.err, b.to = err, k.truth.now()
+	k.mu.Unlock()
+	struck := over()
+	k.says("counted")
+	k.ledger.log("%v: %s %q, %d: %d %v: %v", k.who, c.What, c.ID, b.number, b.value, b.repeated, err)
+	switch left := struck || c.Cancel > 0; {
+	case err == nil:
+	case errors.Is(err, framework.ErrClosed):
+		k.clientClosed(err)
+		return false
+	case left && errors.Is(err, context.Canceled):
+	case c.What == Update && errors.Is(err, zk.ErrBadVersion), c.What == UpdateOnce && errors.Is(err, zk.ErrBadVersion):
+		// The others were quicker, or an earlier try was executed.
+	case !k.plan.Scenario.quiet() && (framework.MaybeApplied(err) || errors.Is(err, framework.ErrSessionLost)), k.expected(err):
+	default:
+		k.ledger.fault("%v: %s: %v", k.who, c.What, err)
+	}
+	return true
+}
+
+func (k *worker) execute(ctx context.Context, b *counted) (err error) {
+	n, path := k.number, k.plan.view(k.who.client).Path(k.paths[0])
+	change := func(old []byte, _ *zk.Stat) ([]byte, error) {
+		value, err := strconv.ParseInt("0"+string(old), 10, 64)
+		b.value = value + b.number
+		return strconv.AppendInt(nil, b.value, 10), err
+	}
+	switch b.What {
+	case Add:
+		b.value, err = n.Add(ctx, b.number)
+	case Reserve:
+		b.value, err = n.Reserve(ctx, b.number)
+		b.value += b.number - 1
+	case AddOnce:
+		r, addErr := n.AddOnce(ctx, b.ID, b.number)
+		b.value, b.repeated, err = r.Value, r.Repeated, addErr
+	case Set:
+		err = n.Set(ctx, b.number)
+	case Get:
+		b.value, err = n.Get(ctx)
+	case Swap:
+		if b.old, err = n.Get(ctx); err == nil {
+			b.from = k.truth.now()
+			b.ok, err = n.CompareAndSet(ctx, b.old, b.number)
+		}
+	case Update:
+		_, err = k.client.Update(ctx, path, change)
+	case UpdateOnce:
+		r, updateErr := k.client.UpdateOnce(ctx, path, path+"-u-"+b.ID, change)
+		b.repeated, err = r.Repeated, updateErr
+	case MultiOnce:
+		r, multiErr := k.client.MultiOnce(ctx, path+"-m-"+b.ID, []byte(strconv.Itoa(b.index)), &zk.CreateRequest{Path: fmt.Sprint(path, "-by-", b.index), Acl: zk.WorldACL(zk.PermAll)})
+		b.repeated, err = r.Repeated, multiErr
+		if note, noErr := strconv.ParseInt(string(r.Note), 10, 64); noErr == nil {
+			b.value = note
+		}
+	}
+	return err
+}
+
+// decode returns the value of the number's data.
+func (p *Plan) decode(data string) (int64, error) {
+	switch {
+	case p.Recipe == Once && data == "":
+		return 0, nil
+	case p.Recipe == Counter && p.Layout == counter.LayoutLong && len(data) == 8:
+		return int64(binary.BigEndian.Uint64([]byte(data))), nil
+	case p.Recipe == Counter && p.Layout == counter.LayoutCount && len(data) == 4:
+		return int64(int32(binary.BigEndian.Uint32([]byte(data)))), nil
+	}
+	return strconv.ParseInt(data, 10, 64)
+}
+
+// executed returns the executions of each call, by its index.
+func (w *world) executed() map[int][]run {
+	all := map[int][]run{}
+	before := w.plan.initial()
+	for _, z := range w.truth.below(w.paths[0], func(path string) bool { return path == w.paths[0] })[w.paths[0]] {
+		after, err := w.plan.decode(z.data)
+		if err != nil || !z.exists {
+			w.ledger.fault("the number is %+v: %v", z, err)
+			return all
+		}
+		if !w.isStart(z, after) && !w.explain(run{z.zxid, z.at, before, after}, all) {
+			w.ledger.fault("at %x the number has become %d after %d, which no calls do", z.zxid, after, before)
+		}
+		before = after
+	}
+	for _, b := range w.calls {
+		for _, z := range w.truth.below(w.paths[0]+"-by-"+strconv.Itoa(b.index), func(string) bool { return true }) {
+			all[b.index] = append(all[b.index], run{zxid: z[0].zxid, at: z[0].at})
+		}
+	}
+	return all
+}
+
+// isStart reports whether the state is the one in which the framework's number
+// was created.
+func (w *world) isStart(z znode, value int64) bool {
+	return w.plan.Recipe == Once && z.zxid == z.czxid && value == 0
+}
+
+// explain adds a state to the executions of the calls that have made it.
+func (w *world) explain(r run, all map[int][]run) (explained bool) {
+	for _, b := range w.calls {
+		if (b.What == Set || b.What == Swap) && b.number == r.after {
+			all[b.index] = append(all[b.index], r)
+			return true
+		}
+	}
+	added := r.after - r.before
+	if added <= 0 || added >= 1<<len(w.calls) {
+		return false
+	}
+	for _, b := range w.calls {
+		if digit := int64(1) << b.index; added&digit != 0 {
+			if b.number != digit || b.What == Get || b.What == MultiOnce {
+				return false
+			}
+			all[b.index] = append(all[b.index], r)
+		}
+	}
+	return true
+}
+
+// reckon compares what calls have returned with what was executed.
+func (w *world) reckon() {
+	all := w.executed()
+	for _, b := range w.calls {
+		w.reckonOne(b, all)
+	}
+	for i, b := range w.calls {
+		for _, o := range w.calls[:i] {
+			if b.What == Reserve && o.What == Reserve && b.err == nil && o.err == nil && b.value-b.number < o.value && o.value-o.number < b.value && w.together(all, i, o.index) {
+				w.ledger.fault("two blocks overlap: %+v, %+v", b, o)
+			}
+		}
+	}
+}
+
+// together reports whether nothing has set the number between two calls.
+func (w *world) together(all map[int][]run, a, b int) bool {
+	if len(all[a]) == 0 || len(all[b]) == 0 {
+		return false
+	}
+	low, high := min(all[a][0].zxid, all[b][0].zxid), max(all[a][0].zxid, all[b][0].zxid)
+	for _, c := range w.calls {
+		for _, r := range all[c.index] {
+			if (c.What == Set || c.What == Swap) && low < r.zxid && r.zxid < high {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) reckonOne(b *counted, all map[int][]run) {
+	runs := all[b.index]
+	wrong := func(what string) {
+		w.ledger.fault("%v: %s %q of %d: %s: executed %+v, in its group %+v; from %x to %x, value %d after %d, %v %v: %v",
+			b.who, b.What, b.ID, b.number, what, runs, w.group(b, all), b.from, b.to, b.value, b.old, b.ok, b.repeated, b.err)
+	}
+	returned := b.to > 0
+	switch {
+	case b.What == Get:
+		if returned && b.err == nil && !w.mayLag() && !w.had(b, func(v int64) bool { return v == b.value }) {
+			wrong("it never had this value meanwhile")
+		}
+		return
+	case returned && b.err != nil && !framework.MaybeApplied(b.err) && len(runs) > 0:
+		wrong("it was executed, and has failed")
+	case b.What == Swap && returned && b.err == nil && !b.ok:
+		if len(runs) > 0 || !w.mayLag() && !w.had(b, func(v int64) bool { return v != b.old }) {
+			wrong("the value was the expected one")
+		}
+		return
+	case b.once():
+		w.reckonOnce(b, all, wrong)
+		return
+	case len(runs) > 1:
+		wrong("it was executed twice")
+	case returned && b.err == nil && len(runs) == 0:
+		wrong("it was not executed")
+	case returned && b.err == nil && !b.covers(runs[0].zxid):
+		wrong("it was executed at another time")
+	}
+	switch {
+	case b.err != nil || len(runs) != 1 || !returned:
+	case b.What == Swap && runs[0].before != b.old:
+		wrong("the value was another one")
+	case (b.What == Add || b.What == Reserve) && (b.value-b.number < runs[0].before || b.value > runs[0].after),
+		b.What == Update && b.value != runs[0].after:
+		wrong("the value is wrong")
+	}
+}
+
+// covers reports whether a transaction lies between the call and its return.
+func (b *counted) covers(zxid int64) bool { return b.from < zxid && zxid <= b.to }
+
+// had reports whether the number had such a value between the call and its
+// return.
+func (w *world) had(b *counted, is func(int64) bool) bool {
+	value := w.plan.initial()
+	for _, z := range w.truth.below(w.paths[0], func(path string) bool { return path == w.paths[0] })[w.paths[0]] {
+		if z.zxid > b.from && is(value) {
+			return true
+		}
+		if z.zxid > b.to {
+			return false
+		}
+		value, _ = w.plan.decode(z.data)
+	}
+	return is(value)
+}
+
+// group returns the executions of all calls with an ID.
+func (w *world) group(b *counted, all map[int][]run) (runs []run) {
+	if !b.once() {
+		return nil
+	}
+	for _, o := range w.calls {
+		if o.What == b.What && o.ID == b.ID {
+			runs = append(runs, all[o.index]...)
+		}
+	}
+	return runs
+}
+
+// reckonOnce judges a call that is executed once for its ID.
+func (w *world) reckonOnce(b *counted, all map[int][]run, wrong func(string)) {
+	group, own := w.group(b, all), all[b.index]
+	for i, r := range group {
+		for _, o := range group[:i] {
+			if apart := r.at.Sub(o.at).Abs(); w.plan.Age == 0 || apart < w.plan.Age {
+				wrong(fmt.Sprintf("twice for an ID, %v apart", apart))
+			}
+		}
+	}
+	if b.err != nil || b.to == 0 {
+		return
+	}
+	fits := false
+	for _, r := range group {
+		mine := len(own) > 0 && r.zxid == own[0].zxid
+		value := b.What != AddOnce || b.value == r.after
+		if b.What == MultiOnce {
+			value = len(all[int(b.value)]) > 0 && all[int(b.value)][0].zxid == r.zxid
+		}
+		fits = fits || r.zxid <= b.to && value && (b.repeated && !mine || !b.repeated && (r.zxid > b.from || !w.plan.Scenario.quiet())) // one of its tries may be open
+	}
+	if !fits {
+		wrong("the result is wrong")
+	}
+}
