@@ -41,7 +41,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
-		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir)}
+		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir), unhurried: s.unhurried}
 		ops, err := m.ops(w, b)
 		if err != nil {
 			return err
@@ -60,9 +60,10 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 
 // batchCreate is one try of a batch.
 type batchCreate struct {
-	session *session
-	dir     string
-	ids     []string
+	session   *session
+	dir       string
+	ids       []string
+	unhurried bool // see Session.Unhurried
 }
 
 // ops returns the operations of the batch under new ids, with absolute paths.
@@ -78,7 +79,11 @@ func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 
 func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
 	s := m.session
-	responses, err := call(ctx, s, Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+	patience := ctx
+	if m.unhurried {
+		patience = context.WithoutCancel(ctx)
+	}
+	responses, err := call(patience, s, Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 		return wireMulti(conn, ops)
 	}, func(late []zk.MultiResponse, err error) {
 		switch {

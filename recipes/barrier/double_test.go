@@ -335,35 +335,47 @@ func TestEnterThatEnds(t *testing.T) {
 	})
 }
 
-// An Enter ends while its create is on its way. When it returns the znode is
-// gone, or if that takes long, soon after the create: nobody counts it.
+// An Enter ends while its create is on its way, which may also remove a ready
+// that was left behind. When it returns the znode is gone, or if that takes
+// long, soon after the create: nobody counts it.
 func TestEnterThatEndsWhileItJoins(t *testing.T) {
-	for _, takes := range []time.Duration{bubble.Timeout / 50, bubble.Timeout / 4} {
-		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			slow, other := w.Connect("slow"), w.ConnectNext()
-			must(t, other.MakeContainerPath(t.Context(), path))
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			sent := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DelayReply(takes))
-			w.ClientNet("slow").Control(sent.Control)
-			first := entering(ctx, double(t, slow, 2))
-			bubble.Await(t, "the create", sent.Hit())
-			cancel()
-			began := time.Now()
-			wantErr(t, bubble.Await(t, "Enter", first).err, context.Canceled)
-			if took := time.Since(began); took > bubble.Timeout/5 {
-				t.Errorf("it took %v to end", took)
-			}
-			if takes > bubble.Timeout/10 {
-				time.Sleep(takes)
-			}
-			second := entering(t.Context(), double(t, other, 2))
-			pending(t, second)
-			in := enter(t, entering(t.Context(), double(t, slow, 2)))
-			leaveTogether(t, in, enter(t, second))
-			nothingLeft(t, w)
-		})
+	for _, joins := range []testutil.Op{testutil.OpCreate, testutil.OpMulti} {
+		for _, takes := range []time.Duration{bubble.Timeout / 50, bubble.Timeout / 4} {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) { endsWhileItJoins(t, w, joins, takes) })
+		}
 	}
+}
+
+func endsWhileItJoins(t *testing.T, w *bubble.World, joins testutil.Op, takes time.Duration) {
+	slow, other := w.Connect("slow"), w.ConnectNext()
+	must(t, other.MakeContainerPath(t.Context(), path))
+	if joins == testutil.OpMulti {
+		_, err := other.Create(t.Context(), ready, nil, zk.FlagPersistent)
+		must(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sent := testutil.NewFault(testutil.Match{Op: joins}, testutil.DelayReply(takes))
+	w.ClientNet("slow").Control(sent.Control)
+	first := entering(ctx, double(t, slow, 2))
+	bubble.Await(t, "the create", sent.Hit())
+	cancel()
+	began := time.Now()
+	wantErr(t, bubble.Await(t, "Enter", first).err, context.Canceled)
+	if took := time.Since(began); took > bubble.Timeout/5 {
+		t.Errorf("it took %v to end", took)
+	}
+	if takes > bubble.Timeout/10 {
+		time.Sleep(takes)
+	}
+	if names := w.Children(path); len(names) > 0 {
+		t.Errorf("left: %v", names)
+	}
+	second := entering(t.Context(), double(t, other, 2))
+	pending(t, second)
+	in := enter(t, entering(t.Context(), double(t, slow, 2)))
+	leaveTogether(t, in, enter(t, second))
+	nothingLeft(t, w)
 }
 
 // The connection ends at each of the first requests to watch ready. Each

@@ -55,9 +55,10 @@
 //   - Somebody writes without a version, as SharedCount's setCount does. That
 //     overwrites additions of ours.
 //   - If somebody deletes the znode, the count begins at [WithInitial] again.
-//     If it is made again within a second, or while an AddOnce is repeated
-//     after a lost answer, and has the version that this process knows by then,
-//     the old count goes on: versions begin at 0 each time.
+//     If it is made again within a second, while a write waits for a
+//     connection, or while an AddOnce is repeated after a lost answer, and has
+//     the version that this process knows by then, the old count goes on:
+//     versions begin at 0 each time.
 //   - If somebody deletes a receipt, an addition that is under way is
 //     MaybeApplied. If somebody deletes the markers in <path>-once, their ids
 //     are forgotten.

@@ -358,7 +358,7 @@ func (w *world) reckonOnce(b *counted, all map[int][]run, wrong func(string)) {
 			}
 		}
 	}
-	if b.err != nil || b.to == 0 {
+	if b.err != nil || b.to == 0 || w.allowed(zk.ErrNodeExists) { // which says that the marker was there
 		return
 	}
 	fits := false

@@ -10,8 +10,10 @@
 // and the random pauses of the library. So a seed that has failed may have to
 // be run several times to fail again.
 //
-// In a fifth of the plans the workers contend for nothing: some change a tree
-// that caches follow, or keep presence nodes and members of groups.
+// In two fifths of the plans the workers contend for nothing. Some change a
+// tree that caches follow, or keep presence nodes and members of groups. Others
+// count, write once with a marker, meet at barriers, or register instances of
+// services.
 //
 // In half of the plans each client sees the ensemble through a view: a chroot,
 // a namespace, both, or neither. All views lead to the same locks under
@@ -100,6 +102,22 @@
 //     more, the caches show what is, the nodes stand, and the groups have the
 //     members that there are.
 //
+// The same log says what counters and barriers have done:
+//
+//   - Each call that adds to a number has a binary digit of its own, and each
+//     that sets it a value of its own. So each state of the znode says which
+//     calls were executed, how often and when. A call that has returned nil was
+//     executed once, in between, and its value is right; one that has failed
+//     never was, unless framework.MaybeApplied says so; an id or a marker
+//     counts once; blocks of numbers do not overlap.
+//   - Each round of a double barrier was opened while n members stood. Who has
+//     entered belonged to a round, and who has left was left by the others. A
+//     ready is not removed while its round goes on. An Enter does not fail while
+//     n members stand, unless it is canceled, and leaves nothing. Whatever has
+//     happened, another round can follow, and leaves nothing.
+//   - No instance of a service is deleted and made again while its session
+//     lives. For the rest an instance is judged as a presence node.
+//
 // No clock helps against a session that an operator has ended. What its client
 // believes until it learns of that is not checked; its token and its guard are.
 //
@@ -123,6 +141,8 @@
 //   - watched.go draws what has caches and presence nodes. follow.go and
 //     stand.go run and judge them, truth.go knows what was committed, and
 //     quiet.go compares when all is quiet.
+//   - counted.go draws what has numbers, barriers and registrations. count.go
+//     and round.go run and judge them, stand.go the registrations.
 //   - ledger.go records the history of the holdings in holding.go. While it is
 //     recorded, check_holders.go, check_waiters.go and check_fencing.go check
 //     it. model.go has it judged in the end.

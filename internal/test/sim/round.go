@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
@@ -299,7 +301,7 @@ func (w *world) passed(p *passage) {
 		}
 	}
 	switch {
-	case w.mayLag():
+	case w.mayLag(), w.allowed(zk.ErrNodeExists):
 	case p.what == SetGate && !set:
 		w.ledger.fault("%v: set between %x and %x, and there was no barrier: %+v", p.who, p.from, p.to, states)
 	case p.what != SetGate && !gone:

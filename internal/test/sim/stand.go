@@ -65,6 +65,7 @@ type stander struct {
 	*worker
 	Stand
 	path string // the ensemble's, or its beginning
+	only bool   // no other step wants the name
 	node node
 
 	mu      sync.Mutex // guards what follows
@@ -72,6 +73,7 @@ type stander struct {
 	from    int64      // the transaction before which it did nothing
 	closed  int64      // the one after which it does nothing; 0: none yet
 	leaving bool       // Close was called
+	leaves  int64      // the last transaction before that
 }
 
 // fixed reports whether the znode has the very path.
@@ -132,7 +134,7 @@ func (k *worker) stands(s Step) bool {
 		k.stays(n)
 		return true
 	}
-	n.leaves(s.Bound)
+	n.ends(s.Bound)
 	stop()
 	return goes
 }
@@ -161,7 +163,7 @@ func (k *worker) alone(s Step) bool {
 }
 
 func (k *worker) stander(s Step) *stander {
-	n := &stander{worker: k, Stand: s.Stand, path: k.paths[0], from: k.truth.now()}
+	n := &stander{worker: k, Stand: s.Stand, path: k.paths[0], only: k.alone(s), from: k.truth.now()}
 	switch {
 	case s.Stand.Service != "":
 		n.path += "/" + s.Stand.Service
@@ -378,12 +380,12 @@ func (n *stander) place() string {
 	return ""
 }
 
-func (n *stander) close() { n.leaves(0) }
+func (n *stander) close() { n.ends(0) }
 
-// leaves closes the node, and checks that it is gone.
-func (n *stander) leaves(bound time.Duration) {
+// ends closes the node, and checks that it is gone.
+func (n *stander) ends(bound time.Duration) {
 	n.mu.Lock()
-	n.leaving = true
+	n.leaving, n.leaves = true, n.truth.now()
 	n.mu.Unlock()
 	n.says("leaves")
 	for _, bound := range []time.Duration{bound, patience} {
@@ -463,7 +465,10 @@ func (w *world) strangers() {
 	}
 	for _, n := range w.standers {
 		for path, states := range n.all() {
-			for _, z := range states {
+			for i, z := range states {
+				if n.only && n.fixed() && i > 1 && z.exists && n.ours(z.owner) && states[i-2].owner == z.owner && states[i-1].by == z.owner && !states[i-1].exists && (!n.leaving || states[i-1].zxid <= n.leaves) {
+					w.ledger.fault("%v: %s was deleted and made again in one session: %+v", n.who, path, states)
+				}
 				if n.closed > 0 && z.exists && z.zxid == z.czxid && z.zxid > n.closed && n.ours(z.owner) && !n.beside(z.zxid) && !w.straggles() {
 					w.ledger.fault("%v: %s was made after Close has returned: %+v", n.who, path, z)
 				}

@@ -23,10 +23,11 @@ var Framework = seam.Framework.(interface {
 	// lives as long as the client, and all namespaces of the client share it. All
 	// locks of one client find each other by it.
 	Attach(c *framework.Client, key any, newValue func() any) any
-	// Unhurried returns a view of the session in which a CreateProtected that was
-	// sent does not return before its answer, or the end of the session, although
-	// its context ends. If it has succeeded then, it returns the znode, without a
-	// list. That saves a goroutine, and suits a caller that nobody waits for.
+	// Unhurried returns a view of the session in which a CreateProtected or
+	// CreateAllProtected that was sent does not return before its answer, or the
+	// end of the session, although its context ends. If it has succeeded then, it
+	// returns the znodes, without a list. That saves a goroutine, and suits a
+	// caller that nobody waits for.
 	Unhurried(s *framework.Session) *framework.Session
 	// StartDelete begins to delete the znode at path, whatever its version, and
 	// returns at once. Of ctx only the values are used, for the observers; it may
