@@ -122,8 +122,8 @@ func (k *worker) inVain(m *member) {
 		switch {
 		case z.exists && z.data == m.data && k.plan.Scenario.quiet():
 			k.ledger.fault("%v: Enter has failed, and there is %s: %+v", k.who, path, z)
-		case len(states) > 1 && states[0].data == m.data && !z.exists && states[0].at.Before(long):
-			own++
+		case states[0].data == m.data && states[0].at.Before(long) && (z.exists || time.Since(z.at) < k.plan.Timeout/2): // it stood until now
+			own = 1
 		case z.exists && z.at.Before(long):
 			others = append(others, path)
 		}
