@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -590,7 +591,7 @@ func TestAReceiptThatCannotTell(t *testing.T) {
 // there was a pause.
 func TestACallerLeavesDuringAPause(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		n := newCounter(t, w.ConnectNext())
+		n := newCounter(t, w.ConnectNext(framework.WithRetry(retry.Forever(time.Second))))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpCreateContainer { // a pause follows, before the receipt is made
