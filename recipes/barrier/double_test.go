@@ -797,3 +797,25 @@ func TestWhatOpensARound(t *testing.T) {
 		})
 	}
 }
+
+// A member leaves after one that comes has listed it, and before it is read.
+func TestLeavesWhileAnotherComes(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, others := w.Connect("ours"), w.ConnectNext()
+		must(t, others.MakeContainerPath(t.Context(), path))
+		names := make([]string, 2) // in the order in which they are read
+		for i := range names {
+			names[i] = fmt.Sprintf("%s/_c_0000000%d-0000-4000-8000-000000000000-member-000000000%d", path, i, i)
+			_, err := others.Create(t.Context(), names[i], nil, zk.FlagEphemeral)
+			must(t, err)
+		}
+		_, err := others.Create(t.Context(), ready, nil, zk.FlagPersistent)
+		must(t, err)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead}, testutil.Delay(time.Second))
+		defer w.ClientNet("ours").Control(late.Control)()
+		result := entering(t.Context(), double(t, c, 2))
+		bubble.Await(t, "the reads", late.Hit())
+		must(t, others.Delete(t.Context(), names[0], -1))
+		enter(t, result)
+	})
+}
