@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -234,14 +235,15 @@ func TestDoWithoutAServer(t *testing.T) {
 		if took := time.Since(began); took != 2*bubble.Timeout {
 			t.Errorf("Do returned after %v", took)
 		}
-		// The session lives on, and only the release gets no answer.
+		// The session lives on, only the release gets no answer, and its tries do not
+		// end before.
 		w.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpDelete || r.Op == testutil.OpMulti {
 				return testutil.Fail(testutil.CodeOperationTimeout)
 			}
 			return testutil.Pass()
 		})
-		err = recipes.Do(t.Context(), lineOf(t, w.Connect("c"), "c"), func(context.Context, *recipes.Lease) error {
+		err = recipes.Do(t.Context(), lineOf(t, w.Connect("c", framework.WithRetry(retry.Forever(70*time.Millisecond))), "c"), func(context.Context, *recipes.Lease) error {
 			began = time.Now()
 			return nil
 		})
