@@ -71,6 +71,9 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 						t.Errorf("%d times a session was believed in that had expired", wrong)
 					}
 					lost += n
+					if testing.Short() {
+						return // the race detector learns nothing from the next run
+					}
 					r.credulous = timeout / 2
 					wrong, _ = run(t, r, ens.opts...)
 					caught += wrong
@@ -82,7 +85,7 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	if time.Duration(lost) < 30*span/time.Minute {
 		t.Errorf("only %d sessions were lost: the test shows nothing", lost)
 	}
-	if caught == 0 {
+	if caught == 0 && !testing.Short() {
 		t.Error("a holder that believes for half a timeout longer was not caught")
 	}
 }
