@@ -84,6 +84,7 @@ var (
 	Events          = forEngine{}.Events
 	ReadAllAndWatch = forEngine{}.ReadAllAndWatch
 	SetWatches      = forEngine{}.SetWatches
+	Unwatch         = forEngine{}.Unwatch
 )
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.

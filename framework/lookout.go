@@ -106,7 +106,7 @@ func (h *hub) loseWatch(w *watch) {
 	defer h.mu.Unlock()
 	if h.armed[w.key] == w {
 		h.fireLocked(w)
-		h.noteUnwantedLocked(w) // it may be there all the same
+		h.noteUnwantedLocked(w.key, w.on) // it may be there all the same
 	}
 }
 

@@ -67,7 +67,7 @@ const (
 	// ReadFirst: there was no whole view yet.
 	ReadFirst CacheReadReason = "first"
 	// ReadReconnect: events may be missing, because the connection was lost, or
-	// the watch.
+	// the watch. With one-shot watches that is so in a new session only.
 	ReadReconnect CacheReadReason = "reconnect"
 	// ReadOverflow: more events have come than a cache keeps.
 	ReadOverflow CacheReadReason = "overflow"

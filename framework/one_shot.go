@@ -3,7 +3,6 @@ package framework
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -51,7 +50,7 @@ func (s *session) follow(f *follower) error {
 
 // readAllAndWatch is the ReadAllAndWatch of package privileged. Servers arm no
 // watch for the reads in a multiRead, so each read is a request.
-func (s *Session) readAllAndWatch(ctx context.Context, reads []Read) ([]ReadResult, error) {
+func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read) ([]ReadResult, error) {
 	w, live := s.scope(), s.session()
 	b, err := w.newBulk(reads)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *Session) readAllAndWatch(ctx context.Context, reads []Read) ([]ReadResu
 	}
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b.ctx, b.session, b.on, b.watches = during, live, live.usable(), true
+	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.fix(root)
 	fail := func(err error) ([]ReadResult, error) {
 		return nil, &opError{op: opNameReadAll, path: b.first(), err: withMeaning(err)}
 	}
@@ -92,15 +91,15 @@ func (s *Session) readAllAndWatch(ctx context.Context, reads []Read) ([]ReadResu
 	return b.results, nil
 }
 
-// askAndWatch makes one read, under a watch. The read of data that are missing
-// arms a watch on their creation.
-func (s *session) askAndWatch(ctx context.Context, on *link, op wire.Op, path string, size int) (reply, error) {
+// askAndWatch makes one read, under a watch. The read of a root that is missing
+// arms a watch on its creation.
+func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wire.Op, path string, size int) (reply, error) {
 	tree := s.beginOne(path)
 	defer s.trees.endOne(path)
 	covered := tree != nil && op == wire.OpGetData
 	for {
 		r, err := s.ask(ctx, on, op, &wire.WatchRequest{Path: path, Watch: !covered}, size)
-		if covered || op != wire.OpGetData || !errors.Is(err, zk.ErrNoNode) {
+		if covered || path != root || op != wire.OpGetData || !errors.Is(err, zk.ErrNoNode) {
 			return r, err
 		}
 		r, err = s.ask(ctx, on, wire.OpExists, &wire.WatchRequest{Path: path, Watch: true}, 0)
@@ -110,54 +109,40 @@ func (s *session) askAndWatch(ctx context.Context, on *link, op wire.Op, path st
 	}
 }
 
-// setWatches is the SetWatches of package privileged.
-func (s *Session) setWatches(ctx context.Context, zxid int64, data, missing, children []string) (armed uint64, err error) {
+// setWatchesAgain is the SetWatches of package privileged.
+func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read) (zxid int64, order uint64, unset []Read, err error) {
 	live := s.session()
-	var all []string
-	size := 0
-	fix := func(paths []string) []string {
-		var fixed []string
-		for _, path := range paths {
-			if invalid := ValidatePath(path); invalid != nil && err == nil {
-				err = &opError{op: opNameWatch, path: path, err: invalid}
-			}
-			fixed = append(fixed, s.root.fix(path))
-			size += textSize(s.root.fix(path))
+	fail := func(path string, err error) (int64, uint64, []Read, error) {
+		return 0, 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+	}
+	keys := make([]watchKey, len(reads))
+	for i, r := range reads {
+		if err := ValidatePath(r.Path); err != nil {
+			return fail(r.Path, err)
 		}
-		all = append(all, fixed...)
-		return fixed
-	}
-	request := &wire.SetWatchesRequest{RelativeZxid: zxid, Data: fix(data), Exist: fix(missing), Child: fix(children)}
-	if err != nil {
-		return 0, err
-	}
-	fail := func(err error) (uint64, error) {
-		return 0, &opError{op: opNameWatch, path: "/", err: withMeaning(err)}
-	}
-	if err := live.core.cfg.fits(size + 8 + 3*int32Size); err != nil {
-		return fail(err)
-	}
-	if err := live.Err(); err != nil {
-		return fail(err)
+		keys[i] = s.keyOf(r)
 	}
 	on := live.usable()
+	if err := live.Err(); err != nil {
+		return fail("/", err)
+	}
 	if on == nil {
-		return fail(zk.ErrNoServer)
+		return fail("/", zk.ErrNoServer)
 	}
-	slices.Sort(all) // all calls take the paths in one order, so none waits for another for good
-	all = slices.Compact(all)
-	r, err := call(ctx, live, Request{Op: opNameWatch, Path: "/"}, func(*zk.Conn) (reply, error) {
-		covered := make(map[string]bool)
-		for _, path := range all {
-			covered[path] = live.beginOne(path) != nil
-			defer live.trees.endOne(path)
-		}
-		request.Data = slices.DeleteFunc(request.Data, func(path string) bool { return covered[path] })
-		request.Exist = slices.DeleteFunc(request.Exist, func(path string) bool { return covered[path] })
-		return live.ask(ctx, on, wire.OpSetWatches, request, size)
-	}, nil)
-	if err != nil {
-		return fail(err)
+	armed, left, err := live.setWatches(ctx, on, since, keys)
+	if err != nil && (ctx.Err() != nil || isDetached(err) || classify(err) != final) {
+		return fail("/", err)
 	}
-	return r.order, nil
+	for _, key := range left {
+		unset = append(unset, Read{Path: s.root.unfix(key.path), Children: key.kind == watchChildren})
+	}
+	return armed.zxid, max(armed.order, 1), unset, nil
+}
+
+// keyOf returns the watch that a read arms.
+func (s *Session) keyOf(r Read) watchKey {
+	if r.Children {
+		return watchKey{watchChildren, s.root.fix(r.Path)}
+	}
+	return watchKey{watchData, s.root.fix(r.Path)}
 }

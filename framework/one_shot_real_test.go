@@ -23,7 +23,7 @@ func TestReadAllAndWatchOnTheRealServer(t *testing.T) {
 	books := library(t, c, 500)
 	s := session(t, c)
 	e, stop := listen(t, s, "/lib")
-	found, err := framework.ReadAllAndWatch(t.Context(), s, books...)
+	found, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
 	checkLibrary(t, books, found, err)
 	hears := func(want string) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestReadAllAndWatchOnTheRealServer(t *testing.T) {
 	must(t, failure(other.Set(t.Context(), "/lib/0", nil, -1)))
 	must(t, failure(other.Create(t.Context(), "/lib/none", nil, 0)))
 	hears("=/lib/0 +/lib/none */lib")
-	found, err = framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib/gone"}, framework.Read{Path: "/lib", Children: true})
+	found, err = framework.ReadAllAndWatch(t.Context(), s, "/lib/gone", framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib/gone"}, framework.Read{Path: "/lib", Children: true})
 	must(t, err)
 	seen, _ := framework.AnswerOf(found[2])
 	network.Cut()
@@ -48,13 +48,12 @@ func TestReadAllAndWatchOnTheRealServer(t *testing.T) {
 	must(t, c.WaitConnected(t.Context()))
 	stop()
 	e, _ = listen(t, s, "/lib")
-	armed, err := framework.SetWatches(t.Context(), s, seen, []string{"/lib/0", "/lib/2"}, []string{"/lib/gone"}, []string{"/lib"})
+	_, armed, unset, err := framework.SetWatches(t.Context(), s, seen, framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib/2"}, framework.Read{Path: "/lib", Children: true})
 	must(t, err)
 	heard, orders := e.take()
-	if heard != "=/lib/0 */lib" || orders[1] >= armed {
-		t.Errorf("heard %q at %v, armed at %d", heard, orders, armed)
+	if heard != "=/lib/0 */lib" || orders[1] >= armed || len(unset) > 0 {
+		t.Errorf("heard %q at %v, armed at %d, unset %v", heard, orders, armed, unset)
 	}
 	must(t, failure(other.Set(t.Context(), "/lib/2", nil, -1)))
-	must(t, failure(other.Create(t.Context(), "/lib/gone", nil, 0)))
-	hears("=/lib/2 +/lib/gone")
+	hears("=/lib/2")
 }

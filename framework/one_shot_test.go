@@ -36,7 +36,7 @@ func TestReadAllAndWatch(t *testing.T) {
 		s := session(t, c)
 		e, stop := listen(t, s, "/lib")
 		ens.ResetRequests()
-		found, err := framework.ReadAllAndWatch(t.Context(), s, books...)
+		found, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
 		checkLibrary(t, books, found, err)
 		asked := ens.Requests()
 		if asked[testutil.OpGetData] != 12 || asked[testutil.OpGetChildren] != 3 || asked[testutil.OpExists] != 2 || len(asked) != 3 { // one is for the namespace
@@ -90,7 +90,7 @@ func TestReadAllAndWatchOfWhatComes(t *testing.T) {
 		must(t, failure(c.Create(t.Context(), "/a", []byte("1"), 0)))
 		defer once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeNoNode))()
 		e, _ := listen(t, session(t, c), "/")
-		found, err := framework.ReadAllAndWatch(t.Context(), session(t, c), framework.Read{Path: "/a"})
+		found, err := framework.ReadAllAndWatch(t.Context(), session(t, c), "/a", framework.Read{Path: "/a"})
 		must(t, err)
 		if r := found[0]; r.Err != nil || string(r.Data) != "1" {
 			t.Errorf("read %+v", r)
@@ -100,6 +100,12 @@ func TestReadAllAndWatchOfWhatComes(t *testing.T) {
 			t.Errorf("heard %q", heard)
 		}
 	})
+}
+
+func trySetWatches(t *testing.T, s *framework.Session, since int64, reads ...framework.Read) error {
+	t.Helper()
+	_, _, _, err := framework.SetWatches(t.Context(), s, since, reads...)
+	return err
 }
 
 // After a reconnect SetWatches tells of what has changed before it returns, and
@@ -112,17 +118,10 @@ func TestSetWatches(t *testing.T) {
 		for _, path := range []string{"/same", "/changed", "/deleted", "/again", "/dir", "/dir/x", "/quiet"} {
 			must(t, failure(other.Create(t.Context(), path, nil, 0)))
 		}
-		data, missing, children := []string{"/same", "/changed", "/deleted", "/again"}, []string{"/none", "/made"}, []string{"/dir", "/quiet"}
-		var reads []framework.Read
-		for _, path := range append(append([]string(nil), data...), missing...) {
-			reads = append(reads, framework.Read{Path: path})
-		}
-		for _, path := range children {
-			reads = append(reads, framework.Read{Path: path, Children: true})
-		}
+		reads := []framework.Read{{Path: "/same"}, {Path: "/changed"}, {Path: "/deleted"}, {Path: "/again"}, {Path: "/dir", Children: true}, {Path: "/quiet", Children: true}}
 		before, _ := listen(t, s, "/")
 		must(t, c.Sync(t.Context(), "/"))
-		found, err := framework.ReadAllAndWatch(t.Context(), s, reads...)
+		found, err := framework.ReadAllAndWatch(t.Context(), s, "/", reads...)
 		must(t, err)
 		seen, _ := framework.AnswerOf(found[0])
 		network.Cut()
@@ -131,9 +130,8 @@ func TestSetWatches(t *testing.T) {
 		must(t, other.Delete(t.Context(), "/deleted", -1))
 		must(t, other.Delete(t.Context(), "/again", -1))
 		must(t, failure(other.Create(t.Context(), "/again", nil, 0)))
-		must(t, failure(other.Create(t.Context(), "/made", nil, 0)))
 		must(t, other.Delete(t.Context(), "/dir/x", -1))
-		if _, err := framework.SetWatches(t.Context(), s, seen, data, missing, children); err == nil {
+		if err := trySetWatches(t, s, seen, reads...); err == nil {
 			t.Error("it succeeds without a connection")
 		}
 		network.Heal()
@@ -145,25 +143,27 @@ func TestSetWatches(t *testing.T) {
 		must(t, c.Sync(t.Context(), "/"))
 		e, _ := listen(t, s, "/")
 		ens.ResetRequests()
-		armed, err := framework.SetWatches(t.Context(), s, seen, data, missing, children)
+		zxid, armed, unset, err := framework.SetWatches(t.Context(), s, seen, reads...)
 		must(t, err)
+		if zxid <= seen || len(unset) > 0 {
+			t.Errorf("as of %d after %d, unset %v", zxid, seen, unset)
+		}
 		if asked := ens.Requests(); asked[testutil.OpSetWatches] != 1 || len(asked) != 1 {
 			t.Errorf("asked: %v", asked)
 		}
 		heard, orders := e.take()
-		if heard != "=/changed -/deleted =/again +/made */dir" || orders[len(orders)-1] >= armed {
+		if heard != "=/changed -/deleted =/again */dir" || orders[len(orders)-1] >= armed {
 			t.Errorf("heard %q at %v before %d", heard, orders, armed)
 		}
 		must(t, failure(other.Set(t.Context(), "/same", nil, -1)))
 		must(t, failure(other.Set(t.Context(), "/changed", nil, -1)))
-		must(t, failure(other.Create(t.Context(), "/none", nil, 0)))
 		must(t, failure(other.Create(t.Context(), "/quiet/x", nil, 0)))
 		must(t, c.Sync(t.Context(), "/"))
-		if heard, _ := e.take(); heard != "=/same +/none */quiet" {
+		if heard, _ := e.take(); heard != "=/same */quiet" {
 			t.Errorf("heard %q afterwards", heard)
 		}
 		for _, path := range []string{"", "x", "/x/"} {
-			if _, err := framework.SetWatches(t.Context(), s, seen, nil, nil, []string{path}); err == nil || errors.Is(err, zk.ErrConnectionClosed) {
+			if err := trySetWatches(t, s, seen, framework.Read{Path: path, Children: true}); err == nil || errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("%q: %v", path, err)
 			}
 		}
@@ -194,10 +194,10 @@ func TestReadAllAndWatchUnderFaults(t *testing.T) {
 					defer ens.Control(fault.Control)()
 					var err error
 					if op == testutil.OpSetWatches {
-						_, err = framework.SetWatches(t.Context(), s, 1<<40, []string{"/lib/0"}, []string{"/lib/none"}, nil)
+						err = trySetWatches(t, s, 1<<40, framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib", Children: true})
 					} else {
 						var found []framework.ReadResult
-						if found, err = framework.ReadAllAndWatch(t.Context(), s, books...); err == nil {
+						if found, err = framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...); err == nil {
 							checkLibrary(t, books, found, err)
 						}
 					}
@@ -210,7 +210,7 @@ func TestReadAllAndWatchUnderFaults(t *testing.T) {
 						must(t, c.Sync(t.Context(), "/"))
 						want := "=/lib/0 +/lib/none */lib"
 						if op == testutil.OpSetWatches {
-							want = "=/lib/0 +/lib/none"
+							want = "=/lib/0 */lib"
 						}
 						if heard, _ := e.take(); heard != want {
 							t.Errorf("heard %q", heard)
@@ -241,8 +241,8 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		ens.Latency(timeout / 10)
 		for tenths := range time.Duration(6) {
 			ctx, cancel := context.WithTimeout(t.Context(), tenths*timeout/20)
-			_, err := framework.ReadAllAndWatch(ctx, s, books...)
-			_, setErr := framework.SetWatches(ctx, s, 0, []string{"/lib"}, nil, nil)
+			_, err := framework.ReadAllAndWatch(ctx, s, "/lib/none", books...)
+			_, _, _, setErr := framework.SetWatches(ctx, s, 0, framework.Read{Path: "/lib"})
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(setErr, context.DeadlineExceeded) {
 				t.Errorf("after %v: %v; %v", tenths*timeout/20, err, setErr)
@@ -250,7 +250,7 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		}
 		failed := make(chan error)
 		go func() {
-			_, err := framework.ReadAllAndWatch(t.Context(), s, books...)
+			_, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
 			failed <- err
 		}()
 		time.Sleep(timeout / 10)
@@ -260,8 +260,8 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		}
 		<-s.Done()
 		for range 2 {
-			_, err := framework.ReadAllAndWatch(t.Context(), s, books...)
-			_, setErr := framework.SetWatches(t.Context(), s, 0, []string{"/lib"}, nil, nil)
+			_, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
+			setErr := trySetWatches(t, s, 0, framework.Read{Path: "/lib"})
 			_, eventsErr := framework.Events(s, "/", nil)
 			for _, err := range []error{err, setErr, eventsErr} {
 				if !errors.Is(err, s.Err()) {
@@ -284,12 +284,12 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		s := session(t, c)
 		tree, _, remove := mustWatchTree(t, s, "/a")
 		e, _ := listen(t, s, "/")
-		armed, err := framework.SetWatches(t.Context(), s, 0, nil, []string{"/a"}, nil)
-		if err != nil || armed == 0 {
-			t.Fatal(err)
+		_, armed, unset, err := framework.SetWatches(t.Context(), s, 0, framework.Read{Path: "/a"})
+		if err != nil || armed == 0 || len(unset) != 1 {
+			t.Fatal(armed, unset, err) // the tree tells of it, but not of what it has missed
 		}
 		for _, want := range []string{"+/a", "=/a =/a", "=/a =/a", "-/a", "+/a"} {
-			found, err := framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})
+			found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})
 			must(t, err)
 			if (found[0].Err == nil) != (want != "+/a") {
 				t.Errorf("before %s: %v", want, found[0].Err)
@@ -317,7 +317,7 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		if heard, _ := e.take(); heard != "=/a */a" { // its own watches are gone with the tree
 			t.Errorf("heard %q of the removal", heard)
 		}
-		found, err := framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})
+		found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})
 		must(t, err)
 		must(t, found[0].Err)
 		must(t, failure(c.Set(t.Context(), "/a", nil, -1)))

@@ -56,13 +56,15 @@ func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.E
 	return s.events(path, on)
 }
 
-func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, reads ...Read) ([]ReadResult, error) {
-	return s.readAllAndWatch(ctx, reads)
+func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...Read) ([]ReadResult, error) {
+	return s.readAllAndWatch(ctx, root, reads)
 }
 
-func (forEngine) SetWatches(ctx context.Context, s *Session, zxid int64, data, missing, children []string) (armed uint64, err error) {
-	return s.setWatches(ctx, zxid, data, missing, children)
+func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...Read) (zxid int64, order uint64, unset []Read, err error) {
+	return s.setWatchesAgain(ctx, since, reads)
 }
+
+func (forEngine) Unwatch(s *Session, reads ...Read) { s.unwatchAll(reads) }
 
 func (forEngine) Budget(c *Client) backoff.BackOff { return c.core().cfg.retry() }
 

@@ -138,10 +138,12 @@ type bulk struct {
 	ctx     context.Context
 	session *session
 	on      *link // the connection to read on; nil: any
-	watches bool  // a watch is armed with each read
 	reads   []Read
 	paths   []string // on the wire
 	results []ReadResult
+	// watchUnder: a watch is armed with each read, and with that of this path
+	// also if it is missing. Empty: none is.
+	watchUnder string
 
 	mu   sync.Mutex // guards what follows
 	left []int      // reads to be done
@@ -237,11 +239,11 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		name, op, body = opNameReadAll, wire.OpMultiRead, multi
 	}
 	// What the request needs is taken before: it may go on when the call is over.
-	ctx, s, on, watches, path, sizes := b.ctx, b.session, b.on, b.watches, b.paths[chunk[0]], &b.session.answerSizes
+	ctx, s, on, root, path, sizes := b.ctx, b.session, b.on, b.watchUnder, b.paths[chunk[0]], &b.session.answerSizes
 	size := sizes.sum(chunk, b.reads)
 	r, err := call(ctx, s, Request{Op: name, Path: path, Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
-		if watches {
-			return s.askAndWatch(ctx, on, op, path, size)
+		if root != "" {
+			return s.askAndWatch(ctx, on, root, op, path, size)
 		}
 		return s.ask(ctx, on, op, body, size)
 	}, nil)

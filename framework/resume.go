@@ -82,55 +82,29 @@ func (w *watch) goOnLocked(on *link) bool {
 	h.fireLocked(w)
 	w.goesOnAs = h.newLocked(w.key)
 	w.goesOnAs.on, w.goesOnAs.mayGoOn, w.goesOnAs.node = on, true, w.node
+	w.goesOnAs.lookout.checked = w.lookout.checked
 	return true
 }
 
 // goOn arms watches whose znodes were read before. since is the transaction
-// that setWatches names.
+// that setWatches names. Those that it cannot arm are read again.
 func (s *session) goOn(on *link, all []*watch, since int64) {
 	slices.SortFunc(all, func(a, b *watch) int { return strings.Compare(a.key.path, b.key.path) })
-	for len(all) > 0 {
-		n, size := 0, int64Size+3*int32Size
-		for n < len(all) && size <= mostSetAgain {
-			if size += textSize(all[n].key.path); s.core.cfg.fits(size) != nil {
-				break
-			}
-			n++
-		}
-		if n == 0 { // a path that is too long for a setWatches, but not for a read
-			s.armEach(on, all[:1])
-			n = 1
-		} else {
-			s.setAgain(on, all[:n], since)
-		}
-		all = all[n:]
+	keys := make([]watchKey, len(all))
+	for i, w := range all {
+		keys[i] = w.key
 	}
-}
-
-// mostSetAgain is about how many bytes of paths are named by one setWatches.
-const mostSetAgain = 64 << 10
-
-// setAgain arms such watches by one request. Those that it cannot arm are read
-// again.
-func (s *session) setAgain(on *link, all []*watch, since int64) {
-	request := &wire.SetWatchesRequest{RelativeZxid: since}
-	covered := false
-	for _, w := range all { // in the order in which all take several paths
-		covered = s.beginOne(w.key.path) != nil || covered
-		request.Data = append(request.Data, w.key.path)
+	_, unset, _ := s.setWatches(context.Background(), on, since, keys)
+	isUnset := make(map[watchKey]bool)
+	for _, key := range unset {
+		isUnset[key] = true
 	}
-	err := errors.New("a tree tells of one of them")
-	if !covered {
-		_, err = s.ask(context.Background(), on, wire.OpSetWatches, request, 0)
-	}
+	var toRead []*watch
 	for _, w := range all {
-		s.trees.endOne(w.key.path)
-	}
-	if err != nil {
-		s.armEach(on, all)
-		return
-	}
-	for _, w := range all {
+		if isUnset[w.key] {
+			toRead = append(toRead, w)
+			continue
+		}
 		h := &s.hub
 		h.mu.Lock()
 		w.resumed = true
@@ -138,4 +112,71 @@ func (s *session) setAgain(on *link, all []*watch, since int64) {
 		close(w.ready)
 		h.noteArmed(w, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
 	}
+	s.armEach(on, toRead)
+}
+
+// mostSet is about how many bytes of paths are named by one setWatches.
+const mostSet = 64 << 10
+
+// setWatches arms watches of the data and the children of znodes without a
+// read, by as few requests as may be. armed is the answer to the last one,
+// which comes after the events for all that has changed since a transaction:
+// there no watch is armed. Nor is one for what is in unset: where a tree tells
+// of the data, where a path is too long, and where a request has failed.
+func (s *session) setWatches(ctx context.Context, on *link, since int64, keys []watchKey) (armed reply, unset []watchKey, err error) {
+	type result struct {
+		reply
+		covered []watchKey
+	}
+	for len(keys) > 0 {
+		n, size := 0, int64Size+3*int32Size
+		for n < len(keys) && size <= mostSet {
+			if size += textSize(keys[n].path); s.core.cfg.fits(size) != nil {
+				break
+			}
+			n++
+		}
+		some := keys[:max(n, 1)]
+		if keys = keys[len(some):]; n == 0 {
+			unset = append(unset, some...)
+			continue
+		}
+		r, failed := call(ctx, s, Request{Op: opNameWatch, Path: "/"}, func(*zk.Conn) (r result, err error) {
+			r.reply, r.covered, err = s.setSome(ctx, on, since, some, size)
+			return r, err
+		}, nil)
+		if failed != nil {
+			unset, err = append(unset, some...), errors.Join(err, failed)
+		} else {
+			armed, unset = r.reply, append(unset, r.covered...)
+		}
+	}
+	return armed, unset, err
+}
+
+// setSome makes one request of setWatches, for all but what a tree covers.
+func (s *session) setSome(ctx context.Context, on *link, since int64, keys []watchKey, size int) (armed reply, covered []watchKey, err error) {
+	request := &wire.SetWatchesRequest{RelativeZxid: since}
+	var paths []string
+	for _, key := range keys {
+		paths = append(paths, key.path)
+	}
+	slices.Sort(paths) // all who take several take them in one order, so none waits for another for good
+	trees := make(map[string]bool)
+	for _, path := range slices.Compact(paths) {
+		trees[path] = s.beginOne(path) != nil
+		defer s.trees.endOne(path)
+	}
+	for _, key := range keys {
+		switch {
+		case key.kind == watchChildren:
+			request.Child = append(request.Child, key.path)
+		case trees[key.path]:
+			covered = append(covered, key)
+		default:
+			request.Data = append(request.Data, key.path)
+		}
+	}
+	armed, err = s.ask(ctx, on, wire.OpSetWatches, request, size)
+	return armed, covered, err
 }

@@ -712,7 +712,7 @@ func TestDistrustTreesEndsNothingElse(t *testing.T) {
 				if e.hasEnded() {
 					t.Fatal("it has ended")
 				}
-				must(t, failure(framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a"})))
+				must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})))
 				must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
 				must(t, c.Sync(t.Context(), "/"))
 				if heard, _ := e.take(); !strings.HasSuffix(heard, "/a") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -46,6 +47,21 @@ func (s *Session) Unwatch(changed <-chan struct{}) {
 	}
 }
 
+// unwatchAll is the Unwatch of package privileged.
+func (s *Session) unwatchAll(reads []Read) {
+	live := s.session()
+	on := live.usable()
+	if on == nil {
+		return
+	}
+	h := &live.hub
+	for _, r := range reads {
+		h.mu.Lock() // each time anew: events wait for it
+		h.noteUnwantedLocked(s.keyOf(r), on)
+		h.mu.Unlock()
+	}
+}
+
 // leave says that a caller does not need w any longer.
 func (w *watch) leave() {
 	h := &w.session.hub
@@ -53,7 +69,7 @@ func (w *watch) leave() {
 	defer h.mu.Unlock()
 	w.wanted--
 	if w.wanted <= 0 && h.armed[w.key] == w {
-		h.noteUnwantedLocked(w)
+		h.noteUnwantedLocked(w.key, w.on)
 	}
 }
 
@@ -65,24 +81,29 @@ func (h *hub) noteArmed(w *watch, order uint64) {
 	defer h.mu.Unlock()
 	switch now := h.armed[w.key]; {
 	case now == nil && w.firedAt < order, now == w && (w.wanted <= 0 || w.node.found):
-		h.noteUnwantedLocked(w)
+		h.noteUnwantedLocked(w.key, w.on)
 	}
 }
 
-// noteUnwantedLocked notes that nobody wants w.
-func (h *hub) noteUnwantedLocked(w *watch) {
+// noteUnwantedLocked notes that nobody wants a watch.
+func (h *hub) noteUnwantedLocked(key watchKey, on *link) {
 	if h.unwanted == nil {
 		h.unwanted = make(map[watchKey]unwanted)
 	}
-	h.unwanted[w.key] = unwanted{w.on, time.Now()}
+	h.unwanted[key] = unwanted{on, time.Now()}
 	h.sweepLaterLocked()
 }
 
 func (h *hub) sweepLaterLocked() {
-	if len(h.unwanted) > 0 && !h.sweeping {
-		h.sweeping = true
-		time.AfterFunc(h.session.granted(), h.session.sweep)
+	if len(h.unwanted) == 0 || h.sweeping {
+		return
 	}
+	h.sweeping = true
+	pause := h.session.granted()
+	for _, u := range h.unwanted {
+		pause = min(pause, h.session.granted()-time.Since(u.since))
+	}
+	time.AfterFunc(pause, h.session.sweep)
 }
 
 // sweep removes the watches that nobody has wanted for a session timeout.
@@ -96,15 +117,13 @@ func (s *session) sweep() {
 	for key, u := range h.unwanted {
 		if time.Since(u.since) >= s.granted() {
 			paths[key.path] = true
+			h.unwanted[key] = unwanted{u.on, time.Now()} // if it is not removed now
 		}
 	}
 	h.mu.Unlock()
 	if len(paths) > 0 {
-		on, err := s.offers(context.Background(), wire.OpRemoveWatches)
-		for _, path := range slices.Sorted(maps.Keys(paths)) {
-			if err == nil {
-				s.removeUnwanted(on, path)
-			}
+		if on, err := s.offers(context.Background(), wire.OpRemoveWatches); err == nil {
+			s.removeAllUnwanted(on, slices.Sorted(maps.Keys(paths)))
 		}
 	}
 	h.mu.Lock()
@@ -113,8 +132,28 @@ func (s *session) sweep() {
 	h.sweepLaterLocked()
 }
 
+// removeAllUnwanted does removeUnwanted for many paths. As many requests as for
+// single reads are under way at a time.
+func (s *session) removeAllUnwanted(on *link, paths []string) {
+	work := make(chan string)
+	var workers sync.WaitGroup
+	for range min(workersOfOnes, len(paths)) {
+		workers.Go(func() {
+			for path := range work {
+				s.removeUnwanted(on, path)
+			}
+		})
+	}
+	for _, path := range paths {
+		work <- path
+	}
+	close(work)
+	workers.Wait()
+}
+
 // removeUnwanted removes the watches on a path that nobody wants. If others may
-// rely on them, it does nothing.
+// rely on them, it does nothing. If the server answers that it has not done so,
+// they are noted again.
 func (s *session) removeUnwanted(on *link, path string) {
 	if !s.trees.beginRemoval(path) {
 		return
@@ -130,8 +169,22 @@ func (s *session) removeUnwanted(on *link, path string) {
 	_, err := call(context.Background(), s, Request{Op: opNameWatch, Path: path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), on, wire.OpRemoveWatches, &wire.WatchesRequest{Path: path, Type: what}, 0)
 	}, nil)
+	if err == nil || s.hasEnded(on) {
+		return
+	}
 	if isRefusal(err) {
 		s.core.refuse(wire.OpRemoveWatches, err)
+		return
+	}
+	if code, _ := codeOf(err); code != wire.NoWatcher {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if what != wire.WatcherData {
+			h.noteUnwantedLocked(watchKey{watchChildren, path}, on)
+		}
+		if what != wire.WatcherChildren {
+			h.noteUnwantedLocked(watchKey{watchData, path}, on)
+		}
 	}
 }
 

@@ -71,6 +71,54 @@ func TestUnwatch(t *testing.T) {
 	})
 }
 
+// A removal that the server has answered with an error is sent again.
+func TestARemovalIsTriedAgain(t *testing.T) {
+	for _, code := range []testutil.Code{testutil.CodeThrottled, testutil.CodeNoAuth, testutil.CodeRequestTimeout, testutil.CodeSystemError} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+				s := session(t, c)
+				changed, err := s.Watch(t.Context(), "/a")
+				must(t, err)
+				_, children, err := s.WatchChildren(t.Context(), "/a")
+				must(t, err)
+				failing := testutil.NewFault(testutil.Match{Op: testutil.OpRemoveWatches, Times: 2}, testutil.Fail(code))
+				defer ens.Control(failing.Control)()
+				s.Unwatch(changed)
+				s.Unwatch(children)
+				time.Sleep(4 * timeout)
+				synctest.Wait()
+				if n, left := failing.Count(), ens.Watches(); n != 2 || len(left) > 0 {
+					t.Errorf("after %d errors these are left: %v", n, left)
+				}
+			})
+		})
+	}
+}
+
+// Many removals are under way at a time.
+func TestManyRemovals(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		books := library(t, c, 500)
+		s := session(t, c)
+		_, stop := listen(t, s, "/lib")
+		must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)))
+		framework.Unwatch(s, books...)
+		network.Latency(timeout/20, 0)
+		time.Sleep(3 * timeout)
+		if n := ens.WatchCount(); n < 500 {
+			t.Errorf("%d watches, while somebody hears of them", n)
+		}
+		stop()
+		time.Sleep(2*timeout + 500/64*timeout/10)
+		if left := ens.Watches(); len(left) > 0 {
+			t.Errorf("watches are left: %v", left)
+		}
+	})
+}
+
 // WatchData and WatchChildren give up their watches when they end.
 func TestFollowersGiveUpTheirWatches(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -220,7 +268,7 @@ func TestAWatchIsWantedWhileItIsRemoved(t *testing.T) {
 					changed, err = s.Watch(t.Context(), "/a")
 					must(t, err)
 					e, stopListening := listen(t, s, "/a")
-					must(t, failure(framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/a", Children: true})))
+					must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a", Children: true})))
 					time.Sleep(time.Second)
 					select {
 					case <-changed: // the connection has ended
@@ -260,7 +308,7 @@ func TestWatchesThatOthersRelyOnStay(t *testing.T) {
 		s := session(t, c)
 		tree, _, remove := mustWatchTree(t, s, "/a")
 		e, stop := listen(t, s, "/b")
-		must(t, failure(framework.ReadAllAndWatch(t.Context(), s, framework.Read{Path: "/b"}, framework.Read{Path: "/b", Children: true})))
+		must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/b"}, framework.Read{Path: "/b", Children: true})))
 		for _, path := range []string{"/a", "/b"} {
 			changed, err := s.Watch(t.Context(), path)
 			must(t, err)

@@ -18,7 +18,7 @@ Code
     is told of a change   | framework/hub.go: (*hub).onEvent
     all look again        | framework/hub.go: (*hub).reset, framework/session_core.go: (*session).onConnected
     goes on as            | framework/resume.go: (*watch).goOnLocked, framework/resume.go: (*watch).resume
-    is set again          | framework/resume.go: (*session).setAgain
+    is set again          | framework/resume.go: (*session).goOn, framework/resume.go: (*session).setSome
     is due, looks at it   | framework/lookout.go: (*watch).checkOften, framework/lookout.go: (*watch).look
     has missed a change   | framework/lookout.go: (*hub).loseWatch
     gives up              | framework/unwanted.go: (*Session).Unwatch, framework/unwanted.go: (*watch).leave

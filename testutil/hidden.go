@@ -40,3 +40,5 @@ func (forTests) WithCommits(told func(zxid, session int64, op Op, path string, d
 func (forTests) WithoutLastingWatches() Option { return func(c *config) { c.oneShotOnly = true } }
 
 func (forTests) WithWatchPaths() Option { return func(c *config) { c.watchPaths = true } }
+
+func (forTests) WithStaleLists() Option { return func(c *config) { c.staleLists = true } }

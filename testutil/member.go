@@ -244,7 +244,11 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 		result.Stat = m.tree.create(op, t.zxid, t.time).clientStat()
 	case wire.OpDelete:
 		acl = m.tree.nodes[op.path].acl
-		m.tree.remove(op.path, t.zxid)
+		listed := t.zxid
+		if m.e.cfg.staleLists && t.kind == wire.OpCloseSession {
+			listed = 0
+		}
+		m.tree.remove(op.path, listed)
 	case wire.OpSetData:
 		n := m.tree.nodes[op.path]
 		acl = n.acl

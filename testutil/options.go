@@ -30,6 +30,7 @@ type config struct {
 	oldMembers      map[int]bool // these are
 	oneShotOnly     bool         // addWatch is refused
 	watchPaths      bool         // events have the path of the watch
+	staleLists      bool         // the end of a session does not change a pzxid
 	super           string
 	authSchemes     []string // those that the members enforce; nil for none
 	touchDelay      func(member int) time.Duration

@@ -158,7 +158,9 @@ func (t *tree) create(op *txnOp, zxid, now int64) *znode {
 	return n
 }
 
-func (t *tree) remove(path string, zxid int64) {
+// remove removes a znode. listed is the transaction that this counts as in the
+// list of its parent.
+func (t *tree) remove(path string, listed int64) {
 	n := t.nodes[path]
 	delete(t.nodes, path)
 	parentPath, _ := parentOf(path)
@@ -170,7 +172,7 @@ func (t *tree) remove(path string, zxid int64) {
 	}
 	parent.children[last] = ""
 	parent.children = parent.children[:last]
-	parent.stat.Pzxid = zxid
+	parent.stat.Pzxid = max(parent.stat.Pzxid, listed)
 	owner := n.stat.EphemeralOwner
 	set := t.ownedPaths(owner, false)
 	delete(set, path)

@@ -29,6 +29,8 @@ type Cache struct {
 	unreadable map[string]struct{}
 	cursor     string // the path that was rechecked last; empty: a pass begins
 	latest     answer // the last one of the round before
+	round      *round // the latest one; nil: there was none
+	armed      armed
 
 	mu        sync.Mutex // guards what follows
 	started   bool
@@ -79,8 +81,8 @@ func (c *Cache) Start() {
 }
 
 // Close ends the cache. Its views stay valid. When Close returns nothing is
-// requested any more, except that the watch is removed at the server. Listeners
-// get a last batch. Close waits for no function of the user.
+// requested any more, except that its watches are removed at the server.
+// Listeners get a last batch. Close waits for no function of the user.
 func (c *Cache) Close() {
 	if c.client == nil {
 		return

@@ -339,34 +339,70 @@ func TestListenSaysWhatIsFirst(t *testing.T) {
 
 // Close at every request of a life leaves no watch and no goroutine.
 func TestCloseAtEveryStep(t *testing.T) {
-	for step := range int32(14) {
-		t.Run(fmt.Sprint("step ", step), func(t *testing.T) {
-			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				c, other := w.Connect("reader"), w.Connect("writer")
-				fill(t, other, 3, 60)
-				w.ClientNet("reader").Latency(time.Millisecond, time.Millisecond)
-				reader := w.SessionID(c)
-				k := start(t, c)
-				var requests atomic.Int32
-				var closing sync.WaitGroup
-				defer w.Control(func(r testutil.Request) testutil.Action {
-					if r.Session == reader && r.Op != testutil.OpPing && requests.Add(1) == step {
-						closing.Go(k.Close)
+	for name, tt := range map[string]struct {
+		opts  []cache.Option
+		steps []int32
+	}{
+		"recursive watch":  {nil, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}},
+		"one-shot watches": {[]cache.Option{cache.WithOneShotWatches()}, []int32{0, 1, 2, 3, 5, 70, 200, 368, 369, 370, 371, 372, 373, 374, 375, 376, 377, 378}},
+	} {
+		for _, step := range tt.steps {
+			t.Run(fmt.Sprint(name, ", step ", step), func(t *testing.T) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
+					c, other := w.Connect("reader"), w.Connect("writer")
+					fill(t, other, 3, 60)
+					w.ClientNet("reader").Latency(time.Millisecond, time.Millisecond)
+					reader := w.SessionID(c)
+					k := start(t, c, tt.opts...)
+					var requests atomic.Int32
+					var closing sync.WaitGroup
+					defer w.Control(func(r testutil.Request) testutil.Action {
+						if r.Session == reader && r.Op != testutil.OpPing && requests.Add(1) == step {
+							closing.Go(k.Close)
+						}
+						return testutil.Pass()
+					})()
+					for i := range 5 {
+						time.Sleep(20 * time.Millisecond)
+						set(t, other, fmt.Sprintf("%s/dir-00%d", root, i%3), fmt.Sprint(i))
 					}
-					return testutil.Pass()
-				})()
-				for i := range 5 {
-					time.Sleep(20 * time.Millisecond)
-					set(t, other, fmt.Sprintf("%s/dir-00%d", root, i%3), fmt.Sprint(i))
-				}
-				w.ClientNet("reader").Drop()
-				time.Sleep(20 * time.Second)
-				closing.Wait()
-				k.Close()
-				noWatches(t, w)
+					if step%2 == 0 { // otherwise the watches do not end with the connection
+						w.ClientNet("reader").Drop()
+					}
+					time.Sleep(2 * bubble.Timeout)
+					closing.Wait()
+					k.Close()
+					time.Sleep(2 * bubble.Timeout)
+					noWatches(t, w)
+				})
 			})
-		})
+		}
 	}
+}
+
+// A cache that is closed has its one-shot watches removed, but not those that
+// another one relies on, and what it has read of other znodes in vain.
+func TestCloseOfOneShotWatches(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 3, 20)
+		first, second := synced(t, c, cache.WithOneShotWatches()), synced(t, c, cache.WithOneShotWatches())
+		create(t, other, root+"/dir-000/new", "")
+		shows(t, w, first)
+		shows(t, w, second)
+		first.Close()
+		time.Sleep(3 * bubble.Timeout)
+		for i := range 3 {
+			set(t, other, fmt.Sprintf("%s/dir-00%d/znode-000007", root, i), "new")
+		}
+		shows(t, w, second)
+		second.Close()
+		time.Sleep(2 * bubble.Timeout)
+		noWatches(t, w)
+		if n := w.Requests()[testutil.OpRemoveWatches]; n != 65 {
+			t.Errorf("%d requests to remove the watches of 65 znodes", n)
+		}
+	})
 }
 
 // Close ends what waits, also for a connection.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -39,6 +40,7 @@ type watch struct {
 // other.
 func (c *Cache) run() {
 	defer close(c.done)
+	defer c.disarm()
 	pauses := retry.Exponential(firstPause, lastPause, math.MaxInt)()
 	for c.life.Err() == nil {
 		before := c.rounds()
@@ -104,7 +106,12 @@ func (c *Cache) follow() error {
 		return err
 	}
 	defer stop()
-	if err := c.walk(w, reason); err != nil {
+	if w.oneShot && c.armed.in == w.id && c.View().Len() > 0 {
+		err = c.rearm(w)
+	} else {
+		err = c.walk(w, reason)
+	}
+	if err != nil {
 		return err
 	}
 	recheck := time.NewTimer(c.recheckPause())
@@ -141,7 +148,7 @@ func (w *watch) arm() (stop func(), err error) {
 
 func (w *watch) readAll(reads []framework.Read) ([]framework.ReadResult, error) {
 	if w.oneShot {
-		return privileged.Framework.ReadAllAndWatch(w.c.life, w.session, reads...)
+		return privileged.Framework.ReadAllAndWatch(w.c.life, w.session, w.c.root, reads...)
 	}
 	return w.session.ReadAll(w.c.life, reads...)
 }
@@ -226,6 +233,7 @@ func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.begun++
 	c.reading, c.look, c.marks, c.read = true, false, marks{}, 0
 	c.mu.Unlock()
+	c.armed = armed{}
 	r := c.newRound(w, reason)
 	r.ask(framework.Read{Path: c.root})
 	return c.finish(r)
@@ -243,7 +251,8 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 		c.mu.Unlock()
 		return c.walk(w, framework.ReadOverflow)
 	}
-	for read, k := range c.marks.at {
+	before := maps.Clone(c.marks.at)
+	for read, k := range before {
 		if k.kind == wasDeleted {
 			deleted[read.Path] = struct{}{}
 			delete(c.marks.at, read)
@@ -255,13 +264,13 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	switch {
 	case again != nil:
 		reason = framework.ReadRecheck
-	case len(reads) == 0:
+	case len(reads) == 0 && c.look:
 		reason = framework.ReadReach
 	}
 	if c.look {
 		reads = append(reads, framework.Read{Path: c.root})
 	}
-	if len(reads) == 0 {
+	if len(reads) == 0 && c.status.State == Synced {
 		c.mu.Unlock()
 		return nil
 	}
@@ -270,8 +279,17 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	c.mu.Unlock()
 	r := c.newRound(w, reason)
 	r.deleted = deleted
-	// What is above is read first.
-	slices.SortFunc(reads, func(a, b framework.Read) int { return compare(a.Path, b.Path) })
+	// What is above is read first, and a znode before its list: if it is another
+	// one, that is read anyway.
+	slices.SortFunc(reads, func(a, b framework.Read) int {
+		switch c := compare(a.Path, b.Path); {
+		case c != 0 || a.Children == b.Children:
+			return c
+		case b.Children:
+			return -1
+		}
+		return 1
+	})
 	pass, err := c.passing(reads, r.tree)
 	if err != nil {
 		return err
@@ -282,10 +300,19 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	for _, read := range pass {
 		r.ask(read)
 	}
-	if err := c.finish(r); !errors.Is(err, errTooMuch) {
-		return err
+	err = c.finish(r)
+	switch {
+	case errors.Is(err, errTooMuch):
+		return c.walk(w, framework.ReadSize)
+	case err != nil: // the next connection may go on
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.marks.restore(before)
+		for _, path := range again {
+			c.marks.add(framework.Read{Path: path}, c.latest.order, unsure)
+		}
 	}
-	return c.walk(w, framework.ReadSize)
+	return err
 }
 
 // unmark drops the marks of what is filtered out.
@@ -327,6 +354,7 @@ func (c *Cache) showLocked(r *round) error {
 	}
 	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
 	c.view = View{tree: r.tree, zxid: max(c.view.zxid, r.zxid(c.marks.first()))}
+	c.armed = c.armed.after(r)
 	c.status.Unreadable = len(r.unreadable)
 	if !c.marks.empty() {
 		c.wake()

@@ -64,6 +64,22 @@ func (m *marks) settle(read framework.Read, order uint64) (changed bool) {
 	return false
 }
 
+// restore takes back what the answers of a round have settled, whose result is
+// not shown.
+func (m *marks) restore(before map[framework.Read]mark) {
+	for read, k := range before {
+		now, ok := m.at[read]
+		m.add(read, k.last, k.kind)
+		switch {
+		case m.forgotten > 0:
+			return
+		case ok:
+			k.last, k.kind = now.last, now.kind
+		}
+		m.at[read] = k
+	}
+}
+
 func (m *marks) empty() bool { return len(m.at) == 0 && m.forgotten == 0 }
 
 // first returns the place of the first event that is not settled, 0 if there is

@@ -40,6 +40,7 @@ type round struct {
 	todo    []framework.Read
 	asked   map[framework.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
 	at      int                         // how many reads a call has
+	done    map[framework.Read]int64    // what was read, and as of which transaction; nil if whole
 	answers []answer
 }
 
@@ -68,8 +69,10 @@ func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
 		r.unreadable = map[string]struct{}{}
 	} else {
 		r.unreadable, r.asked = c.unreadable, map[framework.Read]struct{}{}
+		r.done = map[framework.Read]int64{}
 		r.answers = []answer{c.latest}
 	}
+	c.round = r
 	return r
 }
 
@@ -90,18 +93,23 @@ func (r *round) run() error {
 			return errNotWatching
 		default:
 		}
-		n := min(len(r.todo), r.at)
-		reads := r.todo[:n:n]
-		r.todo = r.todo[n:]
+		reads := r.next()
 		results, err := r.w.readAll(reads)
 		if err != nil {
 			return err
 		}
+		r.todo = r.todo[len(reads):]
 		if err := r.take(reads, results); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// next returns what is to be read first.
+func (r *round) next() []framework.Read {
+	n := min(len(r.todo), r.at)
+	return r.todo[:n:n]
 }
 
 // take applies the answers in their order: one that says that a znode is gone
@@ -119,6 +127,9 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 	for _, i := range order {
 		if last := len(r.answers) - 1; last < 0 || r.answers[last] != places[i] {
 			r.answers = append(r.answers, places[i])
+		}
+		if r.done != nil {
+			r.done[reads[i]] = places[i].zxid
 		}
 		if err := r.apply(reads[i], results[i], places[i].order); err != nil {
 			return err

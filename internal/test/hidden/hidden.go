@@ -18,6 +18,7 @@ var options = seam.Testutil.(interface {
 	WithCommits(told func(zxid, session int64, op testutil.Op, path string, data []byte, owner int64)) testutil.Option
 	WithoutLastingWatches() testutil.Option
 	WithWatchPaths() testutil.Option
+	WithStaleLists() testutil.Option
 })
 
 // WithTouchDelays makes followers report late to the leader which sessions they
@@ -77,3 +78,8 @@ func WithoutLastingWatches() testutil.Option { return options.WithoutLastingWatc
 // as ClickHouse Keeper does for recursive watches, and not that of the znode
 // that has changed.
 func WithWatchPaths() testutil.Option { return options.WithWatchPaths() }
+
+// WithStaleLists makes members forget, as those before 3.6 may after a restart,
+// that a list of children has changed when one ended with its session: its
+// pzxid stays as it was.
+func WithStaleLists() testutil.Option { return options.WithStaleLists() }

@@ -83,23 +83,26 @@ var Framework = seam.Framework.(interface {
 	// connection.
 	Events(s *framework.Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error)
 	// ReadAllAndWatch is Session.ReadAll, and arms a watch for one event with each
-	// read: of the data with a get, of the children with a list. A get of a
-	// missing znode arms a watch on its creation, and costs another request. There
-	// is no watch after any other error, nor after the zk.ErrNoNode of a list.
-	// Every read is a request; 64 are under way at a time. Call Events first: the
-	// watches have no channel.
+	// read: of the data with a get, of the children with a list. A get of root, if
+	// that is missing, arms a watch on its creation, and costs another request.
+	// There is no watch after any other error. Every read is a request; 64 are
+	// under way at a time. Call Events first: the watches have no channel.
 	//
 	// All watches are armed on the connection that there is when it is called. If
 	// that ends the call fails, and no watch is left.
-	ReadAllAndWatch(ctx context.Context, s *framework.Session, reads ...framework.Read) ([]framework.ReadResult, error)
-	// SetWatches arms such watches again after a reconnect, by one request: of the
-	// data of znodes, of the creation of missing ones, and of the children.
-	// Events for what has changed since the transaction zxid come before it
-	// returns, and that znode has no watch then. armed is the place of the answer.
-	// A call must have less than 1 MB of paths (see framework.WithMaxRequest), and
-	// should not have more than about 100 kB. It does not try again: it fails when
-	// the connection is lost.
-	SetWatches(ctx context.Context, s *framework.Session, zxid int64, data, missing, children []string) (armed uint64, err error)
+	ReadAllAndWatch(ctx context.Context, s *framework.Session, root string, reads ...framework.Read) ([]framework.ReadResult, error)
+	// SetWatches arms such watches again after a reconnect, without a read, by a
+	// request for about each 64 kB of paths. Events for what has changed since a
+	// transaction come before it returns, and there is no watch then. Nor is there
+	// one for what is in unset: read that again. order and zxid are those of the
+	// last answer: see AnswerOf. What the server has refused is unset. SetWatches
+	// does not try again: it fails when the connection is lost, or the server is
+	// too busy.
+	SetWatches(ctx context.Context, s *framework.Session, since int64, reads ...framework.Read) (zxid int64, order uint64, unset []framework.Read, err error)
+	// Unwatch is Session.Unwatch for what these two have armed in the present
+	// connection. It returns at once. A watch that somebody else may rely on, as
+	// one who hears of it by Events, stays as long as that is so.
+	Unwatch(s *framework.Session, reads ...framework.Read)
 
 	// CreateEphemeral creates an ephemeral znode, once: it is not repeated after a
 	// lost answer, when framework.MaybeApplied is true, and it waits for no

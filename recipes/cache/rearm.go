@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+)
+
+// armed is what has to be known of one-shot watches after a reconnect. Then
+// setWatches names each, and the transaction as of which its znode was read. If
+// that were earlier, something would be read in vain. If it were later, a watch
+// that the server has used up without an event could be missed until the
+// recheck. So what was read again after the others is named by requests of its
+// own.
+//
+// Servers before 3.6 may forget that a list has changed when a child has ended
+// with its session. That does no harm: each child that is shown has a watch of
+// its own, and is missing then.
+type armed struct {
+	in    int64 // the session in which all that is shown was watched; 0: none
+	since int64 // the transaction
+	later map[framework.Read]int64
+}
+
+// mostParts is about how many requests name what was read again. If it was read
+// at more times than that, some are named by a later transaction.
+const mostParts = 16
+
+// after returns what is armed after a round.
+func (a armed) after(r *round) armed {
+	switch {
+	case !r.w.oneShot:
+		return armed{}
+	case r.whole:
+		return armed{in: r.w.id, since: r.answers[len(r.answers)-1].zxid}
+	case a.later == nil, len(a.later) > mostMarks: // to name an earlier transaction does no harm
+		a.later = make(map[framework.Read]int64)
+	}
+	maps.Copy(a.later, r.done)
+	return a
+}
+
+// disarm has the one-shot watches removed at the server. Those of an unfinished
+// round may be armed as well.
+func (c *Cache) disarm() {
+	r := c.round
+	if r == nil || !r.w.oneShot {
+		return
+	}
+	reads := append(r.next(), framework.Read{Path: c.root})
+	for path := range r.unreadable {
+		reads = append(reads, framework.Read{Path: path})
+	}
+	r.flush()
+	union(c.View().tree, r.tree).each(func(n *Node) bool {
+		reads = append(reads, framework.Read{Path: n.Path}, framework.Read{Path: n.Path, Children: true})
+		return true
+	})
+	privileged.Framework.Unwatch(r.w.session, reads...)
+}
+
+// rearm arms the one-shot watches of an earlier connection again. It reads what
+// has changed since, what was marked, and what was being read.
+func (c *Cache) rearm(w *watch) error {
+	c.mu.Lock()
+	marked := maps.Clone(c.marks.at)
+	c.mu.Unlock()
+	var first, later []framework.Read
+	name := func(read framework.Read) {
+		if _, ok := marked[read]; ok {
+			return
+		}
+		if _, ok := c.armed.later[read]; ok {
+			later = append(later, read)
+		} else {
+			first = append(first, read)
+		}
+	}
+	for n := range c.View().All() {
+		name(framework.Read{Path: n.Path})
+		if depth(c.root, n.Path) < c.cfg.depth {
+			name(framework.Read{Path: n.Path, Children: true})
+		}
+	}
+	last := c.latest
+	set := func(since int64, reads []framework.Read) error {
+		zxid, order, unset, err := privileged.Framework.SetWatches(c.life, w.session, since, reads...)
+		if err != nil {
+			return err
+		}
+		last = answer{order, zxid}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, read := range unset {
+			c.marks.add(read, order, unsure)
+		}
+		if c.watch != w {
+			return errNotWatching // events may be missing
+		}
+		return nil
+	}
+	if len(first) > 0 {
+		if err := set(c.armed.since, first); err != nil {
+			return err
+		}
+	}
+	at := func(read framework.Read) int64 { return c.armed.later[read] }
+	slices.SortFunc(later, func(a, b framework.Read) int { return cmp.Compare(at(a), at(b)) })
+	for least := 1 + len(later)/mostParts; len(later) > 0; {
+		n := min(least, len(later))
+		for n < len(later) && at(later[n]) == at(later[n-1]) {
+			n++
+		}
+		if err := set(at(later[n-1]), later[:n]); err != nil {
+			return err
+		}
+		later = later[n:]
+	}
+	c.armed, c.latest = armed{in: w.id, since: last.zxid}, last
+	return c.readMarks(w, nil)
+}
