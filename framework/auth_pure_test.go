@@ -39,7 +39,7 @@ func TestAnswerToCredentialsAfterTheEnd(t *testing.T) {
 				for i := range links {
 					ours, theirs := net.Pipe()
 					defer theirs.Close()
-					links[i] = newLink(ours, s, server{}, time.Hour)
+					links[i] = newLink(ours, s, server{}, nil, time.Hour)
 					defer links[i].Close()
 				}
 				s.events.put(event{kind: connectionEnded})

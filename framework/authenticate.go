@@ -40,8 +40,13 @@ func (s *session) onAuthFailed(on *link, err error) {
 	}
 	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
 	s.core.mu.Lock()
-	s.core.rejected = err
-	close(s.core.changed)
-	s.core.changed = make(chan struct{})
-	s.core.mu.Unlock()
+	defer s.core.mu.Unlock()
+	s.core.rejectLocked(err)
+}
+
+// rejectLocked makes calls that wait for a connection fail, until there is one.
+func (c *core) rejectLocked(err error) {
+	c.rejected = err
+	close(c.changed)
+	c.changed = make(chan struct{})
 }

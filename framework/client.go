@@ -51,6 +51,7 @@ type core struct {
 	changed      chan struct{} // closed and replaced at each transition
 	lastErr      error         // why there is no connection, for error texts
 	rejected     error         // the ensemble rejects our credentials
+	attempts     int           // to connect, since there was a connection
 	listeners    map[*supplied.Listener[StateChange]]struct{}
 	attached     map[any]any
 	refused      map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
@@ -146,10 +147,13 @@ func (c *core) isClosing() bool {
 // order in which these happen. The state is set before any listener is called.
 func (c *core) transition(e stateEvent, s *session, why error) {
 	c.mu.Lock()
+	if e == lost && c.rejected != nil {
+		why = withLast(why, c.rejected)
+	}
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.lastErr, c.rejected = s, nil, nil
+		c.session, c.lastErr, c.rejected, c.attempts = s, nil, nil, 0
 	case lost, closed:
 		c.session = nil
 	}

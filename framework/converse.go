@@ -34,9 +34,19 @@ type answers struct {
 	zxid     int64
 }
 
-// converse connects to a session, presents the credentials and sends one
-// request, all in one write. It fails unless each is answered with success.
-func (c *core) converse(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, auths []auth, request []byte) (answers, error) {
+// converse connects to a session, authenticates unless that is not wanted, and
+// sends one request. Without SASL that is one write. It fails unless each is
+// answered with success.
+func (c *core) converse(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (answers, error) {
+	var x SASLExchange
+	var auths []auth
+	if authenticated {
+		var err error
+		if x, err = c.beginSASL(ctx, nil, to, limit); err != nil {
+			return answers{}, err
+		}
+		auths = c.cfg.auths
+	}
 	conn, err := c.dialServer("tcp", to, limit)
 	if err != nil {
 		return answers{}, err
@@ -47,15 +57,33 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 		return answers{}, err
 	}
 	frames := wire.AppendFrame(nil, connect)
+	if x != nil {
+		if _, err := conn.Write(frames); err != nil {
+			return answers{}, err
+		}
+		frames = nil
+	}
 	for _, a := range auths {
 		frames = wire.AppendFrame(frames, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: a.scheme, Auth: a.data})
 	}
-	if _, err := conn.Write(append(frames, request...)); err != nil {
-		return answers{}, err
+	frames = append(frames, request...)
+	if x == nil {
+		if _, err := conn.Write(frames); err != nil {
+			return answers{}, err
+		}
 	}
 	var session wire.ConnectResponse
 	if err := readAnswer(conn, &session); err != nil || session.SessionID == 0 {
 		return answers{}, err
+	}
+	if x != nil {
+		err := c.authenticateSASL(x, ctx.Done(), to, conn, conn, limit)
+		if err == nil {
+			_, err = conn.Write(frames)
+		}
+		if err != nil {
+			return answers{session: session.SessionID, password: session.Password}, err
+		}
 	}
 	for _, a := range auths {
 		if _, err := readSuccess(conn, wire.XidAuth); err != nil {

@@ -53,13 +53,16 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	limit := s.timeout / 3
 	s.dialedAt = clock.Now()
 	s.mu.Unlock()
-	conn, to, err := c.dialNext(network, limit)
+	conn, to, x, err := c.dialNext(network, s.severed, limit)
 	if err != nil {
-		c.noteFault(err)
+		if errors.Is(err, errSevered) {
+			return nil, err
+		}
+		c.onSASLFailed(err)
 		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}
-	l := newLink(conn, s, to, limit)
+	l := newLink(conn, s, to, x, limit)
 	s.mu.Lock()
 	s.dialed, s.dialedAt = l, clock.Now() // from here on it is the server that is slow
 	severed := s.isSevered()
@@ -71,22 +74,31 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	return l, nil
 }
 
-// dialNext opens a connection to the next server, within limit.
-func (c *core) dialNext(network string, limit time.Duration) (net.Conn, server, error) {
+// dialNext begins a SASL exchange with the next server, if one is needed, and
+// opens a connection to it, within limit.
+func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, server, SASLExchange, error) {
 	began := time.Now()
 	to, round, err := c.servers.next(limit)
 	c.pace.setRound(round)
+	c.mu.Lock()
+	c.attempts++
+	c.mu.Unlock()
 	if err != nil {
-		return nil, to, err
+		return nil, to, nil, err
 	}
 	if limit -= time.Since(began); to.oneOfSeveral {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
-	conn, err := c.dialServer(network, to, max(limit, time.Millisecond))
+	began = time.Now()
+	x, err := c.beginSASL(context.Background(), stop, to, max(limit, time.Millisecond))
 	if err != nil {
-		return nil, to, fmt.Errorf("connect to %s: %w", to, err)
+		return nil, to, nil, err
 	}
-	return conn, to, nil
+	conn, err := c.dialServer(network, to, max(limit-time.Since(began), time.Millisecond))
+	if err != nil {
+		return nil, to, nil, fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return conn, to, x, nil
 }
 
 // dialServer opens a connection to one server, with TLS if that is configured,
@@ -132,6 +144,7 @@ type dialPace struct {
 	round int        // attempts in a round: one for each server, as far as is known
 	tries int        // in this round
 	back  backoff.BackOff
+	rare  bool // a server has refused the client: see WithSASL
 }
 
 // wait waits until the next attempt may be made. It reports false if stop is
@@ -163,10 +176,21 @@ func (p *dialPace) setRound(round int) {
 	p.round = round
 }
 
+// refused makes the pauses grow up to a minute. It returns how many attempts
+// make a round.
+func (p *dialPace) refused() (round int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.rare {
+		p.rare, p.back = true, retry.Exponential(p.longest/8, time.Minute, math.MaxInt)()
+	}
+	return p.round
+}
+
 func (p *dialPace) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tries, p.back = 0, nil
+	p.tries, p.back, p.rare = 0, nil, false
 }
 
 // wireLog is the wire client's logger, for debugging only: the states say the

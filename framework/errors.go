@@ -88,6 +88,12 @@ type unknownError struct {
 func (e *unknownError) Error() string { return fmt.Sprintf("%s (code %d)", e.meaning, e.code) }
 func (e *unknownError) Unwrap() error { return e.error }
 
+// Is makes ErrAuthFailed of the answer of a server that requires more than the
+// client has presented.
+func (e *unknownError) Is(target error) bool {
+	return e.code == wire.SessionClosedRequire && (target == ErrAuthFailed || target == zk.ErrAuthFailed)
+}
+
 // withMeaning adds the meaning to an error that the wire client calls unknown.
 func withMeaning(err error) error {
 	if code, ok := codeOf(err); ok && meanings[code] != "" {

@@ -78,9 +78,9 @@ func (c *core) latestTransaction(at server, limit time.Duration) (zxid int64, er
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	defer cancel()
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
-	r, err := c.converse(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, syncRoot)
+	r, err := c.converse(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, true, syncRoot)
 	if r.session != 0 {
-		if err := c.closeRemotely(ctx, at, r.session, r.password, c.cfg.auths, limit); err != nil {
+		if err := c.closeRemotely(ctx, at, r.session, r.password, true, limit); err != nil {
 			c.cfg.log.Debug("cannot close a session", zap.Stringer("server", at),
 				zap.String("session", wire.SessionText(r.session)), zap.Error(err))
 		}

@@ -48,9 +48,13 @@ type link struct {
 	presented    chan struct{} // closed: all credentials were sent
 	unpresented  []auth
 	read         *bufio.Reader
+	sasl         SASLExchange // nil: none is needed, or it was made
+	limit        time.Duration
 	connectTimer *time.Timer // closes the connection unless the connect is answered in time
 	connectSent  bool
 	sentAt       time.Time // when the connect request was sent; set before any answer can be read
+	answeredAt   time.Time // when the answer to it was read; zero: it is read now
+	named        bool      // the connect request named a session
 	seen         int64     // the latest transaction that the session has seen, as the connect request says
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
@@ -73,13 +77,15 @@ const (
 	multiPath         = 21 // of a multi: the length of the path of its first operation
 	connectSeen       = 8  // of a connect request: the latest transaction that the client has seen
 	connectSessionID  = 20 // of a connect request
+	connectPassword   = 32 // of a connect request
 	connectTimeout    = 8  // of a connect answer
 	connectAnswerHead = 40 // of a connect answer: length, version, timeout, id, password with its length
 	passwordSize      = 16
 )
 
-func newLink(conn net.Conn, s *session, to server, limit time.Duration) *link {
+func newLink(conn net.Conn, s *session, to server, x SASLExchange, limit time.Duration) *link {
 	l := &link{
+		sasl: x, limit: limit,
 		Conn: conn, session: s, to: to, sending: make(chan struct{}, 1), out: outbound{conn: conn},
 		asked:       asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})},
 		presented:   make(chan struct{}),
@@ -110,9 +116,8 @@ func (l *link) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	frame := p
-	switch {
-	case !l.connectSent:
-		frame = l.raiseSeen(p)
+	if !l.connectSent {
+		frame = l.session.nameRemembered(l.raiseSeen(p))
 	}
 	if !l.beforeSend(frame) {
 		_ = l.Close()
@@ -158,7 +163,7 @@ func (l *link) beforeSend(frame []byte) bool {
 		id := int64(0)
 		if len(frame) >= connectSessionID+8 {
 			id = int64(binary.BigEndian.Uint64(frame[connectSessionID:]))
-			l.seen = int64(binary.BigEndian.Uint64(frame[connectSeen:]))
+			l.named, l.seen = id != 0, int64(binary.BigEndian.Uint64(frame[connectSeen:]))
 		}
 		return l.session.mayConnect(id)
 	}
@@ -245,6 +250,11 @@ func (l *link) Read(p []byte) (int, error) {
 		}
 	}
 	if !l.in.later && l.in.have == 0 {
+		if l.sasl != nil {
+			if err := l.authenticateFirst(); err != nil {
+				return 0, err
+			}
+		}
 		l.limitTimeout()
 	}
 	answered := l.in.later || l.in.have > 0

@@ -156,14 +156,14 @@ func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.D
 	}
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	request := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: newest[op].try}, newest[op].body)
-	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, c.cfg.auths, request)
+	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, true, request)
 	if r.session == 0 {
 		if err == nil {
 			err = errBadAnswer
 		}
 		return 0, false, err
 	}
-	if err := c.closeRemotely(context.Background(), to, r.session, r.password, c.cfg.auths, limit); err != nil {
+	if err := c.closeRemotely(context.Background(), to, r.session, r.password, true, limit); err != nil {
 		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to), zap.String("session", wire.SessionText(r.session)), zap.Error(err))
 	}
 	if err == nil {

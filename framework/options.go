@@ -71,6 +71,8 @@ type config struct {
 	tlsSet         bool
 	observers      []Observer
 	noBatching     bool
+	sasl           SASL
+	saslSets       int
 }
 
 type auth struct {
@@ -122,6 +124,9 @@ func (cfg *config) validate() error {
 	}
 	if cfg.tlsSet && cfg.tls == nil {
 		bad("TLS: no configuration") // and not silently without TLS
+	}
+	if err := cfg.checkSASL(); err != nil {
+		bad("%w", err)
 	}
 	if len(cfg.acl) == 0 {
 		bad("ACL: empty: nobody could use the znodes")

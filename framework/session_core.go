@@ -51,6 +51,7 @@ type session struct {
 	id             int64      // 0 until a server has answered
 	seen           int64      // the latest transaction in an answer
 	password       []byte
+	remembered     remembered    // while id is 0
 	timeout        time.Duration // the least that was granted in this session: see proof.go
 	margin         time.Duration
 	expired        bool      // a server said that it is gone
@@ -268,6 +269,9 @@ func (s *session) suspend() {
 func (s *session) mayConnect(id int64) bool {
 	s.mu.Lock()
 	mine := s.id
+	if mine == 0 {
+		mine = s.remembered.id
+	}
 	severed := s.isSevered()
 	s.mu.Unlock()
 	if severed {
@@ -293,13 +297,16 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	if s.isSevered() || s.id != 0 && s.id != a.SessionID {
 		return false
 	}
-	isNew := s.id == 0
+	isNew := !l.named
 	// The link has seen to it that the timeout does not grow.
 	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
 	s.margin = s.core.cfg.margin(s.timeout)
 	s.link, s.useful, s.hungUp = l, false, hangUps{}
 	now := clock.Now()
 	s.answered = now
+	if !l.answeredAt.IsZero() {
+		now = l.answeredAt
+	}
 	s.proof = newProof(s.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
 	s.proof.trips.add(now.Sub(sentAt), now)
 	switch {
@@ -391,7 +398,7 @@ func (s *session) mostTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == 0 {
-		return 0
+		return s.remembered.timeout
 	}
 	return s.timeout
 }

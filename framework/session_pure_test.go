@@ -33,6 +33,7 @@ func TestOnConnectAnswer(t *testing.T) {
 		}{
 			"new":                       {func(s *session) { s.id, s.proven = 0, time.Time{} }, 7, ProofSync, true, nil, sentAt, 0},
 			"new, by writes":            {func(s *session) { s.id, s.proven = 0, time.Time{} }, 7, ProofWrite, true, nil, sentAt, 0},
+			"remembered, by writes":     {func(s *session) { s.id, s.remembered.id, s.proven = 0, 7, time.Time{} }, 7, ProofWrite, true, nil, time.Time{}, 1},
 			"again":                     {func(*session) {}, 7, ProofSync, true, nil, sentAt, 0},
 			"again, by writes":          {func(*session) {}, 7, ProofWrite, true, nil, before, 1},
 			"more was proven meanwhile": {func(s *session) { s.proven = now }, 7, ProofSync, true, nil, now, 0},
@@ -44,7 +45,7 @@ func TestOnConnectAnswer(t *testing.T) {
 			s.id, s.useful, s.hungUp.since = 7, true, now
 			s.core.cfg.proof, s.core.cfg.serverTick = tt.proof, 1500*ms
 			tt.story(s)
-			l, old := &link{}, s.proof
+			l, old := &link{named: s.id != 0 || s.remembered.id != 0}, s.proof
 			ok := s.onConnectAnswer(l, wire.ConnectResponse{SessionID: tt.id, Timeout: 3000, Password: []byte("secret")}, sentAt)
 			if ok != tt.ok || !errors.Is(s.err, tt.err) || tt.err == nil && s.err != nil || s.expired != (tt.err != nil) || !s.proven.Equal(tt.proven) {
 				t.Errorf("%s: %t, %v, expired %t, proven %v ago", name, ok, s.err, s.expired, now.Sub(s.proven))
@@ -312,7 +313,8 @@ func TestCloseRemotely(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, _, _ := conversation(0, tt.script)
-				err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), tt.auths, time.Second)
+				c.cfg.auths = tt.auths
+				err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
 				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
 					t.Error(err)
 				}

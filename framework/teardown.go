@@ -44,11 +44,11 @@ func (s *session) shutDown() error {
 	confirmed := s.closeConfirmed || s.expired || id == 0
 	s.mu.Unlock()
 	s.core.tasks.Go(s.awaitWireEnd)
-	if confirmed {
+	if confirmed && (id != 0 || s.orphan().id == 0) {
 		return nil
 	}
 	err := s.closeOrphanAtOnce()
-	if err == nil {
+	if err == nil || confirmed { // nothing was made in a session that is only remembered
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server has closed session %s: its ephemeral znodes stay until it expires (%w)",
@@ -142,6 +142,9 @@ type orphan struct {
 func (s *session) orphan() orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.id == 0 {
+		return orphan{s.remembered.id, s.remembered.password, s.timeout}
+	}
 	return orphan{s.id, s.password, s.timeout}
 }
 
@@ -156,9 +159,9 @@ func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
 	if o.id == 0 {
 		return nil
 	}
-	err := c.closeRemotely(ctx, to, o.id, o.password, c.cfg.auths, o.stepTimeout())
-	if errors.Is(err, zk.ErrAuthFailed) { // most servers close a session without credentials as well
-		err = c.closeRemotely(ctx, to, o.id, o.password, nil, o.stepTimeout())
+	err := c.closeRemotely(ctx, to, o.id, o.password, true, o.stepTimeout())
+	if errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL) { // most servers close a session without credentials as well
+		err = c.closeRemotely(ctx, to, o.id, o.password, false, o.stepTimeout())
 	}
 	if err != nil {
 		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),
@@ -180,9 +183,9 @@ func (s *session) pause(d time.Duration) bool {
 // closeRemotely attaches to the session at a server, presents the credentials
 // and closes the session, in one write. It returns nil once the session is
 // known to be gone.
-func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, auths []auth, limit time.Duration) error {
+func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, authenticated bool, limit time.Duration) error {
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
-	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, auths, closeSession)
+	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, authenticated, closeSession)
 	switch {
 	case err != nil:
 		return err

@@ -77,7 +77,7 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 		case a.Scheme == "auth":
 			found := false
 			for _, id := range identities {
-				if id.Scheme == "digest" { // an address does not count as authenticated
+				if id.Scheme == "digest" || id.Scheme == "sasl" { // an address does not count as authenticated
 					found = true
 					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: id})
 				}
@@ -86,6 +86,8 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 				return nil, wire.InvalidACL
 			}
 		case a.Scheme == "digest" && strings.Count(a.ID.ID, ":") == 1 && !strings.HasSuffix(a.ID.ID, ":"):
+			fixed = append(fixed, a)
+		case a.Scheme == "sasl" && validName(a.ID.ID):
 			fixed = append(fixed, a)
 		case a.Scheme == "ip" && validAddress(a.ID.ID):
 			fixed = append(fixed, a)
@@ -97,6 +99,13 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 		return nil, wire.InvalidACL
 	}
 	return fixed, wire.OK
+}
+
+// validName reports whether a name can be that of a user of SASL, or of
+// Kerberos: one part, perhaps with an instance and a realm.
+func validName(s string) bool {
+	user, realm, hasRealm := strings.Cut(s, "@")
+	return user != "" && strings.Count(user, "/") <= 1 && (!hasRealm || realm != "" && !strings.ContainsAny(realm, "@/"))
 }
 
 func validAddress(s string) bool {

@@ -32,7 +32,8 @@ type config struct {
 	watchPaths      bool         // events have the path of the watch
 	staleLists      bool         // the end of a session does not change a pzxid
 	super           string
-	authSchemes     []string // those that the members enforce; nil for none
+	authSchemes     []string                  // those that the members enforce; nil for none
+	sasl            map[int]map[string]string // by member: passwords by user
 	touchDelay      func(member int) time.Duration
 	reportDelay     func(member int) time.Duration
 	secondHops      map[int]int // members that reach the others only through another member

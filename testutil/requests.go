@@ -293,8 +293,8 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 
 func (c *conn) authLocked(r *request) {
 	c.m.e.countLocked(r.op)
-	if r.op == wire.OpSASL { // the server has no mechanism, and answers yes with a null token
-		c.replyLocked(r, wire.OK, &wire.Token{})
+	if r.op == wire.OpSASL {
+		c.saslLocked(r)
 		return
 	}
 	m := r.body.(*wire.AuthRequest)
@@ -306,12 +306,16 @@ func (c *conn) authLocked(r *request) {
 		c.closeAfterSendingLocked()
 		return
 	}
+	c.addAuthLocked(proven...)
+	c.replyLocked(r, wire.OK, nil)
+}
+
+func (c *conn) addAuthLocked(proven ...wire.ID) {
 	for _, id := range proven {
 		if !slices.Contains(c.auth, id) {
 			c.auth = append(slices.Clone(c.auth), id)
 		}
 	}
-	c.replyLocked(r, wire.OK, nil)
 }
 
 // mayAskLocked reports whether the client has presented the credentials that

@@ -97,7 +97,7 @@
 // all answers are compared: testdata/conformance.txt holds those of the real
 // server.
 //
-// It has no quotas, no SASL, no read-only mode, no reconfiguration and no
+// It has no quotas, no read-only mode, no reconfiguration and no
 // observers. An unknown operation is answered with CodeUnimplemented, and the
 // connection is closed. README.md lists every known difference.
 //

@@ -50,20 +50,9 @@ const longestAuthFile = 1 << 20
 // readAuthFile reads one credential a line. Empty lines, and lines that begin
 // with #, are ignored.
 func readAuthFile(name string) ([]credential, error) {
-	file, err := os.Open(name)
+	text, err := readPrivate(name)
 	if err != nil {
 		return nil, err
-	}
-	defer file.Close()
-	if err := checkPrivate(file); err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(file, longestAuthFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > longestAuthFile {
-		return nil, fmt.Errorf("%s: longer than %d bytes", name, longestAuthFile)
 	}
 	var all []credential
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -83,6 +72,23 @@ func readAuthFile(name string) ([]credential, error) {
 		return nil, fmt.Errorf("%s: no credentials in it", name)
 	}
 	return all, nil
+}
+
+// readPrivate reads a file that other users may not read.
+func readPrivate(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := checkPrivate(file); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, longestAuthFile+1))
+	if err == nil && len(text) > longestAuthFile {
+		err = fmt.Errorf("%s: longer than %d bytes", name, longestAuthFile)
+	}
+	return text, err
 }
 
 // checkPrivate returns an error if users outside of the file's owner and group

@@ -26,6 +26,7 @@ type Ensemble struct {
 	AuthFile       string
 	createChroot   bool
 	verbose        bool
+	sasl           saslFlags
 
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error) // of tests in virtual time
 	tls  struct {
@@ -41,6 +42,7 @@ func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&e.ConnectTimeout, "connect-timeout", 10*time.Second, "how long to wait for the first connection")
 	flags.StringVar(&e.AuthFile, "auth-file", "", "file with credentials, one scheme:credentials a line, that only its owner and group can read")
 	flags.StringArrayVar(&e.Auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password, which other users can see in the list of processes; may be repeated")
+	e.sasl.add(flags)
 	flags.BoolVar(&e.tls.on, "tls", false, "use TLS; implied by the other --tls flags")
 	flags.StringVar(&e.tls.ca, "tls-ca", "", "file with the certificates to trust instead of the system's")
 	flags.StringVar(&e.tls.cert, "tls-cert", "", "file with the client's certificate")
@@ -102,6 +104,13 @@ func (e *Ensemble) options() ([]framework.Option, error) {
 	}
 	for _, c := range credentials {
 		opts = append(opts, framework.WithAuth(c.scheme, []byte(c.secret)))
+	}
+	sasl, err := e.sasl.option()
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	if sasl != nil {
+		opts = append(opts, sasl)
 	}
 	if e.createChroot {
 		opts = append(opts, framework.WithCreateChroot())

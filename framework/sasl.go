@@ -1,0 +1,318 @@
+package framework
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// SASL is a mechanism by which a client authenticates each of its connections.
+// Package sasl/digestmd5 has one.
+//
+// If it also has a method Check() error, New calls it and returns its error.
+type SASL interface {
+	// Begin begins an exchange with a server. It is called before the server is
+	// dialed, on a goroutine of its own, so it may ask a directory or read a
+	// file. ctx ends when the attempt to connect has no time left; what is
+	// returned after that is dropped. An error means that the server is not
+	// dialed. It must wrap ErrAuthFailed if it is a refusal, and not if
+	// something could not be reached.
+	Begin(ctx context.Context, to SASLServer) (SASLExchange, error)
+}
+
+// SASLServer is a server that is about to be dialed.
+type SASLServer struct {
+	Name    string // "host:port", as in the list of servers
+	Address string // as it is dialed: the name, or an address of it
+}
+
+// SASLExchange is the client's side of one exchange. It is used once.
+type SASLExchange interface {
+	// Next returns the response to a challenge of the server. The first
+	// challenge is nil: the client begins. A response that is not nil is sent,
+	// an empty one as well. done says that no challenge is expected after it. An
+	// error ends the connection, and counts as ErrAuthFailed. Next is called on
+	// a goroutine of its own, and has the rest of the time to connect.
+	Next(challenge []byte) (response []byte, done bool, err error)
+}
+
+// ErrAuthFailed wraps zk.ErrAuthFailed. It is the reason when a server, or what
+// the mechanism asks, has refused the client, or when a server could not prove
+// who it is.
+var ErrAuthFailed = fmt.Errorf("%w: %w", zk.ErrAuthFailed, errSASL)
+
+// errSASL is wrapped by each error of an exchange that has failed, or could not
+// begin.
+var errSASL = errors.New("SASL")
+
+// WithSASL authenticates each connection before anything else is sent on it.
+// The credentials of WithAuth are presented after that. Default: none.
+//
+// A connection that is refused counts as none: the state stays Connecting or
+// Suspended, and no lease is extended. If the session is lost for that, the
+// refusal is in StateChange.Err. Once each server of the list was tried, and
+// one of them has refused and none has accepted, calls that wait for a
+// connection fail with ErrAuthFailed. After a refusal the pauses between
+// attempts grow up to a minute, because directories lock accounts. The next
+// connection that is accepted ends all that.
+func WithSASL(m SASL) Option {
+	return func(c *config) {
+		c.saslSets++
+		c.sasl = m
+	}
+}
+
+// checkSASL returns what is wrong with the option, if anything is.
+func (cfg *config) checkSASL() error {
+	switch {
+	case cfg.saslSets == 0:
+		return nil
+	case cfg.saslSets > 1:
+		return fmt.Errorf("SASL: the option was given %d times", cfg.saslSets)
+	case cfg.sasl == nil:
+		return errors.New("SASL: nil")
+	}
+	if m, ok := cfg.sasl.(interface{ Check() error }); ok {
+		if err := m.Check(); err != nil {
+			return fmt.Errorf("SASL: %w", err)
+		}
+	}
+	return nil
+}
+
+// Limits of an exchange. A server that exceeds them is not one.
+const (
+	mostChallenges = 16
+	mostSASLAnswer = 64 << 10
+)
+
+// beginSASL begins an exchange with a server that is about to be dialed, unless
+// stop is closed. It returns nil without a mechanism.
+func (c *core) beginSASL(ctx context.Context, stop <-chan struct{}, to server, limit time.Duration) (SASLExchange, error) {
+	if c.cfg.sasl == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var x SASLExchange
+	begun := supplied.Go(c.cfg.log, func() (err error) {
+		x, err = c.cfg.sasl.Begin(ctx, SASLServer{Name: to.name, Address: to.address})
+		return err
+	})
+	select {
+	case err := <-begun:
+		if err == nil && x == nil {
+			err = errors.New("the mechanism has begun no exchange")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w with %s: %w", errSASL, to, err)
+		}
+		return x, nil
+	case <-stop:
+		return nil, errSevered
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w with %s: the mechanism has not begun within %v", errSASL, to, limit)
+	}
+}
+
+// authenticateSASL runs an exchange on a connection whose connect request was
+// answered. r reads from the connection. Whoever calls it sees to it that the
+// connection is closed when the time is up, or stop is closed.
+func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server, conn net.Conn, r io.Reader, limit time.Duration) error {
+	refused := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s: %w", ErrAuthFailed, to, fmt.Errorf(format, args...))
+	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	var challenge []byte
+	for xid := int32(1); xid <= mostChallenges; xid++ {
+		var response []byte
+		var done bool
+		returned := supplied.Go(c.cfg.log, func() (err error) {
+			response, done, err = x.Next(challenge)
+			return err
+		})
+		select {
+		case err := <-returned:
+			if err != nil {
+				return refused("%w", err)
+			}
+		case <-stop:
+			return errSevered
+		case <-late.C:
+			return fmt.Errorf("%w with %s: the mechanism has not answered within %v", errSASL, to, limit)
+		}
+		if response == nil {
+			if !done {
+				return refused("the mechanism has no response to the server's challenge")
+			}
+			return nil
+		}
+		if _, err := conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: wire.OpSASL}, &wire.Token{Token: response})); err != nil {
+			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
+		}
+		token, err := readToken(r, xid)
+		switch {
+		case errors.Is(err, io.EOF) && (done || xid > 1):
+			return refused("the server has closed the connection in answer to the client's token")
+		case errors.Is(err, zk.ErrAuthFailed):
+			return refused("the server does not accept the client: wrong user, password or mechanism")
+		case err != nil:
+			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
+		case done:
+			return nil
+		case token == nil:
+			return refused("the server has no SASL: it answers without a challenge")
+		}
+		challenge = token
+	}
+	return fmt.Errorf("%w with %s: %w: more than %d challenges", errSASL, to, errMalformed, mostChallenges)
+}
+
+// readToken reads the answer to a token. A server that refuses it says so with
+// one of two codes.
+func readToken(r io.Reader, xid int32) (token []byte, err error) {
+	frame, err := wire.ReadFrame(r, mostSASLAnswer, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := wire.NewDecoder(frame)
+	var head wire.ReplyHeader
+	head.Decode(d)
+	if d.Err() == nil && head.Err == wire.OK {
+		var body wire.Token
+		body.Decode(d)
+		token = body.Token
+	}
+	switch {
+	case d.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", errMalformed, d.Err())
+	case head.Xid != xid:
+		return nil, fmt.Errorf("%w: number %d in answer to %d", errMalformed, head.Xid, xid)
+	case head.Err == wire.AuthFailed, head.Err == wire.SessionClosedRequire:
+		return nil, zk.ErrAuthFailed
+	case head.Err != wire.OK:
+		return nil, fmt.Errorf("refused: %w", head.Err)
+	}
+	return token, nil
+}
+
+// authenticateFirst runs the exchange before the wire client gets the answer to
+// its connect: after it, it sends requests. So the answer is read here, and put
+// in front of what follows. An answer that is malformed, or says that the
+// session is gone, is left to the wire client's side.
+func (l *link) authenticateFirst() error {
+	head, err := l.read.Peek(4)
+	if err != nil {
+		return err
+	}
+	size := int(int32(binary.BigEndian.Uint32(head)))
+	if size < connectAnswerHead-4 || size > maxConnectAnswer {
+		return nil
+	}
+	peeked, err := l.read.Peek(4 + size)
+	if err != nil {
+		return err
+	}
+	answer, ok := parseConnectAnswer(peeked)
+	if !ok || answer.SessionID != 0 && l.session.core.cfg.accepts(time.Duration(answer.Timeout)*time.Millisecond) != nil {
+		return nil
+	}
+	if goOn, err := l.session.onUnauthenticated(answer); err != nil || !goOn {
+		return err
+	}
+	frame := bytes.Clone(peeked)
+	if _, err := l.read.Discard(len(frame)); err != nil {
+		return err
+	}
+	l.answeredAt = clock.Now()
+	if err := l.session.core.authenticateSASL(l.sasl, l.session.severed, l.to, l.Conn, l.read, l.limit); err != nil {
+		l.session.core.onSASLFailed(err)
+		_ = l.Close()
+		return err
+	}
+	l.sasl, l.read = nil, bufio.NewReaderSize(io.MultiReader(bytes.NewReader(frame), l.read), 4096)
+	return nil
+}
+
+// remembered is a session that a server has opened on a connection that was not
+// authenticated after that. The wire client is not told of it, and asks for
+// another one each time. The next connect request names it instead, so that
+// refusals do not fill the ensemble with sessions.
+type remembered struct {
+	id       int64 // 0: there is none
+	password []byte
+	timeout  time.Duration // the least that was granted
+}
+
+// onUnauthenticated takes the answer to a connect request before the connection
+// is authenticated, and reports whether it can be. It returns an error if the
+// session that was remembered is gone.
+func (s *session) onUnauthenticated(a wire.ConnectResponse) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != 0 {
+		return a.SessionID == s.id, nil
+	}
+	if a.SessionID == 0 {
+		if s.remembered.id == 0 {
+			return false, nil
+		}
+		s.remembered = remembered{}
+		return false, errors.New("the session of a connection that was not authenticated is gone")
+	}
+	granted := time.Duration(a.Timeout) * time.Millisecond
+	if s.remembered.id == a.SessionID {
+		granted = min(granted, s.remembered.timeout)
+	}
+	s.remembered = remembered{a.SessionID, slices.Clone(a.Password), granted}
+	return true, nil
+}
+
+// nameRemembered puts the session that is remembered into a connect request
+// that asks for a new one.
+func (s *session) nameRemembered(connect []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id != 0 || s.remembered.id == 0 || len(connect) < connectPassword+passwordSize {
+		return connect
+	}
+	connect = bytes.Clone(connect)
+	binary.BigEndian.PutUint64(connect[connectSessionID:], uint64(s.remembered.id))
+	copy(connect[connectPassword:], s.remembered.password)
+	return connect
+}
+
+// onSASLFailed takes the failure of an exchange, or of its beginning. A refusal
+// makes the attempts rarer. Once each server was tried, and one of them has
+// refused, calls that wait for a connection fail.
+func (c *core) onSASLFailed(err error) {
+	c.noteFault(err)
+	if !errors.Is(err, ErrAuthFailed) {
+		return
+	}
+	round := c.pace.refused()
+	c.mu.Lock()
+	first := c.rejected == nil && c.attempts >= round
+	if c.attempts >= round {
+		c.rejectLocked(err)
+	}
+	c.mu.Unlock()
+	if first {
+		c.cfg.log.Error("the ensemble rejects the client", zap.Error(err))
+	}
+}

@@ -1,0 +1,124 @@
+package framework
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// talker is an exchange that answers each challenge with a token, and is done
+// with the response to challenge number last, the first of which is nil.
+type talker struct{ last, calls int }
+
+func (x *talker) Next(challenge []byte) ([]byte, bool, error) {
+	x.calls++
+	if (challenge == nil) != (x.calls == 1) {
+		return nil, false, fmt.Errorf("challenge %q at call %d", challenge, x.calls)
+	}
+	return []byte{}, x.calls == x.last, nil
+}
+
+// What a server may answer to each token.
+func TestSASLExchange(t *testing.T) {
+	token := func(xid int32, token []byte) []byte {
+		return wire.AppendFrame(nil, &wire.ReplyHeader{Xid: xid}, &wire.Token{Token: token})
+	}
+	code := func(xid int32, code wire.Code) []byte {
+		return wire.AppendFrame(nil, &wire.ReplyHeader{Xid: xid, Err: code})
+	}
+	many := make([][]byte, 20)
+	for i := range many {
+		many[i] = token(int32(i+1), []byte("again"))
+	}
+	large := append([]byte{0, 1, 0, 20}, make([]byte, 1<<16+20)...)
+	for name, tt := range map[string]struct {
+		last    int
+		answers [][]byte // then the connection ends
+		refused bool
+		text    string // of the error; empty: none
+	}{
+		"accepted":                    {2, [][]byte{token(1, []byte("c")), token(2, nil)}, false, ""},
+		"accepted, with a last token": {2, [][]byte{token(1, []byte("c")), token(2, []byte("x"))}, false, ""},
+		"accepted at once":            {1, [][]byte{token(1, nil)}, false, ""},
+		"an empty challenge":          {2, [][]byte{token(1, []byte{}), token(2, nil)}, false, ""},
+		"refused with -115":           {2, [][]byte{token(1, []byte("c")), code(2, wire.AuthFailed)}, true, "does not accept"},
+		"refused with -124":           {2, [][]byte{code(1, wire.SessionClosedRequire)}, true, "does not accept"},
+		"refused by the end":          {2, [][]byte{token(1, []byte("c"))}, true, "closed the connection"},
+		"refused by the end, of one":  {1, nil, true, "closed the connection"},
+		"the connection ends":         {2, nil, false, "EOF"},
+		"another code":                {2, [][]byte{code(1, wire.NoAuth)}, false, "refused"},
+		"a null token":                {2, [][]byte{token(1, nil)}, true, "no SASL"},
+		"another number":              {2, [][]byte{token(7, []byte("c"))}, false, "number 7"},
+		"a notification":              {2, [][]byte{code(-1, wire.OK)}, false, "malformed"},
+		"half an answer":              {2, [][]byte{token(1, []byte("challenge"))[:20]}, false, "closed"},
+		"an answer without a token":   {2, [][]byte{code(1, wire.OK)}, false, "malformed"},
+		"an answer over 64 KiB":       {2, [][]byte{large}, false, "limit"},
+		"a length below zero":         {2, [][]byte{{255, 255, 255, 255}}, false, "malformed"},
+		"a 17th challenge":            {20, many, false, "more than 16"},
+		"a silent server":             {2, [][]byte{nil}, false, "closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				go func() {
+					defer theirs.Close()
+					for _, answer := range tt.answers {
+						if _, err := wire.ReadFrame(theirs, 100, nil); err != nil {
+							return
+						}
+						if answer == nil {
+							_, _ = io.Copy(io.Discard, theirs)
+						}
+						if _, err := theirs.Write(answer); err != nil {
+							return
+						}
+					}
+					if len(tt.answers) < tt.last {
+						_, _ = wire.ReadFrame(theirs, 100, nil)
+					}
+				}()
+				c := &core{}
+				c.cfg.log = zap.NewNop()
+				timer := time.AfterFunc(time.Second, func() { _ = ours.Close() })
+				defer timer.Stop()
+				err := c.authenticateSASL(&talker{last: tt.last}, nil, server{name: "a", address: "a"}, ours, ours, 2*time.Second)
+				_ = ours.Close()
+				if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) {
+					t.Errorf("error %v", err)
+				}
+				if errors.Is(err, ErrAuthFailed) != tt.refused {
+					t.Errorf("%v counts as a refusal: %v", err, !tt.refused)
+				}
+			})
+		})
+	}
+}
+
+// Whatever a server sends, an exchange ends.
+func FuzzSASLAnswers(f *testing.F) {
+	f.Add(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1}, &wire.Token{Token: []byte("c")}), 2)
+	f.Add(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1, Err: wire.AuthFailed}), 1)
+	f.Fuzz(func(t *testing.T, answers []byte, last int) {
+		c := &core{}
+		c.cfg.log = zap.NewNop()
+		x := &talker{last: last}
+		err := c.authenticateSASL(x, nil, server{name: "a", address: "a"}, discard{}, bytes.NewReader(answers), time.Minute)
+		if err == nil && x.calls != last {
+			t.Errorf("accepted after %d of %d", x.calls, last)
+		}
+	})
+}
+
+type discard struct{ net.Conn }
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
