@@ -174,7 +174,7 @@ func TestWaitEnds(t *testing.T) {
 
 // Every fault at every request: Set, Remove and Wait do what they say.
 func TestBarrierUnderEveryFault(t *testing.T) {
-	everyFault(t, func(t *testing.T, w *bubble.World, f fault, clients [2]*framework.Client) {
+	everyFault(t, func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]*framework.Client) {
 		b, other := simple(t, clients[0]), simple(t, clients[1])
 		again(t, f, func() error { return b.Set(t.Context()) })
 		removing := make(chan struct{})

@@ -3,7 +3,6 @@ package barrier_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,119 +13,58 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A fault strikes at one request of a run.
-type fault struct {
-	name   string
-	action testutil.Action
-	happen func(w *bubble.World, net *testutil.ClientNet, r testutil.Request)
-	fails  bool // the call that is struck fails
+func faults() []bubble.Fault {
+	return bubble.Faults(
+		bubble.Fault{Name: "late, on a broken connection", Action: testutil.Delay(12 * time.Second), Happen: func(*bubble.Strike) {}},
+		bubble.Fault{Name: forbidden, Action: testutil.Fail(testutil.CodeNoAuth), Fails: true},
+		bubble.Fault{Name: "expired after the answer", Action: testutil.DelayReply(50 * time.Millisecond), Happen: func(s *bubble.Strike) {
+			time.Sleep(time.Millisecond)
+			bubble.ExpireNow(s)
+		}},
+		bubble.Fault{Name: "events lost", Happen: bubble.LoseEvents},
+	)
 }
 
-func faults() []fault {
-	cut := func(d time.Duration) func(*bubble.World, *testutil.ClientNet, testutil.Request) {
-		return func(_ *bubble.World, net *testutil.ClientNet, _ testutil.Request) {
-			net.Cut()
-			time.Sleep(d)
-			net.Heal()
-		}
-	}
-	return []fault{
-		{name: "lost", action: testutil.DropBefore()},
-		{name: "answer lost", action: testutil.DropAfter()},
-		{name: "late", action: testutil.Delay(4 * time.Second)},
-		{name: "answered late", action: testutil.DelayReply(4 * time.Second)},
-		{name: "late, on a broken connection", action: testutil.Delay(12 * time.Second), happen: func(_ *bubble.World, _ *testutil.ClientNet, _ testutil.Request) {}},
-		{name: "throttled", action: testutil.Fail(testutil.CodeThrottled)},
-		{name: "refused", action: testutil.Fail(testutil.CodeSystemError), fails: true},
-		{name: "forbidden", action: testutil.Fail(testutil.CodeNoAuth), fails: true},
-		{name: "moved", action: testutil.Fail(testutil.CodeSessionMoved)},
-		{name: "short cut", happen: cut(2 * time.Second)},
-		{name: "long cut", happen: cut(30 * time.Second)},
-		{name: "cut and answer lost", action: testutil.DropAfter(), happen: cut(30 * time.Second)},
-		{name: "expired", happen: func(w *bubble.World, _ *testutil.ClientNet, r testutil.Request) { _ = w.ExpireSession(r.Session) }},
-		{name: "expired after the answer", action: testutil.DelayReply(50 * time.Millisecond), happen: func(w *bubble.World, _ *testutil.ClientNet, r testutil.Request) {
-			time.Sleep(time.Millisecond)
-			_ = w.ExpireSession(r.Session)
-		}},
-		{name: "member stops", happen: func(w *bubble.World, _ *testutil.ClientNet, r testutil.Request) {
-			_ = w.Stop(r.Member)
-			time.Sleep(20 * time.Second)
-			_ = w.Restart(r.Member)
-		}},
-		{name: "events lost", happen: func(_ *bubble.World, net *testutil.ClientNet, _ testutil.Request) {
-			net.LoseEvents(true)
-			time.Sleep(time.Second)
-			net.LoseEvents(false)
-		}},
-	}
-}
+const forbidden = "forbidden"
 
 // everyFault makes a run of two clients with each fault at each request, or
 // without ZKR_WHOLE at a quarter of them, other ones for each fault. In the end
 // nothing is left.
-func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f fault, clients [2]*framework.Client)) {
-	step := bubble.Draw(4, 1)
-	for i, f := range faults() {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			at := i % step
-			for strikes(t, f, at, run) && !t.Failed() {
-				at += step
+func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]*framework.Client)) {
+	bubble.EveryFault(t, faults(), 4, func(t *testing.T, at bubble.At) (requests int) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("at request %d\n%s", at.N, w.Tree())
+				}
+			}()
+			strikes := w.Strikes(at)
+			defer strikes.End()
+			var clients [2]*framework.Client
+			for i, name := range []string{"ours", "theirs"} {
+				clients[i] = w.Connect(name, patient)
+				net := w.ClientNet(name)
+				net.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpRemoveWatches && at.Name == forbidden { // no server asks for a right to that
+						return testutil.Pass()
+					}
+					return strikes.Control(net, r, nil)
+				})
 			}
-			t.Logf("%d requests", at)
-		})
-	}
-}
-
-// strikes makes the run with the fault at one request, and reports whether
-// there was such a request.
-func strikes(t *testing.T, f fault, at int, run func(t *testing.T, w *bubble.World, f fault, clients [2]*framework.Client)) (struck bool) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		defer func() {
-			if t.Failed() {
-				t.Logf("at request %d\n%s", at, w.Tree())
-			}
-		}()
-		var mu sync.Mutex
-		var background sync.WaitGroup
-		defer background.Wait()
-		count, ended := 0, false
-		var clients [2]*framework.Client
-		for i, name := range []string{"ours", "theirs"} {
-			clients[i] = w.Connect(name, patient)
-			net := w.ClientNet(name)
-			net.Control(func(r testutil.Request) testutil.Action {
-				if r.Op == testutil.OpPing || r.Op == testutil.OpRemoveWatches && f.name == "forbidden" { // no server asks for a right to that
-					return testutil.Pass()
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if count++; count != at+1 || ended {
-					return testutil.Pass()
-				}
-				struck = true
-				if f.happen != nil {
-					background.Go(func() { f.happen(w, net, r) })
-				}
-				return f.action
-			})
-		}
-		run(t, w, f, clients)
-		mu.Lock()
-		ended = true
-		mu.Unlock()
-		background.Wait()
-		time.Sleep(2 * time.Minute)
-		nothingLeft(t, w)
-	}, testutil.WithMembers(3))
-	return struck
+			run(t, w, at.Fault, clients)
+			requests = strikes.End()
+			time.Sleep(2 * time.Minute)
+			nothingLeft(t, w)
+		}, testutil.WithMembers(3))
+		return requests
+	})
 }
 
 // again calls a function, once more if the fault has made it fail.
-func again(t *testing.T, f fault, call func() error) {
+func again(t *testing.T, f bubble.Fault, call func() error) {
 	t.Helper()
 	err := call()
-	if f.fails && err != nil {
+	if f.Fails && err != nil {
 		err = call()
 	}
 	if err != nil {
@@ -137,7 +75,7 @@ func again(t *testing.T, f fault, call func() error) {
 // party is one of two members in a run with a fault.
 type party struct {
 	t       *testing.T
-	f       fault
+	f       bubble.Fault
 	d       *barrier.Double
 	results chan party // of the call under way
 	in      *barrier.Inside
@@ -148,7 +86,7 @@ func (p *party) enter(ctx context.Context) {
 	p.results = make(chan party, 1)
 	go func() {
 		in, err := p.d.Enter(ctx)
-		if p.f.fails && err != nil {
+		if p.f.Fails && err != nil {
 			in, err = p.d.Enter(ctx)
 		}
 		p.results <- party{in: in, err: err}
@@ -166,7 +104,7 @@ func (p *party) result(leaving bool) {
 	p.t.Helper()
 	r := bubble.Await(p.t, "the call", p.results)
 	lost := errors.Is(r.err, barrier.ErrGone) || errors.Is(r.err, framework.ErrSessionLost)
-	if r.err != nil && (!leaving || !lost && !p.f.fails) {
+	if r.err != nil && (!leaving || !lost && !p.f.Fails) {
 		p.t.Fatal(r.err)
 	}
 	p.in, p.err = r.in, r.err
@@ -185,7 +123,7 @@ func TestEveryFaultAtEveryRequest(t *testing.T) {
 	everyFault(t, twoRounds)
 }
 
-func twoRounds(t *testing.T, _ *bubble.World, f fault, clients [2]*framework.Client) {
+func twoRounds(t *testing.T, _ *bubble.World, f bubble.Fault, clients [2]*framework.Client) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	a, b := &party{t: t, f: f, d: double(t, clients[0], 2)}, &party{t: t, f: f, d: double(t, clients[1], 2)}

@@ -18,82 +18,39 @@ import (
 
 var pairs = flag.Int("counter.pairs", bubble.Draw(50, 200), "how many pairs of faults are drawn")
 
-// A fault strikes at one request of a run.
-type fault struct {
-	name   string
-	action testutil.Action
-	happen func(s *strike)
-}
-
-// strike is a fault that happens.
-type strike struct {
-	*bubble.World
-	net    *testutil.ClientNet
-	r      testutil.Request
-	cancel context.CancelFunc // of the call that is under way
-}
-
-func faults() []fault {
-	cut := func(d time.Duration) func(*strike) {
-		return func(s *strike) {
-			s.net.Cut()
-			time.Sleep(d)
-			s.net.Heal()
-		}
-	}
-	return []fault{
-		{name: "lost", action: testutil.DropBefore()},
-		{name: "answer lost", action: testutil.DropAfter()},
-		{name: "late", action: testutil.Delay(4 * time.Second)},
-		{name: "very late", action: testutil.Delay(8 * time.Second)},
-		{name: "answered late", action: testutil.DelayReply(4 * time.Second)},
-		{name: "error, connection lost", action: testutil.Fail(testutil.CodeConnectionLoss)},
-		{name: "error, throttled", action: testutil.Fail(testutil.CodeThrottled)},
-		{name: "error, system", action: testutil.Fail(testutil.CodeSystemError)},
-		{name: "error, moved", action: testutil.Fail(testutil.CodeSessionMoved)},
-		{name: "late and dropped", action: testutil.Delay(time.Second), happen: drop},
-		{name: "very late and dropped", action: testutil.Delay(30 * time.Second), happen: drop},
-		{name: "cancelled, late and dropped", action: testutil.Delay(100 * time.Millisecond), happen: func(s *strike) {
-			s.cancel()
+func faults() []bubble.Fault {
+	cancel := func(s *bubble.Strike) { s.Cancel() }
+	return bubble.Faults([]bubble.Fault{
+		{Name: "very late", Action: testutil.Delay(8 * time.Second)},
+		{Name: "error, connection lost", Action: testutil.Fail(testutil.CodeConnectionLoss)},
+		{Name: "late and dropped", Action: testutil.Delay(time.Second), Happen: drop},
+		{Name: "very late and dropped", Action: testutil.Delay(30 * time.Second), Happen: drop},
+		{Name: "cancelled, late and dropped", Action: testutil.Delay(100 * time.Millisecond), Happen: func(s *bubble.Strike) {
+			s.Cancel()
 			drop(s)
 		}},
-		{name: "short cut", happen: cut(2 * time.Second)},
-		{name: "long cut", happen: cut(30 * time.Second)},
-		{name: "cut and answer lost", action: testutil.DropAfter(), happen: cut(30 * time.Second)},
-		{name: "cut and late", action: testutil.Delay(5 * time.Second), happen: cut(4 * time.Second)},
-		{name: "expired", happen: func(s *strike) { _ = s.ExpireSession(s.r.Session) }},
-		{name: "expired and answer lost", action: testutil.DropAfter(), happen: func(s *strike) { _ = s.ExpireSession(s.r.Session) }},
-		{name: "cancelled", happen: func(s *strike) { s.cancel() }},
-		{name: "cancelled and late", action: testutil.Delay(20 * time.Second), happen: func(s *strike) { s.cancel() }},
-		{name: "cancelled and answered late", action: testutil.DelayReply(2 * time.Second), happen: func(s *strike) { s.cancel() }},
-		{name: "receipts deleted", happen: deleteReceipts},
-		{name: "receipts deleted and answer lost", action: testutil.DropAfter(), happen: deleteReceipts},
-		{name: "member stops", happen: func(s *strike) {
-			_ = s.Stop(s.r.Member)
-			time.Sleep(20 * time.Second)
-			_ = s.Restart(s.r.Member)
-		}},
-		{name: "member lags", happen: func(s *strike) {
-			s.Lag(s.r.Member)
+		{Name: "cut and late", Action: testutil.Delay(5 * time.Second), Happen: bubble.CutFor(4 * time.Second)},
+		{Name: "expired and answer lost", Action: testutil.DropAfter(), Happen: bubble.ExpireNow},
+		{Name: "cancelled", Happen: cancel},
+		{Name: "cancelled and late", Action: testutil.Delay(20 * time.Second), Happen: cancel},
+		{Name: "cancelled and answered late", Action: testutil.DelayReply(2 * time.Second), Happen: cancel},
+		{Name: "receipts deleted", Happen: deleteReceipts},
+		{Name: "receipts deleted and answer lost", Action: testutil.DropAfter(), Happen: deleteReceipts},
+		{Name: "member lags", Happen: func(s *bubble.Strike) {
+			s.Lag(s.Request.Member)
 			time.Sleep(3 * time.Second)
-			s.Unlag(s.r.Member)
+			s.Unlag(s.Request.Member)
 		}},
-	}
+	}...)
 }
 
-func drop(s *strike) { _ = s.DropConnections(s.r.Session) }
+func drop(s *bubble.Strike) { _ = s.DropConnections(s.Request.Session) }
 
-func deleteReceipts(s *strike) {
+func deleteReceipts(s *bubble.Strike) {
 	admin := s.ConnectNext()
 	for _, name := range s.Children(path + "-receipts") {
 		_ = admin.Delete(context.Background(), path+"-receipts/"+name, -1)
 	}
-}
-
-// at is when a fault strikes: at a request of all of a run.
-type at struct {
-	fault
-	n int
 }
 
 // Two clients add to one counter, and every single fault strikes at every
@@ -102,14 +59,7 @@ type at struct {
 // and never twice. Without ZKR_WHOLE it is a quarter of the requests, other
 // ones for each fault.
 func TestEveryFaultAtEveryRequest(t *testing.T) {
-	step := bubble.Draw(4, 1)
-	for i, f := range faults() {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			for n := i % step; !t.Failed() && n < run(t, at{f, n}); n += step {
-			}
-		})
-	}
+	bubble.EveryFault(t, faults(), 4, func(t *testing.T, at bubble.At) int { return run(t, at) })
 }
 
 // Pairs of faults are drawn at random.
@@ -119,7 +69,7 @@ func TestPairsOfFaults(t *testing.T) {
 	draw, all := rand.New(rand.NewPCG(seed, 0)), faults()
 	for range *pairs {
 		first := draw.IntN(40)
-		run(t, at{all[draw.IntN(len(all))], first}, at{all[draw.IntN(len(all))], first + 1 + draw.IntN(8)})
+		run(t, bubble.At{Fault: all[draw.IntN(len(all))], N: first}, bubble.At{Fault: all[draw.IntN(len(all))], N: first + 1 + draw.IntN(8)})
 		if t.Failed() {
 			return
 		}
@@ -127,16 +77,15 @@ func TestPairsOfFaults(t *testing.T) {
 }
 
 // run makes the run with faults, and returns how many requests it has made.
-func run(t *testing.T, strikes ...at) (requests int) {
+func run(t *testing.T, all ...bubble.At) (requests int) {
 	where := ""
-	for _, s := range strikes {
-		where += fmt.Sprintf(" %q at %d", s.name, s.n)
+	for _, at := range all {
+		where += fmt.Sprintf(" %q at %d", at.Name, at.N)
 	}
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var mu sync.Mutex // guards what follows, and requests
-		var background sync.WaitGroup
-		defer background.Wait()
-		ended := false
+		strikes := w.Strikes(all...)
+		defer strikes.End()
+		var mu sync.Mutex              // guards what follows
 		executed := map[int64]string{} // what is known of each addition, by its digit
 		note := func(digit int64, err error) {
 			mu.Lock()
@@ -155,22 +104,12 @@ func run(t *testing.T, strikes ...at) (requests int) {
 			var cancel context.CancelFunc
 			w.Control(func(r testutil.Request) testutil.Action {
 				sess, err := c.Session()
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil || sess.ID() != r.Session || r.Op == testutil.OpPing || r.Op == testutil.OpCreateSession || ended {
+				if err != nil || sess.ID() != r.Session || r.Op == testutil.OpCreateSession {
 					return testutil.Pass()
 				}
-				requests++
-				for _, s := range strikes {
-					if s.n == requests-1 {
-						if s.happen != nil {
-							s2 := &strike{w, net, r, cancel}
-							background.Go(func() { s.happen(s2) })
-						}
-						return s.action
-					}
-				}
-				return testutil.Pass()
+				mu.Lock()
+				defer mu.Unlock()
+				return strikes.Control(net, r, cancel)
 			})
 			n := newCounter(t, c)
 			call := func(digit int64, call func(context.Context) (int64, error)) {
@@ -240,9 +179,7 @@ func run(t *testing.T, strikes ...at) (requests int) {
 		all.Go(runOurs)
 		all.Go(runTheirs)
 		all.Wait()
-		mu.Lock()
-		ended = true
-		mu.Unlock()
+		requests = strikes.End()
 		check := func() {
 			sum, err := judge.Get(t.Context())
 			if err != nil {
@@ -255,7 +192,6 @@ func run(t *testing.T, strikes ...at) (requests int) {
 				}
 			}
 		}
-		background.Wait()
 		check()
 		time.Sleep(3 * time.Minute) // what is late comes, and the receipts go
 		check()
