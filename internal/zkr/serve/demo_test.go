@@ -60,7 +60,7 @@ func TestDemo(t *testing.T) {
 		t.Error(err)
 	}
 	for _, event := range []string{
-		"3 members serve", "waits in line", "HOLDS the mutex, token ", "waiting: carl, dora, anna", "the leader, member ", "with the same session",
+		"3 members serve", "waits in line", "HOLDS the mutex, token ", "waiting: carl, dora", "the leader, member ", "with the same session",
 		"is cut off", "LOST the mutex and stops working", "writes with its old token and is refused: token is too old", "with a new session",
 		"READ/WRITE LOCK", "carl      waits to write", "carl      may write, token ", "downgrades", "SEMAPHORE", "dora      works with 3, ",
 		"ELECTION", "anna      LEADS, token ", "leads no longer: resigned", "the leader is cut off",
