@@ -198,6 +198,10 @@ race-modules: ## the modules below observe, under the race detector
 performance: ## measure bench/results and the tables of docs/performance.md again, other libraries included: an hour on an idle machine
 	cd bench && $(GO) run . -write ..
 
+.PHONY: performance-counters
+performance-counters: ## the part of it that is about discovery, counters and barriers: half an hour, with a million old markers
+	cd bench && $(GO) run . -parts services,counters,forgotten,lost,barriers,markers -rounds 5 -for 1s -znodes 1000000 -write ..
+
 .PHONY: performance-caches
 performance-caches: ## the part of it that is about caches and presence: 20 minutes
 	cd bench && $(GO) run . -parts nodes,caches,creates,outage -write ..

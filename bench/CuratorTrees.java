@@ -10,11 +10,15 @@ import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.x.discovery.ServiceDiscovery;
+import org.apache.curator.x.discovery.ServiceDiscoveryBuilder;
+import org.apache.curator.x.discovery.ServiceInstance;
 import org.apache.zookeeper.CreateMode;
 
 /**
  * Keeps a copy of a tree with Curator's CuratorCache. It answers lines of standard input as serveCopies in copies.go does, for one
- * client. "stand N 0" keeps N znodes in place with PersistentNode, and waits until all are there.
+ * client. "stand N 0" keeps N znodes in place with PersistentNode, and waits until all are there. "register N 0" registers N
+ * instances of a service with x-discovery.
  */
 public class CuratorTrees {
     public static void main(String[] args) throws Exception {
@@ -25,6 +29,8 @@ public class CuratorTrees {
         CountDownLatch whole = new CountDownLatch(1);
         cache.listenable().addListener(CuratorCacheListener.builder().forInitialized(whole::countDown).build());
         List<PersistentNode> nodes = new ArrayList<>();
+        ServiceDiscovery<String> services = ServiceDiscoveryBuilder.builder(String.class).client(client)
+                .basePath(args[1].substring(0, args[1].lastIndexOf('/'))).build();
         System.out.println("ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -43,7 +49,14 @@ public class CuratorTrees {
             for (PersistentNode node : nodes) {
                 node.waitForInitialCreate(1, TimeUnit.MINUTES);
             }
-            while (nodes.isEmpty() && cache.size() < number) {
+            if (words[0].equals("register")) {
+                services.start();
+            }
+            for (int i = 0; words[0].equals("register") && i < number; i++) {
+                services.registerService(ServiceInstance.<String>builder().name(args[1].substring(args[1].lastIndexOf('/') + 1)).id("" + i)
+                        .address("10.0.0.7").port(8080).build());
+            }
+            while (!words[0].equals("register") && nodes.isEmpty() && cache.size() < number) {
                 Thread.sleep(1);
             }
             long took = System.nanoTime() - began;

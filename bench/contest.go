@@ -11,7 +11,8 @@ import (
 // contest is a part in which all peers do the same works.
 type contest struct {
 	works   []work
-	members int // of ZooKeeper
+	members int    // of ZooKeeper
+	cycle   string // what is done again and again
 }
 
 var contests = map[string]contest{
@@ -19,24 +20,36 @@ var contests = map[string]contest{
 		{"one thread", 1, 1, 0},
 		{"16 threads, one lock", 16, 1, 0},
 		{"16 threads, 16 locks", 16, 16, 0},
-	}, 1},
+	}, 1, "cycle"},
 	"locks": {[]work{
 		{"1", 1, 1, 0},
 		{"16", 16, 16, 0},
 		{"64", 64, 64, 0},
 		{"256", 256, 256, 0},
 		{"1,024", mostThreads, mostThreads, 0},
-	}, 1},
+	}, 1, "cycle"},
 	"members": {[]work{
 		{"one thread", 1, 1, 0},
 		{"16 threads, one lock", 16, 1, 0},
 		{"16 threads, 16 locks", 16, 16, 0},
 		{"256 threads, 256 locks", 256, 256, 0},
-	}, 3},
+	}, 3, "cycle"},
 	"processes": {[]work{
 		{"4 processes of 4 threads, one lock", 4, 1, 4},
 		{"16 processes of one thread, one lock", 1, 1, 16},
-	}, 1},
+	}, 1, "cycle"},
+	"counters": {[]work{
+		{"one thread", 1, 1, 1},
+		{"256 threads", 256, 1, 1},
+		{"4 processes of 4 threads", 4, 1, 4},
+	}, 1, "addition"},
+	"forgotten": {[]work{
+		{"one thread, the last value is not known", 1, 256, 1},
+	}, 1, "addition"},
+	"barriers": {[]work{
+		{"100 members, a client each", 100, 100, 0},
+		{"100 members of one client", 100, 1, 0},
+	}, 1, "round"},
 }
 
 // run makes all installed peers do all works, round after round.
@@ -46,7 +59,7 @@ func (c contest) run(ctx context.Context, o *options, part string) (_ *results, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	got := &results{works: c.works, members: c.members}
+	got := &results{contest: c}
 	var running []contestant
 	defer func() {
 		for _, p := range running {
@@ -54,7 +67,7 @@ func (c contest) run(ctx context.Context, o *options, part string) (_ *results, 
 		}
 	}()
 	for _, e := range entries {
-		if !e.in(part) || e.name != ours && !o.only.MatchString(e.name) {
+		if !e.in(part) || len(running) > 0 && !o.only.MatchString(e.name) {
 			continue
 		}
 		p, err := c.enter(ctx, s, e)
@@ -134,6 +147,7 @@ func (c contestant) measure(ctx context.Context, w work, d time.Duration) (figur
 		rate:         float64(got.cycles) / got.took.Seconds(),
 		server:       (after.cpu - before.cpu) / float64(got.cycles),
 		transactions: (after.transactions - before.transactions) / float64(got.cycles),
+		median:       float64(got.median.Nanoseconds()) / 1000,
 		longest:      got.longest.Seconds() * 1000,
 		stretch:      got.longest.Seconds() / got.median.Seconds(),
 		evenness:     100 * got.evenness,

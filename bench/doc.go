@@ -1,12 +1,13 @@
-// Command bench measures the locks and caches of several makers at the same
-// work and writes their tables to bench/results, and some to
-// docs/performance.md. The Go benchmarks of internal/test/measure are a part of
-// that: it compiles and runs them.
+// Command bench measures the recipes of several makers at the same work and
+// writes their tables to bench/results, and some to docs/performance.md. The Go
+// benchmarks of internal/test/measure are a part of that: it compiles and runs
+// them.
 //
 // It always measures this library's Mutex, the wire client's own Lock, and the
 // create, list and delete that a lock cannot do without. It also measures
 // Apache Curator, Kazoo, etcd and Redis if they are installed (Debian:
-// libcurator-recipes-java and a JDK, python3-kazoo, etcd-server, redis-server).
+// libcurator-recipes-java, libcurator-discovery-java and a JDK, python3-kazoo,
+// etcd-server, redis-server).
 //
 // It starts one server of each kind on a free port, with data in a temporary
 // directory: ZooKeeper standalone and etcd with their defaults, Redis with its
@@ -18,13 +19,16 @@
 //
 //   - members: three members of ZooKeeper on this machine
 //   - processes: processes of each peer contend for one lock
+//   - counters: processes of each peer add to one counter
 //   - storm: 1,000 clients hold and wait while members are killed
 //   - clients: 1,000 clients that change nothing, and the leader's processor
 //   - outage: 200 clients with a cache each, whose leader is killed
 //
 // The parts caches, creates and outage have peers of their own: the bare wire
 // client, bare multiReads, Curator's CuratorCache and Kazoo's TreeCache. Each
-// copies the tree in a process of its own. The part nodes compares presence.
+// copies the tree in a process of its own. The parts nodes and services compare
+// presence and discovery. In the part lost the answers to some additions are
+// lost; in the part markers old markers of AddOnce are collected.
 //
 // The parts storm and clients need a thousand open files and some more.
 //

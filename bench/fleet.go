@@ -77,14 +77,21 @@ func (f *fleet) connectBare(ctx context.Context, n int) (closeAll func(), err er
 
 // each calls f for 0 to n-1, 64 at a time.
 func each(n int, f func(i int) error) error {
-	errs := make([]error, min(n, 64))
+	workers := min(n, 64)
+	return atOnce(workers, func(w int) (err error) {
+		for i := w; i < n && err == nil; i += workers {
+			err = f(i)
+		}
+		return err
+	})
+}
+
+// atOnce calls f for 0 to n-1, all at the same time.
+func atOnce(n int, f func(i int) error) error {
+	errs := make([]error, n)
 	var working sync.WaitGroup
-	for w := range errs {
-		working.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += len(errs) {
-				errs[w] = f(i)
-			}
-		})
+	for i := range errs {
+		working.Go(func() { errs[i] = f(i) })
 	}
 	working.Wait()
 	return errors.Join(errs...)

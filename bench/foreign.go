@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-//go:embed kazoolock.py
+//go:embed kazoowork.py
 var kazooProgram []byte
 
 //go:embed kazootrees.py
@@ -35,8 +35,10 @@ type foreign struct {
 	errors  *bytes.Buffer // read once it has ended
 }
 
-func startKazoo(ctx context.Context, at place) (peer, error) {
-	return at.startPython(ctx, "kazoolock.py", kazooProgram)
+func startKazoo(recipe string) func(context.Context, place) (peer, error) {
+	return func(ctx context.Context, at place) (peer, error) {
+		return at.startPython(ctx, "kazoowork.py", kazooProgram, recipe)
+	}
 }
 
 func startKazooTrees(ctx context.Context, at place) (peer, error) {
@@ -44,21 +46,23 @@ func startKazooTrees(ctx context.Context, at place) (peer, error) {
 }
 
 // startPython starts a program that needs Kazoo.
-func (at place) startPython(ctx context.Context, file string, program []byte) (peer, error) {
+func (at place) startPython(ctx context.Context, file string, program []byte, args ...string) (peer, error) {
 	for _, python := range []string{"python3", "/usr/bin/python3"} { // the system's own interpreter has the system's packages
 		if exec.CommandContext(ctx, python, "-c", "import kazoo").Run() == nil {
 			path, err := at.write(file, program)
 			if err != nil {
 				return nil, err
 			}
-			return startForeign(ctx, exec.Command(python, path, at.address, at.root))
+			return startForeign(ctx, exec.Command(python, append([]string{path, at.address, at.root}, args...)...))
 		}
 	}
 	return nil, fmt.Errorf("%w: python3 with kazoo", errMissing)
 }
 
-func startCurator(ctx context.Context, at place) (peer, error) {
-	return at.startJava(ctx, "Curator", curatorProgram)
+func startCurator(recipe string) func(context.Context, place) (peer, error) {
+	return func(ctx context.Context, at place) (peer, error) {
+		return at.startJava(ctx, "Curator", curatorProgram, recipe)
+	}
 }
 
 func startCuratorTrees(ctx context.Context, at place) (peer, error) {
@@ -67,12 +71,16 @@ func startCuratorTrees(ctx context.Context, at place) (peer, error) {
 
 // startJava starts a program that needs Curator: Debian's, or the jars in
 // ZKR_CURATOR_HOME.
-func (at place) startJava(ctx context.Context, class string, program []byte) (peer, error) {
-	jar := "/usr/share/java/curator-recipes.jar"
+func (at place) startJava(ctx context.Context, class string, program []byte, args ...string) (peer, error) {
+	jars := "/usr/share/java/curator-recipes.jar:/usr/share/java/curator-x-discovery.jar"
 	if home := os.Getenv("ZKR_CURATOR_HOME"); home != "" {
-		jar = filepath.Join(home, "*")
-	} else if _, err := os.Stat(jar); err != nil {
-		return nil, fmt.Errorf("%w: %s", errMissing, jar)
+		jars = filepath.Join(home, "*")
+	} else {
+		for _, jar := range filepath.SplitList(jars) {
+			if _, err := os.Stat(jar); err != nil {
+				return nil, fmt.Errorf("%w: %s", errMissing, jar)
+			}
+		}
 	}
 	if _, err := exec.LookPath("javac"); err != nil {
 		return nil, fmt.Errorf("%w: a JDK", errMissing)
@@ -82,12 +90,12 @@ func (at place) startJava(ctx context.Context, class string, program []byte) (pe
 		if err != nil {
 			return nil, err
 		}
-		if said, err := exec.CommandContext(ctx, "javac", "-cp", jar, "-d", at.dir, source).CombinedOutput(); err != nil {
+		if said, err := exec.CommandContext(ctx, "javac", "-cp", jars, "-d", at.dir, source).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("javac: %w: %s", err, said)
 		}
 	}
-	classes := jar + string(os.PathListSeparator) + at.dir
-	return startForeign(ctx, exec.Command("java", "-Djute.maxbuffer=67108864", "-cp", classes, class, at.address, at.root))
+	classes := jars + string(os.PathListSeparator) + at.dir
+	return startForeign(ctx, exec.Command("java", append([]string{"-Djute.maxbuffer=67108864", "-cp", classes, class, at.address, at.root}, args...)...))
 }
 
 // write writes a file, unless an earlier process of the peer has, and returns

@@ -65,21 +65,21 @@ type countedConn struct {
 	rest   int    // of the current frame
 }
 
-// Write is called by one goroutine at a time.
+// Write is called by one goroutine at a time. It counts first: what was received
+// has been counted.
 func (c *countedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	for b = b[:n]; len(b) > 0; {
+	for left := b; len(left) > 0; {
 		if c.rest > 0 {
-			skipped := min(c.rest, len(b))
-			b, c.rest = b[skipped:], c.rest-skipped
+			skipped := min(c.rest, len(left))
+			left, c.rest = left[skipped:], c.rest-skipped
 			continue
 		}
-		c.length = append(c.length, b[0])
-		if b = b[1:]; len(c.length) == 4 {
+		c.length = append(c.length, left[0])
+		if left = left[1:]; len(c.length) == 4 {
 			c.rest = int(binary.BigEndian.Uint32(c.length))
 			c.length = c.length[:0]
 			c.frames.count()
 		}
 	}
-	return n, err
+	return c.Conn.Write(b)
 }

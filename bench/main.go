@@ -24,7 +24,7 @@ func main() {
 }
 
 // allParts lists the parts, quick ones first.
-const allParts = "nodes,caches,creates,outage,peers,locks,members,processes,storm,clients,floor,handover,busy,grants,scale,profiles"
+const allParts = "nodes,services,counters,forgotten,lost,barriers,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
 
 type options struct {
 	rounds    int
@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 		return err
 	})
 	flag.IntVar(&o.many, "clients", 1000, "number of clients of the parts storm and clients")
-	flag.IntVar(&o.znodes, "znodes", 100_000, "number of znodes of a tree of the parts caches and creates")
+	flag.IntVar(&o.znodes, "znodes", 100_000, "number of znodes of a tree of the parts caches and creates, and of the old markers of the part markers")
 	parts := flag.String("parts", allParts, "parts to measure, separated by commas")
 	flag.StringVar(&o.write, "write", "", "root of the repository, where bench/results and docs/performance.md get the figures; default: print them")
 	flag.BoolVar(&o.sync, "sync", true, "make ZooKeeper wait for its disk before it answers, as it does by default")
@@ -96,8 +96,12 @@ func (o *options) part(name string) func(context.Context, *page) error {
 		return o.creates
 	case "outage":
 		return o.outage
-	case "nodes":
-		return o.nodes
+	case "nodes", "services":
+		return o.nodes(name)
+	case "lost":
+		return o.lost
+	case "markers":
+		return o.markers
 	case "storm":
 		return o.storm
 	case "clients":

@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
 // presenter keeps ephemeral znodes in place, in a directory that exists.
@@ -20,20 +24,58 @@ type presenter struct {
 	start func(ctx context.Context, at place, n int) (end func(), err error)
 }
 
-var presenters = []presenter{
-	{"zkrecipes presence", func(ctx context.Context, at place, n int) (func(), error) { return startPresence(ctx, at, n) }},
-	{"zkrecipes presence, not batched", func(ctx context.Context, at place, n int) (func(), error) {
-		return startPresence(ctx, at, n, framework.WithBatching(false))
-	}},
-	{"the bare wire client, each after the other", startBarePresence},
-	{"Curator PersistentNode", startCuratorPresence},
+// presenters are those of the parts nodes and services, ours first. The znodes
+// of services are instances of a service.
+var presenters = map[string][]presenter{
+	"nodes": {
+		{"zkrecipes presence", startPresence()},
+		{"zkrecipes presence, not batched", startPresence(framework.WithBatching(false))},
+		{"the bare wire client, each after the other", startBarePresence},
+		{"Curator PersistentNode", startCuratorPresence("stand")},
+	},
+	"services": {
+		{"zkrecipes discovery", startServices},
+		{"Curator x-discovery", startCuratorPresence("register")},
+	},
+}
+
+// blows are what is measured, one after the other: the first time that the
+// znodes are made, and what happens to the session of their owner then.
+var blows = []struct {
+	name   string
+	strike func(ens *apache.Ensemble, owner int64) error
+}{
+	{"they are made", nil},
+	{"the connection breaks", (*apache.Ensemble).DropConnections},
+	{"the session expires", (*apache.Ensemble).ExpireSession},
 }
 
 const nodesMany = 1000
 
 func nodePath(root string, i int) string { return fmt.Sprintf("%s/%d", root, i) }
 
-func startPresence(ctx context.Context, at place, n int, opts ...framework.Option) (func(), error) {
+func startPresence(opts ...framework.Option) func(context.Context, place, int) (func(), error) {
+	return func(ctx context.Context, at place, n int) (func(), error) {
+		return ofClient(ctx, at, n, opts, func(c *framework.Client, i int) error {
+			_, err := presence.Announce(ctx, c, nodePath(at.root, i), make([]byte, 100))
+			return err
+		})
+	}
+}
+
+func startServices(ctx context.Context, at place, n int) (func(), error) {
+	base, name := path.Split(at.root)
+	return ofClient(ctx, at, n, nil, func(c *framework.Client, i int) error {
+		d, err := discovery.New(c, path.Clean(base), discovery.JSON[string](""))
+		if err == nil {
+			_, err = d.Register(ctx, discovery.Instance[string]{Name: name, ID: strconv.Itoa(i), Address: "10.0.0.7", Port: 8080})
+		}
+		return err
+	})
+}
+
+// ofClient has n things done by a client at the same time.
+func ofClient(ctx context.Context, at place, n int, opts []framework.Option, do func(c *framework.Client, i int) error) (func(), error) {
 	c, err := framework.New(at.address, append(opts, framework.WithSessionTimeout(session))...)
 	if err != nil {
 		return nil, err
@@ -42,18 +84,7 @@ func startPresence(ctx context.Context, at place, n int, opts ...framework.Optio
 	if err := c.WaitConnected(ctx); err != nil {
 		return end, err
 	}
-	var all []*presence.Node
-	for i := range n {
-		node, err := presence.New(c, nodePath(at.root, i), make([]byte, 100))
-		if err == nil {
-			err = node.Start()
-		}
-		if err != nil {
-			return end, err
-		}
-		all = append(all, node)
-	}
-	return end, each(n, func(i int) error { return all[i].Standing(ctx) })
+	return end, atOnce(n, func(i int) error { return do(c, i) })
 }
 
 // startBarePresence creates all znodes in each session.
@@ -86,106 +117,134 @@ func startBarePresence(ctx context.Context, at place, n int) (func(), error) {
 	return conn.Close, err
 }
 
-func startCuratorPresence(ctx context.Context, at place, n int) (func(), error) {
-	p, err := startCuratorTrees(ctx, at)
-	if err != nil {
-		return nil, err
+func startCuratorPresence(verb string) func(context.Context, place, int) (func(), error) {
+	return func(ctx context.Context, at place, n int) (func(), error) {
+		p, err := startCuratorTrees(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		_, _, err = p.(*foreign).ask(ctx, longest, fmt.Sprintf("%s %d 0", verb, n))
+		return p.close, err
 	}
-	_, _, err = p.(*foreign).ask(ctx, longest, fmt.Sprintf("stand %d 0", n))
-	return p.close, err
 }
 
 // back is what it has cost that all znodes are there again.
 type back struct{ seconds, requests, transactions, cpu float64 }
 
-// nodes measures what ephemeral znodes of one client cost after their session
-// has expired.
-func (o *options) nodes(ctx context.Context, out *page) (err error) {
-	s, c, end, err := o.openGarden(ctx, 1)
-	if err != nil {
-		return err
-	}
-	defer end(&err)
-	got := make([][]back, len(presenters))
-	for round := range o.rounds + 1 { // the first round warms up and does not count
-		for i, p := range presenters {
-			r, err := p.measure(ctx, s, c, fmt.Sprintf("/nodes-%d-%d", round, i))
-			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
-			fmt.Fprintf(os.Stderr, "round %d: %s: %+v\n", round, p.name, r)
-			if round > 0 {
-				got[i] = append(got[i], r)
+// nodes returns the part that measures what ephemeral znodes of one client
+// cost.
+func (o *options) nodes(name string) func(context.Context, *page) error {
+	return func(ctx context.Context, out *page) (err error) {
+		s, c, end, err := o.openGarden(ctx, 1)
+		if err != nil {
+			return err
+		}
+		defer end(&err)
+		all := presenters[name]
+		got := make([][][]back, len(blows)) // by blow, presenter and round
+		for b := range blows {
+			got[b] = make([][]back, len(all))
+		}
+		if err := plant(ctx, c, []string{"/" + name}); err != nil {
+			return err
+		}
+		for round := range o.rounds + 1 { // the first round warms up and does not count
+			for i, p := range all {
+				costs, err := p.measure(ctx, s, c, fmt.Sprintf("/%s/%d-%d", name, round, i))
+				if err != nil {
+					return fmt.Errorf("%s: %w", p.name, err)
+				}
+				fmt.Fprintf(os.Stderr, "round %d: %s: %+v\n", round, p.name, costs)
+				for b := range blows {
+					if round > 0 {
+						got[b][i] = append(got[b][i], costs[b])
+					}
+				}
 			}
 		}
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client, whose session expires. In parentheses: divided by that of `%s`.\n\n",
-		machine(), o.rounds, ensembleOf(1, o.sync), nodesMany, presenters[0].name)
-	text.WriteString("| | seconds | requests | transactions | server's processor, s |\n|---|---:|---:|---:|---:|\n")
-	for i, p := range presenters {
-		fmt.Fprintf(&text, "| %s |", p.name)
-		for _, of := range []func(back) float64{
-			func(b back) float64 { return b.seconds },
-			func(b back) float64 { return b.requests },
-			func(b back) float64 { return b.transactions },
-			func(b back) float64 { return b.cpu },
-		} {
-			fmt.Fprintf(&text, " %s", significant(middle(got[i], of)))
-			if i > 0 {
-				fmt.Fprintf(&text, " (%s)", significant(middleRatio(got[i], got[0], of)))
+		var text strings.Builder
+		fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client. In parentheses: divided by that of `%s`.\n\n",
+			machine(), o.rounds, ensembleOf(1, o.sync), nodesMany, all[0].name)
+		text.WriteString("| | | seconds | requests | transactions | server's processor, s |\n|---|---|---:|---:|---:|---:|\n")
+		for b, blow := range blows {
+			for i, p := range all {
+				fmt.Fprintf(&text, "| %s | %s |", blow.name, p.name)
+				for _, of := range []func(back) float64{
+					func(b back) float64 { return b.seconds },
+					func(b back) float64 { return b.requests },
+					func(b back) float64 { return b.transactions },
+					func(b back) float64 { return b.cpu },
+				} {
+					fmt.Fprintf(&text, " %s", significant(middle(got[b][i], of)))
+					if i > 0 && middle(got[b][0], of) > 0 {
+						fmt.Fprintf(&text, " (%s)", significant(middleRatio(got[b][i], got[b][0], of)))
+					}
+					text.WriteString(" |")
+				}
+				text.WriteString("\n")
 			}
-			text.WriteString(" |")
 		}
-		text.WriteString("\n")
+		out.tables = append(out.tables, table{name: name, text: text.String()})
+		return nil
 	}
-	out.tables = append(out.tables, table{name: "nodes", text: text.String()})
-	return nil
 }
 
-func (p presenter) measure(ctx context.Context, s *site, c *framework.Client, root string) (got back, err error) {
+func (p presenter) measure(ctx context.Context, s *site, c *framework.Client, root string) (all []back, err error) {
 	on := s.running["zookeeper"]
 	if err := plant(ctx, c, []string{root}); err != nil {
-		return got, err
+		return nil, err
 	}
-	end, err := p.start(ctx, place{on.address, root, s.dir}, nodesMany)
-	if end != nil {
-		defer end()
-	}
-	if err = errors.Join(err, pause(ctx, time.Second)); err != nil {
-		return got, err
-	}
-	_, stat, err := c.Exists(ctx, nodePath(root, 0))
-	if err != nil || stat == nil {
-		return got, errors.Join(err, errors.New("no znode"))
-	}
-	if err := s.zk.ExpireSession(stat.EphemeralOwner); err != nil {
-		return got, err
-	}
-	began := time.Now() // all its znodes are gone
-	requests, err := s.count("zk_packets_received")
-	before, err2 := on.usage()
-	if err := errors.Join(err, err2); err != nil {
-		return got, err
-	}
-	for {
-		_, stat, err := c.Exists(ctx, root)
-		if err != nil {
-			return got, err
+	var end func()
+	defer func() {
+		if end != nil {
+			end()
 		}
-		if stat.NumChildren == nodesMany {
-			break
+	}()
+	for _, blow := range blows {
+		strike := func() (err error) {
+			end, err = p.start(ctx, place{on.address, root, s.dir}, nodesMany)
+			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return got, err
+		if blow.strike != nil {
+			_, stat, err := c.Exists(ctx, nodePath(root, 0))
+			if err != nil || stat == nil {
+				return nil, errors.Join(err, errors.New("no znode"))
+			}
+			strike = func() error { return blow.strike(s.zk, stat.EphemeralOwner) }
 		}
+		requests, err := s.count("zk_packets_received")
+		before, err2 := on.usage()
+		began := time.Now()
+		if err := errors.Join(err, err2, strike()); err != nil {
+			return nil, err
+		}
+		looks, changed, last := 0, time.Now(), before
+		for stat := new(zk.Stat); stat.NumChildren != nodesMany || time.Since(changed) < quietFor; looks++ {
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return nil, err
+			}
+			_, stat, err = c.Exists(ctx, root)
+			now, err2 := on.usage()
+			if err := errors.Join(err, err2); err != nil {
+				return nil, err
+			}
+			if now.transactions != last.transactions {
+				changed, last = time.Now(), now
+			}
+		}
+		after, err := on.usage()
+		received, err2 := s.count("zk_packets_received")
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
+		}
+		all = append(all, back{
+			seconds: changed.Sub(began).Seconds(), requests: received - requests - float64(2*looks),
+			transactions: after.transactions - before.transactions, cpu: (after.cpu - before.cpu) / 1e6,
+		})
 	}
-	got.seconds = time.Since(began).Seconds()
-	if err := pause(ctx, time.Second); err != nil { // there may be watches to set
-		return got, err
-	}
-	after, err := on.usage()
-	received, err2 := s.count("zk_packets_received")
-	got.requests, got.transactions, got.cpu = received-requests, after.transactions-before.transactions, (after.cpu-before.cpu)/1e6
-	return got, errors.Join(err, err2)
+	return all, nil
 }
+
+// quietFor is how long nothing must change until a blow counts as healed: more
+// than a client takes to connect again.
+const quietFor = 3 * time.Second

@@ -18,15 +18,15 @@ type figures struct {
 	rate         float64 // cycles a second
 	server       float64 // microseconds of the servers' processors, a cycle
 	transactions float64 // of the ensemble, a cycle
+	median       float64 // cycle of the process with the longest one, in microseconds
 	longest      float64 // cycle of a process, in milliseconds
 	stretch      float64 // of it: how many medians of that process it took
 	evenness     float64 // the fewest cycles of a process, for 100 of the most
 }
 
-// results are the figures of the peers.
+// results are the figures of the peers. The first of them is ours.
 type results struct {
-	works   []work
-	members int
+	contest
 	names   []string
 	missing []string
 	rounds  map[string][][]figures // by work; of each round, of each peer
@@ -50,12 +50,14 @@ func (r *results) value(w work, peer int, figure func(figures) float64) float64 
 
 func rate(f figures) float64 { return f.rate }
 
-// ratio returns our cycles divided by the peer's: the median of the rounds'
+func middleCycle(f figures) float64 { return f.median }
+
+// ratio returns our figure divided by the peer's: the median of the rounds'
 // ratios.
-func (r *results) ratio(w work, peer int) float64 {
+func (r *results) ratio(w work, peer int, figure func(figures) float64) float64 {
 	var all []float64
 	for _, round := range r.rounds[w.name] {
-		all = append(all, round[slices.Index(r.names, ours)].rate/round[peer].rate)
+		all = append(all, figure(round[0])/figure(round[peer]))
 	}
 	return median(all)
 }
@@ -69,29 +71,36 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// markdown returns a table of cycles a second, each with how many times as many
-// ours does, and with that a table for each other figure.
+// markdown returns a table of cycles a second, and of median cycles if they are
+// of processes, each compared with ours; and with that a table for each other
+// figure.
 func (r *results) markdown(o *options) (short, all string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s; %d rounds of %v each; %s.\n\n", machine(), o.rounds, o.each, ensembleOf(r.members, o.sync))
-	out.WriteString(r.grid("cycles a second (those of `zkrecipes` divided by these)", func(w work, peer int) string {
-		text := significant(r.value(w, peer, rate))
-		if r.names[peer] != ours {
-			text += fmt.Sprintf(" (%s)", significant(r.ratio(w, peer)))
-		}
-		return text
-	}))
+	compared := func(what string, figure func(figures) float64) string {
+		return r.grid(fmt.Sprintf("%s (of `%s` divided by this)", what, r.names[0]), func(w work, peer int) string {
+			text := significant(r.value(w, peer, figure))
+			if peer > 0 {
+				text += fmt.Sprintf(" (%s)", significant(r.ratio(w, peer, figure)))
+			}
+			return text
+		})
+	}
+	out.WriteString(compared(r.cycle+"s a second", rate))
+	if r.works[0].processes > 0 {
+		out.WriteString("\n" + compared("median "+r.cycle+", in microseconds", middleCycle))
+	}
 	short = out.String()
 	for _, other := range []struct {
 		what      string
 		figure    func(figures) float64
 		processes bool
 	}{
-		{"microseconds of the servers' processors, a cycle", func(f figures) float64 { return f.server }, false},
-		{"transactions, a cycle", func(f figures) float64 { return f.transactions }, false},
-		{"longest cycle, in milliseconds", func(f figures) float64 { return f.longest }, true},
-		{"longest cycle, in medians of its process", func(f figures) float64 { return f.stretch }, true},
-		{"fewest cycles of a process, for 100 of the most", func(f figures) float64 { return f.evenness }, true},
+		{"microseconds of the servers' processors, each " + r.cycle, func(f figures) float64 { return f.server }, false},
+		{"transactions, each " + r.cycle, func(f figures) float64 { return f.transactions }, false},
+		{"longest " + r.cycle + ", in milliseconds", func(f figures) float64 { return f.longest }, true},
+		{"longest " + r.cycle + ", in medians of its process", func(f figures) float64 { return f.stretch }, true},
+		{"fewest " + r.cycle + "s of a process, for 100 of the most", func(f figures) float64 { return f.evenness }, true},
 	} {
 		if !other.processes || r.works[0].processes > 0 {
 			out.WriteString("\n" + r.grid(other.what, func(w work, peer int) string { return significant(r.value(w, peer, other.figure)) }))
@@ -165,13 +174,10 @@ func (r *results) plot() string {
 	)
 	var rows []int
 	least, most := 1.0, 1.0
-	for i, name := range r.names {
-		if name == ours {
-			continue
-		}
+	for i := 1; i < len(r.names); i++ {
 		rows = append(rows, i)
 		for _, w := range r.works {
-			least, most = min(least, r.ratio(w, i)), max(most, r.ratio(w, i))
+			least, most = min(least, r.ratio(w, i, rate)), max(most, r.ratio(w, i, rate))
 		}
 	}
 	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
@@ -195,7 +201,7 @@ func (r *results) plot() string {
 		y += gap
 		fmt.Fprintf(&out, `<text x="10" y="%d" font-weight="bold">%s</text>`+"\n", y-12, html.EscapeString(w.name))
 		for _, i := range rows {
-			ratio := r.ratio(w, i)
+			ratio := r.ratio(w, i, rate)
 			from, to := min(x(1), x(ratio)), max(x(1), x(ratio))
 			fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`, label-8, y+10, html.EscapeString(r.names[i]))
 			fmt.Fprintf(&out, `<rect x="%.1f" y="%d" width="%.1f" height="12" fill="%s"/>`, from, y, to-from,

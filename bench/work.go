@@ -10,7 +10,8 @@ import (
 )
 
 // work is what all peers do: threads acquire and release locks, with nothing in
-// between. Thread i of a process uses lock i modulo locks.
+// between. Thread i of a process uses lock i modulo locks. Counters and barriers
+// have works of their own: see adding and meeting.
 type work struct {
 	name           string
 	threads, locks int // of each process
@@ -51,7 +52,8 @@ type entry struct {
 // in reports whether the entry is measured in a part.
 func (e entry) in(part string) bool { return slices.Contains(strings.Fields(e.parts), part) }
 
-// ours is the peer that all others are compared with.
+// ours begins the name of the first peer of each part, which all others are
+// compared with.
 const ours = "zkrecipes"
 
 var entries = []entry{
@@ -62,10 +64,19 @@ var entries = []entry{
 	{"zkrecipes, no handoffs", (*site).zookeeper, startOurs(noHandoffs), "peers processes", false},
 	{"floor: create, list, delete", (*site).zookeeper, startFloor, "peers locks members", false},
 	{"the wire client's Lock", (*site).zookeeper, startWireLock, "peers locks members processes", false},
-	{"Curator InterProcessMutex", (*site).zookeeper, startCurator, "peers locks members processes", true},
-	{"Kazoo Lock", (*site).zookeeper, startKazoo, "peers locks members processes", true},
+	{"Curator InterProcessMutex", (*site).zookeeper, startCurator("mutex"), "peers locks members processes", true},
+	{"Kazoo Lock", (*site).zookeeper, startKazoo("lock"), "peers locks members processes", true},
 	{"etcd concurrency.Mutex", (*site).etcd, startEtcd, "peers locks processes", false},
 	{"Redis SET NX", (*site).redis, startRedis, "peers locks", false},
+
+	{ours + " Counter", (*site).zookeeper, startAdding(add), "counters forgotten lost", false},
+	{ours + " Counter, AddOnce", (*site).zookeeper, startAdding(addOnce), "counters lost", false},
+	{"floor: get and versioned set", (*site).zookeeper, startBareAdding, "counters forgotten", false},
+	{"Curator DistributedAtomicLong", (*site).zookeeper, startCurator("counter"), "counters forgotten lost", true},
+	{"Kazoo Counter", (*site).zookeeper, startKazoo("counter"), "lost", true},
+
+	{ours + " Double", (*site).zookeeper, startMeeting, "barriers", false},
+	{"Curator DistributedDoubleBarrier", (*site).zookeeper, startCurator("barrier"), "barriers", true},
 }
 
 // mostThreads is the number of threads, and of locks, of the largest work.

@@ -94,6 +94,22 @@ func TestCounter(t *testing.T) {
 	})
 }
 
+// Directories that are missing do not make the first additions wait.
+func TestNewDirectoriesMakeNoPause(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.Connect("a"))
+		began := time.Now()
+		add(t, n, 1, 1)
+		for i := range 10 { // most in directories of their own
+			_, err := n.AddOnce(t.Context(), fmt.Sprint(i), 1)
+			must(t, err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("paused for %v", took)
+		}
+	})
+}
+
 // The znode is made with the first write, by whatever makes it.
 func TestMissingCounter(t *testing.T) {
 	for name, write := range map[string]func(context.Context, *counter.Counter) error{

@@ -144,6 +144,9 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
 			return nil, makeErr
 		}
+		if !a.made {
+			return nil, a.atOnce(err)
+		}
 	}
 	return nil, a.conflict(err, time.Since(began))
 }

@@ -167,6 +167,7 @@ type attempt struct {
 	conflicts int
 	lease     *recipes.Lease // on the mutex of those who had many; nil: none
 	look      bool           // whether others are in line for it
+	made      bool           // a directory that was missing
 }
 
 func (w *writer) begin(b *batch) *attempt {
@@ -287,7 +288,7 @@ func (a *attempt) makeReceipt() error {
 		if makeErr := a.sess.MakeContainerPath(a.b.ctx, dir); makeErr != nil {
 			return makeErr
 		}
-		return a.again(err)
+		return a.atOnce(err)
 	}
 	if err == nil {
 		a.w.receipt = receipt{in: a.sess, path: made.Path}
@@ -432,6 +433,16 @@ func (a *attempt) again(err error) error {
 		return err
 	}
 	return a.rest(pause)
+}
+
+// atOnce goes on without a pause when a directory was missing and is made. If
+// that happens again it pauses, as again does.
+func (a *attempt) atOnce(err error) error {
+	if a.made {
+		return a.again(err)
+	}
+	a.made = true
+	return nil
 }
 
 // rest waits for d. It fails when nobody waits for the batch any longer.

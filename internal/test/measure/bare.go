@@ -1,6 +1,11 @@
 package measure
 
-import "github.com/go-zookeeper/zk"
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
 
 // bareName is a contender's znode without its sequence number: as long as ours.
 const bareName = "/_c_00000000-0000-0000-0000-000000000000-lock-"
@@ -24,4 +29,23 @@ func BareJoin(conn *zk.Conn, dir string) (path string, err error) {
 	}
 	_, _, err = conn.Children(dir)
 	return path, err
+}
+
+// BareAdd adds 1 to a counter of 64 bits with the bare wire client: it reads,
+// and writes that version, again after each conflict. If an answer is lost it
+// is not known whether it has added.
+func BareAdd(conn *zk.Conn, path string) error {
+	for {
+		data, stat, err := conn.Get(path)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			data = make([]byte, 8)
+		}
+		sum := binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(data)+1)
+		if _, err = conn.Set(path, sum, stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+			return err
+		}
+	}
 }

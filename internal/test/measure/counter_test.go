@@ -1,14 +1,13 @@
 package measure_test
 
 import (
-	"encoding/binary"
-	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/measure"
 	counters "github.com/zkrecipes/zkrecipes/recipes/counter"
 )
 
@@ -28,7 +27,7 @@ func BenchmarkCounter(b *testing.B) {
 					b.Fatal(err)
 				}
 				conn := bareConn(b, servers)
-				if _, err := conn.Create("/bare", make([]byte, 8), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				if _, err := conn.Create("/bare", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 					b.Fatal(err)
 				}
 				var ours, bare sample
@@ -41,7 +40,7 @@ func BenchmarkCounter(b *testing.B) {
 						})
 						ours = append(ours, time.Since(began))
 					} else {
-						together(b, goroutines, func() error { return bareAdd(conn, "/bare") })
+						together(b, goroutines, func() error { return measure.BareAdd(conn, "/bare") })
 						bare = append(bare, time.Since(began))
 					}
 				}
@@ -68,18 +67,4 @@ func together(b *testing.B, goroutines int, do func() error) {
 		})
 	}
 	all.Wait()
-}
-
-// bareAdd adds 1, and would add it twice if an answer were lost.
-func bareAdd(conn *zk.Conn, path string) error {
-	for {
-		data, stat, err := conn.Get(path)
-		if err != nil {
-			return err
-		}
-		sum := binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(data)+1)
-		if _, err = conn.Set(path, sum, stat.Version); !errors.Is(err, zk.ErrBadVersion) {
-			return err
-		}
-	}
 }

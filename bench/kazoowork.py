@@ -1,5 +1,5 @@
-# Does the work with Kazoo's Lock. It answers each line "THREADS LOCKS SECONDS" of standard input with the number of cycles, how
-# long they took, and the median and the longest of them, in seconds.
+# Does the work with Kazoo's Lock ("lock") or Counter ("counter"). It answers each line "THREADS LOCKS SECONDS" of standard input
+# with the number of cycles, how long they took, and the median and the longest of them, in seconds.
 import logging
 import sys
 import threading
@@ -8,18 +8,30 @@ import time
 from kazoo.client import KazooClient
 
 logging.disable(logging.CRITICAL)
-servers, root = sys.argv[1:]
+servers, root, recipe = sys.argv[1:]
 client = KazooClient(hosts=servers, timeout=30)
 client.start(timeout=60)
 print("ready", flush=True)
 
 
-def work(lock, until, cycles, me):
+def cycle_of(path):
+    if recipe == "counter":
+        counter = client.Counter(path)
+        return lambda: counter.__add__(1)
+    lock = client.Lock(path)
+
+    def turn():
+        with lock:
+            pass
+
+    return turn
+
+
+def work(cycle, until, cycles, me):
     mine = []
     now = time.monotonic()
     while not mine or now < until:
-        with lock:
-            pass
+        cycle()
         began, now = now, time.monotonic()
         mine.append(now - began)
     cycles[me] = mine
@@ -32,7 +44,7 @@ for line in sys.stdin:
     began = time.monotonic()
     until = began + float(seconds)
     all_threads = [
-        threading.Thread(target=work, args=(client.Lock("%s/%d" % (root, i % locks)), until, cycles, i)) for i in range(threads)
+        threading.Thread(target=work, args=(cycle_of("%s/%d" % (root, i % locks)), until, cycles, i)) for i in range(threads)
     ]
     for thread in all_threads:
         thread.start()
