@@ -9,10 +9,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 )
 
-// meeting is members of double barriers of this library. A cycle is a round: all
-// threads of a work enter and leave. Its locks are the clients that the threads
-// share. Each round has a path of its own, because members of Curator that leave
-// one round late spoil the next.
+// meeting is members of double barriers of this library. A cycle is a round:
+// all threads of a work enter and leave. Its locks are the clients that the
+// threads share. Each round has a path of its own, because members of Curator
+// that leave one round late spoil the next.
 type meeting struct {
 	place
 	clients []*framework.Client

@@ -19,8 +19,9 @@ import (
 )
 
 // adding is this library's counters. A cycle is an addition, and each lock of a
-// work is a counter. If a work has more counters than threads, all are used once
-// and then pause until their values are forgotten; these pauses do not count.
+// work is a counter. If a work has more counters than threads, all are used
+// once and then pause until their values are forgotten; these pauses do not
+// count.
 type adding struct {
 	client *framework.Client
 	root   string

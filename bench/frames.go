@@ -65,8 +65,8 @@ type countedConn struct {
 	rest   int    // of the current frame
 }
 
-// Write is called by one goroutine at a time. It counts first: what was received
-// has been counted.
+// Write is called by one goroutine at a time. It counts first: what was
+// received has been counted.
 func (c *countedConn) Write(b []byte) (int, error) {
 	for left := b; len(left) > 0; {
 		if c.rest > 0 {

@@ -10,8 +10,8 @@ import (
 )
 
 // work is what all peers do: threads acquire and release locks, with nothing in
-// between. Thread i of a process uses lock i modulo locks. Counters and barriers
-// have works of their own: see adding and meeting.
+// between. Thread i of a process uses lock i modulo locks. Counters and
+// barriers have works of their own: see adding and meeting.
 type work struct {
 	name           string
 	threads, locks int // of each process
