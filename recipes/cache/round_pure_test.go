@@ -115,3 +115,24 @@ func TestRound(t *testing.T) {
 		})
 	}
 }
+
+// Large answers make the next requests small, and small ones make them large
+// again.
+func TestHowMuchARoundReadsAtOnce(t *testing.T) {
+	for name, tt := range map[string]struct{ at, bytes, want int }{
+		"much":                  {8192, muchData + 1, 2048},
+		"much, with few reads":  {40, muchData + 1, leastReads},
+		"just enough":           {100, muchData, 200},
+		"little":                {100, 0, 200},
+		"little, with the most": {5000, 0, mostReads},
+	} {
+		c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
+		r := c.newRound(&watch{}, framework.ReadFirst)
+		r.at = tt.at
+		read := framework.Read{Path: "/r"}
+		found := framework.ReadResult{Data: make([]byte, tt.bytes), Stat: &zk.Stat{Czxid: 1, Mzxid: 1}}
+		if err := r.take([]framework.Read{read}, []framework.ReadResult{found}); err != nil || r.at != tt.want {
+			t.Errorf("%s: %d, %v, want %d", name, r.at, err, tt.want)
+		}
+	}
+}

@@ -124,13 +124,13 @@ func TestPayloadsThatCannotBeWritten(t *testing.T) {
 
 // What Curator 5.4 has made of these.
 func TestURISpec(t *testing.T) {
-	i := Instance[any]{Name: "n", ID: "i", Address: "a", Port: 1, SSLPort: 2, Registered: time.UnixMilli(5), Type: DynamicSequential}
+	i := Instance[any]{Name: "n", ID: "i", Address: "a", Port: 1, SSLPort: 2, Registered: time.UnixMilli(1700000000000), Type: DynamicSequential}
 	for text, want := range map[string][2]string{
 		"{scheme}://{address}:{port}": {"https://a:1", "http://:"},
 		"{ name }/{id}":               {"n/i", "/"},
 		"{}":                          {"", ""},
 		"":                            {"", ""},
-		"x{ssl-port}{registration-time-utc}{service-type}{[}{]}{nope}": {"x25dynamic_sequential{}", "x0{}"},
+		"x{ssl-port}{registration-time-utc}{service-type}{[}{]}{nope}": {"x21700000000000dynamic_sequential{}", "x0{}"},
 		"{version}{id}": {"v2i", "v2"},
 	} {
 		spec, err := ParseURISpec(text)

@@ -1,77 +1,51 @@
 package semaphore_test
 
 import (
-	"errors"
+	"context"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
-	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Whichever one request of a call the ensemble refuses, the call fails with
-// that error, grants nothing and leaves nothing behind. Only the list that
-// follows the create of a waiter is made again.
-func TestAnyRefusalIsReturned(t *testing.T) {
-	for name, test := range map[string]struct {
-		held  int // permits that another client holds, and releases after a second
-		call  func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error)
-		least int // requests that were refused
+// Whichever request the ensemble refuses, the caller is told so. It can do
+// without the list that follows a create.
+func TestEachRequestRefused(t *testing.T) {
+	const list = testutil.OpGetChildren2
+	for name, tt := range map[string]struct {
+		before   func(t *testing.T, w *bubble.World)
+		survived []testutil.Op
 	}{
-		"SetMax": {0, func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error) {
-			return nil, s.SetMax(t.Context(), 3)
-		}, 4},
-		"Acquire at once":      {0, func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error) { return s.Acquire(t.Context()) }, 5},
-		"Acquire after a wait": {3, func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error) { return s.Acquire(t.Context()) }, 5},
-		"Acquire of two after a wait": {3, func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error) {
-			return s.Permits(2).Acquire(t.Context())
-		}, 5},
-		"TryAcquire": {0, func(t *testing.T, s *semaphore.Semaphore) (*recipes.Lease, error) { return s.TryAcquire(t.Context()) }, 5},
+		"the first permit": {func(*testing.T, *bubble.World) {}, []testutil.Op{list, list}},
+		"the second permit": {func(t *testing.T, w *bubble.World) {
+			bubble.Acquire(t, t.Context(), newSemaphore(t, w.ConnectNext(), 2))
+		}, []testutil.Op{list}},
+		"a permit beside what may be Kazoo's": {func(t *testing.T, w *bubble.World) {
+			c := w.ConnectNext()
+			if err := c.MakeContainerPath(t.Context(), path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Create(t.Context(), path+"/0123456789abcdef0123456789abcdef", nil, zk.FlagEphemeral); err != nil {
+				t.Fatal(err)
+			}
+		}, []testutil.Op{list, list}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for n := 0; ; n++ {
-				refused := ""
-				bubble.Run(t, func(t *testing.T, w *bubble.World) {
-					a, b := w.Connect("a"), w.Connect("b")
-					other := newSemaphore(t, b, 3)
-					if test.held > 0 {
-						l := bubble.Acquire(t, t.Context(), other.Permits(test.held))
-						time.AfterFunc(time.Second, func() { bubble.Release(t, l) })
-					}
-					asked, mine := 0, w.SessionID(a)
-					stop := w.Control(func(r testutil.Request) testutil.Action {
-						if r.Session != mine || r.Op == testutil.OpPing || r.Op == testutil.OpSync || r.Op == testutil.OpDelete {
-							return testutil.Pass()
-						}
-						if asked++; asked-1 != n {
-							return testutil.Pass()
-						}
-						refused = r.Op.String() + " " + r.Path
-						return testutil.Fail(testutil.CodeNoAuth)
-					})
-					l, err := test.call(t, newSemaphore(t, a, 3))
-					stop()
-					again := err == nil && refused == "getChildren2 "+w.View.Full(lockDir)
-					if (err == nil) != (refused == "") && !again || err != nil && (!errors.Is(err, zk.ErrNoAuth) || l != nil) {
-						t.Errorf("%s was refused: %v, %v", refused, l, err)
-					}
-					if l != nil {
-						bubble.Release(t, l)
-					}
-					time.Sleep(2 * time.Second)
-					bubble.Release(t, bubble.Acquire(t, t.Context(), other.Permits(3)))
-					empty(w)
-				})
-				if refused == "" {
-					if n < test.least {
-						t.Errorf("%d requests", n)
-					}
-					return
+			survived := bubble.EachRefused(t, func(t *testing.T, w *bubble.World) (*framework.Client, func(context.Context) error) {
+				tt.before(t, w)
+				c := w.ConnectNext()
+				s := newSemaphore(t, c, 2)
+				return c, func(ctx context.Context) error {
+					_, err := s.Acquire(ctx)
+					return err
 				}
+			})
+			if !slices.Equal(survived, tt.survived) {
+				t.Errorf("refused without an error: %v, want %v", survived, tt.survived)
 			}
 		})
 	}
