@@ -119,6 +119,7 @@ func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, czxid *in
 		}
 		*czxid = stat.Czxid
 		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, b.path) }, changed)
+		sess.Unwatch(changed)
 		if err != nil {
 			return err
 		}

@@ -57,6 +57,28 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
+// A Wait that is given up leaves no watch.
+func TestWaitLeavesNoWatch(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.ConnectNext(), w.ConnectNext()
+		must(t, simple(t, other).Set(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := waiting(ctx, simple(t, c))
+		pending(t, wait)
+		if w.WatchCount() == 0 {
+			t.Error("it does not watch")
+		}
+		cancel()
+		if err := bubble.Await(t, "Wait", wait); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.Sleep(2 * bubble.Timeout)
+		if left := w.Watches(); len(left) > 0 {
+			t.Errorf("watches are left: %v", left)
+		}
+	})
+}
+
 // Whatever happens while it waits, Wait returns when the barrier is removed,
 // and not before.
 func TestWaitGoesOn(t *testing.T) {

@@ -165,6 +165,7 @@ func (in *Inside) awaitChange(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	defer in.sess.Unwatch(changed)
 	var patience recheck.Patience
 	return recheck.Wait(ctx, in.sess, func() (bool, error) {
 		if err := patience.Look(ctx, in.sess, path); err != nil {

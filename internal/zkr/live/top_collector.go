@@ -124,7 +124,7 @@ func (c *collector) Children(ctx context.Context, path string) ([]string, *zk.St
 		if err != nil {
 			return nil, nil, err
 		}
-		e = &entry{}
+		e = &entry{sess: sess}
 		e.names, e.stat, e.changed, e.err = sess.ChildrenAndWatch(ctx, path)
 		c.lists.put(path, e)
 	}
@@ -139,7 +139,7 @@ func (c *collector) Get(ctx context.Context, path string) ([]byte, *zk.Stat, err
 		if err != nil {
 			return nil, nil, err
 		}
-		e = &entry{}
+		e = &entry{sess: sess}
 		e.data, e.stat, e.changed, e.err = sess.GetAndWatch(ctx, path)
 		c.nodes.put(path, e)
 	}
@@ -175,6 +175,7 @@ type entry struct {
 	data    []byte
 	stat    *zk.Stat
 	err     error
+	sess    *framework.Session
 	changed <-chan struct{}
 	read    time.Time
 	factor  float64 // of the cache's life: not all are read again at once
@@ -215,9 +216,18 @@ func (c *cache) put(path string, e *entry) {
 	if e.err != nil && !errors.Is(e.err, zk.ErrNoAuth) {
 		return
 	}
+	c.dropLocked(path)
 	e.read, e.factor = time.Now(), 0.75+float64(random.N(1000))/2000
 	c.entries[path] = e
 	c.used[path] = true
+}
+
+// dropLocked forgets what was read, and the watch on it.
+func (c *cache) dropLocked(path string) {
+	if e := c.entries[path]; e != nil && e.err == nil {
+		e.sess.Unwatch(e.changed)
+	}
+	delete(c.entries, path)
 }
 
 // begin begins a pass, and end forgets what was not used in it.
@@ -255,7 +265,7 @@ func (c *cache) end() {
 	defer c.mu.Unlock()
 	for path := range c.entries {
 		if !c.used[path] {
-			delete(c.entries, path)
+			c.dropLocked(path)
 		}
 	}
 }
