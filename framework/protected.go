@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -75,7 +76,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	}
 	var made Created
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) error {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: layout.NewID(), unhurried: s.unhurried}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), unhurried: s.unhurried}
 		path := layout.Join(p.dir, layout.Protect(p.id, name))
 		var err error
 		made, err = p.create(ctx, a, path, data, flags, acl)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // ProtectedBatch is what CreateAllProtected creates: N znodes
@@ -70,7 +71,7 @@ type batchCreate struct {
 func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 	ops := append([]any{}, b.Before...)
 	for range b.N {
-		id := layout.NewID()
+		id := random.ID()
 		m.ids = append(m.ids, id)
 		ops = append(ops, &zk.CreateRequest{Path: layout.Join(b.Dir, layout.Protect(id, b.Name)), Data: b.Data, Acl: b.ACL, Flags: b.Flags})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -387,7 +387,7 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 	digits := make([]map[byte]bool, len(form))
 	same := make(map[[2]int]int) // how often two digits are the same
 	for range 1000 {
-		id := layout.NewID()
+		id := random.ID()
 		if len(id) != len(form) || ids[id] {
 			t.Fatalf("id %q is no fresh random UUID", id)
 		}

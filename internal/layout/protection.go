@@ -1,10 +1,6 @@
 package layout
 
-import (
-	"crypto/rand"
-	"encoding/hex"
-	"strings"
-)
+import "strings"
 
 // A protection is an id at the front of a name. The client chooses it, and
 // finds the znode by it if the reply to the create was lost.
@@ -66,22 +62,3 @@ var hexDigits = func() (is [256]bool) {
 	}
 	return is
 }()
-
-// NewID returns a random UUID, of version 4, in the form that Curator uses.
-func NewID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 4<<4
-	b[8] = b[8]&0x3f | 0x80
-	var text [36]byte
-	at := 0
-	for i, c := range b {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			text[at] = '-'
-			at++
-		}
-		hex.Encode(text[at:], []byte{c})
-		at += 2
-	}
-	return string(text[:])
-}

@@ -1,14 +1,20 @@
-// Package random makes the library's random choices: pauses with jitter, and
-// the order in which servers are tried. Tests can switch randomness off, so
-// that a run in virtual time is the same each time.
+// Package random makes the library's random choices: pauses with jitter, the
+// order in which servers are tried, and ids. Tests can switch randomness off,
+// so that a run in virtual time is the same each time.
 package random
 
 import (
+	crypto "crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
 	"math/rand/v2"
 	"sync/atomic"
 )
 
-var none atomic.Bool
+var (
+	none atomic.Bool
+	made atomic.Uint64 // ids without randomness
+)
 
 // N returns a random number from 0 to n-1, evenly distributed. n is above 0.
 func N[T ~int | ~int64](n T) T {
@@ -25,8 +31,31 @@ func Shuffle(n int, swap func(i, j int)) {
 	}
 }
 
-// None makes N return the middle and Shuffle do nothing, in the whole process,
-// until again is called. It is for tests.
+// ID returns a random UUID, of version 4, in the form that Curator uses.
+func ID() string {
+	var b [16]byte
+	if none.Load() {
+		binary.BigEndian.PutUint64(b[8:], made.Add(1))
+	} else {
+		_, _ = crypto.Read(b[:]) // never fails
+	}
+	b[6] = b[6]&0x0f | 4<<4
+	b[8] = b[8]&0x3f | 0x80
+	var text [36]byte
+	at := 0
+	for i, c := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			text[at] = '-'
+			at++
+		}
+		hex.Encode(text[at:], []byte{c})
+		at += 2
+	}
+	return string(text[:])
+}
+
+// None makes N return the middle, Shuffle do nothing and ID count, in the whole
+// process, until again is called. It is for tests.
 func None() (again func()) {
 	none.Store(true)
 	return func() { none.Store(false) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
@@ -44,7 +45,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	if d.client == nil {
 		return fail(errZero)
 	}
-	instance.ID = cmp.Or(instance.ID, layout.NewID())
+	instance.ID = cmp.Or(instance.ID, random.ID())
 	instance.Type = cmp.Or(instance.Type, Dynamic)
 	if instance.Registered.IsZero() {
 		instance.Registered = time.Now()

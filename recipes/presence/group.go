@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // Layout says how the znodes of a group's members are named.
@@ -96,7 +97,7 @@ func (g *Group) Node(id string, data []byte) (*Node, error) {
 	if g.client == nil {
 		return nil, ErrClosed
 	}
-	name, unique := id, layout.NewID()
+	name, unique := id, random.ID()
 	kazoo := g.layout == LayoutParty || g.layout == LayoutShallowParty
 	switch g.layout {
 	case LayoutProtected:
