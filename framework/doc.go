@@ -20,8 +20,8 @@
 // # Operations and failures
 //
 // An operation waits for a connection, and is retried after a loss of the
-// connection. Its context bounds it, and so does one budget of the retry policy
-// ([WithRetry]), however many requests it makes.
+// connection. Its context bounds it, and one budget of the retry policy
+// ([WithRetry]) for all its requests.
 //
 // An error names the operation and the path. It wraps the wire client's error,
 // such as zk.ErrNoNode, or [ErrClosed], [ErrSessionLost], or the error and the
@@ -56,7 +56,7 @@
 //
 //	deadline   = when the latest proven contact was sent + T
 //	lost       = deadline - M
-//	heartbeats   every (F + r) / 2, each of two round trips to the leader
+//	heartbeats   every (F + r) / n, n = 2 to 8, each of two round trips to the leader
 //
 //	T  the least session timeout that any member has granted in the session
 //	M  the stop margin: WithStopMargin, by default T/10

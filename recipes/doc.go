@@ -1,7 +1,7 @@
 // Package recipes has what all recipes share: the [Lease] on what was acquired,
 // the fencing [Token] that it carries, [Do] for work under a lease, the
-// options, and [Line], which locks of your own are built on. The recipes
-// themselves are in packages locks, rwlock, semaphore and leader.
+// options, and [Line], which locks of your own are built on. Packages locks,
+// rwlock, semaphore and leader use Line; the others do not.
 //
 // # What a lease promises
 //
@@ -13,10 +13,10 @@
 // deadline moves on while heartbeats that make a round trip to the leader are
 // answered. A short disconnect costs no lease.
 //
-// What remains is yours: a process that is paused beyond its deadline and acts
-// late, work that does not stop within the margin, and a person who deletes the
-// znode or closes the session on a server. Against these a resource must look
-// at the lease's [Token], or the write must carry the lease's Guard.
+// It cannot help if a process is paused beyond its deadline and acts late, if
+// work does not stop within the margin, or if a person deletes the znode or
+// closes the session on a server. Against these, check the lease's [Token] at
+// the resource, or write with its Guard.
 //
 // # Re-entry
 //
@@ -29,8 +29,8 @@
 //
 // # Building your own recipe
 //
-// A [Line] is the algorithm that all recipes here have in common. You give it
-// three things: a kind, a name and a rule.
+// A [Line] is the algorithm of all locks and elections here. You give it three
+// things: a kind, a name and a rule.
 //
 //   - The kind says which rule it is, with its version: "range.v1". Contenders
 //     of two kinds refuse each other's path with [ErrLayout], so that an old
@@ -74,10 +74,10 @@
 //     conflict: a range, for example, with the greatest token among those that
 //     overlap it.
 //   - May one caller hold two names? Acquire fails with [ErrDeadlock] where
-//     they conflict and the context carries the first. But it does not see a
-//     deadlock by way of a third contender, which waits for the first name and
-//     is waited for by the second. Acquire all names together, by locks.All,
-//     which never waits for one name while it holds another, or with a timeout.
+//     they conflict and the context carries the first. It misses a deadlock
+//     through a third contender that waits for the first name while the second
+//     waits for it. Acquire all names together, by locks.All, which never
+//     waits for one name while it holds another, or with a timeout.
 //
 // What you need not worry about: two contenders that conflict are never granted
 // together, since the later one always waits; nobody starves, since no

@@ -39,8 +39,8 @@
 //   - A member of Kazoo removes ready as soon as it leaves, while others are
 //     inside. If one of our members is waiting and misses ready, for example
 //     during a reconnect, it waits until its context ends or another round
-//     begins. A member that comes now belongs to the next round. A member of
-//     the old round that calls Leave later waits for it.
+//     begins. A member that comes now belongs to the next round. Later, Leave
+//     in the old round also waits for that member.
 //   - A member of Curator removes ready when all others have left. If it is
 //     slow, it removes the ready of the next round.
 //

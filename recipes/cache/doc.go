@@ -54,12 +54,12 @@
 //
 // Servers before ZooKeeper 3.6 have no recursive watches, and others can refuse
 // them. There each znode has two watches of a single event. The first view
-// costs two requests for a znode. After a reconnect these watches are armed
-// again by a request for each 64 kB of paths, and for what has changed since
-// the one before up to 16 more. Only what the server then names is read. A new
-// session costs what the first view does. A change costs a request, a new znode
-// three, and a removed one a list of its parent. When the cache is closed these
-// watches are removed within about two session timeouts, by a request for each
-// znode. Servers before 3.5 keep them until they fire or the connection ends. A
-// cache also uses such watches if a server sends events of wrong paths.
+// costs two requests for a znode. After a reconnect they are armed again by one
+// request for each 64 kB of paths, and about 16 more at most for what was read
+// again since. Only what the server then names is read. A new session costs
+// what the first view does. A change costs a request, a new znode three, and a
+// removed one a list of its parent. When the cache is closed these watches are
+// removed within about two session timeouts, by a request for each znode.
+// Servers before 3.5 keep them until they fire or the connection ends. A cache
+// also uses such watches if a server sends events of wrong paths.
 package cache

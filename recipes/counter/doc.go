@@ -17,8 +17,9 @@
 //   - Add is MaybeApplied only if the request was open when ctx ended, when the
 //     session was lost, or when no server had answered for the time of the
 //     client's retry policy. If you cannot accept that, use [Counter.AddOnce].
-//     Its id is stored in the ensemble for at least a day ([WithMarkerAge]), so
-//     the same call can be repeated until it succeeds, also by another process.
+//     Its id is stored in the ensemble for a day ([WithMarkerAge]), less if a
+//     leader's clock was slow, so the same call can be repeated until it
+//     succeeds, also by another process.
 //   - All of them, and Get, take effect one after the other, each between its
 //     call and its return: as if there were one number in one process. For Get,
 //     and a CompareAndSet that returns false, that is as exact as a sync: a
@@ -55,10 +56,9 @@
 //   - Somebody writes without a version, as SharedCount's setCount does. That
 //     overwrites additions of ours.
 //   - If somebody deletes the znode, the count begins at [WithInitial] again.
-//     If it is made again within a second, while a write waits for a
-//     connection, or while an AddOnce is repeated after a lost answer, and has
-//     the version that this process knows by then, the old count goes on:
-//     versions begin at 0 each time.
+//     Versions also begin at 0 again. If the new znode is at the version that
+//     this process knows, within a second, or while a write waits for a
+//     connection or an AddOnce is repeated, the old count goes on.
 //   - If somebody deletes a receipt, an addition that is under way is
 //     MaybeApplied. If somebody deletes the markers in <path>-once, their ids
 //     are forgotten.

@@ -1,9 +1,9 @@
-// Package digestmd5 is SASL's DIGEST-MD5 for framework.WithSASL: a user and a
-// password, which the servers have in their JAAS configuration
+// Package digestmd5 has SASL DIGEST-MD5 for framework.WithSASL. The servers
+// have the user and the password in their JAAS configuration
 // (DigestLoginModule).
 //
-// Who listens does not learn the password, and the server proves that it knows
-// it. Nothing is encrypted, and no request is protected: for that, use TLS.
+// A listener can only guess the password, offline. The server proves that it
+// has it. Nothing is encrypted, and no request is protected: for that, use TLS.
 // Servers before 3.8.5 and 3.9.3 let an unknown user in who has the last user's
 // password (ZOOKEEPER-4839). Where MD5 is not allowed (FIPS 140), each exchange
 // fails with an error that says so.

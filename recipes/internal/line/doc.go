@@ -1,6 +1,6 @@
-// Package line is the one algorithm behind every recipe: join a line, wait
-// until no contender ahead conflicts, check that its znode is still in line in
-// this session, hold, leave. What makes a recipe that recipe is its [Rule]. The
+// Package line is the algorithm of locks and elections: join a line, wait until
+// no contender ahead conflicts, check that its znode is still in line in this
+// session, hold, leave. What makes a recipe that recipe is its [Rule]. The
 // package knows nothing of recipes, and only packages recipes and bridge import
 // it.
 //
@@ -26,9 +26,9 @@
 // the local queue), localqueue.go, acquisition.go, contender.go (a znode in
 // line, with rule.go), grant.go (its life in grant_state.go, its end in
 // removal.go), share.go. An acquisition is a goroutine. It exists only while a
-// caller waits who needs a new znode. A [Share] is one caller's part of a
-// grant; the znode goes with the last share, unless the grant serves another
-// caller first: handoff.go, contention.go and linger.go.
+// caller waits for a new znode. A [Share] is one caller's part of a grant; the
+// znode goes with the last share, unless the grant serves another caller first:
+// handoff.go, contention.go and linger.go.
 //
 // # Serving other callers of the process
 //
