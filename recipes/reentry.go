@@ -80,40 +80,6 @@ func (o *Owner) held() []*Lease {
 	return slices.Clone(o.leases)
 }
 
-// shares returns what Acquire, or TryAcquire, is granted: another share of what
-// ctx carries, or what the engine waits for. during is ctx with the values that
-// the observers have added. They are for requests alone: only ctx says what the
-// caller holds.
-func (l *Line) shares(ctx, during context.Context, try bool) ([]*line.Share, error) {
-	if l.waiting != nil {
-		defer l.waiting(ctx)()
-	}
-	if l.before != nil {
-		if err := l.before(during); err != nil {
-			return nil, err
-		}
-	}
-	enter := l.line.Acquire
-	if try {
-		enter = l.line.TryAcquire
-	}
-	if l.ignoreContext {
-		return enter(during)
-	}
-	for {
-		share, err := l.reenter(ctx, during)
-		switch {
-		case errors.Is(err, errChangedNow):
-		case err != nil:
-			return nil, err
-		case share != nil:
-			return []*line.Share{share}, nil
-		default:
-			return enter(during)
-		}
-	}
-}
-
 // errChangedNow says that ctx, or its owner, no longer carries what it carried
 // just now, or carries more: look again.
 var errChangedNow = errors.New("changed just now")
