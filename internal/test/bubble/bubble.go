@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,11 +87,16 @@ func Run(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.O
 // RunBelow is Run for clients with a view.
 func RunBelow(t *testing.T, v View, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
 	t.Helper()
+	resolveOnce()
 	synctest.Test(t, func(t *testing.T) {
 		Bound(t, Longest)
 		scenario(t, NewBelow(t, v, opts...))
 	})
 }
+
+// resolveOnce makes the runtime read its configuration of names outside of any
+// bubble: what it creates for that belongs to the place where it was created.
+var resolveOnce = sync.OnceFunc(func() { _, _ = net.LookupHost("localhost") })
 
 // RunEach is RunBelow for each of Views.
 func RunEach(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
