@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -42,6 +43,7 @@ type core struct {
 	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
 	lines     *callQueue     // to the user's logger
 	observers observerList
+	looking   atomic.Bool // the mechanism of SASL is asked whether its credentials have changed
 
 	closeOnce sync.Once
 
@@ -86,6 +88,9 @@ func New(servers string, opts ...Option) (*Client, error) {
 	}
 	c := newCore(cfg, addrs, prefix(chroot))
 	c.observers.opened()
+	if r, ok := cfg.sasl.(SASLRenewer); ok {
+		c.tasks.Go(func() { c.renewSASL(r) })
+	}
 	go c.run()
 	return &Client{shared: c, root: c.chroot}, nil
 }

@@ -46,7 +46,7 @@ var errSevered = errors.New("the session is over")
 // dial opens a connection of the session, at the client's pace.
 func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	c := s.core
-	if !c.pace.wait(s.severed) {
+	if !c.awaitTurn(s.severed) {
 		return nil, errSevered
 	}
 	s.mu.Lock()
@@ -147,11 +147,11 @@ type dialPace struct {
 	rare  bool // a server has refused the client: see WithSASL
 }
 
-// wait waits until the next attempt may be made. It reports false if stop is
-// closed first.
-func (p *dialPace) wait(stop <-chan struct{}) bool {
+// next returns the pause before the next attempt, and whether a server has
+// refused the client.
+func (p *dialPace) next() (pause time.Duration, rare bool) {
 	p.mu.Lock()
-	var pause time.Duration
+	defer p.mu.Unlock()
 	if p.tries >= p.round {
 		p.tries = 0
 		if p.back == nil {
@@ -160,13 +160,7 @@ func (p *dialPace) wait(stop <-chan struct{}) bool {
 		pause = p.back.NextBackOff()
 	}
 	p.tries++
-	p.mu.Unlock()
-	select {
-	case <-stop:
-		return false
-	case <-time.After(pause):
-		return true
-	}
+	return pause, p.rare
 }
 
 // setRound sets how many attempts make a round.
@@ -185,6 +179,13 @@ func (p *dialPace) refused() (round int) {
 		p.rare, p.back = true, retry.Exponential(p.longest/8, time.Minute, math.MaxInt)()
 	}
 	return p.round
+}
+
+// nextRound begins a round: the pause before it was cut short.
+func (p *dialPace) nextRound() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries = 1
 }
 
 func (p *dialPace) reset() {

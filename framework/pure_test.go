@@ -429,18 +429,19 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 // and the pause must never overflow, however long the outage.
 func TestPaceGrowsAfterOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := dialPace{round: 3, longest: time.Second}
+		c := &core{pace: dialPace{round: 3, longest: time.Second}}
+		p := &c.pace
 		never := make(chan struct{})
 		began := time.Now()
 		for range 3 {
-			p.wait(never)
+			c.awaitTurn(never)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the first round took %v: each server is tried at once", took)
 		}
 		for range 1000 {
 			before := time.Now()
-			if p.wait(never); time.Since(before) > time.Second {
+			if c.awaitTurn(never); time.Since(before) > time.Second {
 				t.Fatalf("a pause of %v, want at most 1s", time.Since(before))
 			}
 		}
@@ -449,7 +450,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		}
 		p.reset()
 		before := time.Now()
-		if p.wait(never); time.Since(before) != 0 {
+		if c.awaitTurn(never); time.Since(before) != 0 {
 			t.Error("a proof must make the next attempt immediate")
 		}
 		longest := make([]time.Duration, 5) // of each further round
@@ -458,7 +459,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 			p.tries = p.round
 			for i := range longest {
 				before := time.Now()
-				p.wait(never)
+				c.awaitTurn(never)
 				longest[i] = max(longest[i], time.Since(before))
 				p.tries = p.round
 			}
@@ -477,7 +478,7 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		close(stopped)
 		p.tries = 999
 		for range 100 {
-			if !p.wait(stopped) {
+			if !c.awaitTurn(stopped) {
 				return
 			}
 		}

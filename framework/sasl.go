@@ -23,7 +23,11 @@ import (
 // SASL is a mechanism by which a client authenticates each of its connections.
 // Package sasl/digestmd5 has one.
 //
-// If it also has a method Check() error, New calls it and returns its error.
+// If it also has a method Check() error, New calls it and returns its error. A
+// method Changed() bool is called about once a second while the client pauses
+// after a refusal, on a goroutine of its own. It reports whether the
+// credentials are others than those of the last exchange; the next attempt is
+// then made at once. See also SASLRenewer.
 type SASL interface {
 	// Begin begins an exchange with a server. It is called before the server is
 	// dialed, on a goroutine of its own, so it may ask a directory or read a
@@ -67,8 +71,9 @@ var errSASL = errors.New("SASL")
 // refusal is in StateChange.Err. Once each server of the list was tried, and
 // one of them has refused and none has accepted, calls that wait for a
 // connection fail with ErrAuthFailed. After a refusal the pauses between
-// attempts grow up to a minute, because directories lock accounts. The next
-// connection that is accepted ends all that.
+// attempts grow up to a minute, because directories lock accounts; a mechanism
+// whose credentials have changed is tried at once. The next connection that is
+// accepted ends all that.
 func WithSASL(m SASL) Option {
 	return func(c *config) {
 		c.saslSets++

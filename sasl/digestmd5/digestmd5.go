@@ -17,14 +17,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/md5digest"
 )
 
 type mechanism struct {
-	fixed *credentials // nil: credentials asks for them
+	fixed *credentials // nil: ask returns them
 	ask   func() (user, password string, err error)
+	last  atomic.Pointer[credentials] // of the latest exchange
 }
 
 type credentials struct{ user, password string }
@@ -32,17 +34,21 @@ type credentials struct{ user, password string }
 // New returns the mechanism for one user. framework.New returns an error for an
 // empty user or password, and for one with a zero byte or more than a line.
 func New(user, password string) framework.SASL {
-	return mechanism{fixed: &credentials{user, password}}
+	return &mechanism{fixed: &credentials{user, password}}
 }
 
 // Func returns the mechanism for the user and the password that ask returns. It
 // is called for each connection, on a goroutine of its own, so it may read a
-// file that changes. Its error means that the server is not dialed.
-func Func(ask func() (user, password string, err error)) framework.SASL { return mechanism{ask: ask} }
+// file that changes. Its error means that the server is not dialed. While the
+// client pauses after a refusal it is also called once a second: if it returns
+// something else than before, the client tries at once.
+func Func(ask func() (user, password string, err error)) framework.SASL {
+	return &mechanism{ask: ask}
+}
 
 // Check returns an error if New or Func was called with something that cannot
 // work.
-func (m mechanism) Check() error {
+func (m *mechanism) Check() error {
 	if m.fixed != nil {
 		return m.fixed.check()
 	}
@@ -65,7 +71,7 @@ func (c credentials) check() error {
 }
 
 // Begin implements framework.SASL.
-func (m mechanism) Begin(context.Context, framework.SASLServer) (framework.SASLExchange, error) {
+func (m *mechanism) Begin(context.Context, framework.SASLServer) (framework.SASLExchange, error) {
 	c := m.fixed
 	if c == nil {
 		user, password, err := m.ask()
@@ -73,11 +79,23 @@ func (m mechanism) Begin(context.Context, framework.SASLServer) (framework.SASLE
 			return nil, err
 		}
 		c = &credentials{user, password}
+		m.last.Store(c)
 		if err := c.check(); err != nil {
 			return nil, err
 		}
 	}
 	return &exchange{credentials: *c}, nil
+}
+
+// Changed reports whether Func's function returns other credentials than for
+// the latest exchange.
+func (m *mechanism) Changed() bool {
+	if m.fixed != nil {
+		return false
+	}
+	user, password, err := m.ask()
+	last := m.last.Load()
+	return err == nil && last != nil && *last != credentials{user, password}
 }
 
 // exchange is the client's side: an empty token, the response to the challenge,
