@@ -57,26 +57,37 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// A Wait that is given up leaves no watch.
+// A Wait or a Leave that is given up leaves no watch.
 func TestWaitLeavesNoWatch(t *testing.T) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c, other := w.ConnectNext(), w.ConnectNext()
-		must(t, simple(t, other).Set(t.Context()))
-		ctx, cancel := context.WithCancel(t.Context())
-		wait := waiting(ctx, simple(t, c))
-		pending(t, wait)
-		if w.WatchCount() == 0 {
-			t.Error("it does not watch")
-		}
-		cancel()
-		if err := bubble.Await(t, "Wait", wait); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		time.Sleep(2 * bubble.Timeout)
-		if left := w.Watches(); len(left) > 0 {
-			t.Errorf("watches are left: %v", left)
-		}
-	})
+	for name, wait := range map[string]func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error{
+		"Wait": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
+			must(t, simple(t, w.ConnectNext()).Set(t.Context()))
+			return waiting(ctx, simple(t, w.ConnectNext()))
+		},
+		"Leave of the last one": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
+			return leaving(ctx, enterTogether(t, double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2))[1])
+		},
+		"Leave": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
+			return leaving(ctx, enterTogether(t, double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2))[0])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				ctx, cancel := context.WithCancel(t.Context())
+				result := wait(t, w, ctx)
+				pending(t, result)
+				if w.WatchCount() == 0 {
+					t.Error("it does not watch")
+				}
+				cancel()
+				wantErr(t, bubble.Await(t, name, result), context.Canceled)
+				time.Sleep(2 * bubble.Timeout)
+				if left := w.Watches(); len(left) > 0 {
+					t.Errorf("watches are left: %v", left)
+				}
+			})
+		})
+	}
 }
 
 // Whatever happens while it waits, Wait returns when the barrier is removed,

@@ -50,8 +50,8 @@ func newInside(d *Double, sess *framework.Session, path string) *Inside {
 // Leave costs a list, a delete, a watch on one other member and a list when
 // that has left; for the last member, which waits for all others, a watch and a
 // list for each of them. That makes about n events and n lists for the one, and
-// as many for all others together. If ctx ends, the watch stays at the server
-// until that member has left.
+// as many for all others together. If ctx ends, the watch is given up: see
+// framework.Session.Unwatch.
 func (in *Inside) Leave(ctx context.Context) error {
 	if in == nil || in.double == nil {
 		return errZero

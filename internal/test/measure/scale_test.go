@@ -244,8 +244,8 @@ func BenchmarkCaches(b *testing.B) {
 				var again atomic.Int64
 				network := &cord{}
 				c := benchClient(b, servers, requests.option(), framework.WithDialer(network.dial), framework.WithSessionTimeout(4*time.Second),
-					framework.WithObserver(framework.Observer{CacheRead: func(r framework.CacheRead) {
-						if r.Reason == framework.ReadReconnect && r.Err == nil {
+					framework.WithObserver(framework.Observer{CacheChanged: func(change framework.CacheChange) {
+						if change.From == "stale" && change.To == "synced" {
 							again.Add(1)
 						}
 					}}))
@@ -272,9 +272,9 @@ func BenchmarkCaches(b *testing.B) {
 					perCache("first")
 					time.Sleep(10 * time.Second)
 					perCache("idle")
-					reads, began := again.Load(), time.Now()
+					count, began := again.Load(), time.Now()
 					network.drop()
-					await(b, func() bool { return again.Load()-reads >= caches })
+					await(b, func() bool { return again.Load()-count >= caches })
 					b.ReportMetric(time.Since(began).Seconds(), "back-s")
 					perCache("reconnect")
 					inParallel(b, caches, func(i int) error { all[i].Close(); return nil })

@@ -101,6 +101,10 @@ func TestTopRequests(t *testing.T) {
 		synctest.Wait()
 		look(shown, 1, 1) // the holder and the next one
 		look(nil, 0, 0)
+		time.Sleep(time.Minute)
+		if lists := len(e.Watches()); lists != n+1 {
+			t.Errorf("%d watches, of %d lists", lists, n+1)
+		}
 
 		// After a reconnect every watch may have missed something.
 		if err := e.DropConnections(0); err != nil {
