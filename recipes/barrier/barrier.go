@@ -79,8 +79,8 @@ func (b *Barrier) Remove(ctx context.Context) error {
 // It fails when ctx ends, and when no server answers until a budget of the
 // client's retry policy is used up. A lost session does not end it.
 //
-// It costs a sync, and a read with a watch, which is given up when ctx ends: see
-// framework.Session.Unwatch. While it waits it looks about once per session
+// It costs a sync, and a read with a watch, which is given up when ctx ends:
+// see framework.Session.Unwatch. While it waits it looks about once per session
 // timeout, in case an event was lost.
 func (b *Barrier) Wait(ctx context.Context) error {
 	if b == nil || b.client == nil {

@@ -93,7 +93,8 @@ func TestANodeStandsInEverySession(t *testing.T) {
 	})
 }
 
-// A reconnect costs a node nothing, and what happened meanwhile is seen.
+// A reconnect costs a node nothing but the looks that are due anyway, and what
+// happened meanwhile is seen.
 func TestAReconnectCostsNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("ours"), w.ConnectNext()
@@ -102,6 +103,7 @@ func TestAReconnectCostsNothing(t *testing.T) {
 			nodes = append(nodes, announce(t, c, fmt.Sprint("/services/billing/", i), ""))
 		}
 		time.Sleep(time.Second)
+		began, looks := time.Now(), 0
 		for range 3 {
 			w.ResetRequests()
 			w.ClientNet("ours").Cut()
@@ -111,10 +113,18 @@ func TestAReconnectCostsNothing(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			for op, n := range w.Cost() {
-				if op != testutil.OpSetWatches && op != testutil.OpPing && op != testutil.OpCreateSession { // the reconnect itself
+				switch op {
+				case testutil.OpSetWatches, testutil.OpPing, testutil.OpCreateSession: // the reconnect itself
+				case testutil.OpExists:
+					looks += n
+				default:
 					t.Errorf("%d %v for a reconnect", n, op)
 				}
 			}
+		}
+		const every = bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
+		if most := len(nodes) * (1 + int(time.Since(began)/every)); looks > most {
+			t.Errorf("%d looks in %v, want at most %d", looks, time.Since(began), most)
 		}
 		w.ClientNet("ours").Cut()
 		awaitState(t, nodes[0], presence.Suspended)
@@ -124,6 +134,30 @@ func TestAReconnectCostsNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		standing(t, w, c, nodes[7], "")
+	})
+}
+
+// An event is lost, and connections break more often than a node looks for
+// that. A reconnect that changes nothing does not put the look off: setWatches
+// does not tell of what has changed before a later node was read.
+func TestReconnectsDoNotPutALookOff(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.ConnectNext()
+		n := announce(t, c, path, "")
+		time.Sleep(time.Second)
+		w.ClientNet("ours").LoseEvents(true)
+		_, err := other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+		must(t, err)
+		time.Sleep(time.Second)
+		w.ClientNet("ours").LoseEvents(false)
+		announce(t, c, "/services/billing/b", "")
+		for range 4 {
+			w.ClientNet("ours").Drop()
+			time.Sleep(bubble.Timeout / 2)
+		}
+		if s := n.Status(); s.State != presence.Taken || s.Session != w.SessionID(other) {
+			t.Errorf("%+v", s)
+		}
 	})
 }
 

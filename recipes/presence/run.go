@@ -296,7 +296,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			if !ok {
 				return true
 			}
-			z.changed, checked = resumed, time.Now()
+			z.changed = resumed // which says nothing of an event that was lost before
 		}
 		if data, set, ok := n.pending(); ok {
 			_, err := sess.Set(background, z.path, data, z.stat.Version)
