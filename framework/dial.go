@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -94,39 +93,12 @@ func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duratio
 	if err != nil {
 		return nil, to, nil, err
 	}
-	conn, err := c.dialServer(network, to, max(limit-time.Since(began), time.Millisecond))
+	conn, err := c.dialServer(stop, network, to, max(limit-time.Since(began), time.Millisecond))
 	if err != nil {
 		return nil, to, nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
 	return conn, to, x, nil
 }
-
-// dialServer opens a connection to one server, with TLS if that is configured,
-// within limit.
-func (c *core) dialServer(network string, to server, limit time.Duration) (net.Conn, error) {
-	conn, err := c.cfg.dial(network, to.address, limit)
-	if err != nil || c.cfg.tls == nil {
-		return conn, err
-	}
-	cfg := c.cfg.tls.Clone()
-	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(to.name)
-	}
-	secured := tls.Client(conn, cfg)
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	if err := secured.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("TLS: %w", err)
-	}
-	return abruptConn{secured}, nil
-}
-
-// abruptConn closes without the goodbye of TLS to the other end. That can take
-// seconds, too long where a connection is closed because the deadline is near.
-type abruptConn struct{ *tls.Conn }
-
-func (c abruptConn) Close() error { return c.NetConn().Close() }
 
 func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout(network, address, timeout)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"syscall"
 	"time"
 
@@ -36,7 +37,32 @@ type hangUps struct {
 
 // isHangUp reports whether the server has ended the connection, not we.
 func isHangUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// onNoAnswer runs when the connection has ended with err before the connect
+// request was answered. Servers do not say why they hang up, except that they
+// refuse a certificate: in TLS 1.3 only the first read says that.
+func (l *link) onNoAnswer(err error) {
+	c := l.session.core
+	switch {
+	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe): // we have closed it
+		return
+	case !isHangUp(err):
+		c.noteFault(fmt.Errorf("no answer from %s: %w", l.to, err))
+		return
+	}
+	l.session.onHangUp(l.to, l.seen)
+	why := "it has no quorum, or has as many connections from this address as it allows (maxClientCnxns)"
+	if c.cfg.tls != nil {
+		why += ", or refuses the client's certificate"
+	} else {
+		why += ", or expects TLS"
+	}
+	if l.seen > 0 {
+		why += ", or lags behind what this client has seen"
+	}
+	c.noteFault(fmt.Errorf("%s has ended the connection without an answer: %s", l.to, why))
 }
 
 // onHangUp runs when a server has ended a connection without an answer to its

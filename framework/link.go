@@ -115,15 +115,15 @@ func (l *link) Write(p []byte) (int, error) {
 		// fails for that would close it here, before the answer was read.
 		return len(p), nil
 	}
-	frame := p
-	if !l.connectSent {
+	frame, connects := p, !l.connectSent
+	if connects {
 		frame = l.session.nameRemembered(l.raiseSeen(p))
 	}
 	if !l.beforeSend(frame) {
 		_ = l.Close()
 		return len(p), nil
 	}
-	if err := l.out.send(frame, opOf(frame)); err != nil {
+	if err := l.out.send(frame, opOf(frame)); err != nil && !(connects && isHangUp(err)) { // why is read next
 		_ = l.Close()
 	}
 	return len(p), nil
@@ -252,6 +252,9 @@ func (l *link) Read(p []byte) (int, error) {
 	if !l.in.later && l.in.have == 0 {
 		if l.sasl != nil {
 			if err := l.authenticateFirst(); err != nil {
+				if l.answeredAt.IsZero() && l.read.Buffered() == 0 {
+					l.onNoAnswer(err)
+				}
 				return 0, err
 			}
 		}
@@ -262,8 +265,8 @@ func (l *link) Read(p []byte) (int, error) {
 	if !l.take(p[:n]) {
 		return 0, l.fault
 	}
-	if n == 0 && !answered && isHangUp(err) {
-		l.session.onHangUp(l.to, l.seen)
+	if n == 0 && !answered && err != nil {
+		l.onNoAnswer(err)
 	}
 	return n, err
 }
@@ -330,7 +333,9 @@ func (l *link) take(p []byte) bool {
 	if l.fault == nil {
 		l.fault = errMalformed
 	}
-	if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
+	if !l.in.later && bytes.HasPrefix(l.in.head[:l.in.have], tlsAlert) {
+		l.fault = errors.New("it answers with TLS, which this client was made without")
+	} else if size := l.in.size(); l.in.have >= 4 && size > l.in.limit() {
 		l.fault = fmt.Errorf("malformed answer: %d bytes, more than the limit of %d", size, l.in.limit())
 	}
 	l.session.onMalformed(l, l.fault)
@@ -366,6 +371,9 @@ const (
 	maxConnectAnswer = 1 << 10
 	maxAnswer        = 64 << 20
 )
+
+// tlsAlert begins what a server that expects TLS answers to anything else.
+var tlsAlert = []byte{21, 3}
 
 var errMalformed = errors.New("malformed answer")
 

@@ -107,6 +107,8 @@ func TestTLSChecksTheNameAndNotTheAddress(t *testing.T) {
 				if alive(ens, s.ID()) {
 					t.Error("the session still stands")
 				}
+				secured.mu.Lock()
+				defer secured.mu.Unlock()
 				if len(secured.asked) != 1 || !secured.asked[test.asked] {
 					t.Errorf("asked for %v, want %s", secured.asked, test.asked)
 				}

@@ -174,7 +174,7 @@ func (c *core) askOffer(ctx context.Context, to server, op wire.Op, limit time.D
 
 // askVersion asks a server for its version.
 func (c *core) askVersion(ctx context.Context, to server, limit time.Duration) (major, minor int, err error) {
-	conn, err := c.dialServer("tcp", to, limit)
+	conn, err := c.dialServer(ctx.Done(), "tcp", to, limit)
 	if err != nil {
 		return 0, 0, err
 	}

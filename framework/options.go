@@ -67,7 +67,7 @@ type config struct {
 	dial           Dialer
 	resolver       *net.Resolver
 	resolverSet    bool
-	tls            *tls.Config
+	tls            func() (*tls.Config, error)
 	tlsSet         bool
 	observers      []Observer
 	noBatching     bool
@@ -244,10 +244,25 @@ func WithResolver(r *net.Resolver) Option {
 }
 
 // WithTLS uses TLS on each connection. If cfg has no ServerName, the name in
-// the server list is used. cfg is cloned. Default: none.
+// the server list is used. cfg is cloned. Of this and WithTLSFunc, the last one
+// counts. Default: none.
 func WithTLS(cfg *tls.Config) Option {
+	if cfg == nil {
+		return WithTLSFunc(nil)
+	}
 	cfg = cfg.Clone()
-	return func(c *config) { c.tls, c.tlsSet = cfg, true }
+	return WithTLSFunc(func() (*tls.Config, error) { return cfg, nil })
+}
+
+// WithTLSFunc is WithTLS with a configuration that may change: certificates are
+// replaced before they expire. The client calls current before each connection,
+// the one that closes a lost session included, on a goroutine of its own, so it
+// may read files. It must not change what it has returned. It has the rest of
+// the time to connect; what it returns after that is dropped. If it fails, or
+// returns nil, the server is not called, and the next attempt asks again.
+// Connections that stand keep the configuration that they were made with.
+func WithTLSFunc(current func() (*tls.Config, error)) Option {
+	return func(c *config) { c.tls, c.tlsSet = current, true }
 }
 
 // WithStopMargin sets how long before its deadline a lease is declared lost, so

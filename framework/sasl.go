@@ -111,27 +111,16 @@ func (c *core) beginSASL(ctx context.Context, stop <-chan struct{}, to server, l
 	if c.cfg.sasl == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var x SASLExchange
-	begun := supplied.Go(c.cfg.log, func() (err error) {
-		x, err = c.cfg.sasl.Begin(ctx, SASLServer{Name: to.name, Address: to.address})
-		return err
+	x, err := supply(ctx, c, stop, limit, func(ctx context.Context) (SASLExchange, error) {
+		return c.cfg.sasl.Begin(ctx, SASLServer{Name: to.name, Address: to.address})
 	})
-	select {
-	case err := <-begun:
-		if err == nil && x == nil {
-			err = errors.New("the mechanism has begun no exchange")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w with %s: %w", errSASL, to, err)
-		}
-		return x, nil
-	case <-stop:
-		return nil, errSevered
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w with %s: the mechanism has not begun within %v", errSASL, to, limit)
+	if err == nil && x == nil {
+		err = errors.New("the mechanism has begun no exchange")
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%w with %s: %w", errSASL, to, err)
+	}
+	return x, nil
 }
 
 // authenticateSASL runs an exchange on a connection whose connect request was

@@ -47,7 +47,7 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 		}
 		auths = c.cfg.auths
 	}
-	conn, err := c.dialServer("tcp", to, limit)
+	conn, err := c.dialServer(ctx.Done(), "tcp", to, limit)
 	if err != nil {
 		return answers{}, err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"debug/elf"
 	"errors"
 	"go/version"
@@ -16,8 +17,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/internal/test/tlstest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -56,11 +58,11 @@ func TestImage(t *testing.T) {
 		}
 		dir := t.TempDir()
 		cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-		zkrtest.SelfSigned(t, cert, key, "ensemble.example")
-		for from, to := range map[string]string{cert: "/cert", key: "/key", "authorities": image.certificates} {
-			if from == "authorities" {
-				from = cert
-			}
+		authority, authorities := tlstest.NewAuthority(t), filepath.Join(dir, "authorities")
+		authority.Write(authorities)
+		pair := authority.Issue("ensemble.example", time.Hour)
+		tlstest.WritePair(t, pair, cert, key)
+		for from, to := range map[string]string{cert: "/cert", key: "/key", authorities: image.certificates} {
 			text, err := os.ReadFile(from)
 			if err == nil {
 				err = os.WriteFile(filepath.Join(image.root, to), text, 0o644)
@@ -69,8 +71,10 @@ func TestImage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		front := zkrtest.TerminateTLS(t, cert, key, testutil.Start(t))
-		text, err := image.run("inspect", "--servers", front, "--tls-cert", "/cert", "--tls-key", "/key", "--tls-server-name", "ensemble.example", "/path")
+		front := tlstest.NewFront(t, testutil.Start(t).Servers(), &tls.Config{
+			Certificates: []tls.Certificate{pair}, ClientCAs: authority.Pool(), ClientAuth: tls.RequireAndVerifyClientCert,
+		})
+		text, err := image.run("inspect", "--servers", front.Address, "--tls-cert", "/cert", "--tls-key", "/key", "--tls-server-name", "ensemble.example", "/path")
 		if err != nil {
 			t.Errorf("zkr does not trust the certificates at %s: %q, %v", image.certificates, text, err)
 		}

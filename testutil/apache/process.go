@@ -288,5 +288,8 @@ func findServer() (string, error) {
 	if _, err := os.Stat(debian + "zookeeper.jar"); err != nil {
 		return "", fmt.Errorf("apache: needs ZOOKEEPER_HOME or Debian's package zookeeper: %w", err)
 	}
-	return debian + "zookeeper.jar" + separator + debian + "slf4j-simple.jar", nil
+	return strings.Join([]string{
+		debian + "zookeeper.jar", debian + "slf4j-simple.jar",
+		debian + "netty-codec.jar", debian + "netty-resolver.jar", // for TLS: zookeeper.jar does not name them
+	}, separator), nil
 }

@@ -16,6 +16,8 @@ import (
 // calls notes what became of the calls of each server, so that the error of a
 // client that finds no ensemble can say it.
 type calls struct {
+	tls bool
+
 	mu     sync.Mutex // guards what follows
 	order  []string   // the addresses, in the order of their first calls
 	latest map[string]call
@@ -33,7 +35,8 @@ const (
 	callRefused = "refuses connections"
 	callSilent  = "is silent"
 	callNoWord  = "accepts connections but is silent"
-	callClosed  = "accepts connections but closes them, as without a quorum"
+	callClosed  = "accepts connections but closes them: it has no quorum, is full (maxClientCnxns), or expects TLS"
+	callNoTLS   = "accepts connections but closes them: it may not expect TLS"
 	callAnswers = "answers but gives no session"
 )
 
@@ -83,7 +86,11 @@ func (c *calledConn) Read(into []byte) (int, error) {
 		case n > 0:
 			c.log.note(c.address, callAnswers, false)
 		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			c.log.note(c.address, callClosed, false)
+			closed := callClosed
+			if c.log.tls {
+				closed = callNoTLS
+			}
+			c.log.note(c.address, closed, false)
 		default: // the client has hung up
 			c.log.note(c.address, callNoWord, true)
 		}

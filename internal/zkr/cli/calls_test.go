@@ -32,7 +32,7 @@ func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
 		says    []string
 	}{
 		{at[0] + "," + at[2] + "," + silent.Addr().String(), []string{
-			at[0] + " refuses connections", at[2] + " accepts connections but closes them, as without a quorum",
+			at[0] + " refuses connections", at[2] + " accepts connections but closes them: it has no quorum",
 			silent.Addr().String() + " accepts connections but is silent",
 		}},
 		{"nobody.invalid," + at[1] + "/x", []string{at[1] + " refuses connections", "nobody.invalid:2181 cannot be resolved"}},

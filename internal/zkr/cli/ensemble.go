@@ -2,10 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -27,12 +23,9 @@ type Ensemble struct {
 	createChroot   bool
 	verbose        bool
 	sasl           saslFlags
+	tls            tlsFlags
 
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error) // of tests in virtual time
-	tls  struct {
-		on                      bool
-		ca, cert, key, hostname string
-	}
 }
 
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
@@ -43,11 +36,7 @@ func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.AuthFile, "auth-file", "", "file with credentials, one scheme:credentials a line, that only its owner and group can read")
 	flags.StringArrayVar(&e.Auth, "auth", nil, "credentials, scheme:credentials as in digest:user:password, which other users can see in the list of processes; may be repeated")
 	e.sasl.add(flags)
-	flags.BoolVar(&e.tls.on, "tls", false, "use TLS; implied by the other --tls flags")
-	flags.StringVar(&e.tls.ca, "tls-ca", "", "file with the certificates to trust instead of the system's")
-	flags.StringVar(&e.tls.cert, "tls-cert", "", "file with the client's certificate")
-	flags.StringVar(&e.tls.key, "tls-key", "", "file with the client's key")
-	flags.StringVar(&e.tls.hostname, "tls-server-name", "", "name in the servers' certificates, if it differs from --servers")
+	e.tls.add(flags)
 	flags.BoolVar(&e.verbose, "verbose", false, "print what the client does, and the details of an error, to stderr")
 	nameVariables(flags)
 }
@@ -61,7 +50,7 @@ func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*fram
 	if e.ConnectTimeout <= 0 {
 		return nil, Usage("--connect-timeout %v: must be more than 0", e.ConnectTimeout)
 	}
-	called := &calls{latest: map[string]call{}}
+	called := &calls{tls: e.tls.used(), latest: map[string]call{}}
 	if e.Dial != nil {
 		opts = append(opts, framework.WithDialer(e.Dial))
 	} else {
@@ -122,49 +111,14 @@ func (e *Ensemble) options() ([]framework.Option, error) {
 		}
 		opts = append(opts, framework.WithLogger(log))
 	}
-	config, err := e.tlsConfig()
-	if err != nil {
-		return nil, Usage("%w", err)
-	}
-	if config != nil {
-		opts = append(opts, framework.WithTLS(config))
+	if e.tls.used() {
+		current, err := e.tls.configuration(os.Stderr)
+		if err != nil {
+			return nil, Usage("%w", err)
+		}
+		opts = append(opts, framework.WithTLSFunc(current))
 	}
 	return opts, nil
-}
-
-func (e *Ensemble) usesTLS() bool {
-	t := e.tls
-	return t.on || t.ca != "" || t.cert != "" || t.key != "" || t.hostname != ""
-}
-
-// tlsConfig returns nil if no flag asks for TLS.
-func (e *Ensemble) tlsConfig() (*tls.Config, error) {
-	if !e.usesTLS() {
-		return nil, nil
-	}
-	t := e.tls
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.hostname}
-	if t.ca != "" {
-		pem, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--tls-ca: no certificate in %s", t.ca)
-		}
-	}
-	if (t.cert == "") != (t.key == "") {
-		return nil, errors.New("--tls-cert and --tls-key must be given together")
-	}
-	if t.cert != "" {
-		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // Hosts returns the servers with their ports and without the chroot, separated

@@ -26,7 +26,7 @@ func (e *Ensemble) unreachable(err error, called *calls) error {
 		}
 	}
 	todo := "check --servers, and that the servers run"
-	if e.usesTLS() {
+	if e.tls.used() {
 		todo = "check --servers and the --tls flags, and that the servers run with TLS"
 	}
 	return &Exit{ExitNoEnsemble, &Advice{
