@@ -54,6 +54,7 @@ type core struct {
 	lastErr      error         // why there is no connection, for error texts
 	rejected     error         // the ensemble rejects our credentials
 	attempts     int           // to connect, since there was a connection
+	refusals     refusals      // of these attempts
 	listeners    map[*supplied.Listener[StateChange]]struct{}
 	attached     map[any]any
 	refused      map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
@@ -158,7 +159,8 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.lastErr, c.rejected, c.attempts = s, nil, nil, 0
+		c.session, c.lastErr, c.rejected, c.attempts, c.refusals = s, nil, nil, 0, refusals{}
+		c.pace.accepted()
 	case lost, closed:
 		c.session = nil
 	}

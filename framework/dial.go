@@ -57,7 +57,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 		if errors.Is(err, errSevered) {
 			return nil, err
 		}
-		c.onSASLFailed(err)
+		c.onAttemptFailed(err)
 		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}
@@ -108,7 +108,9 @@ func dialTCP(network, address string, timeout time.Duration) (net.Conn, error) {
 // tried at once. Before each further round there is a pause with jitter, which
 // grows up to longest, until a server has proved to be in touch with its
 // leader. So servers that accept and drop connections are not called in a tight
-// loop.
+// loop. Once the servers have refused the client there is a pause before each
+// attempt, with jitter in the upper half of a bound that grows up to
+// longestRefused.
 type dialPace struct {
 	longest time.Duration // a second, or less for short sessions, which have no time to lose
 
@@ -116,15 +118,22 @@ type dialPace struct {
 	round int        // attempts in a round: one for each server, as far as is known
 	tries int        // in this round
 	back  backoff.BackOff
-	rare  bool // a server has refused the client: see WithSASL
+	rare  time.Duration // the bound of the next pause; 0: the client is not refused
 }
 
-// next returns the pause before the next attempt, and whether a server has
-// refused the client.
+// longestRefused bounds the pauses of a client that is refused: see WithSASL.
+const longestRefused = time.Minute
+
+// next returns the pause before the next attempt, and whether the client is
+// refused.
 func (p *dialPace) next() (pause time.Duration, rare bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tries >= p.round {
+	switch {
+	case p.rare > 0:
+		pause, rare = p.rare/2+random.N(p.rare/2), true
+		p.rare = min(2*p.rare, longestRefused)
+	case p.tries >= p.round:
 		p.tries = 0
 		if p.back == nil {
 			p.back = retry.Exponential(p.longest/8, p.longest, math.MaxInt)()
@@ -132,7 +141,7 @@ func (p *dialPace) next() (pause time.Duration, rare bool) {
 		pause = p.back.NextBackOff()
 	}
 	p.tries++
-	return pause, p.rare
+	return pause, rare
 }
 
 // setRound sets how many attempts make a round.
@@ -142,28 +151,39 @@ func (p *dialPace) setRound(round int) {
 	p.round = round
 }
 
-// refused makes the pauses grow up to a minute. It returns how many attempts
-// make a round.
-func (p *dialPace) refused() (round int) {
+func (p *dialPace) attemptsOfRound() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.rare {
-		p.rare, p.back = true, retry.Exponential(p.longest/8, time.Minute, math.MaxInt)()
-	}
 	return p.round
+}
+
+// refused begins the pauses of a client that is refused, unless they go on.
+func (p *dialPace) refused() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rare == 0 {
+		p.rare = p.longest
+	}
+}
+
+// accepted ends them.
+func (p *dialPace) accepted() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rare = 0
 }
 
 // nextRound begins a round: the pause before it was cut short.
 func (p *dialPace) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tries = 1
+	p.tries, p.rare = 1, 0
 }
 
 func (p *dialPace) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tries, p.back, p.rare = 0, nil, false
+	p.tries, p.back = 0, nil
 }
 
 // wireLog is the wire client's logger, for debugging only: the states say the

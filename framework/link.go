@@ -48,7 +48,7 @@ type link struct {
 	presented    chan struct{} // closed: all credentials were sent
 	unpresented  []auth
 	read         *bufio.Reader
-	sasl         SASLExchange // nil: none is needed, or it was made
+	sasl         SASLExchange // nil: none is needed, or the server has accepted it
 	limit        time.Duration
 	connectTimer *time.Timer // closes the connection unless the connect is answered in time
 	connectSent  bool
@@ -250,15 +250,10 @@ func (l *link) Read(p []byte) (int, error) {
 		}
 	}
 	if !l.in.later && l.in.have == 0 {
-		if l.sasl != nil {
-			if err := l.authenticateFirst(); err != nil {
-				if l.answeredAt.IsZero() && l.read.Buffered() == 0 {
-					l.onNoAnswer(err)
-				}
-				return 0, err
-			}
-		}
 		l.limitTimeout()
+		if err := l.authenticateFirst(); err != nil {
+			return 0, err
+		}
 	}
 	answered := l.in.later || l.in.have > 0
 	n, err := l.read.Read(p[:min(len(p), l.in.rest())]) // the next frame may be ours
@@ -385,8 +380,9 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		answer, ok := parseConnectAnswer(head)
 		if ok && answer.SessionID != 0 {
 			l.fault = l.session.core.cfg.accepts(time.Duration(answer.Timeout) * time.Millisecond)
+			ok = l.fault == nil && l.sasl == nil // never go on unauthenticated
 		}
-		return nil, ok && l.fault == nil && l.session.onConnectAnswer(l, answer, l.sentAt)
+		return nil, ok && l.session.onConnectAnswer(l, answer, l.sentAt)
 	}
 	if len(head) < frameAnswerHead {
 		return nil, false

@@ -474,6 +474,21 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 				t.Errorf("for T = %v the longest pause is %v, want %v", timeout, got, want)
 			}
 		}
+		for range 2 { // refused, accepted, refused again
+			p.refused()
+			p.refused()
+			for i := range 50 {
+				bound := min(time.Second<<min(i, 10), time.Minute)
+				if got, rare := p.next(); got < bound/2 || got > bound || !rare {
+					t.Errorf("a client that is refused: pause %d is %v, want up to %v", i+1, got, bound)
+				}
+			}
+			p.accepted()
+			p.reset()
+			if got, rare := p.next(); got != 0 || rare {
+				t.Errorf("a pause of %v after the client was accepted", got)
+			}
+		}
 		stopped := make(chan struct{})
 		close(stopped)
 		p.tries = 999
@@ -484,6 +499,38 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 		}
 		t.Error("a stopped session goes on dialing")
 	})
+}
+
+// The servers refuse a client when each was tried since the first refusal.
+// Refusals that a round without one lies between do not belong together.
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		round    int
+		attempts []int // that are refused
+		want     int   // at which each server was tried; 0: at none
+	}{
+		{1, []int{1}, 1},
+		{1, []int{9}, 9},
+		{3, []int{1, 2, 3}, 3},
+		{3, []int{7}, 0},
+		{3, []int{7, 8, 9}, 9},
+		{3, []int{1, 4}, 4},           // the others do not answer
+		{3, []int{1, 5}, 0},           // there was an outage
+		{3, []int{1, 5, 6, 7}, 7},     //
+		{3, []int{1, 20, 40, 60}, 0},  //
+		{3, []int{10, 11, 15, 16}, 0}, //
+	} {
+		var r refusals
+		got := 0
+		for _, attempt := range tt.attempts {
+			if r.add(attempt, tt.round) && got == 0 {
+				got = attempt
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%d servers, refused at %v: all at %d, want %d", tt.round, tt.attempts, got, tt.want)
+		}
+	}
 }
 
 // The defaults are those that the doc comments of the options name.

@@ -70,10 +70,10 @@ var errSASL = errors.New("SASL")
 // Suspended, and no lease is extended. If the session is lost for that, the
 // refusal is in StateChange.Err. Once each server of the list was tried, and
 // one of them has refused and none has accepted, calls that wait for a
-// connection fail with ErrAuthFailed. After a refusal the pauses between
-// attempts grow up to a minute, because directories lock accounts; a mechanism
-// whose credentials have changed is tried at once. The next connection that is
-// accepted ends all that.
+// connection fail with ErrAuthFailed. From then on the pauses between attempts
+// grow to between half a minute and a minute, because directories lock
+// accounts; a mechanism whose credentials have changed is tried at once. The
+// next connection that is accepted ends all that.
 func WithSASL(m SASL) Option {
 	return func(c *config) {
 		c.saslSets++
@@ -207,12 +207,16 @@ func readToken(r io.Reader, xid int32) (token []byte, err error) {
 
 // authenticateFirst runs the exchange before the wire client gets the answer to
 // its connect: after it, it sends requests. So the answer is read here, and put
-// in front of what follows. An answer that is malformed, or says that the
-// session is gone, is left to the wire client's side.
+// in front of what follows. Without an error, Read goes on: if there was no
+// exchange, since there is no answer, or it is malformed, or it says that the
+// session is gone, it meets that again. onHead accepts no session then.
 func (l *link) authenticateFirst() error {
+	if l.sasl == nil {
+		return nil
+	}
 	head, err := l.read.Peek(4)
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // Read meets it again
 	}
 	size := int(int32(binary.BigEndian.Uint32(head)))
 	if size < connectAnswerHead-4 || size > maxConnectAnswer {
@@ -220,7 +224,7 @@ func (l *link) authenticateFirst() error {
 	}
 	peeked, err := l.read.Peek(4 + size)
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // the same
 	}
 	answer, ok := parseConnectAnswer(peeked)
 	if !ok || answer.SessionID != 0 && l.session.core.cfg.accepts(time.Duration(answer.Timeout)*time.Millisecond) != nil {
@@ -235,7 +239,7 @@ func (l *link) authenticateFirst() error {
 	}
 	l.answeredAt = clock.Now()
 	if err := l.session.core.authenticateSASL(l.sasl, l.session.severed, l.to, l.Conn, l.read, l.limit); err != nil {
-		l.session.core.onSASLFailed(err)
+		l.session.core.onAttemptFailed(err)
 		_ = l.Close()
 		return err
 	}
@@ -291,18 +295,32 @@ func (s *session) nameRemembered(connect []byte) []byte {
 	return connect
 }
 
-// onSASLFailed takes the failure of an exchange, or of its beginning. A refusal
-// makes the attempts rarer. Once each server was tried, and one of them has
-// refused, calls that wait for a connection fail.
-func (c *core) onSASLFailed(err error) {
+// refusals are the attempts at which a server has refused the client, as far as
+// no round of the servers without a refusal has come after them.
+type refusals struct{ first, last int } // attempts, counted from 1; 0: none
+
+// add adds a refusal. It reports whether each server was tried since the first.
+func (r *refusals) add(attempt, round int) bool {
+	if r.first == 0 || attempt-r.last > round {
+		r.first = attempt
+	}
+	r.last = attempt
+	return attempt-r.first+1 >= round
+}
+
+// onAttemptFailed takes the failure of an attempt to connect. Once each server
+// was tried, and one of them has refused, calls that wait for a connection
+// fail, and the attempts become rarer.
+func (c *core) onAttemptFailed(err error) {
 	c.noteFault(err)
 	if !errors.Is(err, ErrAuthFailed) {
 		return
 	}
-	round := c.pace.refused()
 	c.mu.Lock()
-	first := c.rejected == nil && c.attempts >= round
-	if c.attempts >= round {
+	all := c.refusals.add(c.attempts, c.pace.attemptsOfRound())
+	first := all && c.rejected == nil
+	if all {
+		c.pace.refused()
 		c.rejectLocked(err)
 	}
 	c.mu.Unlock()

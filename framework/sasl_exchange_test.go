@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -122,3 +123,48 @@ func FuzzSASLAnswers(f *testing.F) {
 type discard struct{ net.Conn }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Whatever a server sends, the session is not confirmed before the exchange has
+// ended, neither on the first connection of a session nor on a later one.
+func FuzzNoSessionWithoutAnExchange(f *testing.F) {
+	const mine = 0x1234
+	for _, timeout := range []int32{1, 6000, 2 * 3600 * 1000} { // ms
+		answer := wire.AppendFrame(nil, &wire.ConnectResponse{Timeout: timeout, SessionID: mine, Password: make([]byte, passwordSize)})
+		for _, id := range []int64{0, 1, mine} {
+			for _, known := range []bool{false, true} {
+				f.Add(answer, id, known)
+				f.Add(append(answer, wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1}, &wire.Token{})...), id, known)
+				f.Add(answer[:len(answer)-2], id, known)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, answers []byte, id int64, known bool) {
+		c := newCore(config{sessionTimeout: 6 * time.Second, log: zap.NewNop()}, nil, "")
+		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), timeout: 6 * time.Second}
+		s.hub.session, s.buffers.conn = s, &zk.Conn{}
+		if known {
+			s.id = id
+		} else if id != 0 {
+			s.remembered = remembered{id: id, timeout: s.timeout}
+		}
+		x := &talker{last: 2}
+		l := newLink(scripted{Reader: bytes.NewReader(answers)}, s, server{name: "a", address: "a"}, x, time.Minute)
+		defer l.Close()
+		_, _ = io.Copy(io.Discard, onlyReader{l})
+		if s.link != nil && (l.sasl != nil || x.calls != 2) {
+			t.Errorf("session %#x was confirmed after %d calls of the exchange", s.id, x.calls)
+		}
+	})
+}
+
+// scripted is a connection that brings what a server has sent.
+type scripted struct {
+	discard
+	io.Reader
+}
+
+func (s scripted) Read(p []byte) (int, error) { return s.Reader.Read(p) }
+func (scripted) Close() error                 { return nil }
+func (scripted) RemoteAddr() net.Addr         { return &net.TCPAddr{} }
+
+type onlyReader struct{ io.Reader }

@@ -51,7 +51,9 @@ type term struct {
 // and zk.ErrAuthFailed, which no further campaign would mend, with zk.ErrNoNode
 // if the client's chroot does not exist, and when WithBackoff allows no more
 // pauses. It campaigns again after any other error, even if the tree below the
-// chroot was deleted. A panic of lead passes through, with the term released.
+// chroot was deleted, and also after framework.ErrAuthFailed, which ends when a
+// connection is accepted. A panic of lead passes through, with the term
+// released.
 //
 // An Election runs once at a time: a second Run at the same time is an error,
 // and so is a nil function.
@@ -105,6 +107,9 @@ func hopeless(err error) bool {
 	}
 	if errors.As(err, new(interface{ MissingChroot() string })) {
 		return true
+	}
+	if errors.Is(err, framework.ErrAuthFailed) { // the client goes on trying to connect
+		return false
 	}
 	for _, target := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, zk.ErrAuthFailed} {
 		if errors.Is(err, target) {
