@@ -126,6 +126,45 @@ func TestReadyThatWasLeftBehind(t *testing.T) {
 	}
 }
 
+// Of a ready and a member that nobody of ours has made, ready counts if the
+// member is not younger. A neighbor that came after a crash has passed alone,
+// and makes nobody else pass.
+func TestReadyAndANeighbor(t *testing.T) {
+	const neighbor = path + "/neighbor"
+	for name, each := range map[string]struct {
+		order []string // in transactions
+		open  bool
+	}{
+		"older":               {[]string{neighbor, ready}, true},
+		"younger":             {[]string{ready, neighbor}, false},
+		"in one transaction":  {[]string{neighbor + " " + ready}, true},
+		"made the other way":  {[]string{ready + " " + neighbor}, true},
+		"without a neighbor":  {[]string{ready}, false},
+		"older, in late form": {[]string{path + "/_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-late", ready}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.ConnectNext()
+				must(t, c.MakeContainerPath(t.Context(), path))
+				for _, paths := range each.order {
+					var ops []any
+					for _, made := range strings.Fields(paths) {
+						ops = append(ops, &zk.CreateRequest{Path: made})
+					}
+					_, err := c.Multi(t.Context(), ops...)
+					must(t, err)
+				}
+				first := entering(t.Context(), double(t, w.ConnectNext(), 3))
+				if each.open {
+					enter(t, first)
+					return
+				}
+				pending(t, first)
+			})
+		})
+	}
+}
+
 // A round whose members have all died does not let anybody pass, even if one
 // that came late is still inside.
 func TestARoundDies(t *testing.T) {
@@ -673,8 +712,14 @@ func TestLateRequests(t *testing.T) {
 					before = append(before, entering(t.Context(), d))
 				}
 				inside := []*barrier.Inside{enter(t, before[0]), enter(t, before[1])}
+				_, opened, err := other.Exists(t.Context(), ready)
+				must(t, err)
 				close(release)
 				enter(t, result) // the round is open: it is late, or one of them
+				must(t, other.Sync(t.Context(), ready))
+				if _, now, err := other.Exists(t.Context(), ready); err != nil || now == nil || now.Czxid != opened.Czxid {
+					t.Errorf("the ready %+v of the round has become %+v, %v", opened, now, err)
+				}
 				must(t, slow.Close())
 				leaveTogether(t, inside...)
 				nothingLeft(t, w)

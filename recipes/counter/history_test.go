@@ -4,9 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
-	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 var (
@@ -78,101 +75,21 @@ var oneNumber = porcupine.Model{
 	Equal: func(a, b any) bool { return a.(number) == b.(number) },
 }
 
-// recorder has the history of a run.
-type recorder struct {
-	clock atomic.Int64
-	mu    sync.Mutex
-	all   []porcupine.Operation
-}
-
-func (h *recorder) do(client int, c call, do func() (answer, error)) {
-	began := h.clock.Add(1)
-	a, err := do()
-	ended := h.clock.Add(1)
-	if err != nil {
-		if !framework.MaybeApplied(err) {
-			return // it was not executed
-		}
-		a, ended = answer{unknown: true}, 1<<62
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, porcupine.Operation{ClientId: client, Input: c, Call: began, Output: a, Return: ended})
-}
-
 // Random calls of three processes whose connections drop, whose answers get
 // lost, whose sessions expire and whose members lag: all of them together are
 // what some order of them, one after the other, would have been.
 func TestHistories(t *testing.T) {
-	from := *seed
-	if from == 0 {
-		from = rand.Uint64()
-	}
-	t.Logf("-counter.seed=%d", from)
-	for i := range *histories {
-		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			h := &recorder{}
-			play(t, w, h, rand.New(rand.NewPCG(from, uint64(i))))
-			if porcupine.CheckOperationsTimeout(oneNumber, h.all, 20*time.Second) == porcupine.Illegal {
-				t.Errorf("history %d is not linearizable:", i)
-				for _, o := range h.all {
-					t.Logf("%d: %d to %d %+v %+v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
-				}
-			}
-		}, testutil.WithMembers(3))
-		if t.Failed() {
-			return
-		}
-	}
+	bubble.Histories(t, *seed, *histories, oneNumber, play)
 }
 
-func play(t *testing.T, w *bubble.World, h *recorder, draw *rand.Rand) {
-	var mu sync.Mutex // guards draw
-	n := func(n int) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return draw.IntN(n)
+func play(t *testing.T, w *bubble.World, h *bubble.Recorder, n func(int) int) {
+	var clients []*framework.Client
+	for range 3 {
+		clients = append(clients, w.ConnectNext())
 	}
-	w.Latency(time.Millisecond)
-	stop := w.Control(func(r testutil.Request) testutil.Action {
-		if r.Op != testutil.OpMulti && r.Op != testutil.OpGetData && r.Op != testutil.OpCreate {
-			return testutil.Pass()
-		}
-		switch n(20) {
-		case 0:
-			return testutil.DropBefore()
-		case 1, 2:
-			return testutil.DropAfter()
-		case 3:
-			return testutil.Delay(time.Duration(n(8000)) * time.Millisecond)
-		case 4:
-			return testutil.DelayReply(time.Duration(n(8000)) * time.Millisecond)
-		}
-		return testutil.Pass()
-	})
-	var all, others sync.WaitGroup
-	ended := make(chan struct{})
-	for i := range 3 {
-		c := w.ConnectNext()
-		others.Go(func() {
-			for {
-				select {
-				case <-ended:
-					return
-				case <-time.After(time.Duration(n(20)) * time.Second):
-				}
-				switch s, err := c.Session(); {
-				case err != nil:
-				case n(2) == 0:
-					_ = w.ExpireSession(s.ID())
-				default:
-					member := n(3)
-					w.Lag(member)
-					time.Sleep(time.Duration(n(2000)) * time.Millisecond)
-					w.Unlag(member)
-				}
-			}
-		})
+	end := w.Storm(n, clients...)
+	var all sync.WaitGroup
+	for i, c := range clients {
 		k := newCounter(t, c)
 		for j := range 2 {
 			all.Go(func() {
@@ -186,12 +103,10 @@ func play(t *testing.T, w *bubble.World, h *recorder, draw *rand.Rand) {
 		}
 	}
 	all.Wait()
-	close(ended)
-	others.Wait()
-	stop()
+	end()
 	time.Sleep(time.Minute)
 	judge := newCounter(t, w.ConnectNext())
-	h.do(9, call{what: "get"}, func() (answer, error) {
+	h.Do(9, call{what: "get"}, nil, func() (any, error) {
 		value, err := judge.Get(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -201,38 +116,38 @@ func play(t *testing.T, w *bubble.World, h *recorder, draw *rand.Rand) {
 }
 
 // randomCall makes a random call.
-func randomCall(ctx context.Context, h *recorder, k *counter.Counter, client int, n func(int) int) {
-	argument := int64(n(5)) - 1
+func randomCall(ctx context.Context, h *bubble.Recorder, k *counter.Counter, client int, n func(int) int) {
+	argument, unknown := int64(n(5))-1, answer{unknown: true}
 	switch n(8) {
 	case 0, 1, 2:
-		h.do(client, call{what: "add", argument: argument}, func() (answer, error) {
+		h.Do(client, call{what: "add", argument: argument}, unknown, func() (any, error) {
 			value, err := k.Add(ctx, argument)
 			return answer{value: value}, err
 		})
 	case 3:
 		argument = int64(n(100))
-		h.do(client, call{what: "set", argument: argument}, func() (answer, error) {
+		h.Do(client, call{what: "set", argument: argument}, unknown, func() (any, error) {
 			return answer{}, k.Set(ctx, argument)
 		})
 	case 4:
 		old := int64(0)
-		h.do(client, call{what: "get"}, func() (answer, error) {
+		h.Do(client, call{what: "get"}, unknown, func() (any, error) {
 			value, err := k.Get(ctx)
 			old = value
 			return answer{value: value}, err
 		})
-		h.do(client, call{what: "swap", argument: argument, old: old}, func() (answer, error) {
+		h.Do(client, call{what: "swap", argument: argument, old: old}, unknown, func() (any, error) {
 			ok, err := k.CompareAndSet(ctx, old, argument)
 			return answer{ok: ok}, err
 		})
 	case 5, 6:
 		argument = int64(n(ids))
-		h.do(client, call{what: "add once", argument: argument}, func() (answer, error) {
+		h.Do(client, call{what: "add once", argument: argument}, unknown, func() (any, error) {
 			r, err := k.AddOnce(ctx, fmt.Sprint("id ", argument), argument)
 			return answer{value: r.Value, repeated: r.Repeated}, err
 		})
 	default:
-		h.do(client, call{what: "get"}, func() (answer, error) {
+		h.Do(client, call{what: "get"}, unknown, func() (any, error) {
 			value, err := k.Get(ctx)
 			return answer{value: value}, err
 		})

@@ -608,3 +608,22 @@ func TestACallerLeavesDuringAPause(t *testing.T) {
 		is(t, n, 1)
 	})
 }
+
+// A caller leaves at the instant at which it is known that a directory of
+// markers is missing: it is told that it has left.
+func TestACallerLeavesAsADirectoryIsMissing(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		add(t, n, 1, 1)
+		w.Latency(time.Millisecond)
+		for i := range 200 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Duration(2+2*(i%2))*time.Millisecond, cancel)
+			_, err := n.AddOnce(ctx, fmt.Sprint("id ", i), 1)
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+			cancel()
+		}
+	})
+}
