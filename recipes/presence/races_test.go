@@ -52,6 +52,50 @@ func TestAForeignZnodeOfTheSameVersion(t *testing.T) {
 	}
 }
 
+// The same if the event of the removal is lost: the znode is read before it is
+// written or deleted. That is what a Set costs.
+func TestAForeignZnodeThatNoEventTells(t *testing.T) {
+	for name, act := range map[string]func(ctx context.Context, n *presence.Node) error{
+		"set":   func(ctx context.Context, n *presence.Node) error { return n.Set(ctx, []byte("mine")) },
+		"close": func(ctx context.Context, n *presence.Node) error { return n.Close(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("ours"), w.ConnectNext()
+				n := announce(t, c, path, "ours")
+				before := w.Cost()
+				must(t, n.Set(t.Context(), []byte("still ours")))
+				time.Sleep(time.Second)
+				cost := w.Cost()
+				for op, n := range before {
+					cost[op] -= n
+				}
+				if cost[testutil.OpExists] != 1 || cost[testutil.OpSetData] != 1 || cost[testutil.OpGetData] != 1 {
+					t.Errorf("a Set costs %v", cost)
+				}
+				w.ClientNet("ours").LoseEvents(true)
+				must(t, other.Delete(t.Context(), path, -1))
+				theirs := announce(t, other, path, "their")
+				must(t, theirs.Set(t.Context(), []byte("theirs")))
+				stat, _ := w.Stat(path)
+				result := make(chan error, 1)
+				go func() { result <- act(t.Context(), n) }()
+				time.Sleep(time.Second)
+				if after, _ := w.Stat(path); after != stat {
+					t.Errorf("%+v became %+v", stat, after)
+				}
+				must(t, theirs.Close(t.Context()))
+				if err := bubble.Await(t, name, result); err != nil {
+					t.Error(err)
+				}
+				if name == "set" {
+					standing(t, w, c, n, "mine")
+				}
+			})
+		})
+	}
+}
+
 // WithYield sees a removal that it did not hear of, and one whose look fails.
 func TestYieldWhileSuspended(t *testing.T) {
 	for _, action := range []testutil.Action{testutil.Pass(), testutil.DropBefore(), testutil.DropAfter(), testutil.Fail(testutil.CodeSystemError)} {

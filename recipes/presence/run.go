@@ -280,12 +280,13 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 // attend returns when the znode may not stand any longer, or must not. It
 // reports whether to look at it.
 //
-// It writes only while nothing has happened since the znode was read on this
-// connection, or the watch of that read was taken up: after a pause the znode
-// of that version may be another session's.
+// It writes only right after the znode was read as its own on this connection.
+// Later the znode of that version may be another session's: an event can be
+// lost.
 func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 	n.onStanding(sess, *z)
 	checked, interval := time.Now(), n.keeper.interval(sess)
+	read := true // just now
 	for n.may(sess) {
 		if !sess.Connected() {
 			n.rest(sess, nil, 0)
@@ -299,10 +300,15 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			z.changed = resumed // which says nothing of an event that was lost before
 		}
 		if data, set, ok := n.pending(); ok {
-			_, err := sess.Set(background, z.path, data, z.stat.Version)
+			if !read {
+				return true
+			}
+			stat, err := sess.Set(background, z.path, data, z.stat.Version)
 			switch {
 			case err == nil:
-				n.accept(set, data)
+				if stat.EphemeralOwner == sess.ID() {
+					n.accept(set, data)
+				}
 				return true
 			case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 				n.rest(sess, z.changed, unclear)
@@ -315,6 +321,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			return true
 		}
 		n.rest(sess, z.changed, max(unclear, interval-time.Since(checked)))
+		read = false
 		if time.Since(checked) >= interval && sess.Connected() {
 			found, now, err := sess.Exists(background, z.path)
 			if err == nil && (!found || now.EphemeralOwner != sess.ID() || now.Mzxid != z.stat.Mzxid) {
