@@ -12,7 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
@@ -138,10 +137,7 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		return noted(r.Note, r.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)
-	switch {
-	case b.ctx.Err() != nil: // perhaps not because of err
-		return nil, ctxerr.Of(b.ctx)
-	case errors.Is(err, zk.ErrNoNode): // of the directory, the counter, or what is above it
+	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it
 		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
 			return nil, makeErr
 		}

@@ -609,21 +609,35 @@ func TestACallerLeavesDuringAPause(t *testing.T) {
 	})
 }
 
-// A caller leaves at the instant at which it is known that a directory of
-// markers is missing: it is told that it has left.
-func TestACallerLeavesAsADirectoryIsMissing(t *testing.T) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		n := newCounter(t, w.ConnectNext())
-		add(t, n, 1, 1)
-		w.Latency(time.Millisecond)
-		for i := range 200 {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Duration(2+2*(i%2))*time.Millisecond, cancel)
-			_, err := n.AddOnce(ctx, fmt.Sprint("id ", i), 1)
-			if err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("%v", err)
-			}
-			cancel()
-		}
-	})
+// A caller that leaves at any time of a first addition is told that it has
+// left, and not what an answer before that has said.
+func TestACallerLeavesAtAnyTime(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, n *counter.Counter) error{
+		"add": func(ctx context.Context, n *counter.Counter) error {
+			_, err := n.Add(ctx, 1)
+			return err
+		},
+		"add once": func(ctx context.Context, n *counter.Counter) error {
+			_, err := n.AddOnce(ctx, "id", 1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.EachView(t, func(t *testing.T, v bubble.View) {
+				for left, after := true, 5*time.Millisecond; left; after += 10 * time.Millisecond {
+					bubble.RunBelow(t, v, func(t *testing.T, w *bubble.World) {
+						n, other := newCounter(t, w.ConnectNext()), newCounter(t, w.ConnectNext())
+						must(t, other.Set(t.Context(), 1))
+						defer w.Control(func(testutil.Request) testutil.Action { return testutil.Delay(10 * time.Millisecond) })()
+						ctx, cancel := context.WithTimeout(t.Context(), after)
+						defer cancel()
+						err := call(ctx, n)
+						if left = err != nil; left && !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("after %v: %v", after, err)
+						}
+					})
+				}
+			})
+		})
+	}
 }

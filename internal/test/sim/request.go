@@ -140,8 +140,8 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 	case After, LostConnect:
 		return testutil.DropAfter()
 	case Refuse:
-		if f.Code == testutil.CodeSessionExpired { // which is true when the client is told
-			time.AfterFunc(1, func() { w.expire(client, true) })
+		if f.Code == testutil.CodeSessionExpired || r.Op == testutil.OpCreateSession && r.Session != 0 { // which is true when the client is told
+			time.AfterFunc(1, func() { w.ledger.expire(r.Session) })
 		}
 		if f.Nth > 0 {
 			return testutil.FailOperation(f.Nth-1, f.Code)
