@@ -60,6 +60,10 @@ func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, r
 	return s.readAllAndWatch(ctx, root, reads)
 }
 
+func (forEngine) StatAll(ctx context.Context, s *Session, reads ...Read) ([]ReadResult, error) {
+	return s.scope().statAll(ctx, reads)
+}
+
 func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...Read) (zxid int64, order uint64, unset []Read, err error) {
 	return s.setWatchesAgain(ctx, since, reads)
 }

@@ -81,12 +81,28 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 	if err != nil {
 		return nil, err
 	}
-	err = w.do(ctx, opNameReadAll, b.first(), repeatable, func(a *attempt) error {
+	return w.readBulk(ctx, b)
+}
+
+// statAll is the StatAll of package privileged. A multiRead has no such reads.
+func (w scope) statAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
+	b, err := w.newBulk(reads)
+	if err != nil {
+		return nil, err
+	}
+	b.stats = true
+	return w.readBulk(ctx, b)
+}
+
+func (w scope) readBulk(ctx context.Context, b *bulk) ([]ReadResult, error) {
+	err := w.do(ctx, opNameReadAll, b.first(), repeatable, func(a *attempt) error {
 		during, cancel := context.WithCancel(ctx) // ctx may be user code, and workers have goroutines of their own
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
 		for len(b.left) > 0 {
-			b.on, _ = a.session.offers(ctx, wire.OpMultiRead)
+			if !b.stats {
+				b.on, _ = a.session.offers(ctx, wire.OpMultiRead)
+			}
 			many := b.on != nil
 			b.run(many)
 			if many && b.err != nil && classify(b.err) == ambiguous {
@@ -144,6 +160,7 @@ type bulk struct {
 	// watchUnder: a watch is armed with each read, and with that of this path
 	// also if it is missing. Empty: none is.
 	watchUnder string
+	stats      bool // each read is a request for the stat alone
 
 	mu   sync.Mutex // guards what follows
 	left []int      // reads to be done
@@ -241,6 +258,9 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	// What the request needs is taken before: it may go on when the call is over.
 	ctx, s, on, root, path, sizes := b.ctx, b.session, b.on, b.watchUnder, b.paths[chunk[0]], &b.session.answerSizes
 	size := sizes.sum(chunk, b.reads)
+	if b.stats {
+		name, op, size = opNameExists, wire.OpExists, statSize
+	}
 	r, err := call(ctx, s, Request{Op: name, Path: path, Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
 		if root != "" {
 			return s.askAndWatch(ctx, on, root, op, path, size)
@@ -257,6 +277,10 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		var list wire.ChildrenResponse
 		err = wire.Unmarshal(r.body, &list)
 		found = []wire.MultiResult{{Op: op, Children: list.Children}}
+	case err == nil && b.stats:
+		var stat wire.Stat
+		err = wire.Unmarshal(r.body, &stat)
+		found = []wire.MultiResult{{Op: wire.OpGetData, Stat: stat}}
 	case err == nil:
 		var data wire.DataResponse
 		err = wire.Unmarshal(r.body, &data)
@@ -276,7 +300,9 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	for i, at := range chunk {
 		b.results[at] = resultOf(&found[i], r)
 	}
-	sizes.learn(chunk, b.reads, b.results)
+	if !b.stats {
+		sizes.learn(chunk, b.reads, b.results)
+	}
 	return nil
 }
 

@@ -35,6 +35,8 @@ Bounds
 Leaves out
     - A znode that does not exist, may not be read, or is created again.
     - Recursive watches, and watches that the hub does not know.
+    - Other znodes, but for the transactions of their reads: one setWatches for
+      all watches names the latest of those.
     - The end of the session: every caller is told.
     - That there is a look about every session timeout: one is made after a
       silent change, and after each change until the watch is armed again, at
@@ -46,14 +48,15 @@ Runs
     seen    | assertions | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=2 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=1 RESUME=0
     resumed | assertions | CALLERS=1 CHANGES=2 CUTS=2 REFUSALS=1 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | CALLERS=2 CHANGES=2 CUTS=2 REFUSALS=1 OTHERS=1 SILENT=0 GIVE_UP=1 RESUME=1
     removed | assertions | CALLERS=2 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=2 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=0 GIVE_UP=3 RESUME=1
-    lost    | assertions | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=1 GIVE_UP=1 RESUME=1
+    lost    | assertions | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=1 GIVE_UP=0 RESUME=1 | CALLERS=2 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=1 SILENT=1 GIVE_UP=1 RESUME=1
     told    | ltl told   | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=0 | CALLERS=1 CHANGES=2 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=1 GIVE_UP=0 RESUME=1
 
 Broken
     variant           | run     | bounds | what is wrong
     BROKEN_NO_RESET   | seen    | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | After a reconnect nobody looks again.
     BROKEN_READ_FIRST | seen    | CALLERS=1 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=0 | The znode is read first, and then watched.
-    BROKEN_SEEN       | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names the latest transaction that the session has seen, not that of the read.
+    BROKEN_SEEN       | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names the latest transaction that the session has seen, not that of a read.
+    BROKEN_YOUNG      | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=0 OTHERS=1 SILENT=0 GIVE_UP=0 RESUME=1 | setWatches names what was read on the connection on which it arms.
     BROKEN_UNSET      | resumed | CALLERS=1 CHANGES=1 CUTS=1 REFUSALS=1 OTHERS=0 SILENT=0 GIVE_UP=0 RESUME=1 | A watch goes on although setWatches has failed.
     BROKEN_GATE       | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is armed while a removal is under way.
     BROKEN_WANTED     | removed | CALLERS=2 CHANGES=1 CUTS=0 REFUSALS=0 OTHERS=0 SILENT=0 GIVE_UP=1 RESUME=0 | A watch is removed that another caller still wants, and stays as it is.
@@ -62,14 +65,14 @@ Broken
 
 Measured
     run     | bounds | states    | depth | seconds
-    seen    | small  | 14,874    | 320   | 0.2
-    seen    | large  | 274,388   | 75    | 1.3
-    resumed | small  | 25,541    | 365   | 0.3
-    resumed | large  | 2,321,249 | 105   | 9.0
+    seen    | small  | 17,688    | 320   | 0.2
+    seen    | large  | 337,172   | 75    | 1.4
+    resumed | small  | 31,460    | 367   | 0.3
+    resumed | large  | 3,010,799 | 105   | 13.2
     removed | small  | 7,157     | 346   | 0.2
     removed | large  | 635,788   | 92    | 2.6
-    lost    | small  | 1,721     | 319   | 0.2
-    lost    | large  | 294,263   | 90    | 0.9
+    lost    | small  | 22,354    | 329   | 0.6
+    lost    | large  | 2,052,229 | 93    | 7.8
     told    | small  | 733       | 316   | 0.2
     told    | large  | 8,720     | 132   | 0.2
 */
@@ -94,6 +97,8 @@ byte cuts = CUTS, refusals = REFUSALS, others = OTHERS, changes = CHANGES, silen
 
 /* ---- the session ---- */
 byte seen;                  /* the latest version in an answer */
+byte young;                 /* the latest that others have read under watches of theirs, on this connection */
+byte aged;                  /* the same, on connections that have ended */
 
 /* ---- the hub: watches that callers share ---- */
 #define UNUSED  0
@@ -340,7 +345,7 @@ end:	do
 		v = 0; clean(i); i = 0 }
 	:: d_step { answers ? [other, _, _] ->
 		answers ? other(_, v);
-		seen = v; v = 0;
+		seen = v; young = v; v = 0;
 		printf("somebody: has read\n") }
 	:: d_step { answers ? [remove, _, _] ->
 		answers ? remove(_, _);
@@ -364,10 +369,12 @@ end:	do
 				fire();
 				make(v);
 				state[v] = AGAIN; read[v] = read[i]; goes_on[i] = v;
+				since[v] = (aged > read[i] -> aged : read[i]);
 #ifdef BROKEN_SEEN
 				since[v] = NONE;
-#else
-				since[v] = read[i];
+#endif
+#ifdef BROKEN_YOUNG
+				since[v] = (young > since[v] -> young : since[v]);
 #endif
 				printf("watch %d: goes on as %d\n", i, v); v = 0
 			:: else -> n = 0; fire(); clean(i)
@@ -404,6 +411,7 @@ end:	do
 		printf("client: hears of the end of the connection\n") }
 	:: d_step { !up && ended == link && !must_reset ->
 		up = true; link++; must_reset = true;
+		aged = (young > aged -> young : aged); young = 0;
 		member = seen;
 		printf("client: is connected again\n") }
 	od

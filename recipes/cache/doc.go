@@ -45,7 +45,9 @@
 // that come together share requests. An idle cache costs nothing but the
 // recheck. A reconnect costs what the first view does, after a random pause of
 // up to a third of the session timeout, so that not all clients of a lost
-// server read at once. A znode takes about 128 bytes, and its path and data.
+// server read at once. But data of more than 4 kB are read only if they have
+// changed: to find that out costs a request each. A znode takes about 128
+// bytes, and its path and data.
 //
 // Reads are limited so that the heartbeats of leases, which share the
 // connection, get through: see framework.Client.ReadAll.

@@ -94,7 +94,7 @@ func (r *round) run() error {
 		default:
 		}
 		reads := r.next()
-		results, err := r.w.readAll(reads)
+		results, err := r.read(reads)
 		if err != nil {
 			return err
 		}
@@ -104,6 +104,55 @@ func (r *round) run() error {
 		}
 	}
 	return nil
+}
+
+// largeData is the size beyond which data are not read again before their stat.
+const largeData = 4 << 10
+
+// read makes reads. A walk that comes to large data that are held asks for the
+// stat first, and reads them only if they have changed. So it does not find
+// that they may not be read any longer: a recheck does.
+func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
+	var large []framework.Read
+	for _, read := range reads {
+		if n := r.held(read.Path); r.whole && !r.w.oneShot && !read.Children && n != nil && len(n.Data) > largeData {
+			large = append(large, read)
+		}
+	}
+	if len(large) == 0 {
+		return r.w.readAll(reads)
+	}
+	stats, err := privileged.Framework.StatAll(r.c.life, r.w.session, large...)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[framework.Read]framework.ReadResult)
+	for i, found := range stats {
+		if found.Err == nil {
+			n := r.held(large[i].Path)
+			if !n.is(&Node{Stat: statOf(found.Stat)}) {
+				continue
+			}
+			found.Data = n.Data
+		}
+		known[large[i]] = found
+	}
+	others, err := r.w.readAll(slices.DeleteFunc(slices.Clone(reads), func(read framework.Read) bool {
+		_, ok := known[read]
+		return ok
+	}))
+	if err != nil {
+		return nil, err
+	}
+	results := make([]framework.ReadResult, len(reads))
+	for i, read := range reads {
+		found, ok := known[read]
+		if !ok {
+			found, others = others[0], others[1:]
+		}
+		results[i] = found
+	}
+	return results, nil
 }
 
 // next returns what is to be read first.

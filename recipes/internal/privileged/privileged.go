@@ -91,6 +91,10 @@ var Framework = seam.Framework.(interface {
 	// All watches are armed on the connection that there is when it is called. If
 	// that ends the call fails, and no watch is left.
 	ReadAllAndWatch(ctx context.Context, s *framework.Session, root string, reads ...framework.Read) ([]framework.ReadResult, error)
+	// StatAll is Session.ReadAll of gets, but its results have no data: only the
+	// stat, also of a znode that the session may not read. Every read is a
+	// request, with about 150 bytes for an answer; 64 are under way at a time.
+	StatAll(ctx context.Context, s *framework.Session, reads ...framework.Read) ([]framework.ReadResult, error)
 	// SetWatches arms such watches again after a reconnect, without a read, by a
 	// request for about each 64 kB of paths. Events for what has changed since a
 	// transaction come before it returns, and there is no watch then. Nor is there
