@@ -56,7 +56,7 @@ func (h *history) step() {
 			h.t.Fatal(err)
 		}
 	case exists && h.random.IntN(2) == 0:
-		if _, err := h.c.Set(ctx, path, []byte(fmt.Sprint(h.random.IntN(1000))), -1); err != nil {
+		if _, err := h.c.Set(ctx, path, fmt.Appendf(nil, "%0*d", 5000*h.random.IntN(2), h.random.IntN(1000)), -1); err != nil {
 			h.t.Fatal(err)
 		}
 	case exists && len(h.w.Children(path)) == 0:

@@ -101,7 +101,7 @@ func changeReal(t *testing.T, c *framework.Client, random *rand.Rand) {
 	path := fmt.Sprintf("%s/znode-%06d", dir, random.IntN(100))
 	switch random.IntN(4) {
 	case 0, 1:
-		_, _ = c.Set(t.Context(), path, []byte(fmt.Sprint(random.Int())), -1)
+		_, _ = c.Set(t.Context(), path, fmt.Appendf(nil, "%0*d", 5000*random.IntN(2), random.Int()), -1)
 	case 2:
 		_ = c.Delete(t.Context(), path, -1)
 	case 3:
