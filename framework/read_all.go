@@ -39,12 +39,12 @@ type ReadResult struct {
 // shows at least all writes that were answered to this client before the call.
 //
 // A request has up to 256 reads, and not more than about 64 kB of answers are
-// expected to it, by the sizes of earlier ones: it begins with 32 reads. About
-// 256 kB are asked for at a time, by all calls in a session together, because
-// the heartbeats of leases share the connection. But sizes can only be guessed.
-// If large data follow much small data, up to 256 of them are asked for at
-// once. An answer of more than 64 MiB closes the connection, and fewer are
-// asked for then.
+// expected to it, by the sizes of earlier ones: it begins with 32 reads, and
+// alone. About 256 kB are asked for at a time, by all calls in a session
+// together, because the heartbeats of leases share the connection. But sizes
+// can only be guessed. If large data follow much small data, up to 256 reads of
+// them are asked for in each of four requests. An answer of more than 64 MiB
+// closes the connection, and fewer are asked for then.
 //
 // Servers before 3.6 have no such requests. There each read is a request, and
 // 64 of them are under way at a time. To find that out costs one short
@@ -258,6 +258,9 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	// What the request needs is taken before: it may go on when the call is over.
 	ctx, s, on, root, path, sizes := b.ctx, b.session, b.on, b.watchUnder, b.paths[chunk[0]], &b.session.answerSizes
 	size := sizes.sum(chunk, b.reads)
+	if many && !sizes.known(chunk, b.reads) {
+		size = mostAsked
+	}
 	if b.stats {
 		name, op, size = opNameExists, wire.OpExists, statSize
 	}
@@ -336,11 +339,17 @@ func resultOf(found *wire.MultiResult, r reply) ReadResult {
 }
 
 // answerSizes estimates how large the answer to a read is: to a get and to a
-// list. It believes in large ones at once, and in small ones slowly.
+// list. It believes in large ones at once, and in small ones slowly, the more
+// so if they are few.
 type answerSizes struct {
-	mu sync.Mutex
-	of [2]int // 0: nothing is known
+	mu   sync.Mutex
+	of   [2]int // 0: nothing is known
+	seen [2]int // how many answers
 }
+
+// fewSeen is after how many answers their size is a good guess. Until then a
+// request for many goes alone.
+const fewSeen = 32
 
 func (s *answerSizes) sizeLocked(r Read) int {
 	if size := s.of[kindOf(r)]; size > 0 {
@@ -380,6 +389,13 @@ func (s *answerSizes) sum(chunk []int, reads []Read) (size int) {
 	return size
 }
 
+// known reports whether enough answers of these kinds have come.
+func (s *answerSizes) known(chunk []int, reads []Read) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(chunk, func(at int) bool { return s.seen[kindOf(reads[at])] < fewSeen })
+}
+
 // learn takes the sizes of an answer.
 func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
 	var sums, counts [2]int
@@ -401,7 +417,9 @@ func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
 			if before == 0 {
 				before = answerGuess
 			}
-			s.of[kind] = max(now, (now+before)/2)
+			weight := min(n, fewSeen)
+			s.of[kind] = max(now, (now*weight+before*fewSeen)/(weight+fewSeen))
+			s.seen[kind] += n
 		}
 	}
 }

@@ -22,6 +22,7 @@ func TestSizesOfAnswers(t *testing.T) {
 		reads []Read
 		sizes []int // of the data, or of the only name
 	}
+	small := func(n int) answer { return answer{slices.Repeat([]Read{get}, n), make([]int, n)} }
 	for name, test := range map[string]struct {
 		learned []answer
 		doubled int
@@ -29,8 +30,10 @@ func TestSizesOfAnswers(t *testing.T) {
 		want    int // bytes of one answer
 	}{
 		"nothing is known":               {nil, 0, get, 2048},
-		"small data, half believed":      {[]answer{{[]Read{get}, []int{0}}}, 0, get, (2048 + head) / 2},
-		"small twice":                    {[]answer{{[]Read{get}, []int{0}}, {[]Read{get}, []int{0}}}, 0, get, ((2048+head)/2 + head) / 2},
+		"small data, half believed":      {[]answer{small(fewSeen)}, 0, get, (2048 + head) / 2},
+		"more are believed no more":      {[]answer{small(2 * fewSeen)}, 0, get, (2048 + head) / 2},
+		"small twice":                    {[]answer{small(fewSeen), small(fewSeen)}, 0, get, ((2048+head)/2 + head) / 2},
+		"one is believed little":         {[]answer{small(1)}, 0, get, (32*2048 + head) / 33},
 		"large data, believed at once":   {[]answer{{[]Read{get}, []int{9000}}}, 0, get, 9000 + head},
 		"large and small, their average": {[]answer{{[]Read{get, get}, []int{9000, 3000}}}, 0, get, 6000 + head},
 		"data say nothing of lists":      {[]answer{{[]Read{get}, []int{9000}}}, 0, list, 2048},

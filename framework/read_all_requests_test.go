@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,20 +19,29 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// How many requests of one call are under way at a time, before anything is
-// known of the answers.
+// How many requests of one call are under way at a time: one for many, until
+// enough is known of the answers.
 func TestRequestsOfReadAllUnderWay(t *testing.T) {
-	for _, old := range []bool{false, true} {
-		op, opts, counts := testutil.OpMultiRead, []testutil.Option(nil), map[int]int{1: 1, 2: 1, 32: 1, 33: 2, 64: 2, 65: 3, 96: 3, 97: 4, 128: 4, 200: 4}
-		if old {
-			op, opts = testutil.OpGetData, []testutil.Option{testutil.WithoutNewOperations()}
-			counts = map[int]int{1: 1, 2: 2, 63: 63, 64: 64, 65: 64, 200: 64}
-		}
-		for n, want := range counts {
+	for _, tt := range []struct {
+		known  int // reads that were answered before
+		op     testutil.Op
+		opts   []testutil.Option
+		counts map[int]int
+	}{
+		{0, testutil.OpMultiRead, nil, map[int]int{1: 1, 32: 1, 33: 1, 200: 1}},
+		{31, testutil.OpMultiRead, nil, map[int]int{200: 1}},
+		{32, testutil.OpMultiRead, nil, map[int]int{1: 1, 2: 1, 61: 1, 62: 2, 122: 2, 123: 3, 183: 3, 184: 4, 400: 4}},
+		{0, testutil.OpGetData, []testutil.Option{testutil.WithoutNewOperations()}, map[int]int{1: 1, 2: 2, 63: 63, 64: 64, 65: 64, 200: 64}},
+	} {
+		for n, want := range tt.counts {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				c, _ := connect(t, w.Embedded)
+				if tt.known > 0 {
+					_, err := c.ReadAll(t.Context(), slices.Repeat([]framework.Read{{Path: "/"}}, tt.known)...)
+					must(t, err)
+				}
 				answer := make(chan struct{})
-				underWay := testutil.NewFault(testutil.Match{Op: op, Times: -1}, testutil.HoldReply(answer))
+				underWay := testutil.NewFault(testutil.Match{Op: tt.op, Times: -1}, testutil.HoldReply(answer))
 				defer w.Control(underWay.Control)()
 				ended := make(chan error)
 				go func() {
@@ -39,21 +49,17 @@ func TestRequestsOfReadAllUnderWay(t *testing.T) {
 					if err == nil {
 						t.Errorf("%d reads of no path: %d results", n, len(found))
 					}
-					reads := make([]framework.Read, n)
-					for i := range reads {
-						reads[i].Path = "/"
-					}
-					_, err = c.ReadAll(t.Context(), reads...)
+					_, err = c.ReadAll(t.Context(), slices.Repeat([]framework.Read{{Path: "/"}}, n)...)
 					ended <- err
 				}()
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if got := underWay.Count(); got != want {
-					t.Errorf("old %v, %d reads: %d requests under way, want %d", old, n, got, want)
+					t.Errorf("%v, %d known, %d reads: %d requests under way, want %d", tt.op, tt.known, n, got, want)
 				}
 				close(answer)
 				must(t, <-ended)
-			}, opts...)
+			}, tt.opts...)
 		}
 	}
 }
@@ -67,6 +73,9 @@ func TestRequestsOfManyCallersUnderWay(t *testing.T) {
 		}
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c, _ := connect(t, w.Embedded)
+			reads := slices.Repeat([]framework.Read{{Path: "/"}}, 61) // a request, once 32 were answered
+			_, err := c.ReadAll(t.Context(), reads[:32]...)
+			must(t, err)
 			answer := make(chan struct{})
 			underWay := testutil.NewFault(testutil.Match{Op: op, Times: -1}, testutil.HoldReply(answer))
 			defer w.Control(underWay.Control)()
@@ -74,10 +83,6 @@ func TestRequestsOfManyCallersUnderWay(t *testing.T) {
 			const callers = 5
 			for range callers {
 				go func() {
-					reads := make([]framework.Read, 32)
-					for i := range reads {
-						reads[i].Path = "/"
-					}
 					_, err := c.ReadAll(t.Context(), reads...)
 					ended <- err
 				}()

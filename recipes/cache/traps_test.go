@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -800,5 +801,83 @@ func TestCostOfOneShotWatches(t *testing.T) {
 		cost("a create", 3, func() { create(t, other, root+"/dir-000/new", "") })
 		cost("a delete", 1, func() { remove(t, other, root+"/dir-000/new") })
 		shows(t, w, k)
+	})
+}
+
+// The clients that have lost a server do not read again all at once.
+func TestReconnectsAreSpread(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		const all, limit = 60, bubble.Timeout / 3
+		for range 3 {
+			var caches []*cache.Cache
+			for range all {
+				caches = append(caches, synced(t, c))
+			}
+			w.ClientNet("reader").Drop()
+			for _, k := range caches {
+				await(t, k, cache.Stale)
+			}
+			began, early := time.Now(), 0
+			for _, k := range caches {
+				took := await(t, k, cache.Synced).Since.Sub(began)
+				if took > limit+time.Second {
+					t.Errorf("synced after %v", took)
+				}
+				if took < limit/2 {
+					early++
+				}
+				k.Close()
+			}
+			if early < all/6 || early > all*5/6 {
+				t.Errorf("%d of %d are synced within %v", early, all, limit/2)
+			}
+		}
+	})
+}
+
+// narrow is a connection that receives so many bytes a second.
+type narrow struct {
+	net.Conn
+	bytes int
+}
+
+func (c narrow) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p[:min(len(p), 4096)])
+	time.Sleep(time.Second * time.Duration(n) / time.Duration(c.bytes))
+	return n, err
+}
+
+// Heartbeats share the connection with the reads of a large tree. They get
+// through on a slow link as well, at the first walk and after a reconnect.
+func TestALargeTreeOnASlowLinkCostsNoLease(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		network := w.ClientNet("reader")
+		c := w.Connect("reader", framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			conn, err := network.Dial(kind, address, limit)
+			return narrow{conn, 200_000}, err
+		}))
+		other := w.Connect("writer")
+		create(t, other, root, "")
+		for i := range 2000 {
+			create(t, other, fmt.Sprintf("%s/%04d", root, i), strings.Repeat("a", 4000))
+		}
+		mutex, err := locks.NewMutex(c, "/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := bubble.Acquire(t, t.Context(), mutex)
+		began := time.Now()
+		k := synced(t, c)
+		if took := time.Since(began); took < 3*bubble.Timeout {
+			t.Errorf("the walk took only %v", took)
+		}
+		network.Drop()
+		await(t, k, cache.Stale)
+		await(t, k, cache.Synced)
+		if err := l.Err(); err != nil {
+			t.Error(err)
+		}
+		bubble.Release(t, l)
 	})
 }

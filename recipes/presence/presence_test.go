@@ -395,17 +395,23 @@ func TestRefused(t *testing.T) {
 			must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
 			n, err := presence.New(c, path, []byte("a"))
 			must(t, err)
+			var tries atomic.Int32
 			stop := w.Control(func(r testutil.Request) testutil.Action {
 				if r.Op == testutil.OpCreate && r.Path == path {
+					tries.Add(1)
 					return testutil.Fail(code)
 				}
 				return testutil.Pass()
 			})
 			must(t, n.Start())
 			time.Sleep(time.Minute)
-			w.ResetRequests()
 			if s := n.Status(); s.State != presence.Pending || s.Err == nil {
 				t.Errorf("%+v", s)
+			}
+			tries.Store(0)
+			time.Sleep(time.Hour)
+			if n := tries.Load(); n < 90 || n > 360 { // the pauses have grown
+				t.Errorf("%d creates in an hour", n)
 			}
 			stop()
 			standing(t, w, c, n, "a")
