@@ -339,8 +339,8 @@ func resultOf(found *wire.MultiResult, r reply) ReadResult {
 }
 
 // answerSizes estimates how large the answer to a read is: to a get and to a
-// list. It believes in large ones at once, and in small ones slowly, the more
-// so if they are few.
+// list. It believes in large ones at once, and in small ones slowly, and not
+// if they are few.
 type answerSizes struct {
 	mu   sync.Mutex
 	of   [2]int // 0: nothing is known
@@ -417,9 +417,10 @@ func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
 			if before == 0 {
 				before = answerGuess
 			}
-			weight := min(n, fewSeen)
-			s.of[kind] = max(now, (now*weight+before*fewSeen)/(weight+fewSeen))
-			s.seen[kind] += n
+			s.of[kind] = max(now, (now+before)/2)
+			if s.seen[kind] += n; s.seen[kind] < fewSeen {
+				s.of[kind] = max(s.of[kind], answerGuess)
+			}
 		}
 	}
 }

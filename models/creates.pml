@@ -11,7 +11,7 @@ Proves
 Code
     in the model                    | in the code
     caller: sends create            | framework/protected.go: (*protectedCreate).create
-    now++: another id               | internal/layout/protection.go: NewID
+    now++: another id               | internal/random/random.go: ID
     caller: is given the znode      | framework/protected.go: (*protectedCreate).create, framework/protected.go: (*protectedCreate).listBehind
     caller: has lost the answer     | framework/protected.go: (*protectedCreate).findAgain
     caller: finds, does not find    | framework/protected.go: (*protectedCreate).find
