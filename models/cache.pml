@@ -6,6 +6,8 @@ Proves
       member serves the cache. A view shows every change up to its zxid. Fresh
       shows at least what was committed when it was called. Once nothing can
       happen any more, the view shows the last state of each znode.
+    - again: the same, where a cache has watches of a single event and sets them
+      again after a reconnect.
     - ends: under weak fairness Fresh returns.
 
 Code
@@ -13,6 +15,7 @@ Code
     cache: asks for the watch            | recipes/cache/follow.go: (*Cache).follow, framework/tree.go: (*Session).watchTree
     cache: begins to read                | recipes/cache/follow.go: (*Cache).walk
     cache: begins to read what is marked | recipes/cache/follow.go: (*Cache).readMarks
+    cache: sets its watches again        | recipes/cache/rearm.go: (*Cache).rearm, recipes/cache/rearm.go: armed.after
     cache: hears                         | recipes/cache/follow.go: (*watch).on
     cache: has read                      | recipes/cache/round.go: (*round).apply, recipes/cache/marks.go: (*marks).settle
     cache: shows                         | recipes/cache/follow.go: (*Cache).finish, recipes/cache/round.go: (*round).zxid
@@ -20,39 +23,49 @@ Code
 
 Bounds
     Two znodes; CHANGES transactions; a leader and a follower that lags; LOSSES
-    of the connection; one call of Fresh.
+    of the connection; one call of Fresh; ONE_SHOT: whether it has a watch of a
+    single event for each znode, and sets them again after a reconnect, or a
+    recursive one.
 
 Leaves out
     - The shape of the tree: a znode that is missing has a state as any other.
     - Watches that the member loses. A recheck finds what they would have told.
     - Several reads in one request: each has its place in the order.
+    - Several requests of setWatches: each names its znodes as of their reads.
     - Reads before the present round and the one before. The code counts only
       the last one of that: all that is unsettled came after it.
     - Events that come while an answer waits to be applied. In the code a mark
       that is settled in part does not count that answer: it claims less.
 
 Runs
-    run   | checks       | small                | large
-    true  | assertions   | CHANGES=2 LOSSES=1   | CHANGES=3 LOSSES=2
-    ends  | ltl returns  | CHANGES=1 LOSSES=1   | CHANGES=2 LOSSES=1
+    run   | checks       | small                         | large
+    true  | assertions   | CHANGES=2 LOSSES=1 ONE_SHOT=0 | CHANGES=3 LOSSES=2 ONE_SHOT=0
+    again | assertions   | CHANGES=2 LOSSES=1 ONE_SHOT=1 | CHANGES=3 LOSSES=2 ONE_SHOT=1
+    ends  | ltl returns  | CHANGES=1 LOSSES=1 ONE_SHOT=0 | CHANGES=2 LOSSES=1 ONE_SHOT=0
 
 Broken
-    variant              | run  | what is wrong
-    BROKEN_WALK_FIRST    | true | The tree is read before it is watched.
-    BROKEN_NO_WALK       | true | After a reconnect the tree is watched, and not read.
-    BROKEN_BY_EVENT      | true | What an event says is shown without a read.
-    BROKEN_FORGET        | true | The next connection does not name what was read.
-    BROKEN_MARKS         | true | The end of a round forgets marks that came meanwhile.
-    BROKEN_ZXID          | true | A view claims the zxid of the last answer, though something is marked.
-    BROKEN_NO_SYNC       | true | Fresh does not sync.
-    BROKEN_NO_ROUND      | true | Fresh does not wait for what is marked.
+    variant              | run   | bounds | what is wrong
+    BROKEN_WALK_FIRST    | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | The tree is read before it is watched.
+    BROKEN_NO_WALK       | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | After a reconnect the tree is watched, and not read.
+    BROKEN_BY_EVENT      | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | What an event says is shown without a read.
+    BROKEN_FORGET        | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | The next connection does not name what was read.
+    BROKEN_MARKS         | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | The end of a round forgets marks that came meanwhile.
+    BROKEN_ZXID          | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | A view claims the zxid of the last answer, though something is marked.
+    BROKEN_NO_SYNC       | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | Fresh does not sync.
+    BROKEN_NO_ROUND      | true  | CHANGES=2 LOSSES=1 ONE_SHOT=0 | Fresh does not wait for what is marked.
+    BROKEN_SINCE         | again | CHANGES=1 LOSSES=1 ONE_SHOT=1 | setWatches names the latest transaction that the session has seen.
+    BROKEN_DROP          | again | CHANGES=1 LOSSES=1 ONE_SHOT=1 | Marks do not outlive the connection.
+    BROKEN_OPEN          | again | CHANGES=1 LOSSES=1 ONE_SHOT=1 | What was being read is not marked after a loss.
+    BROKEN_UNREAD        | again | CHANGES=1 LOSSES=1 ONE_SHOT=1 | What setWatches names is not read.
 
 Measured
-    run  | bounds | states     | depth | seconds
-    true | small  | 213,121    | 177   | 1.0
-    true | large  | 4,045,574  | 68    | 10.4
-    ends | small  | 13,228     | 169   | 0.4
-    ends | large  | 200,820    | 94    | 3.7
+    run   | bounds | states    | depth | seconds
+    true  | small  | 270,435   | 180   | 1.2
+    true  | large  | 4,805,742 | 70    | 13.5
+    again | small  | 184,704   | 167   | 0.9
+    again | large  | 3,481,606 | 61    | 10.2
+    ends  | small  | 15,951    | 174   | 0.5
+    ends  | large  | 253,725   | 97    | 4.1
 */
 
 #define NOBODY 2
@@ -74,6 +87,7 @@ chan answers = [3] of { byte, byte, byte }
 
 byte member = NOBODY;     /* that the cache is connected to */
 bool watched;             /* the member has the watch */
+bool watch[2];            /* the member has the watch of a single event */
 byte request;             /* of the cache, 0: none */
 bool sync;                /* asked for, and not answered */
 
@@ -88,6 +102,11 @@ byte got[2];              /* in this round */
 bool todo[2];             /* in this round */
 bool marked[2];
 byte floor[2];            /* by mark: the zxid of the last read before it */
+bool was[2];              /* to be read in this round when it began */
+byte at[2];               /* the zxid of the last read */
+bool whole;               /* the round reads everything */
+bool have;                /* all that is shown was watched in this session */
+byte since[2];            /* which transaction setWatches names */
 byte last;                /* the zxid of the last read since the watch was armed */
 byte seen;                /* the greatest zxid of an answer in this session */
 byte zxid;                /* of the view */
@@ -127,6 +146,7 @@ inline begin_round(all) {
 	cache = READS;
 	todo[0] = all || marked[0];
 	todo[1] = all || marked[1];
+	was[0] = todo[0]; was[1] = todo[1]; whole = all;
 	later = fresh == WAITS
 }
 
@@ -154,7 +174,10 @@ inline end_round() {
 	fi;
 	upto = 0;
 	check(zxid);
-	synced = true;
+	synced = true; have = true;
+	since[0] = (whole -> last : (was[0] -> at[0] : since[0]));
+	since[1] = (whole -> last : (was[1] -> at[1] : since[1]));
+	was[0] = false; was[1] = false; at[0] = 0; at[1] = 0; whole = false;
 	if
 	:: fresh == WAITS && (later || !marked[0] && !marked[1]) ->
 		fresh = RETURNS;
@@ -188,9 +211,16 @@ end:	do
 	:: d_step { cache == IDLE && !watched && request == 0 -> request = ARMED;
 		printf("cache: asks for the watch\n") }
 #else
-	:: d_step { cache == ARMS && request == 0 -> request = ARMED;
+	:: d_step { !ONE_SHOT && cache == ARMS && request == 0 -> request = ARMED;
 		printf("cache: asks for the watch\n") }
 #endif
+	:: d_step { ONE_SHOT && have && cache == ARMS && request == 0 -> request = ARMED;
+#ifdef BROKEN_SINCE
+		since[0] = seen; since[1] = seen;
+#endif
+		printf("cache: sets its watches again\n") }
+	:: d_step { ONE_SHOT && !have && cache == ARMS && request == 0 -> begin_round(true);
+		printf("cache: begins to read\n") }
 	:: d_step { cache == READS && request == 0 && (todo[0] || todo[1]) ->
 		if
 		:: todo[0] -> request = READ_0
@@ -215,24 +245,31 @@ end:	do
 		printf("cache: hears that znode %d has changed\n", k) }
 	:: d_step { answers ? [ARMED, k, z] -> answers ? ARMED, k, z;
 		request = 0; seen = z;
+		if
+		:: ONE_SHOT -> since[0] = z; since[1] = z; last = z
+		:: else
+		fi;
 #ifdef BROKEN_WALK_FIRST
 		skip;
 #else
+#ifdef BROKEN_UNREAD
+		marked[0] = false; marked[1] = false;
+#endif
 #ifdef BROKEN_NO_WALK
 		if
 		:: zxid > 0 -> cache = IDLE; synced = true
 		:: else -> begin_round(true)
 		fi;
 #else
-		begin_round(true);
+		begin_round(!ONE_SHOT);
 #endif
 #endif
 		printf("cache: has the watch\n") }
 	:: d_step { answers ? [READ_0, k, z] -> answers ? READ_0, k, z;
-		request = 0; got[0] = k; todo[0] = false; marked[0] = false; floor[0] = 0; last = z; seen = z;
+		request = 0; got[0] = k; at[0] = z; todo[0] = false; marked[0] = false; floor[0] = 0; last = z; seen = z;
 		printf("cache: has read %d, zxid %d\n", k, z) }
 	:: d_step { answers ? [READ_1, k, z] -> answers ? READ_1, k, z;
-		request = 0; got[1] = k; todo[1] = false; marked[1] = false; floor[1] = 0; last = z; seen = z;
+		request = 0; got[1] = k; at[1] = z; todo[1] = false; marked[1] = false; floor[1] = 0; last = z; seen = z;
 		printf("cache: has read %d, zxid %d\n", k, z) }
 	:: d_step { answers ? [SYNCED, k, z] -> answers ? SYNCED, k, z;
 		seen = z; fresh = WAITS; later = false;
@@ -256,7 +293,17 @@ end:	do
 
 	:: d_step { member != NOBODY && losses < LOSSES ->
 		losses++; member = NOBODY; cache = DOWN; synced = false; watched = false; request = 0; sync = false;
-		marked[0] = false; marked[1] = false; floor[0] = 0; floor[1] = 0; last = 0;
+#ifndef BROKEN_OPEN
+		marked[0] = marked[0] || was[0]; marked[1] = marked[1] || was[1];
+#endif
+#ifndef BROKEN_DROP
+		marked[0] = marked[0] && ONE_SHOT && have; marked[1] = marked[1] && ONE_SHOT && have;
+#else
+		marked[0] = false; marked[1] = false;
+#endif
+		watch[0] = false; watch[1] = false; was[0] = false; was[1] = false; at[0] = 0; at[1] = 0; whole = false;
+		got[0] = shown[0]; got[1] = shown[1]; todo[0] = false; todo[1] = false;
+		floor[0] = 0; floor[1] = 0; last = 0;
 		do
 		:: len(answers) > 0 -> answers ? what, k, z
 		:: else -> break
@@ -292,18 +339,34 @@ end:	do
 		applied[m]++;
 		STATE(m, znode[applied[m]]) = applied[m];
 		if
-		:: member == m && watched -> answers ! EVENT, znode[applied[m]], applied[m]
+		:: member == m && (watched || watch[znode[applied[m]]]) ->
+			watch[znode[applied[m]]] = false;
+			answers ! EVENT, znode[applied[m]], applied[m]
 		:: else
 		fi;
 		printf("member %d: applies transaction %d\n", m, applied[m]) }
-	:: d_step { member == m && request == ARMED && !watched && nfull(answers) ->
+	:: d_step { ONE_SHOT && member == m && request == ARMED && empty(answers) ->
+		request = ANSWERED;
+		if
+		:: marked[0]
+		:: !marked[0] && STATE(m, 0) > since[0] -> answers ! EVENT, 0, STATE(m, 0)
+		:: else -> watch[0] = true
+		fi;
+		if
+		:: marked[1]
+		:: !marked[1] && STATE(m, 1) > since[1] -> answers ! EVENT, 1, STATE(m, 1)
+		:: else -> watch[1] = true
+		fi;
+		answers ! ARMED, 0, applied[m];
+		printf("member %d: sets the watches\n", m) }
+	:: d_step { !ONE_SHOT && member == m && request == ARMED && !watched && nfull(answers) ->
 		watched = true; answers ! ARMED, 0, applied[m];
 		printf("member %d: has the watch\n", m) }
 	:: d_step { member == m && request == READ_0 && nfull(answers) ->
-		request = ANSWERED; answers ! READ_0, STATE(m, 0), applied[m];
+		request = ANSWERED; watch[0] = ONE_SHOT; answers ! READ_0, STATE(m, 0), applied[m];
 		printf("member %d: answers a read\n", m) }
 	:: d_step { member == m && request == READ_1 && nfull(answers) ->
-		request = ANSWERED; answers ! READ_1, STATE(m, 1), applied[m];
+		request = ANSWERED; watch[1] = ONE_SHOT; answers ! READ_1, STATE(m, 1), applied[m];
 		printf("member %d: answers a read\n", m) }
 	:: d_step { member == m && sync && applied[m] >= target && nfull(answers) ->
 		sync = false; answers ! SYNCED, 0, applied[m];
