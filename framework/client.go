@@ -45,7 +45,8 @@ type core struct {
 	observers observerList
 	looking   atomic.Bool // the mechanism of SASL is asked whether its credentials have changed
 
-	closeOnce sync.Once
+	closeOnce   sync.Once
+	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 
 	mu           sync.Mutex // guards what follows
 	state        State

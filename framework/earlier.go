@@ -21,7 +21,7 @@ type earlierSession struct {
 }
 
 // mostEarlier is how many earlier sessions are remembered, except that none is
-// forgotten before it is known to be closed.
+// forgotten before it is known to be closed, or that nobody can close it.
 const mostEarlier = 8
 
 // noteEarlier remembers a session that is over. Its own goroutine is about to
@@ -35,7 +35,8 @@ func (c *core) noteEarlier(s *session) {
 	defer c.mu.Unlock()
 	c.earlier = append(c.earlier, &earlierSession{orphan: o, asking: make(chan struct{})})
 	if len(c.earlier) > mostEarlier {
-		if i := slices.IndexFunc(c.earlier, func(e *earlierSession) bool { return e.closed }); i >= 0 {
+		gone := func(e *earlierSession) bool { return e.closed || c.resumesNone.Load() }
+		if i := slices.IndexFunc(c.earlier, gone); i >= 0 {
 			c.earlier = slices.Delete(c.earlier, i, i+1)
 		}
 	}

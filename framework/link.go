@@ -244,6 +244,7 @@ func (l *link) Read(p []byte) (int, error) {
 	}
 	for l.in.later && l.in.have == 0 {
 		if own, err := l.readOwn(); err != nil {
+			l.session.onEnd(l, err)
 			return 0, err
 		} else if !own {
 			break
@@ -325,6 +326,9 @@ func (l *link) take(p []byte) bool {
 		return true
 	}
 	_ = l.Close()
+	if errors.Is(l.fault, errAnotherSession) {
+		return false
+	}
 	if l.fault == nil {
 		l.fault = errMalformed
 	}
@@ -378,6 +382,10 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	now := clock.Now()
 	if first {
 		answer, ok := parseConnectAnswer(head)
+		if ok && l.session.isAnother(answer.SessionID) {
+			l.fault = l.closeAnother(answer.SessionID)
+			return nil, false
+		}
 		if ok && answer.SessionID != 0 {
 			l.fault = l.session.core.cfg.accepts(time.Duration(answer.Timeout) * time.Millisecond)
 			ok = l.fault == nil && l.sasl == nil // never go on unauthenticated

@@ -77,6 +77,7 @@ type session struct {
 	discarding     map[string]chan struct{} // by path, being removed; closed: it is gone
 	closeXid       int32                    // of the request that closes the session
 	closeConfirmed bool                     // it was executed
+	closeEnded     bool                     // the server has ended the connection on which it was sent
 	malformed      error                    // the latest answer that was malformed
 	malformedAt    time.Time
 
@@ -298,6 +299,9 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 		return false
 	}
 	isNew := !l.named
+	if !isNew {
+		s.core.resumesNone.Store(false)
+	}
 	// The link has seen to it that the timeout does not grow.
 	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
 	s.margin = s.core.cfg.margin(s.timeout)

@@ -303,9 +303,10 @@ func TestCloseRemotely(t *testing.T) {
 		script []wire.Message
 		want   error
 	}{
-		"closed":            {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1}}, nil},
-		"gone already":      {nil, []wire.Message{connected(0)}, nil},
-		"another session":   {nil, []wire.Message{connected(8), &wire.ReplyHeader{Xid: 1}}, errBadAnswer},
+		"closed":          {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1}}, nil},
+		"gone already":    {nil, []wire.Message{connected(0)}, nil},
+		"another session": {nil, []wire.Message{connected(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connected(8)}, errAnotherSession},
 		"refused":           {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
 		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
 		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},

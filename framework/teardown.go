@@ -41,7 +41,7 @@ func (s *session) shutDown() error {
 	}
 	s.sever()
 	s.mu.Lock()
-	confirmed := s.closeConfirmed || s.expired || id == 0
+	confirmed, ended := s.closeConfirmed || s.expired || id == 0, s.closeEnded
 	s.mu.Unlock()
 	s.core.tasks.Go(s.awaitWireEnd)
 	if confirmed && (id != 0 || s.orphan().id == 0) {
@@ -49,6 +49,9 @@ func (s *session) shutDown() error {
 	}
 	err := s.closeOrphanAtOnce()
 	if err == nil || confirmed { // nothing was made in a session that is only remembered
+		return nil
+	}
+	if ended && s.core.resumesNone.Load() {
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server has closed session %s: its ephemeral znodes stay until it expires (%w)",
@@ -99,6 +102,9 @@ func (s *session) closeOrphan() bool {
 		}
 		if len(servers) > 0 && s.core.closeAt(context.Background(), o, servers[try%len(servers)]) == nil {
 			return true
+		}
+		if s.core.resumesNone.Load() {
+			return false
 		}
 	}
 	return false
@@ -159,6 +165,9 @@ func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
 	if o.id == 0 {
 		return nil
 	}
+	if c.resumesNone.Load() {
+		return errResumesNone
+	}
 	err := c.closeRemotely(ctx, to, o.id, o.password, true, o.stepTimeout())
 	if errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL) { // most servers close a session without credentials as well
 		err = c.closeRemotely(ctx, to, o.id, o.password, false, o.stepTimeout())
@@ -186,13 +195,11 @@ func (s *session) pause(d time.Duration) bool {
 func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, authenticated bool, limit time.Duration) error {
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, authenticated, closeSession)
-	switch {
-	case err != nil:
-		return err
-	case r.session == 0:
-		return nil // gone already
-	case r.session != id:
-		return errBadAnswer
+	if r.session != 0 { // otherwise it is gone already, or nothing is known
+		c.resumesNone.Store(r.session != id)
 	}
-	return nil
+	if r.session != 0 && r.session != id {
+		return errAnotherSession // which was closed in its stead, answered or not
+	}
+	return err
 }

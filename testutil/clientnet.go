@@ -93,6 +93,7 @@ type ClientNet struct {
 	conns       map[*pipeEnd]struct{}
 	changed     chan struct{} // closed and replaced when the cuts change
 	hooks       []*hook
+	imitates    Imitation
 	listening   string // what Listen has returned
 	listeners   []net.Listener
 }

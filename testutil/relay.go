@@ -23,6 +23,7 @@ import (
 // other writes what is due.
 type relay struct {
 	n        *ClientNet
+	imitates Imitation
 	member   int
 	client   *pipeEnd // where the client's requests arrive
 	server   net.Conn
@@ -54,7 +55,7 @@ const maxAnswer = 64 << 20
 
 func newRelay(n *ClientNet, member int, client *pipeEnd, server net.Conn) *relay {
 	return &relay{
-		n: n, member: member, client: client, server: server, broken: make(chan struct{}),
+		n: n, imitates: n.imitates, member: member, client: client, server: server, broken: make(chan struct{}),
 		toServer: newDelayQueue(&n.toServerDelay), toClient: newDelayQueue(&n.toClientDelay),
 	}
 }
@@ -137,6 +138,9 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 		var ask wire.ConnectRequest
 		if wire.Unmarshal(frame, &ask) == nil {
 			seen.Session, x.readOnly = ask.SessionID, ask.HasReadOnly
+			if r.imitates == ClickHouseKeeper && ask.SessionID != 0 {
+				frame = anew(ask)
+			}
 		}
 		seen.Op = OpCreateSession
 	} else {
@@ -146,7 +150,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 		r.mu.Unlock()
 		x.xid, x.operations = seen.Xid, len(seen.Operations)
 	}
-	a := r.n.ask(seen)
+	a := r.imitate(seen, r.n.ask(seen))
 	x.action = a
 	if a.kind == dropBefore || a.kind == fail && a.code == CodeSessionMoved {
 		r.toClient.put(outbound{last: true})
