@@ -44,6 +44,15 @@ func (a *unanswered) add(xid int32, op wire.Op) {
 	a.requests = append(a.requests, pendingRequest{xid, op})
 }
 
+// has reports whether a request for an operation waits for its answer, and
+// whether nothing before it does.
+func (a *unanswered) has(op wire.Op) (pending, oldest bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.IndexFunc(a.requests, func(r pendingRequest) bool { return r.op == op })
+	return at >= 0, at == 0
+}
+
 // take returns the operation that an answer belongs to. It reports false if
 // there is none, or if another request must be answered first. Answers come in
 // the order of their requests, except those to credentials, and refusals of

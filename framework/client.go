@@ -45,24 +45,24 @@ type core struct {
 	observers observerList
 	looking   atomic.Bool // the mechanism of SASL is asked whether its credentials have changed
 
+	containers  containers
 	closeOnce   sync.Once
 	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 
-	mu           sync.Mutex // guards what follows
-	state        State
-	session      *session      // the live one, while Connected or Suspended
-	changed      chan struct{} // closed and replaced at each transition
-	lastErr      error         // why there is no connection, for error texts
-	rejected     error         // the ensemble rejects our credentials
-	attempts     int           // to connect, since there was a connection
-	refusals     refusals      // of these attempts
-	listeners    map[*supplied.Listener[StateChange]]struct{}
-	attached     map[any]any
-	refused      map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
-	noContainers bool                // the ensemble has no containers
-	roots        map[prefix]struct{} // chroots and namespaces that are known to exist
-	closeErr     error               // of Close
-	earlier      []*earlierSession   // the oldest first
+	mu        sync.Mutex // guards what follows
+	state     State
+	session   *session      // the live one, while Connected or Suspended
+	changed   chan struct{} // closed and replaced at each transition
+	lastErr   error         // why there is no connection, for error texts
+	rejected  error         // the ensemble rejects our credentials
+	attempts  int           // to connect, since there was a connection
+	refusals  refusals      // of these attempts
+	listeners map[*supplied.Listener[StateChange]]struct{}
+	attached  map[any]any
+	refused   map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
+	roots     map[prefix]struct{} // chroots and namespaces that are known to exist
+	closeErr  error               // of Close
+	earlier   []*earlierSession   // the oldest first
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -101,17 +101,18 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
 	cfg.log = logger
 	return &core{
-		cfg:       cfg,
-		lines:     lines,
-		observers: newObservers(cfg.observers, logger),
-		chroot:    chroot,
-		servers:   serverList{names: shuffled(addrs), resolver: cfg.resolver},
-		pace:      dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
-		closing:   make(chan struct{}),
-		done:      make(chan struct{}),
-		changed:   make(chan struct{}),
-		listeners: make(map[*supplied.Listener[StateChange]]struct{}),
-		attached:  make(map[any]any),
+		cfg:        cfg,
+		containers: containers{off: cfg.noContainers},
+		lines:      lines,
+		observers:  newObservers(cfg.observers, logger),
+		chroot:     chroot,
+		servers:    serverList{names: shuffled(addrs), resolver: cfg.resolver},
+		pace:       dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
+		closing:    make(chan struct{}),
+		done:       make(chan struct{}),
+		changed:    make(chan struct{}),
+		listeners:  make(map[*supplied.Listener[StateChange]]struct{}),
+		attached:   make(map[any]any),
 	}
 }
 

@@ -59,6 +59,12 @@ func (l *link) closeAnother(id int64) error {
 
 // onEnd notes that l has ended with err, between two answers.
 func (s *session) onEnd(l *link, err error) {
+	if !isHangUp(err) {
+		return
+	}
+	if s.core.containers.onEnd(&l.unanswered) {
+		s.core.turnOffContainers(errEndsOnContainer)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == l && s.closeXid != 0 && errors.Is(err, io.EOF) {

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // scope says where operations are executed: in any session, or in one.
@@ -122,28 +121,6 @@ func checkMade(asked, made string, sequential bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w: path %q after a create of %q", zk.ErrConnectionClosed, errMalformed, made, asked)
-}
-
-// createContainer creates a container, or a persistent znode if the ensemble
-// has no containers (before 3.5.3, or with extended types off).
-func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	c.mu.Lock()
-	plain := c.noContainers
-	c.mu.Unlock()
-	if !plain {
-		path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
-		if err == nil {
-			return path, checkMade(full, path, false)
-		}
-		if code, _ := codeOf(err); code != wire.Unimplemented {
-			return "", err
-		}
-		c.mu.Lock()
-		c.noContainers = true
-		c.mu.Unlock()
-		c.cfg.log.Info("the ensemble has no container znodes: empty lock directories will not be removed")
-	}
-	return createPersistent(conn, full, data, acl)
 }
 
 func (w scope) delete(ctx context.Context, path string, version int32) error {

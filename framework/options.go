@@ -71,6 +71,7 @@ type config struct {
 	tlsSet         bool
 	observers      []Observer
 	noBatching     bool
+	noContainers   bool
 	sasl           SASL
 	saslSets       int
 }
@@ -306,6 +307,14 @@ func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
 // multi. While few are under way, each is sent at once. If false, each is a
 // request of its own, and is always sent at once. Default true.
 func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on } }
+
+// WithContainers sets whether the client creates containers, which the ensemble
+// removes some time after their last child. If false, it creates persistent
+// znodes instead, directories of recipes and their parents included. If true,
+// it does so from then on when the servers turn out to have no containers: they
+// refuse one as unimplemented or as bad arguments, or end two connections in a
+// row on the create of one. Default true.
+func WithContainers(on bool) Option { return func(c *config) { c.noContainers = !on } }
 
 // WithErrorPolicy sets what a disconnect means for leases. Default
 // ErrorPolicySession.

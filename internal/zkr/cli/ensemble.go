@@ -21,6 +21,7 @@ type Ensemble struct {
 	Auth           []string
 	AuthFile       string
 	createChroot   bool
+	noContainers   bool
 	verbose        bool
 	sasl           saslFlags
 	tls            tlsFlags
@@ -31,6 +32,7 @@ type Ensemble struct {
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.Servers, "servers", "127.0.0.1:2181", "addresses of the ensemble, host:port,host:port/chroot")
 	flags.BoolVar(&e.createChroot, "create-chroot", false, "create the chroot in --servers if it is missing, when a command creates something below it")
+	flags.BoolVar(&e.noContainers, "no-containers", false, "make directories that stay, for servers without container znodes")
 	flags.DurationVar(&e.SessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session timeout to request")
 	flags.DurationVar(&e.ConnectTimeout, "connect-timeout", 10*time.Second, "how long to wait for the first connection")
 	flags.StringVar(&e.AuthFile, "auth-file", "", "file with credentials, one scheme:credentials a line, that only its owner and group can read")
@@ -103,6 +105,9 @@ func (e *Ensemble) options() ([]framework.Option, error) {
 	}
 	if e.createChroot {
 		opts = append(opts, framework.WithCreateChroot())
+	}
+	if e.noContainers {
+		opts = append(opts, framework.WithContainers(false))
 	}
 	if e.verbose {
 		log, err := zap.NewDevelopment()
