@@ -383,7 +383,7 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	if first {
 		answer, ok := parseConnectAnswer(head)
 		if ok && l.session.isAnother(answer.SessionID) {
-			l.fault = l.closeAnother(answer.SessionID)
+			l.fault = l.closeAnother()
 			return nil, false
 		}
 		if ok && answer.SessionID != 0 {

@@ -36,10 +36,10 @@ func (s *session) isAnother(id int64) bool {
 	return s.id != 0 && id != 0 && s.id != id
 }
 
-// closeAnother ends the session, whose connect was answered with session id. It
+// closeAnother ends the session, whose connect was answered with another one. It
 // closes that one, on the same connection, and waits for the answer or the end.
 // It returns why the session is over.
-func (l *link) closeAnother(id int64) error {
+func (l *link) closeAnother() error {
 	s := l.session
 	why := fmt.Errorf("%w: %s does not resume it: %w", ErrSessionLost, l.to, errAnotherSession)
 	s.core.resumesNone.Store(true)
@@ -47,13 +47,13 @@ func (l *link) closeAnother(id int64) error {
 	s.dialed = nil // the end of ours leaves this connection to us
 	s.mu.Unlock()
 	s.end(why)
-	s.core.cfg.log.Warn("a server does not resume a session", zap.Stringer("server", l.to),
-		zap.String("session", wire.SessionText(s.sessionID())), zap.String("another", wire.SessionText(id)))
+	s.core.cfg.log.Warn("a server does not resume a session", zap.Stringer("server", l.to), zap.String("session", wire.SessionText(s.sessionID())))
 	late := time.AfterFunc(min(l.limit, maxCloseStep), func() { _ = l.Conn.Close() })
 	defer late.Stop()
 	if _, err := l.Conn.Write(closeSession); err == nil {
 		_, _ = io.Copy(io.Discard, l.read)
 	}
+	s.sever() // before the wire client can ask for it again, and be given a third one
 	return why
 }
 
