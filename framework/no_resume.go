@@ -36,9 +36,9 @@ func (s *session) isAnother(id int64) bool {
 	return s.id != 0 && id != 0 && s.id != id
 }
 
-// closeAnother ends the session, whose connect was answered with another one. It
-// closes that one, on the same connection, and waits for the answer or the end.
-// It returns why the session is over.
+// closeAnother ends the session, since its connect was answered with another
+// one. It closes that one, on the same connection, and waits for the answer or
+// the end. It returns why the session is over.
 func (l *link) closeAnother() error {
 	s := l.session
 	why := fmt.Errorf("%w: %s does not resume it: %w", ErrSessionLost, l.to, errAnotherSession)
