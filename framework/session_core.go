@@ -295,7 +295,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isSevered() || s.id != 0 && s.id != a.SessionID {
+	if s.isSevered() {
 		return false
 	}
 	isNew := !l.named
