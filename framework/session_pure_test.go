@@ -37,7 +37,6 @@ func TestOnConnectAnswer(t *testing.T) {
 			"again":                     {func(*session) {}, 7, ProofSync, true, nil, sentAt, 0},
 			"again, by writes":          {func(*session) {}, 7, ProofWrite, true, nil, before, 1},
 			"more was proven meanwhile": {func(s *session) { s.proven = now }, 7, ProofSync, true, nil, now, 0},
-			"another session":           {func(*session) {}, 8, ProofSync, false, nil, before, -1},
 			"severed":                   {func(s *session) { s.sever() }, 7, ProofSync, false, nil, before, -1},
 			"gone":                      {func(*session) {}, 0, ProofSync, true, errExpired, before, -1},
 		} {
@@ -63,6 +62,18 @@ func TestOnConnectAnswer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whose session an answer is.
+func TestIsAnother(t *testing.T) {
+	for _, tt := range []struct {
+		mine, answered int64
+		want           bool
+	}{{0, 7, false}, {7, 7, false}, {7, 0, false}, {7, 8, true}} {
+		if got := (&session{id: tt.mine}).isAnother(tt.answered); got != tt.want {
+			t.Errorf("%d in answer to %d: %t", tt.answered, tt.mine, got)
+		}
+	}
 }
 
 func TestOnAnswer(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,19 +37,26 @@ type scenario struct {
 	play func(t *testing.T, s *stage)
 }
 
-// play runs the scenarios on both kinds of ensemble in parallel: they mostly
-// wait.
+// play runs the scenarios on both kinds of ensemble, and on one that resumes no
+// session, in parallel: they mostly wait.
 func play(t *testing.T, members int, scenarios []scenario) {
 	parallel(t)
-	onBoth(t, members, func(t *testing.T, ens testutil.Ensemble) {
+	onAll := func(t *testing.T, ens testutil.Ensemble) {
 		watcher := client(t, ens)
 		for _, sc := range scenarios {
 			t.Run(sc.name, func(t *testing.T) {
+				if _, is := ens.(imitated); is && slices.ContainsFunc(overADisconnect, func(name string) bool { return strings.HasSuffix(sc.name, name) }) {
+					t.Skip("it needs a session that is resumed")
+				}
 				t.Parallel()
 				sc.play(t, newStage(t, ens, watcher))
 			})
 		}
-	})
+	}
+	onBoth(t, members, onAll)
+	if !inRing3 {
+		t.Run("imitated", func(t *testing.T) { onAll(t, imitated{embedded(t, members)}) })
+	}
 }
 
 // parallel lets a test run beside others, which mostly wait; but not beside
