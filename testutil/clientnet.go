@@ -85,6 +85,7 @@ type ClientNet struct {
 	toClientDelay atomic.Int64  // of messages to the client, in nanoseconds
 
 	loseEvents atomic.Bool
+	keeper     keeper
 
 	mu          sync.Mutex // guards what follows
 	closed      bool

@@ -46,6 +46,8 @@ type pendingRequest struct {
 	readOnly bool // the connect request has the read-only byte, so the reply must have it
 	action   Action
 
+	op         Op
+	path       string
 	operations int // of a multi
 }
 
@@ -148,7 +150,7 @@ func (r *relay) request(frame []byte, first bool) (hangUp bool) {
 		r.mu.Lock()
 		seen.Session = r.session
 		r.mu.Unlock()
-		x.xid, x.operations = seen.Xid, len(seen.Operations)
+		x.xid, x.op, x.path, x.operations = seen.Xid, seen.Op, seen.Path, len(seen.Operations)
 	}
 	a := r.imitate(seen, r.n.ask(seen))
 	x.action = a
@@ -245,7 +247,11 @@ func (r *relay) readAnswers(in *bufio.Reader) error {
 func (r *relay) answer(frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.matchLocked(frame)
+	x := r.matchLocked(frame)
+	a := x.action
+	if r.imitates == ClickHouseKeeper {
+		r.n.keeper.restate(x.op, x.path, frame)
+	}
 	out := outbound{data: reframe(frame)}
 	switch a.kind {
 	case dropAfter:
@@ -261,28 +267,28 @@ func (r *relay) answer(frame []byte) {
 	r.answerFailedLocked()
 }
 
-// matchLocked returns the action of the request that frame answers. Answers
-// have the order of their requests, except for those to auth, which overtake. A
-// notification answers no request.
-func (r *relay) matchLocked(frame []byte) Action {
+// matchLocked returns the request that frame answers. Answers have the order of
+// their requests, except for those to auth, which overtake. A notification
+// answers no request.
+func (r *relay) matchLocked(frame []byte) pendingRequest {
 	if len(r.pending) > 0 && r.pending[0].connect {
 		var opened wire.ConnectResponse
 		if wire.Unmarshal(frame, &opened) == nil {
 			r.session = opened.SessionID
 		}
-		a := r.pending[0].action
+		x := r.pending[0]
 		r.pending = r.pending[1:]
-		return a
+		return x
 	}
 	var head wire.ReplyHeader
 	if wire.Unmarshal(frame, &head) != nil {
-		return Pass()
+		return pendingRequest{}
 	}
 	if head.Xid == wire.XidNotification {
 		if r.n.loseEvents.Load() {
-			return Action{kind: lose}
+			return pendingRequest{action: Action{kind: lose}}
 		}
-		return Pass()
+		return pendingRequest{}
 	}
 	if head.Zxid > 0 {
 		r.zxid = head.Zxid
@@ -290,10 +296,10 @@ func (r *relay) matchLocked(frame []byte) Action {
 	for i, x := range r.pending {
 		if x.xid == head.Xid && x.action.kind != fail {
 			r.pending = append(r.pending[:i:i], r.pending[i+1:]...)
-			return x.action
+			return x
 		}
 	}
-	return Pass()
+	return pendingRequest{}
 }
 
 // delayQueue holds what is on its way in one direction.
