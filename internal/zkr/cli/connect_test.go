@@ -138,3 +138,17 @@ func TestTLSFilesAreReplaced(t *testing.T) {
 		t.Errorf("exit code %d; it printed %q", code, p.Text())
 	}
 }
+
+// TestNoContainers: with the flag no directory is a container.
+func TestNoContainers(t *testing.T) {
+	for _, flag := range []string{"--no-containers", "--no-containers=false"} {
+		e := testutil.Start(t)
+		p := zkrtest.Start(t, "lock", "--servers", e.Servers(), flag, "/dirs/lock", "--", "true")
+		if code := p.Wait(t); code != 0 {
+			t.Errorf("%s: exit code %d", flag, code)
+		}
+		if n := e.Requests()[testutil.OpCreateContainer]; (n > 0) != (flag != "--no-containers") || !e.Exists("/dirs/lock") {
+			t.Errorf("%s: %d containers were asked for", flag, n)
+		}
+	}
+}
