@@ -382,7 +382,7 @@ func TestCostOfTenThousandLocks(t *testing.T) {
 					t.Errorf("%d lines", len(forest.Lines))
 				}
 				return forest.Reads, err
-			}, 2*n + 1, 100},
+			}, 2*n + 1, 105},
 			{"without details", func() (int, error) {
 				forest, err := inspect.Tree(t.Context(), watcher, "/locks", inspect.WithoutDetails())
 				return forest.Reads, err
