@@ -160,7 +160,7 @@ $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 
 .PHONY: lint
 lint: tools ## golangci-lint, gofumpt included (golangci-lint carries it)
-	$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run ./...
+	$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each
@@ -185,7 +185,7 @@ check-modules: tools ## the modules below observe, their example, and those belo
 	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod internal/test/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
 		$(GO) vet ./...; $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; \
-		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --config $(CURDIR)/.golangci.yml ./...; \
+		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
 .PHONY: race-modules
