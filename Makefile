@@ -13,7 +13,7 @@ TIMEOUT   ?= 30m
 # Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
 # tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the nested modules
 # are check-modules'.
-tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"$(1)"' .)))
+tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet --exclude-dir=gssapi '"$(1)"' .)))
 ZKR      = $(call tests_with,github.com/zkrecipes/zkrecipes/internal/test/zkrtest)
 VIRTUAL  = $(filter-out ./internal/test/acceptance/ $(ZKR),$(call tests_with,testing/synctest))
 REAL     = $(sort $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache) $(ZKR))
@@ -167,7 +167,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 			echo "fuzz $$target in $$(dirname $$file)"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+			$(GO) -C $$(dirname $$file) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
 		done; \
 	done
 
@@ -181,16 +181,16 @@ check-bench: ## bench, a nested module that also measures other makers' locks: i
 
 # The tests do without vet, which has looked at the same packages and at all that they import a moment before.
 .PHONY: check-modules
-check-modules: tools ## the modules below observe, their example, and those below internal/test: vet, tests, lint
-	@set -e; for module in $(wildcard observe/*/go.mod observe/*/*/go.mod examples/*/go.mod internal/test/*/go.mod); do \
+check-modules: tools ## the modules below observe, their example, sasl/gssapi, and those below internal/test: vet, tests, lint
+	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod observe/*/*/go.mod examples/*/go.mod internal/test/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
 		$(GO) vet ./...; $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; \
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
 .PHONY: race-modules
-race-modules: ## the modules below observe, under the race detector
-	@set -e; for module in $(wildcard observe/*/go.mod); do \
+race-modules: ## the modules below observe, and sasl/gssapi, under the race detector
+	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod); do \
 		cd $(CURDIR)/$$(dirname $$module); $(GO) test -race -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
 	done
 

@@ -1,0 +1,263 @@
+package gssapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jcmturner/gokrb5/v8/config"
+	"github.com/jcmturner/gokrb5/v8/messages"
+	"github.com/jcmturner/gokrb5/v8/types"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+)
+
+// write writes files below a directory of the test. DIR in a text is its path.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Files that include others, as distributions ship them, and several files.
+func TestConfig(t *testing.T) {
+	dir := write(t, map[string]string{
+		"krb5.conf": `# comment
+includedir DIR/conf.d/
+include DIR/more
+[logging]
+  default = FILE:/var/log/krb5.log
+[libdefaults]
+  default_realm = LATER.TEST
+  dns_canonicalize_hostname = fallback
+  rdns = false
+`,
+		"conf.d/first":        "[libdefaults]\n default_realm = FIRST.TEST\n[realms]\nFIRST.TEST = {\n  kdc = first.test\n}\n",
+		"conf.d/second.conf":  "[realms]\nSECOND.TEST = {\n  kdc = second.test:89\n}\n[domain_realm]\n.second.test = SECOND.TEST\n",
+		"conf.d/.hidden":      "not for us",
+		"conf.d/third.rpmnew": "not for us",
+		"more":                "include DIR/deeper\n",
+		"deeper":              "[realms]\nTHIRD.TEST = {\n  kdc = third.test\n}\n",
+		"also.conf":           "[realms]\nFOURTH.TEST = {\n  kdc = fourth.test\n}\n",
+		"loop":                "include DIR/loop\n",
+		"lost":                "include DIR/none\n",
+		"bad":                 "[libdefaults]\n rdns = perhaps\n",
+	})
+	at := func(name string) string { return filepath.Join(dir, name) }
+	cfg, err := loadConfig([]string{at("none"), at("krb5.conf"), at("also.conf")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.LibDefaults.DefaultRealm != "FIRST.TEST" || cfg.LibDefaults.RDNS || cfg.LibDefaults.DNSCanonicalizeHostname || cfg.ResolveRealm("zk.second.test") != "SECOND.TEST" {
+		t.Errorf("%+v", cfg.LibDefaults)
+	}
+	for _, realm := range []string{"FIRST.TEST", "SECOND.TEST", "THIRD.TEST", "FOURTH.TEST"} {
+		if err := hasKDC(cfg, realm); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := hasKDC(cfg, "FIFTH.TEST"); !errors.Is(err, framework.ErrAuthFailed) {
+		t.Errorf("error %v", err)
+	}
+	for name, want := range map[string]string{"loop": "levels deep", "lost": "include", "bad": "rdns", "none": "no such file"} {
+		if _, err := loadConfig([]string{at(name)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// dns is a resolver.
+type dns struct {
+	addrs, cnames map[string]string
+	hosts         map[string][]string
+}
+
+var errNoName = errors.New("no such host")
+
+func (d dns) LookupAddr(_ context.Context, addr string) ([]string, error) {
+	if name := d.addrs[addr]; name != "" {
+		return []string{name}, nil
+	}
+	return nil, errNoName
+}
+
+func (d dns) LookupCNAME(_ context.Context, host string) (string, error) {
+	if name := d.cnames[host]; name != "" {
+		return name, nil
+	}
+	return "", errNoName
+}
+
+func (d dns) LookupHost(_ context.Context, host string) ([]string, error) {
+	if found := d.hosts[host]; found != nil {
+		return found, nil
+	}
+	return nil, errNoName
+}
+
+// The name in a server's principal, by the two settings.
+func TestCanonicalName(t *testing.T) {
+	names := dns{
+		addrs:  map[string]string{"10.0.0.1": "Zk1.dc.example.", "10.0.0.2": "zk2.dc.example."},
+		cnames: map[string]string{"zk": "zk1.alias.example."},
+		hosts:  map[string][]string{"zk": {"10.0.0.1"}, "bare": {"10.0.0.9"}},
+	}
+	for _, tt := range []struct {
+		canonicalize, rdns bool
+		name, address      string
+		want               string
+	}{
+		{true, true, "zk:2181", "10.0.0.2:2181", "zk2.dc.example"}, // the address that is dialed
+		{true, true, "zk:2181", "zk:2181", "zk1.dc.example"},
+		{true, true, "10.0.0.1:2181", "10.0.0.1:2181", "zk1.dc.example"},
+		{true, true, "bare:2181", "bare:2181", "bare"},
+		{true, true, "Gone:2181", "Gone:2181", "gone"},
+		{true, true, "[::1]:2181", "[::1]:2181", "::1"},
+		{true, false, "zk:2181", "10.0.0.2:2181", "zk1.alias.example"},
+		{true, false, "bare:2181", "10.0.0.9:2181", "bare"},
+		{true, false, "10.0.0.1:2181", "10.0.0.1:2181", "10.0.0.1"},
+		{false, true, "Zk:2181", "10.0.0.2:2181", "zk"},
+	} {
+		cfg := config.New()
+		cfg.LibDefaults.DNSCanonicalizeHostname, cfg.LibDefaults.RDNS = tt.canonicalize, tt.rdns
+		if got := canonical(t.Context(), cfg, names, framework.SASLServer{Name: tt.name, Address: tt.address}); got != tt.want {
+			t.Errorf("%+v: %s", tt, got)
+		}
+	}
+}
+
+// The server's principal has the realm that the configuration has for its host.
+func TestPrincipalOfAServer(t *testing.T) {
+	dir := write(t, map[string]string{"krb5.conf": "[libdefaults]\n dns_canonicalize_hostname = false\n[domain_realm]\n.dc.example = DC.EXAMPLE\n"})
+	for server, want := range map[string]string{
+		"": "zookeeper/zk.dc.example@DC.EXAMPLE", "zk/zk.dc.example": "zk/zk.dc.example@DC.EXAMPLE", "zookeeper/a@B": "zookeeper/a@B", "zk/other": "zk/other",
+	} {
+		m := &mechanism{configFiles: []string{filepath.Join(dir, "krb5.conf")}, serverPrincipal: server}
+		got, err := m.principalOf(t.Context(), framework.SASLServer{Name: "zk.dc.example:2181", Address: "10.0.0.1:2181"})
+		if err != nil || got.String() != want {
+			t.Errorf("%q: %v, %v", server, got, err)
+		}
+	}
+}
+
+// someone is a source that needs no file.
+type someone struct{ source }
+
+func (someone) look() (principal, error) { return principal{"app", "R"}, nil }
+
+// fetching returns a mechanism whose KDC takes 5s for each request.
+func fetching(fail *atomic.Bool, asked *atomic.Int32) *mechanism {
+	m := &mechanism{sources: []source{someone{}}, kept: map[principal]*ticket{}}
+	m.fetch = func(server principal) (*ticket, error) {
+		asked.Add(1)
+		time.Sleep(5 * time.Second)
+		if fail.Load() {
+			return nil, errors.New("no KDC")
+		}
+		now := time.Now()
+		return &ticket{client: principal{"app", "R"}, server: server, began: now, ends: now.Add(100 * time.Second), ticket: messages.Ticket{}, key: types.EncryptionKey{}}, nil
+	}
+	return m
+}
+
+// A KDC that is slower than an attempt to connect: later attempts join the
+// request that is under way, or find the ticket that it has brought.
+func TestASlowKDC(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fail atomic.Bool
+		var asked atomic.Int32
+		m := fetching(&fail, &asked)
+		server := principal{"zookeeper/a", "R"}
+		ask := func(limit time.Duration) (*ticket, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			return m.ticketFor(ctx, server)
+		}
+		if _, err := ask(3 * time.Second); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, framework.ErrAuthFailed) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := ask(3 * time.Second); err != nil || asked.Load() != 1 { // after 5s
+			t.Errorf("error %v, asked %d times", err, asked.Load())
+		}
+		began := time.Now()
+		if _, err := ask(3 * time.Second); err != nil || time.Since(began) > 0 || asked.Load() != 1 {
+			t.Errorf("error %v, asked %d times", err, asked.Load())
+		}
+		// Past 80 % of its life another one is asked for, and the old one does.
+		fail.Store(true)
+		time.Sleep(81 * time.Second)
+		began = time.Now()
+		if _, err := ask(3 * time.Second); err != nil || time.Since(began) != 1500*time.Millisecond {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+		time.Sleep(20 * time.Second)
+		if _, err := ask(10 * time.Second); err == nil {
+			t.Error("a ticket that has ended is used")
+		}
+	})
+}
+
+// At most one request is under way, whatever the number of servers.
+func TestOneRequestAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fail atomic.Bool
+		var asked atomic.Int32
+		m := fetching(&fail, &asked)
+		began := time.Now()
+		done := make(chan error)
+		for i := range 9 {
+			go func() {
+				_, err := m.ticketFor(t.Context(), principal{fmt.Sprint("zookeeper/", i%3), "R"})
+				done <- err
+			}()
+		}
+		for range 9 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); asked.Load() != 3 || took != 15*time.Second {
+			t.Errorf("%d requests in %v", asked.Load(), took)
+		}
+	})
+}
+
+// A fetch that panics is an error, and the next one is made.
+func TestAFetchPanics(t *testing.T) {
+	m := &mechanism{sources: []source{someone{}}, kept: map[principal]*ticket{}}
+	m.fetch = func(principal) (*ticket, error) { panic("bad") }
+	for range 2 {
+		if _, err := m.ticketFor(t.Context(), principal{"a", "R"}); err == nil || !strings.Contains(err.Error(), "bad") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+// What is not a principal.
+func TestParsePrincipal(t *testing.T) {
+	for text, want := range map[string]string{
+		"app@R": "app@R", "zookeeper/a@R": "zookeeper/a@R", "app": "app",
+		"": "", "@R": "", "a@": "", "a/": "", "/a": "", "a b@R": "", "a\nb": "", "a//b": "",
+	} {
+		got, err := parsePrincipal(text)
+		if (err == nil) != (want != "") || err == nil && got.String() != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}

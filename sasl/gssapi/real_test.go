@@ -1,0 +1,208 @@
+package gssapi_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/sasl/gssapi"
+	"github.com/zkrecipes/zkrecipes/testutil"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open returns a client that authenticates as zookeeper/localhost's client. It
+// is closed with the test.
+func (k *kdc) open(t *testing.T, ens *apache.Ensemble, m framework.SASL) (*framework.Client, *testutil.ClientNet) {
+	t.Helper()
+	relay := ens.ClientNet(t.Name())
+	c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(4*time.Second), framework.WithDialer(relay.Dial), framework.WithSASL(m))
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // a test looks at its own Close
+	return c, relay
+}
+
+func (k *kdc) server() gssapi.Option { return gssapi.WithServerPrincipal("zookeeper/localhost") }
+
+// Kerberos on a real member that requires it: each source of credentials is
+// accepted, over disconnects, and is the same user. Close leaves nothing.
+func TestKerberosOnTheRealServer(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	ens := k.ensemble()
+	k.kinit()
+	observer, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
+	for name, source := range map[string]gssapi.Option{
+		"keytab":   k.keytab(),
+		"password": gssapi.WithPassword("app@"+realm, "secret"),
+		"ccache":   gssapi.WithCCache(k.path("ccache")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, relay := k.open(t, ens, k.mechanism(source, k.server()))
+			_, err := c.Create(within(t, time.Minute), "/"+name, nil, zk.FlagEphemeral, zk.ACL{Perms: zk.PermAll, Scheme: "auth"})
+			must(t, err)
+			acl, _, err := c.GetACL(within(t, time.Minute), "/"+name)
+			if err != nil || len(acl) != 1 || acl[0].Scheme != "sasl" || acl[0].ID != "app@"+realm {
+				t.Errorf("the ACL is %v, %v", acl, err)
+			}
+			s, err := c.Session()
+			must(t, err)
+			for range 3 {
+				relay.Drop()
+				_, _, err := c.Get(within(t, time.Minute), "/"+name)
+				must(t, err)
+			}
+			if now, err := c.Session(); err != nil || now.ID() != s.ID() {
+				t.Errorf("another session: %v", err)
+			}
+			relay.Drop()
+			must(t, c.Close()) // on a connection of its own, which authenticates
+			if found, _, err := observer.Exists(within(t, time.Minute), "/"+name); err != nil || found {
+				t.Errorf("after Close it stands: %v, %v", found, err)
+			}
+		})
+	}
+}
+
+// What a real member refuses is ErrAuthFailed: another service's ticket, and
+// one that was made before the server had another key.
+func TestTheRealServerRefuses(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	k.admin("addprinc -randkey zookeeper/other")
+	ens := k.ensemble()
+	c, _ := k.open(t, ens, k.mechanism(k.keytab(), gssapi.WithServerPrincipal("zookeeper/other")))
+	if _, _, err := c.Get(within(t, time.Minute), "/"); !errors.Is(err, framework.ErrAuthFailed) {
+		t.Errorf("with a ticket for another server: %v", err)
+	}
+}
+
+// A server whose key was changed: the ticket that is kept is of no use, and is
+// replaced.
+func TestTheServersKeyIsChanged(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	ens := k.ensemble()
+	m := k.mechanism(k.keytab(), k.server())
+	c, _ := k.open(t, ens, m)
+	must(t, c.WaitConnected(within(t, time.Minute)))
+	must(t, ens.Stop(0))
+	k.run("rm", k.path("zookeeper.keytab"))
+	k.admin("ktadd -k " + k.path("zookeeper.keytab") + " zookeeper/localhost") // another key, and no old one
+	must(t, ens.Restart(0))
+	must(t, ens.WaitServing(within(t, time.Minute)))
+	for {
+		_, _, err := c.Get(within(t, time.Minute), "/")
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, framework.ErrAuthFailed) && !errors.Is(err, framework.ErrSessionLost) {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// The clock of the server is ten minutes off: it refuses, and says so only in
+// its log.
+func TestTheServersClockIsOff(t *testing.T) {
+	k := startKDC(t)
+	t.Setenv("LD_PRELOAD", faketime(t))
+	t.Setenv("FAKETIME", "+10m")
+	t.Setenv("DONT_FAKE_MONOTONIC", "1")
+	t.Setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0") // the JVM starts in 1s then, not in 20s
+	ens := k.ensemble()
+	t.Setenv("LD_PRELOAD", "")
+	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
+	if _, _, err := c.Get(within(t, time.Minute), "/"); !errors.Is(err, framework.ErrAuthFailed) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A lock is held over reconnects: without a KDC while the ticket lives, and
+// over the ends of tickets of a few seconds with one. The session goes on past
+// the end of its last ticket, without a KDC, until it has to reconnect.
+func TestALockIsHeldOverReconnects(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	k.admin("modprinc -maxlife 6s app")
+	ens := k.ensemble()
+	c, relay := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
+	mutex, err := locks.NewMutex(c, "/lock")
+	must(t, err)
+	lease, err := mutex.Acquire(within(t, time.Minute))
+	must(t, err)
+	for began := time.Now(); time.Since(began) < 14*time.Second; {
+		relay.Drop()
+		must(t, c.Sync(within(t, time.Minute), "/"))
+		time.Sleep(500 * time.Millisecond)
+	}
+	k.stop()
+	relay.Drop() // a ticket lives
+	must(t, c.Sync(within(t, time.Minute), "/"))
+	time.Sleep(7 * time.Second) // none lives
+	if err := c.Sync(within(t, time.Minute), "/"); err != nil || !lease.Held() {
+		t.Errorf("the session has not outlived its ticket: %v", err)
+	}
+	relay.Drop()
+	time.Sleep(time.Second)
+	if c.State() != framework.Suspended {
+		t.Errorf("without a ticket and a KDC the state is %v", c.State())
+	}
+	k.start()
+	must(t, c.Sync(within(t, time.Minute), "/"))
+	select {
+	case <-lease.Lost():
+		t.Errorf("the lock was lost: %v", lease.Err())
+	default:
+	}
+	must(t, lease.Release(within(t, time.Minute)))
+	must(t, c.Close())
+}
+
+// The KDC is down at the first connection, and comes back. Meanwhile calls fail
+// in time, and not with a refusal.
+func TestKDCIsDownAtTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	ens := k.ensemble()
+	k.stop()
+	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
+	_, _, err := c.Get(within(t, 3*time.Second), "/")
+	if err == nil || errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "zookeeper/localhost") {
+		t.Errorf("error %v", err)
+	}
+	k.start()
+	must(t, c.WaitConnected(within(t, time.Minute)))
+}
+
+// A wrong key, until the keytab is replaced: the client is then connected soon.
+func TestAKeytabIsMended(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	ens := k.ensemble()
+	k.admin("cpw -pw other app", "ktadd -norandkey -k "+k.path("new.keytab")+" app")
+	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
+	if err := c.WaitConnected(within(t, time.Minute)); !errors.Is(err, framework.ErrAuthFailed) {
+		t.Fatalf("error %v", err)
+	}
+	time.Sleep(5 * time.Second) // the pauses are long by now
+	k.run("mv", k.path("new.keytab"), k.path("app.keytab"))
+	for began := time.Now(); c.State() != framework.Connected; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("state %v", c.State())
+		}
+	}
+}
