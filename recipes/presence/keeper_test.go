@@ -57,3 +57,19 @@ func TestPace(t *testing.T) {
 		}
 	})
 }
+
+// The first of the pauses after failures of each kind is this long at most.
+func TestFirstPauses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		draw func() time.Duration
+		want time.Duration
+	}{
+		"refused":         {func() time.Duration { return newLife().refused.NextBackOff() }, 200 * time.Millisecond},
+		"outcome unclear": {func() time.Duration { return newLife().unclear.NextBackOff() }, 10 * time.Millisecond},
+		"removed":         {func() time.Duration { return newLife().removed.NextBackOff() }, 200 * time.Millisecond},
+	} {
+		if _, most := drawn(tt.draw); most < tt.want*9/10 || most > tt.want {
+			t.Errorf("%s: up to %v, want %v", name, most, tt.want)
+		}
+	}
+}

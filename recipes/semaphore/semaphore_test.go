@@ -244,6 +244,40 @@ func TestCostOfAGrant(t *testing.T) {
 	})
 }
 
+// In each session timeout the first in line reads the limit and the permits
+// once, and sets no further watch.
+func TestCostOfWaiting(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), newSemaphore(w.T, w.Connect("a"), 1))
+		waiting := bubble.Acquiring(t.Context(), newSemaphore(w.T, w.Connect("b"), 1))
+		w.InLine(lockDir, 1)
+		time.Sleep(time.Second) // until the holder watches its znode
+		watches := w.WatchCount()
+		var reads, lists atomic.Int64
+		stop := w.ClientNet("b").Control(func(r testutil.Request) testutil.Action {
+			switch {
+			case r.Op == testutil.OpGetData && r.Path == path:
+				reads.Add(1)
+			case r.Op == testutil.OpGetChildren2 && r.Path == leases:
+				lists.Add(1)
+			}
+			return testutil.Pass()
+		})
+		const periods = 100
+		time.Sleep(periods * bubble.Timeout)
+		if n := reads.Load(); n != lists.Load() || n < periods*9/10 || n > periods*11/10 {
+			t.Errorf("%d reads and %d lists in %d session timeouts", n, lists.Load(), periods)
+		}
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, want %d as before", n, watches)
+		}
+		stop()
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		empty(w)
+	})
+}
+
 // Several permits are acquired all or none. A waiter for many is not starved by
 // waiters for few, and two waiters for many do not wait for each other. A known
 // failure elsewhere: Curator.

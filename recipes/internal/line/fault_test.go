@@ -453,6 +453,11 @@ func TestListFindsNoDirectory(t *testing.T) {
 				if n := len(w.Children(lockPath)); n > 1 {
 					t.Errorf("%d in line", n)
 				}
+				w.ResetRequests()
+				time.Sleep(15 * time.Minute)
+				if n := w.Requests()[testutil.OpCreate]; test.lists < 0 && (n < 700 || n > 1100) {
+					t.Errorf("%d creates in 900s, want one a second", n)
+				}
 				stop()
 				select {
 				case l := <-granted:

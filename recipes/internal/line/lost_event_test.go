@@ -140,3 +140,28 @@ func TestAWaiterThatGivesUpLeavesNoWatch(t *testing.T) {
 		w.Empty(lockPath)
 	})
 }
+
+// A holder that hands its znode off watches the directory until another process
+// stands in line. That watch does not stay at the server.
+func TestAHolderThatFoundContentionLeavesNoWatch(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), recipes.WithHandoffs(1<<30))
+		l := bubble.Acquire(t, t.Context(), m)
+		next := bubble.Acquiring(t.Context(), m)
+		bubble.Pending(t, next)
+		bubble.Release(t, l)
+		l = bubble.Granted(t, next).Lease
+		if n := w.Watches()[lockPath]; n != 1 {
+			t.Errorf("%d watches of the directory while nobody contends", n)
+		}
+		other := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+		w.InLine(lockPath, 2)
+		time.Sleep(3 * bubble.Timeout)
+		if n := w.Watches()[lockPath]; n != 0 {
+			t.Errorf("%d watches of the directory while another process waits", n)
+		}
+		bubble.Release(t, l)
+		bubble.Release(t, bubble.Granted(t, other).Lease)
+		w.Empty(lockPath)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,6 +187,30 @@ func TestHeldZnodeIsWatchedOnceAServerReplies(t *testing.T) {
 			t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.Empty(lockPath)
+	})
+}
+
+// A holder that cannot watch its znode tries again three times in each session
+// timeout.
+func TestHeldZnodeThatCannotBeRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+		var reads atomic.Int64
+		stop := w.ClientNet("a").Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpGetData {
+				return testutil.Pass()
+			}
+			reads.Add(1)
+			return testutil.Fail(testutil.CodeNoAuth)
+		})
+		const periods = 100
+		time.Sleep(periods * bubble.Timeout)
+		if n := reads.Load(); n < periods*3*9/10 || n > periods*3*11/10 {
+			t.Errorf("%d reads in %d session timeouts", n, periods)
+		}
+		stop()
+		bubble.Release(t, l)
 		w.Empty(lockPath)
 	})
 }

@@ -1,0 +1,85 @@
+package presence_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// What goes on failing is tried again after pauses that grow, from a fraction
+// of a second to 30s. They are random, and the long ones are 15s on average.
+func TestPausesGrow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		op   testutil.Op   // of what fails
+		code testutil.Code // 0: it succeeds, and somebody deletes the znode
+	}{
+		"a create is refused":                         {testutil.OpCreate, testutil.CodeNoAuth},
+		"the outcome of a create is unclear":          {testutil.OpCreate, testutil.CodeRequestTimeout},
+		"somebody deletes the znode again":            {testutil.OpCreate, 0},
+		"the delete of a Node that closes is refused": {testutil.OpDelete, testutil.CodeNoAuth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.ConnectNext(), w.ConnectNext()
+				n := announce(t, c, path, "a")
+				var tries atomic.Int64
+				stop := w.Control(func(r testutil.Request) testutil.Action {
+					if r.Op != tt.op || r.Path != path {
+						return testutil.Pass()
+					}
+					tries.Add(1)
+					if tt.code == 0 {
+						time.AfterFunc(time.Millisecond, func() { _ = other.Delete(t.Context(), path, -1) })
+						return testutil.Pass()
+					}
+					return testutil.Fail(tt.code)
+				})
+				if tt.op == testutil.OpCreate {
+					must(t, other.Delete(t.Context(), path, -1))
+				} else {
+					go func() { _ = n.Close(t.Context()) }()
+				}
+				time.Sleep(time.Minute)
+				soon := tries.Swap(0)
+				time.Sleep(time.Hour)
+				if later := tries.Load(); soon < 6 || soon > 30 || later < 180 || later > 320 {
+					t.Errorf("%d times in the first minute, %d in an hour", soon, later)
+				}
+				stop()
+				closed(t, w, n)
+			})
+		})
+	}
+}
+
+// A znode that has stood for a minute is back at once when somebody deletes it.
+// One that has not is back after pauses, which go on growing.
+func TestTheNextRemovalAfterAMinute(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.ConnectNext(), w.ConnectNext()
+		announce(t, c, path, "a")
+		// longest returns the longest time until the znode was back.
+		longest := func(times int, stands time.Duration) (longest time.Duration) {
+			for range times {
+				time.Sleep(stands)
+				must(t, other.Delete(t.Context(), path, -1))
+				began := time.Now()
+				bubble.AwaitTrue(t, "the znode", func() bool { return w.Exists(path) })
+				longest = max(longest, time.Since(began))
+			}
+			return longest
+		}
+		if took := longest(30, time.Second); took < time.Second || took > 31*time.Second {
+			t.Errorf("deleted again and again: back after %v", took)
+		}
+		if took := longest(12, 58*time.Second); took < 5*time.Second {
+			t.Errorf("deleted after almost a minute: back after %v", took)
+		}
+		if took := longest(12, time.Minute+time.Second); took > 100*time.Millisecond {
+			t.Errorf("deleted after a minute: back after %v", took)
+		}
+	})
+}
