@@ -60,6 +60,26 @@ func TestARefusedOperationConcernsItsCaller(t *testing.T) {
 	})
 }
 
+// The same, where it is in a batch each time.
+func TestARefusalInABatchIsRemembered(t *testing.T) {
+	inLines(t, 3, func(t *testing.T, l *lines) {
+		for round, most := range []time.Duration{3 * rtt, 2 * rtt} {
+			occupied := l.occupy()
+			results, wait := l.join(t.Context(), line(1), "/line/missing", line(2))
+			wait()
+			occupied()
+			if err := results[1].err; !errors.Is(err, zk.ErrNoNode) {
+				t.Errorf("missing directory: %v", err)
+			}
+			for _, r := range []*joined{results[0], results[2]} {
+				if l.stands(r); r.took > most {
+					t.Errorf("round %d: took %v, want %v at most", round, r.took, most)
+				}
+			}
+		}
+	})
+}
+
 // 64 locks whose directories are missing: one round trip more, however many are
 // refused.
 func TestColdDirectories(t *testing.T) {

@@ -279,17 +279,7 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	c.mu.Unlock()
 	r := c.newRound(w, reason)
 	r.deleted = deleted
-	// What is above is read first, and a znode before its list: if it is another
-	// one, that is read anyway.
-	slices.SortFunc(reads, func(a, b framework.Read) int {
-		switch c := compare(a.Path, b.Path); {
-		case c != 0 || a.Children == b.Children:
-			return c
-		case b.Children:
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(reads, compareReads)
 	pass, err := c.passing(reads, r.tree)
 	if err != nil {
 		return err
@@ -313,6 +303,18 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 		}
 	}
 	return err
+}
+
+// compareReads is the order of the reads of a round: first what is above, and a
+// znode before its list, since that is read anyway if the znode is another one.
+func compareReads(a, b framework.Read) int {
+	switch c := compare(a.Path, b.Path); {
+	case c != 0 || a.Children == b.Children:
+		return c
+	case b.Children:
+		return -1
+	}
+	return 1
 }
 
 // unmark drops the marks of what is filtered out.

@@ -3,6 +3,7 @@ package cache
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -205,6 +206,21 @@ func TestCompareIsAnOrder(t *testing.T) {
 			t.Errorf("%q is %d below %q", b, depth(a, b), a)
 		}
 	})
+}
+
+// A round reads what is above first, and a znode before its list.
+func TestCompareReads(t *testing.T) {
+	want := []framework.Read{
+		{Path: "/"}, {Path: "/", Children: true}, {Path: "/a"}, {Path: "/a/b", Children: true},
+		{Path: "/a-"}, {Path: "/a-", Children: true}, {Path: "/b", Children: true},
+	}
+	for range 100 {
+		got := slices.Clone(want)
+		rand.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
+		if slices.SortFunc(got, compareReads); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
 }
 
 // A read settles what came before its answer, and nothing else.

@@ -438,7 +438,7 @@ func TestStrategies(t *testing.T) {
 		// Not all clients begin with the same one.
 		first := map[string]bool{}
 		for _, id := range []string{"e", "f", "g"} {
-			register(t, d, instance{Name: "billing", ID: id})
+			regs[id] = register(t, d, instance{Name: "billing", ID: id})
 		}
 		time.Sleep(time.Second)
 		for _, strategy := range []discovery.Strategy{discovery.RoundRobin, discovery.Sticky} {
@@ -451,6 +451,11 @@ func TestStrategies(t *testing.T) {
 			if len(first) != 4 {
 				t.Errorf("strategy %d begins with %v", strategy, first)
 			}
+		}
+		must(t, regs["e"].Update(t.Context(), instance{Disabled: true}))
+		time.Sleep(time.Second)
+		if got := picks(t, robin, 6); len(got) != 3 || got["e"] != 0 {
+			t.Errorf("%v while e is disabled", got)
 		}
 	})
 }

@@ -176,7 +176,12 @@ func TestHeldZnodeIsWatchedLater(t *testing.T) {
 		if got := w.WatchCount(); got != 1 {
 			t.Errorf("watches after an hour: %v", got)
 		}
+		w.ResetRequests()
 		bubble.Release(t, l)
+		time.Sleep(time.Second)
+		if got, want := w.Cost(), map[testutil.Op]int{testutil.OpDelete: 1}; !maps.Equal(got, want) {
+			t.Errorf("requests of the release: %v, want %v", got, want)
+		}
 		w.NothingLeft(lockPath)
 	})
 }

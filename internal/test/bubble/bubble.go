@@ -206,7 +206,8 @@ func (w *World) Address(member int) string { return strings.Split(w.Servers(), "
 // Empty fails the test unless, after two seconds, the directories have no
 // children and only they and their parents are watched: a watch on a directory
 // may outlive the lease that needed it, and a semaphore watches its limit. It
-// also fails the test if a znode is outside of the clients' view.
+// also fails the test if a znode is outside of the clients' view, or if any
+// watch is left after three session timeouts more.
 func (w *World) Empty(dirs ...string) {
 	w.T.Helper()
 	w.empty(dirs, dirs)
@@ -240,6 +241,11 @@ func (w *World) empty(dirs, watched []string) {
 	}
 	if path := w.View.Outside(w.Embedded); path != "" {
 		w.T.Errorf("%s is outside of the clients' view", path)
+	}
+	time.Sleep(3 * Timeout)
+	synctest.Wait()
+	for path, n := range w.Watches() {
+		w.T.Errorf("%d watches stay on %s", n, path)
 	}
 }
 

@@ -68,7 +68,7 @@ func (h *hunter) groups(f *fault) []*group {
 	for _, s := range h.suites {
 		short, long := &group{s: s}, &group{s: s}
 		for _, t := range s.Tests {
-			if t.reaches(f, src) {
+			if t.reaches(f, s, src) {
 				g := short
 				if t.Seconds > quick {
 					g = long

@@ -168,9 +168,7 @@ func (m *module) measure(ctx context.Context, s *suite, dir string) error {
 		if t.Reached, err = m.reached(profile); err != nil {
 			return err
 		}
-		if len(t.Reached) > 0 {
-			s.Tests = append(s.Tests, t)
-		}
+		s.Tests = append(s.Tests, t)
 	}
 	slices.SortFunc(s.Tests, func(a, b *test) int { return cmp.Compare(a.Seconds, b.Seconds) })
 	return nil
@@ -202,10 +200,12 @@ func (m *module) reached(profile string) (map[string][]block, error) {
 	return reached, lines.Err()
 }
 
-// reaches reports whether the test runs the fault's statement.
-func (t *test) reaches(f *fault, src []byte) bool {
+// reaches reports whether the test runs the fault's statement. A declaration
+// outside of functions counts as reached by all tests of its package, and by
+// others that run something of its file.
+func (t *test) reaches(f *fault, in *suite, src []byte) bool {
 	if f.decl == nil {
-		return len(t.Reached[f.File]) > 0
+		return in.Package == f.Package || len(t.Reached[f.File]) > 0
 	}
 	line, col := position(src, f.probe)
 	return slices.ContainsFunc(t.Reached[f.File], func(b block) bool { return b.holds(line, col) })
