@@ -75,7 +75,7 @@ func tiny(t *testing.T) (*module, []*fault) {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module example.com/tiny\n\ngo 1.25\n",
+		"go.mod":     "module example.com/tiny\n\ngo 1.25\n",
 		"p/limit.go": "package p\n\nconst limit = 3\n", // no test runs a statement of this file
 		"p/p.go": `package p
 
