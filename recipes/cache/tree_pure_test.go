@@ -211,8 +211,13 @@ func TestCompareIsAnOrder(t *testing.T) {
 // A round reads what is above first, and a znode before its list.
 func TestCompareReads(t *testing.T) {
 	want := []framework.Read{
-		{Path: "/"}, {Path: "/", Children: true}, {Path: "/a"}, {Path: "/a/b", Children: true},
-		{Path: "/a-"}, {Path: "/a-", Children: true}, {Path: "/b", Children: true},
+		{Path: "/"},
+		{Path: "/", Children: true},
+		{Path: "/a"},
+		{Path: "/a/b", Children: true},
+		{Path: "/a-"},
+		{Path: "/a-", Children: true},
+		{Path: "/b", Children: true},
 	}
 	for range 100 {
 		got := slices.Clone(want)
