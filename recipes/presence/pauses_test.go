@@ -10,7 +10,8 @@ import (
 )
 
 // What goes on failing is tried again after pauses that grow, from a fraction
-// of a second to 30s. They are random, and the long ones are 15s on average.
+// of a second to 30s. They are random, and the long ones are 15s on average. The
+// servers remove an empty directory once a minute, which costs a create more.
 func TestPausesGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op   testutil.Op   // of what fails
@@ -45,7 +46,7 @@ func TestPausesGrow(t *testing.T) {
 				time.Sleep(time.Minute)
 				soon := tries.Swap(0)
 				time.Sleep(time.Hour)
-				if later := tries.Load(); soon < 6 || soon > 30 || later < 180 || later > 320 {
+				if later := tries.Load(); soon < 6 || soon > 30 || later < 180 || later > 380 {
 					t.Errorf("%d times in the first minute, %d in an hour", soon, later)
 				}
 				stop()

@@ -165,7 +165,7 @@ func (h *hunter) build(s *suite, number int, f *fault) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(h.dir, name)
-	if _, err := h.m.run("go", "test", "-c", "-overlay", overlay, "-o", binary, s.path); err != nil {
+	if _, err := h.m.run("go", "test", "-vet=off", "-c", "-overlay", overlay, "-o", binary, s.path); err != nil {
 		return "", err
 	}
 	h.binaries[name] = binary
