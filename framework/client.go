@@ -43,7 +43,8 @@ type core struct {
 	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
 	lines     *callQueue     // to the user's logger
 	observers observerList
-	looking   atomic.Bool // the mechanism of SASL is asked whether its credentials have changed
+	supplying chan struct{} // holds a token for each call of supply that is under way
+	looking   atomic.Bool   // the mechanism of SASL is asked whether its credentials have changed
 
 	containers  containers
 	closeOnce   sync.Once
@@ -108,6 +109,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		chroot:     chroot,
 		servers:    serverList{names: shuffled(addrs), resolver: cfg.resolver},
 		pace:       dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
+		supplying:  make(chan struct{}, mostSupplied),
 		closing:    make(chan struct{}),
 		done:       make(chan struct{}),
 		changed:    make(chan struct{}),
@@ -131,7 +133,7 @@ func (c *core) run() {
 			s.end(ErrClosed)
 			c.transition(closed, s, nil)
 			err := s.shutDown()
-			c.noteAsked(s.sessionID(), err == nil)
+			c.noteAsked(s.orphan().id, err == nil)
 			c.setCloseErr(err)
 			return
 		}
@@ -241,7 +243,7 @@ func (c *Client) State() State {
 // It fails earlier if the client is closed or the ensemble rejects the
 // credentials.
 func (c *Client) WaitConnected(ctx context.Context) error {
-	_, err := c.core().awaitConnected(ctx, nil, nil)
+	_, err := c.scope().awaitConnected(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("wait for the connection: %w", err)
 	}
@@ -294,7 +296,7 @@ func (c *Client) Session() (*Session, error) {
 // answers.
 func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 	k := c.core()
-	s, err := k.awaitConnected(ctx, nil, k.cfg.retry())
+	s, err := c.scope().awaitConnected(ctx, k.cfg.retry())
 	if err != nil {
 		return nil, fmt.Errorf("wait for a session: %w", err)
 	}

@@ -45,12 +45,15 @@ var errSevered = errors.New("the session is over")
 // dial opens a connection of the session, at the client's pace.
 func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	c := s.core
+	s.mu.Lock()
+	s.pausing = true
+	s.mu.Unlock()
 	if !c.awaitTurn(s.severed) {
 		return nil, errSevered
 	}
 	s.mu.Lock()
 	limit := s.timeout / 3
-	s.dialedAt = clock.Now()
+	s.pausing, s.dialedAt = false, clock.Now()
 	s.mu.Unlock()
 	conn, to, x, err := c.dialNext(network, s.severed, limit)
 	if err != nil {
@@ -119,6 +122,7 @@ type dialPace struct {
 	tries int        // in this round
 	back  backoff.BackOff
 	rare  time.Duration // the bound of the next pause; 0: the client is not refused
+	skip  bool          // there is no next pause
 }
 
 // longestRefused bounds the pauses of a client that is refused: see WithSASL.
@@ -130,9 +134,11 @@ func (p *dialPace) next() (pause time.Duration, rare bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.rare > 0:
+	case p.rare > 0 && !p.skip:
 		pause, rare = p.rare/2+random.N(p.rare/2), true
 		p.rare = min(2*p.rare, longestRefused)
+	case p.rare > 0:
+		p.skip = false
 	case p.tries >= p.round:
 		p.tries = 0
 		if p.back == nil {
@@ -166,11 +172,25 @@ func (p *dialPace) refused() {
 	}
 }
 
-// accepted ends them.
+func (p *dialPace) isRefused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rare > 0
+}
+
+// skipPause lets a client that is refused make the next attempt at once: the
+// last one brought no refusal, but the news that a session is gone.
+func (p *dialPace) skipPause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.skip = p.rare > 0
+}
+
+// accepted ends the pauses of a client that is refused.
 func (p *dialPace) accepted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rare = 0
+	p.rare, p.skip = 0, false
 }
 
 // nextRound begins a round: the pause before it was cut short.

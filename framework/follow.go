@@ -92,9 +92,9 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 			if ctx.Err() != nil {
 				return
 			}
-			// No server may answer for longer than the policy's budget lasts,
-			// but only the context ends the watch.
-			w.budget = endless()
+			// No server may answer for longer than the policy's budget lasts, or
+			// all may refuse the client, but only the context ends the watch.
+			w.budget, w.patient = endless(), true
 			var now node
 			now, seen, err = w.readAndWatch(ctx, kind, path, false)
 			switch {

@@ -220,7 +220,7 @@ func (s *session) checkClock(now time.Time) time.Duration {
 // its clock, has stood still or has jumped: then the wire client gets its time
 // again.
 func (s *session) isStuckLocked(now time.Time) bool {
-	if s.up || now.Sub(s.nextCheck) > s.timeout/3 {
+	if s.up || s.pausing || now.Sub(s.nextCheck) > s.timeout/3 {
 		s.dialedAt = now
 	}
 	return now.Sub(s.dialedAt) >= s.timeout

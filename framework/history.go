@@ -106,10 +106,7 @@ func (c *core) latestTransaction(at server, limit time.Duration) (zxid int64, er
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	r, err := c.converse(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, true, syncRoot)
 	if r.session != 0 {
-		if err := c.closeRemotely(ctx, at, r.session, r.password, true, limit); err != nil {
-			c.cfg.log.Debug("cannot close a session", zap.Stringer("server", at),
-				zap.String("session", wire.SessionText(r.session)), zap.Error(err))
-		}
+		_ = c.closeAt(ctx, orphan{r.session, r.password, 3 * limit}, at) // it is logged
 	}
 	if err == nil && r.session == 0 {
 		err = errBadAnswer

@@ -19,6 +19,7 @@ type scope struct {
 	in     *session        // nil: any
 	budget backoff.BackOff // of the operation that this is a part of; nil: a new one
 
+	patient bool // waits for a connection without end, even while the client is refused
 	bundles bool // watches that are asked for together are armed together
 }
 

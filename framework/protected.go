@@ -264,7 +264,7 @@ func (s *session) discard(full string) <-chan struct{} {
 // deleteUntilGone retries to delete a znode until it is gone. It reports false
 // if the session is over or the client closes first.
 func (s *session) deleteUntilGone(full string) bool {
-	w := scope{core: s.core, in: s}
+	w := scope{core: s.core, in: s, patient: true}
 	for pause, logged := forbiddenPause, false; ; {
 		err := w.leave(context.Background(), full, logged, false)
 		if err == nil || errors.Is(err, zk.ErrNoNode) {

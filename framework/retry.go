@@ -13,10 +13,11 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 )
 
-// awaitConnected waits until a session is Connected: the session in, or any
-// session if in is nil. Meanwhile it uses up budget, pause by pause. A nil
+// awaitConnected waits until a session is Connected: that of the scope, or any
+// session if it has none. Meanwhile it uses up budget, pause by pause. A nil
 // budget is endless.
-func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.BackOff) (*session, error) {
+func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*session, error) {
+	c, in := w.core, w.in
 	var pause <-chan time.Time // nil: not begun
 	for {
 		c.mu.Lock()
@@ -31,7 +32,7 @@ func (c *core) awaitConnected(ctx context.Context, in *session, budget backoff.B
 			return nil, withLast(ctxerr.Of(ctx), last)
 		case state == Connected && (in == nil || in == s) && s.isReady():
 			return s, nil
-		case refused != nil:
+		case refused != nil && !w.patient:
 			return nil, refused
 		}
 		if pause == nil && budget != nil {
@@ -94,10 +95,14 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		budget = c.cfg.retry()
 	}
 	a := attempt{budget: budget}
+	patience := budget
+	if w.patient {
+		patience = nil
+	}
 	began := time.Now()
 	fail := func(err error) error { return &opError{op: op, path: path, err: withMeaning(err), maybe: a.unsure} }
 	for {
-		s, err := c.awaitConnected(ctx, in, budget)
+		s, err := w.awaitConnected(ctx, patience)
 		if err != nil {
 			return fail(a.session.explain(err, began))
 		}

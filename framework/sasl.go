@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
-	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -130,44 +129,44 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 	refused := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %w", ErrAuthFailed, to, fmt.Errorf(format, args...))
 	}
-	late := time.NewTimer(limit)
-	defer late.Stop()
+	type answer struct {
+		token []byte
+		done  bool
+	}
+	began := time.Now()
 	var challenge []byte
-	for xid := int32(1); xid <= mostChallenges; xid++ {
-		var response []byte
-		var done bool
-		returned := supplied.Go(c.cfg.log, func() (err error) {
-			response, done, err = x.Next(challenge)
-			return err
+	for xid := int32(1); xid <= mostChallenges+1; xid++ {
+		response, err := supply(context.Background(), c, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
+			a.token, a.done, err = x.Next(challenge)
+			return a, err
 		})
-		select {
-		case err := <-returned:
-			if err != nil {
-				return refused("%w", err)
-			}
-		case <-stop:
-			return errSevered
-		case <-late.C:
-			return fmt.Errorf("%w with %s: the mechanism has not answered within %v", errSASL, to, limit)
-		}
-		if response == nil {
-			if !done {
-				return refused("the mechanism has no response to the server's challenge")
-			}
+		switch {
+		case errors.Is(err, errSevered):
+			return err
+		case errors.Is(err, errNoResult):
+			return fmt.Errorf("%w with %s: the mechanism: %w", errSASL, to, err)
+		case err != nil:
+			return refused("%w", err)
+		case response.token == nil && !response.done:
+			return refused("the mechanism has no response to the server's challenge")
+		case response.token == nil:
 			return nil
 		}
-		if _, err := conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: wire.OpSASL}, &wire.Token{Token: response})); err != nil {
+		if _, err := conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: wire.OpSASL}, &wire.Token{Token: response.token})); err != nil {
 			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
 		}
 		token, err := readToken(r, xid)
+		var code wire.Code
 		switch {
-		case errors.Is(err, io.EOF) && (done || xid > 1):
+		case errors.Is(err, io.EOF) && (response.done || len(response.token) > 0): // an empty one asks for a challenge only
 			return refused("the server has closed the connection in answer to the client's token")
 		case errors.Is(err, zk.ErrAuthFailed):
 			return refused("the server does not accept the client: wrong user, password or mechanism")
+		case errors.As(err, &code):
+			return refused("the server answers %w", code)
 		case err != nil:
 			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
-		case done:
+		case response.done:
 			return nil
 		case token == nil:
 			return refused("the server has no SASL: it answers without a challenge")
@@ -181,7 +180,10 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 // one of two codes.
 func readToken(r io.Reader, xid int32) (token []byte, err error) {
 	frame, err := wire.ReadFrame(r, mostSASLAnswer, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, wire.ErrMalformed):
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	case err != nil:
 		return nil, err
 	}
 	d := wire.NewDecoder(frame)
@@ -200,7 +202,7 @@ func readToken(r io.Reader, xid int32) (token []byte, err error) {
 	case head.Err == wire.AuthFailed, head.Err == wire.SessionClosedRequire:
 		return nil, zk.ErrAuthFailed
 	case head.Err != wire.OK:
-		return nil, fmt.Errorf("refused: %w", head.Err)
+		return nil, head.Err
 	}
 	return token, nil
 }
@@ -238,54 +240,64 @@ func (l *link) authenticateFirst() error {
 		return err
 	}
 	l.answeredAt = clock.Now()
-	if err := l.session.core.authenticateSASL(l.sasl, l.session.severed, l.to, l.Conn, l.read, l.limit); err != nil {
-		l.session.core.onAttemptFailed(err)
+	limit := l.limit - l.answeredAt.Sub(l.sentAt)
+	if err := l.session.core.authenticateSASL(l.sasl, l.session.severed, l.to, l.Conn, l.read, limit); err != nil {
+		inTime := l.connectTimer.Stop() // otherwise we have closed the connection, and the error says no more than that
 		_ = l.Close()
+		switch {
+		case errors.Is(err, errMalformed):
+			l.session.onMalformed(l, err)
+		case inTime || errors.Is(err, errNoResult):
+			l.session.core.onAttemptFailed(err)
+		}
 		return err
 	}
 	l.sasl, l.read = nil, bufio.NewReaderSize(io.MultiReader(bytes.NewReader(frame), l.read), 4096)
 	return nil
 }
 
-// remembered is a session that a server has opened on a connection that was not
-// authenticated after that. The wire client is not told of it, and asks for
-// another one each time. The next connect request names it instead, so that
-// refusals do not fill the ensemble with sessions.
-type remembered struct {
-	id       int64 // 0: there is none
-	password []byte
-	timeout  time.Duration // the least that was granted
-}
-
 // onUnauthenticated takes the answer to a connect request before the connection
-// is authenticated, and reports whether it can be. It returns an error if the
-// session that was remembered is gone.
+// is authenticated, and reports whether it can be.
+//
+// A session that a server has opened is remembered. If the connection is not
+// authenticated the wire client is not told of it, and asks for another one
+// each time. The next connect request names it instead, so that refusals do not
+// fill the ensemble with sessions. onUnauthenticated returns an error if that
+// session is gone.
 func (s *session) onUnauthenticated(a wire.ConnectResponse) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.id != 0 {
-		return a.SessionID == s.id, nil
-	}
-	if a.SessionID == 0 {
-		if s.remembered.id == 0 {
-			return false, nil
+	switch {
+	case s.id != 0:
+		if a.SessionID == 0 {
+			s.core.pace.skipPause()
 		}
-		s.remembered = remembered{}
-		return false, errors.New("the session of a connection that was not authenticated is gone")
+		return a.SessionID == s.id, nil
+	case a.SessionID != 0:
+		granted := time.Duration(a.Timeout) * time.Millisecond
+		if s.remembered.id == a.SessionID {
+			granted = min(granted, s.remembered.timeout) // the least
+		}
+		s.remembered, s.rememberedAt = orphan{a.SessionID, slices.Clone(a.Password), granted}, clock.Now()
+		return true, nil
+	case s.remembered.id == 0:
+		return false, nil
 	}
-	granted := time.Duration(a.Timeout) * time.Millisecond
-	if s.remembered.id == a.SessionID {
-		granted = min(granted, s.remembered.timeout)
-	}
-	s.remembered = remembered{a.SessionID, slices.Clone(a.Password), granted}
-	return true, nil
+	s.core.pace.skipPause()
+	s.remembered = orphan{}
+	return false, errors.New("the session of a connection that was not authenticated is gone")
 }
 
 // nameRemembered puts the session that is remembered into a connect request
-// that asks for a new one.
+// that asks for a new one. It forgets one that has surely expired, since the
+// attempt would only bring that news: after the timeout and a tick of the
+// servers, which is half of it at most.
 func (s *session) nameRemembered(connect []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if clock.Now().Sub(s.rememberedAt) > s.remembered.timeout*3/2 {
+		s.remembered = orphan{}
+	}
 	if s.id != 0 || s.remembered.id == 0 || len(connect) < connectPassword+passwordSize {
 		return connect
 	}

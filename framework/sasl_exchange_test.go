@@ -57,7 +57,7 @@ func TestSASLExchange(t *testing.T) {
 		"refused by the end":          {2, [][]byte{token(1, []byte("c"))}, true, "closed the connection"},
 		"refused by the end, of one":  {1, nil, true, "closed the connection"},
 		"the connection ends":         {2, nil, false, "EOF"},
-		"another code":                {2, [][]byte{code(1, wire.NoAuth)}, false, "refused"},
+		"another code":                {2, [][]byte{code(1, wire.NoAuth)}, true, "not authenticated"},
 		"a null token":                {2, [][]byte{token(1, nil)}, true, "no SASL"},
 		"another number":              {2, [][]byte{token(7, []byte("c"))}, false, "number 7"},
 		"a notification":              {2, [][]byte{code(-1, wire.OK)}, false, "malformed"},
@@ -88,8 +88,7 @@ func TestSASLExchange(t *testing.T) {
 						_, _ = wire.ReadFrame(theirs, 100, nil)
 					}
 				}()
-				c := &core{}
-				c.cfg.log = zap.NewNop()
+				c := newCore(config{log: zap.NewNop()}, nil, "")
 				timer := time.AfterFunc(time.Second, func() { _ = ours.Close() })
 				defer timer.Stop()
 				err := c.authenticateSASL(&talker{last: tt.last}, nil, server{name: "a", address: "a"}, ours, ours, 2*time.Second)
@@ -110,8 +109,7 @@ func FuzzSASLAnswers(f *testing.F) {
 	f.Add(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1}, &wire.Token{Token: []byte("c")}), 2)
 	f.Add(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1, Err: wire.AuthFailed}), 1)
 	f.Fuzz(func(t *testing.T, answers []byte, last int) {
-		c := &core{}
-		c.cfg.log = zap.NewNop()
+		c := newCore(config{log: zap.NewNop()}, nil, "")
 		x := &talker{last: last}
 		err := c.authenticateSASL(x, nil, server{name: "a", address: "a"}, discard{}, bytes.NewReader(answers), time.Minute)
 		if err == nil && x.calls != last {
@@ -145,7 +143,7 @@ func FuzzNoSessionWithoutAnExchange(f *testing.F) {
 		if known {
 			s.id = id
 		} else if id != 0 {
-			s.remembered = remembered{id: id, timeout: s.timeout}
+			s.remembered, s.rememberedAt = orphan{id: id, timeout: s.timeout}, time.Now()
 		}
 		x := &talker{last: 2}
 		l := newLink(scripted{Reader: bytes.NewReader(answers)}, s, server{name: "a", address: "a"}, x, time.Minute)

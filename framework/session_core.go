@@ -51,12 +51,14 @@ type session struct {
 	id             int64      // 0 until a server has answered
 	seen           int64      // the latest transaction in an answer
 	password       []byte
-	remembered     remembered    // while id is 0
+	remembered     orphan        // while id is 0: see onUnauthenticated
+	rememberedAt   time.Time     // when a server has answered with it last
 	timeout        time.Duration // the least that was granted in this session: see proof.go
 	margin         time.Duration
 	expired        bool      // a server said that it is gone
 	dialed         *link     // the latest connection
 	dialedAt       time.Time // when the wire client last began to dial, or had dialed
+	pausing        bool      // it waits until the next attempt may be made
 	link           *link     // the latest on which a server confirmed the session
 	proof          *proof
 	proven         time.Time // the latest contact that is proven

@@ -56,21 +56,16 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return answers{}, err
 	}
-	frames := wire.AppendFrame(nil, connect)
-	if x != nil {
-		if _, err := conn.Write(frames); err != nil {
-			return answers{}, err
-		}
-		frames = nil
-	}
+	first, rest := wire.AppendFrame(nil, connect), []byte(nil)
 	for _, a := range auths {
-		frames = wire.AppendFrame(frames, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: a.scheme, Auth: a.data})
+		rest = wire.AppendFrame(rest, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: a.scheme, Auth: a.data})
 	}
-	frames = append(frames, request...)
+	rest = append(rest, request...)
 	if x == nil {
-		if _, err := conn.Write(frames); err != nil {
-			return answers{}, err
-		}
+		first, rest = append(first, rest...), nil
+	}
+	if _, err := conn.Write(first); err != nil {
+		return answers{}, err
 	}
 	var session wire.ConnectResponse
 	if err := readAnswer(conn, &session); err != nil || session.SessionID == 0 {
@@ -79,7 +74,7 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 	if x != nil {
 		err := c.authenticateSASL(x, ctx.Done(), to, conn, conn, limit)
 		if err == nil {
-			_, err = conn.Write(frames)
+			_, err = conn.Write(rest)
 		}
 		if err != nil {
 			return answers{session: session.SessionID, password: session.Password}, err

@@ -120,7 +120,7 @@ func (h *straySearch) search(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	_, err := scope{core: s.core, in: s}.search(context.Background(), h.dir)
+	_, err := scope{core: s.core, in: s, patient: true}.search(context.Background(), h.dir)
 	answered := err == nil || classify(errors.Unwrap(err)) == final // what is refused is not asked for without end
 
 	s.mu.Lock()

@@ -2,11 +2,18 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
+
+// mostSupplied is how many calls of a user's functions may be under way, so
+// that functions that hang do not fill the memory.
+const mostSupplied = 16
+
+var errNoResult = errors.New("no result")
 
 // supply gets from a function of the user what a connection needs, within
 // limit, unless stop is closed. fn runs on a goroutine of its own: what it
@@ -15,10 +22,19 @@ func supply[T any](ctx context.Context, c *core, stop <-chan struct{}, limit tim
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var value T
-	returned := supplied.Go(c.cfg.log, func() (err error) {
-		value, err = fn(ctx)
-		return err
-	})
+	var returned <-chan error
+	select {
+	case c.supplying <- struct{}{}:
+		returned = supplied.Go(c.cfg.log, func() (err error) {
+			defer func() { <-c.supplying }()
+			value, err = fn(ctx)
+			return err
+		})
+	case <-stop:
+		return none, errSevered
+	case <-ctx.Done():
+		return none, fmt.Errorf("%w: %d earlier calls have not returned", errNoResult, mostSupplied)
+	}
 	select {
 	case err := <-returned:
 		if err != nil {
@@ -28,6 +44,6 @@ func supply[T any](ctx context.Context, c *core, stop <-chan struct{}, limit tim
 	case <-stop:
 		return none, errSevered
 	case <-ctx.Done():
-		return none, fmt.Errorf("no result within %v", limit)
+		return none, fmt.Errorf("%w within %v", errNoResult, limit)
 	}
 }

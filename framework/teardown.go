@@ -65,7 +65,7 @@ func (s *session) tearDown() {
 	s.mu.Lock()
 	expired := s.expired
 	s.mu.Unlock()
-	s.core.noteAsked(s.sessionID(), expired || s.closeOrphan())
+	s.core.noteAsked(s.orphan().id, expired || s.closeOrphan())
 	s.core.closeOldest()
 	s.awaitWireEnd()
 }
@@ -168,8 +168,9 @@ func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
 	if c.resumesNone.Load() {
 		return errResumesNone
 	}
-	err := c.closeRemotely(ctx, to, o.id, o.password, true, o.stepTimeout())
-	if errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL) { // most servers close a session without credentials as well
+	authenticated := !c.pace.isRefused() // otherwise it would be one more attempt, and without a pause
+	err := c.closeRemotely(ctx, to, o.id, o.password, authenticated, o.stepTimeout())
+	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL)) { // most servers close a session without credentials as well
 		err = c.closeRemotely(ctx, to, o.id, o.password, false, o.stepTimeout())
 	}
 	if err != nil {
