@@ -24,6 +24,7 @@ var errorNames = []struct {
 	{zk.ErrSessionExpired, "SESSIONEXPIRED"},
 	{zk.ErrSessionMoved, "SESSIONMOVED"},
 	{zk.ErrNoAuth, "NOAUTH"},
+	{ErrAuthRequired, unknownNames[wire.SessionClosedRequire]},
 	{zk.ErrAuthFailed, "AUTHFAILED"},
 	{zk.ErrInvalidACL, "INVALIDACL"},
 	{zk.ErrNoChildrenForEphemerals, "NOCHILDRENFOREPHEMERALS"},

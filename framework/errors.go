@@ -72,8 +72,8 @@ var meanings = map[wire.Code]string{
 		"set localSessionsUpgradingEnabled=true on them as well",
 	wire.NoWatcher:      "no such watch",
 	wire.RequestTimeout: "request timeout",
-	wire.SessionClosedRequire: "the servers require SASL authentication, which this client does not have, " +
-		"or credentials with another scheme (their enforce.auth.schemes)",
+	wire.SessionClosedRequire: "the server requires SASL authentication, which this client does not have, " +
+		"or credentials with another scheme (its enforce.auth.schemes)",
 	wire.QuotaExceeded: "quota exceeded",
 	wire.Throttled:     "throttled",
 }
@@ -88,10 +88,17 @@ type unknownError struct {
 func (e *unknownError) Error() string { return fmt.Sprintf("%s (code %d)", e.meaning, e.code) }
 func (e *unknownError) Unwrap() error { return e.error }
 
-// Is makes ErrAuthFailed of the answer of a server that requires more than the
-// client has presented.
 func (e *unknownError) Is(target error) bool {
-	return e.code == wire.SessionClosedRequire && (target == ErrAuthFailed || target == zk.ErrAuthFailed)
+	return e.code == wire.SessionClosedRequire && errors.Is(ErrAuthRequired, target)
+}
+
+// naming adds the server to an answer that says that it requires more of the
+// client: the others may not.
+func (s *session) naming(err error) error {
+	if !errors.Is(err, ErrAuthRequired) || s == nil || s.latest() == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.latest().to, err)
 }
 
 // withMeaning adds the meaning to an error that the wire client calls unknown.

@@ -100,7 +100,9 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		patience = nil
 	}
 	began := time.Now()
-	fail := func(err error) error { return &opError{op: op, path: path, err: withMeaning(err), maybe: a.unsure} }
+	fail := func(err error) error {
+		return &opError{op: op, path: path, err: a.session.naming(withMeaning(err)), maybe: a.unsure}
+	}
 	for {
 		s, err := w.awaitConnected(ctx, patience)
 		if err != nil {

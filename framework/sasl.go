@@ -58,6 +58,12 @@ type SASLExchange interface {
 // who it is.
 var ErrAuthFailed = fmt.Errorf("%w: %w", zk.ErrAuthFailed, errSASL)
 
+// ErrAuthRequired wraps ErrAuthFailed. It is the answer of a server to a
+// request of a client that it has let connect: it requires SASL, and the client
+// was made without WithSASL, or it requires credentials with another scheme.
+// The next connection will not mend that.
+var ErrAuthRequired = fmt.Errorf("%w: more credentials are required", ErrAuthFailed)
+
 // errSASL is wrapped by each error of an exchange that has failed, or could not
 // begin.
 var errSASL = errors.New("SASL")

@@ -235,7 +235,7 @@ func TestClientWithoutSASL(t *testing.T) {
 		c, err := framework.New(ens.Servers(), framework.WithDialer(network.Dial))
 		must(t, err)
 		_, _, err = c.Get(t.Context(), "/")
-		if !errors.Is(err, framework.ErrAuthFailed) {
+		if !errors.Is(err, framework.ErrAuthRequired) || framework.ErrorCode(err) != "SESSIONCLOSEDREQUIRESASLAUTH" || !strings.Contains(err.Error(), "member") {
 			t.Errorf("error %v", err)
 		}
 		if err := c.Close(); err == nil {

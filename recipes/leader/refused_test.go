@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,4 +56,37 @@ func TestRunOutlivesARefusal(t *testing.T) {
 		e.Resign()
 		must(t, <-ended)
 	}, testutil.WithMembers(3), testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl"))
+}
+
+// A client that the servers let connect, and whose requests they answer with
+// -124, campaigned again without end: the next connection was to mend that, and
+// it brings the same answer.
+func TestRunEndsWhereMoreIsRequired(t *testing.T) {
+	app := digestmd5.New("app", "secret")
+	for name, tt := range map[string]struct {
+		required string
+		opts     []framework.Option
+	}{
+		"SASL":           {"sasl", nil},
+		"another scheme": {"digest", []framework.Option{framework.WithSASL(app)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				c, err := framework.New(w.Servers(), append(tt.opts, framework.WithDialer(w.ClientNet("a").Dial))...)
+				must(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err = w.candidate(c, "a").Run(ctx, func(context.Context, *recipes.Lease) error {
+					t.Error("a term")
+					return leader.ErrStop
+				})
+				if !errors.Is(err, framework.ErrAuthRequired) || !strings.Contains(err.Error(), "member") || ctx.Err() != nil {
+					t.Errorf("error %v", err)
+				}
+				if err := c.Close(); err == nil {
+					t.Error("the session was closed without what is required")
+				}
+			}, testutil.WithMembers(3), testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth(tt.required))
+		})
+	}
 }

@@ -52,8 +52,8 @@ type term struct {
 // if the client's chroot does not exist, and when WithBackoff allows no more
 // pauses. It campaigns again after any other error, even if the tree below the
 // chroot was deleted, and also after framework.ErrAuthFailed, which ends when a
-// connection is accepted. A panic of lead passes through, with the term
-// released.
+// connection is accepted, unless it is framework.ErrAuthRequired. A panic of
+// lead passes through, with the term released.
 //
 // An Election runs once at a time: a second Run at the same time is an error,
 // and so is a nil function.
@@ -108,7 +108,7 @@ func hopeless(err error) bool {
 	if errors.As(err, new(interface{ MissingChroot() string })) {
 		return true
 	}
-	if errors.Is(err, framework.ErrAuthFailed) { // the client goes on trying to connect
+	if errors.Is(err, framework.ErrAuthFailed) && !errors.Is(err, framework.ErrAuthRequired) { // the client goes on trying to connect
 		return false
 	}
 	for _, target := range []error{framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth, zk.ErrAuthFailed} {
