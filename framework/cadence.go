@@ -98,16 +98,19 @@ func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time
 	slack := max(2*p.grain-r, 3*p.grain/4)
 	soonest := now // that a heartbeat begins with a first half
 	if last.IsZero() && p.isReported() {
-		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see beatLocked
+		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see newBeatLocked
 	}
 	provenBy := func(c contact) time.Time {
 		if c.reported != 0 {
-			for _, second := range p.pending {
-				if second.roundTrip == anyTrip && second.answers >= c.reported {
-					return second.at.Add(r)
-				}
+			switch second, ok := p.secondHalfOf(c); {
+			case ok:
+				return second.at.Add(r)
+			case last.IsZero():
+				return now.Add(r)
+			case !last.Add(r).Before(now):
+				return last.Add(2 * r)
 			}
-			return later(now, last.Add(r)).Add(r)
+			return next.Add(2 * r) // the second half under way began too early
 		}
 		if reportable := c.answered.Add(p.wait); last.Before(reportable) {
 			last = later(soonest, later(reportable, last.Add(r)))
@@ -134,9 +137,22 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// isReported reports whether an R1 alone can prove a contact.
+// isReported reports whether an R1 alone can prove a contact that none under
+// way proves.
 func (p *proof) isReported() bool {
-	return slices.ContainsFunc(p.contacts, func(c contact) bool { return c.reported != 0 })
+	return slices.ContainsFunc(p.contacts, func(c contact) bool {
+		_, ok := p.secondHalfOf(c)
+		return c.reported != 0 && !ok
+	})
+}
+
+// secondHalfOf returns the request under way that proves c, which is reported.
+func (p *proof) secondHalfOf(c contact) (r1 sentRequest, ok bool) {
+	i := slices.IndexFunc(p.pending, func(r sentRequest) bool { return r.roundTrip == anyTrip && r.answers >= c.reported })
+	if i < 0 {
+		return sentRequest{}, false
+	}
+	return p.pending[i], true
 }
 
 // shortestInterval is the least time between two heartbeats.
@@ -153,10 +169,11 @@ func (p *proof) usuallyLeft(interval time.Duration) time.Duration {
 // last; the zero time: there are none. ok is false if there is no such contact.
 // soon is when the latest of the contacts was sent that those under way can
 // prove, the zero time if there is none.
-func (p *proof) reportable(now, last time.Time, underWay bool) (soon time.Time, after time.Duration, ok bool) {
+func (p *proof) reportable(now, last time.Time) (soon time.Time, after time.Duration, ok bool) {
 	for _, c := range p.contacts {
+		_, proven := p.secondHalfOf(c)
 		switch {
-		case underWay && c.reported != 0, !last.IsZero() && !c.answered.Add(p.wait).After(last):
+		case c.reported != 0 && (proven || !last.IsZero()), !last.IsZero() && !c.answered.Add(p.wait).After(last):
 			soon = c.sent
 		case c.reported != 0:
 			return soon, 0, true

@@ -112,7 +112,7 @@ func TestLasts(t *testing.T) {
 		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500},
 		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500},
 		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500},
-		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 970312500},
+		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500},
 	} {
 		p := sixSeconds(tt.trip)
 		p.contacts, p.pending = tt.contacts, tt.pending
@@ -143,23 +143,28 @@ func TestReportable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		contacts []contact
 		last     time.Time
-		underWay bool
+		second   uint64 // how many answers had arrived before the R1 that is under way
 		soon     time.Time
 		after    time.Duration
 		ok       bool
 	}{
 		"none":                          {},
-		"R1 is missing":                 {[]contact{first}, time.Time{}, false, time.Time{}, 0, true},
-		"R1 is under way":               {[]contact{first}, time.Time{}, true, at(-3), 0, false},
-		"too young":                     {[]contact{answered(-0.5)}, time.Time{}, false, time.Time{}, 1500 * ms, true},
-		"old enough":                    {[]contact{answered(-3)}, time.Time{}, false, time.Time{}, 0, true},
-		"old enough for what has begun": {[]contact{answered(-3)}, at(-1), true, at(-3.1), 0, false},
-		"too young for it":              {[]contact{answered(-3)}, at(-1).Add(-1), true, time.Time{}, 0, true},
-		"the next one":                  {[]contact{first, answered(-1.5)}, time.Time{}, true, at(-3), 500 * ms, true},
+		"R1 is missing":                 {[]contact{first}, time.Time{}, 0, time.Time{}, 0, true},
+		"R1 is under way":               {[]contact{first}, time.Time{}, 2, at(-3), 0, false},
+		"R1 began too early":            {[]contact{first}, time.Time{}, 1, time.Time{}, 0, true},
+		"R1 will begin":                 {[]contact{first}, at(-0.1), 1, at(-3), 0, false},
+		"too young":                     {[]contact{answered(-0.5)}, time.Time{}, 0, time.Time{}, 1500 * ms, true},
+		"old enough":                    {[]contact{answered(-3)}, time.Time{}, 0, time.Time{}, 0, true},
+		"old enough for what has begun": {[]contact{answered(-3)}, at(-1), 0, at(-3.1), 0, false},
+		"too young for it":              {[]contact{answered(-3)}, at(-1).Add(-1), 0, time.Time{}, 0, true},
+		"the next one":                  {[]contact{first, answered(-1.5)}, time.Time{}, 2, at(-3), 500 * ms, true},
 	} {
 		p := sixSeconds(0)
 		p.contacts = tt.contacts
-		if soon, after, ok := p.reportable(now, tt.last, tt.underWay); !soon.Equal(tt.soon) || after != tt.after || ok != tt.ok {
+		if tt.second > 0 {
+			p.pending = []sentRequest{{at: at(-0.1), answers: tt.second, roundTrip: anyTrip}}
+		}
+		if soon, after, ok := p.reportable(now, tt.last); !soon.Equal(tt.soon) || after != tt.after || ok != tt.ok {
 			t.Errorf("%s: %v, %v, %t", name, soon, after, ok)
 		}
 	}

@@ -277,12 +277,18 @@ func (s *session) beatLocked(now time.Time, left time.Duration) time.Duration {
 	case s.firstHalfsLocked() >= mostFirstHalfs:
 		return p.interval(s.margin) // or when one is answered: see sendHeartbeat
 	}
-	b := &beat{link: s.link, sent: now, whole: true}
-	if len(h.underWay) == 0 && p.isReported() {
-		b.first, b.whole = now, false // the first half was made: by Prove, as a rule
-	}
-	s.beginBeatLocked(b)
+	s.beginBeatLocked(s.newBeatLocked(now))
 	return s.beatDueLocked(now, left)
+}
+
+// newBeatLocked returns the heartbeat that begins now: a whole one, or an R1
+// alone where the R0 was made by something else, Prove as a rule, and no whole
+// heartbeat under way will send the R1.
+func (s *session) newBeatLocked(now time.Time) *beat {
+	if s.heartbeats.underWaySince().IsZero() && s.proof.isReported() {
+		return &beat{link: s.link, sent: now, first: now}
+	}
+	return &beat{link: s.link, sent: now, whole: true}
 }
 
 // beatDueLocked returns how long to wait until a heartbeat must begin. While
@@ -291,7 +297,7 @@ func (s *session) beatDueLocked(now time.Time, left time.Duration) time.Duration
 	h, p := &s.heartbeats, s.proof
 	interval := p.interval(s.margin)
 	due := h.last.Add(interval).Sub(now)
-	soon, after, ok := p.reportable(now, h.underWaySince(), len(h.underWay) > 0)
+	soon, after, ok := p.reportable(now, h.underWaySince())
 	if !ok {
 		return due
 	}

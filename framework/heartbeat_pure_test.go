@@ -198,6 +198,35 @@ func TestBeatDue(t *testing.T) {
 	}
 }
 
+// A heartbeat is an R1 alone if that proves a contact, and nothing that is under
+// way does. An R1 that began before the contact was reported does not.
+func TestAnR1Alone(t *testing.T) {
+	now := time.Now()
+	reported := []contact{{sent: now.Add(-4 * time.Second), answered: now.Add(-4 * time.Second), reported: 7}}
+	second := func(answers uint64) []sentRequest {
+		return []sentRequest{{at: now, roundTrip: anyTrip, answers: answers}}
+	}
+	alone := []*beat{{sent: now, first: now}}
+	for name, tt := range map[string]struct {
+		contacts []contact
+		pending  []sentRequest
+		underWay []*beat
+		whole    bool
+	}{
+		"nothing is reported":              {nil, nil, nil, true},
+		"a contact is reported":            {reported, nil, nil, false},
+		"the R1 under way proves it":       {reported, second(7), alone, true},
+		"the R1 under way began too early": {reported, second(6), alone, false},
+		"a whole one will send the R1":     {reported, nil, []*beat{{sent: now, whole: true}}, true},
+	} {
+		s := sessionAt(now, 2*time.Second, 0)
+		s.proof.contacts, s.proof.pending, s.heartbeats.underWay = tt.contacts, tt.pending, tt.underWay
+		if b := s.newBeatLocked(now); b.whole != tt.whole || b.first.IsZero() != tt.whole || !b.sent.Equal(now) {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+}
+
 // While two heartbeats wait for their first answers no other one begins. One
 // that a server has throttled is sent again, and takes the place of the next.
 func TestNoHeartbeatBegins(t *testing.T) {
