@@ -198,8 +198,8 @@ func TestBeatDue(t *testing.T) {
 	}
 }
 
-// A heartbeat is an R1 alone if that proves a contact, and nothing that is under
-// way does. An R1 that began before the contact was reported does not.
+// A heartbeat is an R1 alone if that proves a contact, and nothing under way
+// does. An R1 that began before the contact was reported does not.
 func TestAnR1Alone(t *testing.T) {
 	now := time.Now()
 	reported := []contact{{sent: now.Add(-4 * time.Second), answered: now.Add(-4 * time.Second), reported: 7}}

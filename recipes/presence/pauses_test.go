@@ -10,8 +10,8 @@ import (
 )
 
 // What goes on failing is tried again after pauses that grow, from a fraction
-// of a second to 30s. They are random, and the long ones are 15s on average. The
-// servers remove an empty directory once a minute, which costs a create more.
+// of a second to 30s. They are random, and the long ones are 15s on average.
+// The servers remove an empty directory once a minute: one create more.
 func TestPausesGrow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op   testutil.Op   // of what fails
