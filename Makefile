@@ -147,7 +147,7 @@ cross: ## everything, tests included, for the other systems we support; and with
 		echo "GOOS=$$os go build ./... && go vet ./..."; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) build ./...; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
-		(cd internal/test/cutnet && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); \
+		for module in internal/test/cutnet sasl/gssapi; do (cd $$module && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); done; \
 	done
 	GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) $(GO) build ./...
 

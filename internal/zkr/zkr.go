@@ -23,5 +23,12 @@ var Commands = []cli.Commands{run.Commands, live.Commands, znode.Commands, serve
 
 // Main executes zkr with its arguments, and returns the exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
-	return cli.Run(args, stdout, stderr, Commands...)
+	return WithKerberos(nil)(args, stdout, stderr)
+}
+
+// WithKerberos returns a Main that has Kerberos.
+func WithKerberos(kerberos cli.Kerberos) func(args []string, stdout, stderr io.Writer) int {
+	return func(args []string, stdout, stderr io.Writer) int {
+		return cli.Run(args, stdout, stderr, kerberos, Commands...)
+	}
 }

@@ -19,10 +19,10 @@ func configFromEnvironment() []string {
 	return []string{"/etc/krb5.conf"}
 }
 
-// loadConfig reads the files, of which some may be missing, and those that they
+// readConfig reads the files, of which some may be missing, and those that they
 // include, which gokrb5 cannot.
-func loadConfig(files []string) (*config.Config, error) {
-	var text sections
+func readConfig(files []string) (*sections, error) {
+	text := &sections{values: map[string]string{}}
 	missing := 0
 	for _, file := range files {
 		err := text.read(file, 0)
@@ -32,6 +32,14 @@ func loadConfig(files []string) (*config.Config, error) {
 		case err != nil:
 			return nil, fmt.Errorf("configuration of Kerberos: %w", err)
 		}
+	}
+	return text, nil
+}
+
+func loadConfig(files []string) (*config.Config, error) {
+	text, err := readConfig(files)
+	if err != nil {
+		return nil, err
 	}
 	cfg, err := config.NewFromString(text.String())
 	if err != nil && !errors.As(err, new(config.UnsupportedDirective)) {
@@ -45,7 +53,7 @@ func loadConfig(files []string) (*config.Config, error) {
 // once, and takes the last of two values where libkrb5 takes the first.
 type sections struct {
 	defaults, realms, domains []string
-	seen                      map[string]bool // keys of defaults
+	values                    map[string]string // of defaults
 }
 
 func (s *sections) String() string {
@@ -111,15 +119,12 @@ func (s *sections) add(section, line string) {
 	switch section {
 	case "libdefaults":
 		key, value, _ := strings.Cut(line, "=")
-		key = strings.ToLower(strings.TrimSpace(key))
-		if s.seen[key] {
+		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
+		if _, known := s.values[key]; known {
 			return
 		}
-		if s.seen == nil {
-			s.seen = map[string]bool{}
-		}
-		s.seen[key] = true
-		if key == "dns_canonicalize_hostname" && strings.TrimSpace(value) == "fallback" {
+		s.values[key] = value
+		if key == "dns_canonicalize_hostname" && value == "fallback" {
 			line = key + " = false" // gokrb5 does not know it: the name as it is comes first
 		}
 		s.defaults = append(s.defaults, line)

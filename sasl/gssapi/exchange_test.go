@@ -89,7 +89,7 @@ func (a *acceptor) offer(key types.EncryptionKey, payload []byte, rotation int) 
 func TestExchange(t *testing.T) {
 	k := startKDC(t)
 	m := k.mechanism(k.keytab())
-	text, err := os.ReadFile(k.path("zookeeper.keytab"))
+	text, err := os.ReadFile(k.Path("zookeeper.keytab"))
 	must(t, err)
 	keys := keytab.New()
 	must(t, keys.Unmarshal(text))
@@ -174,7 +174,7 @@ func TestExchange(t *testing.T) {
 func TestTicketsAndSubkeys(t *testing.T) {
 	k := startKDC(t)
 	m := k.mechanism(k.keytab())
-	text, err := os.ReadFile(k.path("zookeeper.keytab"))
+	text, err := os.ReadFile(k.Path("zookeeper.keytab"))
 	must(t, err)
 	keys := keytab.New()
 	must(t, keys.Unmarshal(text))
@@ -200,7 +200,7 @@ func TestTicketsAndSubkeys(t *testing.T) {
 	if bytes.Equal(first, third) {
 		t.Error("the ticket that brought no proof is used again")
 	}
-	k.stop()
+	k.Stop()
 	if fourth, _ := exchange(true); !bytes.Equal(third, fourth) {
 		t.Error("without a KDC another ticket")
 	}

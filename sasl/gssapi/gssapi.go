@@ -36,7 +36,14 @@ func WithKeytab(file, principal string) Option {
 
 // WithPassword logs in with the password of a principal, "app@EXAMPLE.COM".
 func WithPassword(principal, password string) Option {
-	return func(m *mechanism) { m.add(passwordSource{principal, password}) }
+	return WithPasswordFunc(principal, func() (string, error) { return password, nil })
+}
+
+// WithPasswordFunc logs in with the password that ask returns, as for a file
+// that changes. It is called by framework.New, at each login, and while the
+// client pauses after a refusal once a second.
+func WithPasswordFunc(principal string, ask func() (string, error)) Option {
+	return func(m *mechanism) { m.add(newPassword(principal, ask)) }
 }
 
 // WithCCache uses the tickets in a file, which kinit, k5start or sssd makes and
@@ -62,8 +69,10 @@ func WithServerPrincipal(name string) Option {
 
 // New returns the mechanism. If no option names credentials, it uses those of
 // the environment: the file of KRB5CCNAME while it has a ticket that lives,
-// else the first principal in the keytab of KRB5_CLIENT_KTNAME. framework.New
-// returns an error for options that cannot work.
+// else the first principal in the keytab of KRB5_CLIENT_KTNAME. Without these
+// variables they are the files of default_ccache_name and
+// default_client_keytab_name in the configuration. framework.New returns an
+// error for options that cannot work.
 func New(opts ...Option) framework.SASL {
 	m := &mechanism{resolver: net.DefaultResolver, kept: map[principal]*ticket{}}
 	for i, opt := range opts {
@@ -77,7 +86,7 @@ func New(opts ...Option) framework.SASL {
 		m.configFiles = configFromEnvironment()
 	}
 	if len(m.sources) == 0 {
-		m.add(environment())
+		m.add(newEnvironment(m.configFiles))
 	}
 	m.fetch = m.askKDC
 	return m

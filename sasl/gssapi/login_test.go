@@ -11,14 +11,24 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi"
+	"github.com/zkrecipes/zkrecipes/sasl/gssapi/internal/kdctest"
 )
 
-// mechanism returns one for the KDC's realm.
-func (k *kdc) mechanism(source gssapi.Option, more ...gssapi.Option) framework.SASL {
-	return gssapi.New(append([]gssapi.Option{source, gssapi.WithConfig(k.path("krb5.conf"))}, more...)...)
+const realm = kdctest.Realm
+
+type kdc struct{ *kdctest.KDC }
+
+func startKDC(t *testing.T) kdc {
+	t.Helper()
+	return kdc{kdctest.New(t)}
 }
 
-func (k *kdc) keytab() gssapi.Option { return gssapi.WithKeytab(k.path("app.keytab"), "app@"+realm) }
+// mechanism returns one for the KDC's realm.
+func (k kdc) mechanism(source gssapi.Option, more ...gssapi.Option) framework.SASL {
+	return gssapi.New(append([]gssapi.Option{source, gssapi.WithConfig(k.Path("krb5.conf"))}, more...)...)
+}
+
+func (k kdc) keytab() gssapi.Option { return gssapi.WithKeytab(k.Path("app.keytab"), "app@"+realm) }
 
 // begin begins an exchange with zookeeper/localhost, as a client with a session
 // timeout of 10s does.
@@ -39,19 +49,19 @@ func beginWith(t *testing.T, m framework.SASL, server string) error {
 // reached does not.
 func TestLoginFails(t *testing.T) {
 	k := startKDC(t)
-	k.admin("addprinc -pw secret +requires_preauth careful", "addprinc -pw secret moved", "ktadd -norandkey -k "+k.path("old.keytab")+" moved",
+	k.Admin("addprinc -pw secret +requires_preauth careful", "addprinc -pw secret moved", "ktadd -norandkey -k "+k.Path("old.keytab")+" moved",
 		"cpw -pw other moved")
-	k.kinit("-l", "1s", "-c", k.path("expired"))
+	k.Kinit("-l", "1s", "-c", k.Path("expired"))
 	time.Sleep(1100 * time.Millisecond)
-	k.write("empty", "")
-	k.write("cut", "\x05\x04\x00\x0c\x00")
+	k.Write("empty", "")
+	k.Write("cut", "\x05\x04\x00\x0c\x00")
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and answers nothing
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
-	config, err := os.ReadFile(k.path("krb5.conf"))
+	config, err := os.ReadFile(k.Path("krb5.conf"))
 	must(t, err)
 	at := func(name, address string) gssapi.Option {
-		return gssapi.WithConfig(k.write(name, strings.ReplaceAll(string(config), k.address, address)))
+		return gssapi.WithConfig(k.Write(name, strings.ReplaceAll(string(config), k.Address, address)))
 	}
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -66,15 +76,15 @@ func TestLoginFails(t *testing.T) {
 		"right, with preauth":       {password("careful@"+realm, "secret"), false, ""},
 		"wrong password":            {password("app@"+realm, "wrong"), true, "password or the key"},
 		"wrong, with preauth":       {password("careful@"+realm, "wrong"), true, "password or the key"},
-		"old keytab":                {k.mechanism(gssapi.WithKeytab(k.path("old.keytab"), "moved@"+realm)), true, "password or the key"},
+		"old keytab":                {k.mechanism(gssapi.WithKeytab(k.Path("old.keytab"), "moved@"+realm)), true, "password or the key"},
 		"unknown user":              {password("nobody@"+realm, "secret"), true, "PRINCIPAL_UNKNOWN"},
 		"unknown realm":             {password("app@ELSEWHERE.TEST", "secret"), true, "no KDC for realm \"ELSEWHERE.TEST\""},
 		"unknown server":            {k.mechanism(k.keytab(), gssapi.WithServerPrincipal("zookeeper/nowhere")), true, "zookeeper/nowhere: "},
 		"server in another realm":   {k.mechanism(k.keytab(), gssapi.WithServerPrincipal("zookeeper/a@ELSEWHERE.TEST")), true, "zookeeper/a@ELSEWHERE.TEST: "},
-		"expired ccache":            {k.mechanism(gssapi.WithCCache(k.path("expired"))), true, "has expired at"},
-		"no ccache":                 {k.mechanism(gssapi.WithCCache(k.path("none"))), true, "run kinit"},
-		"an empty ccache":           {k.mechanism(gssapi.WithCCache(k.path("empty"))), false, "malformed"},
-		"a ccache that is cut off":  {k.mechanism(gssapi.WithCCache(k.path("cut"))), false, "credentials cache"},
+		"expired ccache":            {k.mechanism(gssapi.WithCCache(k.Path("expired"))), true, "has expired at"},
+		"no ccache":                 {k.mechanism(gssapi.WithCCache(k.Path("none"))), true, "run kinit"},
+		"an empty ccache":           {k.mechanism(gssapi.WithCCache(k.Path("empty"))), false, "malformed"},
+		"a ccache that is cut off":  {k.mechanism(gssapi.WithCCache(k.Path("cut"))), false, "credentials cache"},
 		"KEYRING":                   {k.mechanism(gssapi.WithCCache("KEYRING:persistent:0")), true, "KEYRING:persistent:0: of the kinds of caches only FILE"},
 		"KCM":                       {k.mechanism(gssapi.WithCCache("KCM:")), true, "only FILE"},
 		"no KDC there":              {gssapi.New(k.keytab(), at("nobody.conf", nobody.Addr().String())), false, "zookeeper/localhost: "},
@@ -99,10 +109,10 @@ func TestSkewedClock(t *testing.T) {
 	t.Parallel()
 	for _, skew := range []string{"+10m", "-10m"} {
 		k := startKDC(t)
-		k.admin("addprinc -pw secret +requires_preauth careful")
-		k.stop()
-		k.skew = skew
-		k.start()
+		k.Admin("addprinc -pw secret +requires_preauth careful")
+		k.Stop()
+		k.Skew = skew
+		k.Start()
 		for _, user := range []string{"app", "careful"} {
 			err := begin(t, k.mechanism(gssapi.WithPassword(user+"@"+realm, "secret")))
 			if !errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "clocks of this machine and of the KDC") {
@@ -117,20 +127,20 @@ func TestSkewedClock(t *testing.T) {
 func TestKDCIsDown(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	k.admin("addprinc -randkey zookeeper/other")
+	k.Admin("addprinc -randkey zookeeper/other")
 	m := k.mechanism(k.keytab())
-	k.stop()
+	k.Stop()
 	if err := begin(t, m); err == nil || errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("at the first connection: %v", err)
 	}
-	k.start()
+	k.Start()
 	must(t, begin(t, m))
-	k.stop()
+	k.Stop()
 	must(t, begin(t, m))
 	if err := beginWith(t, m, "other:2181"); err == nil || errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("for another server: %v", err)
 	}
-	k.start()
+	k.Start()
 	must(t, beginWith(t, m, "other:2181"))
 }
 
@@ -139,7 +149,7 @@ func TestKDCIsDown(t *testing.T) {
 func TestTicketsAreRenewed(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	k.admin("modprinc -maxlife 5s app")
+	k.Admin("modprinc -maxlife 5s app")
 	m := k.mechanism(k.keytab())
 	renew := m.(framework.SASLRenewer).Renew
 	if next, err := renew(t.Context()); err != nil || time.Until(next) < 3*time.Second {
@@ -155,7 +165,7 @@ func TestTicketsAreRenewed(t *testing.T) {
 	if next, err = renew(t.Context()); err != nil || time.Until(next) < 2*time.Second {
 		t.Errorf("renewed after %v, %v", time.Until(next), err)
 	}
-	k.stop()
+	k.Stop()
 	time.Sleep(time.Until(began.Add(5500 * time.Millisecond))) // the first ticket has ended
 	must(t, begin(t, m))
 	time.Sleep(time.Until(next))
@@ -167,7 +177,7 @@ func TestTicketsAreRenewed(t *testing.T) {
 	if err := begin(t, m); err == nil || errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("after the end of the ticket: %v", err)
 	}
-	k.start()
+	k.Start()
 	must(t, begin(t, m))
 }
 
@@ -176,14 +186,14 @@ func TestTicketsAreRenewed(t *testing.T) {
 func TestCCacheIsReadAgain(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	m := k.mechanism(gssapi.WithCCache("FILE:" + k.path("ccache"))).(interface {
+	m := k.mechanism(gssapi.WithCCache("FILE:" + k.Path("ccache"))).(interface {
 		framework.SASL
 		Changed() bool
 	})
 	if err := begin(t, m); !errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("without the file: %v", err)
 	}
-	k.kinit()
+	k.Kinit()
 	if !m.Changed() {
 		t.Error("a new file is no change")
 	}
@@ -191,7 +201,7 @@ func TestCCacheIsReadAgain(t *testing.T) {
 	if m.Changed() {
 		t.Error("the same file is a change")
 	}
-	must(t, os.Remove(k.path("ccache")))
+	must(t, os.Remove(k.Path("ccache")))
 	if err := begin(t, m); !errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("without the file: %v", err)
 	}
@@ -201,9 +211,9 @@ func TestCCacheIsReadAgain(t *testing.T) {
 func TestKeytabIsReplaced(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	old, err := os.ReadFile(k.path("app.keytab"))
+	old, err := os.ReadFile(k.Path("app.keytab"))
 	must(t, err)
-	k.admin("cpw -pw other app", "ktadd -norandkey -k "+k.path("new.keytab")+" app")
+	k.Admin("cpw -pw other app", "ktadd -norandkey -k "+k.Path("new.keytab")+" app")
 	m := k.mechanism(k.keytab()).(interface {
 		framework.SASL
 		Changed() bool
@@ -211,7 +221,7 @@ func TestKeytabIsReplaced(t *testing.T) {
 	if err := begin(t, m); !errors.Is(err, framework.ErrAuthFailed) || m.Changed() {
 		t.Errorf("with %d bytes of an old key: %v", len(old), err)
 	}
-	must(t, os.Rename(k.path("new.keytab"), k.path("app.keytab")))
+	must(t, os.Rename(k.Path("new.keytab"), k.Path("app.keytab")))
 	if !m.Changed() {
 		t.Error("a new file is no change")
 	}
@@ -222,20 +232,69 @@ func TestKeytabIsReplaced(t *testing.T) {
 // ticket lives, and then the keytab.
 func TestEnvironment(t *testing.T) {
 	k := startKDC(t)
-	t.Setenv("KRB5_CONFIG", k.path("krb5.conf"))
-	t.Setenv("KRB5CCNAME", "FILE:"+k.path("ccache"))
+	t.Setenv("KRB5_CONFIG", k.Path("krb5.conf"))
+	t.Setenv("KRB5CCNAME", "FILE:"+k.Path("ccache"))
 	t.Setenv("KRB5_CLIENT_KTNAME", "")
 	if err := begin(t, gssapi.New()); !errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "ccache") {
 		t.Errorf("without anything: %v", err)
 	}
-	k.kinit("-l", "2s")
+	k.Kinit("-l", "2s")
 	must(t, begin(t, gssapi.New()))
 	time.Sleep(2100 * time.Millisecond)
 	if err := begin(t, gssapi.New()); !errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("with a ticket that has ended: %v", err)
 	}
-	t.Setenv("KRB5_CLIENT_KTNAME", "FILE:"+k.path("app.keytab"))
+	t.Setenv("KRB5_CLIENT_KTNAME", "FILE:"+k.Path("app.keytab"))
 	must(t, begin(t, gssapi.New()))
+	t.Setenv("KRB5_CLIENT_KTNAME", "")
+
+	// Of the configuration.
+	t.Setenv("KRB5CCNAME", "")
+	text, err := os.ReadFile(k.Path("krb5.conf"))
+	must(t, err)
+	name := func(key, file string) {
+		k.Write("krb5.conf", strings.Replace(string(text), "[libdefaults]", "[libdefaults]\n  "+key+" = FILE:"+file, 1))
+	}
+	name("default_ccache_name", k.Path("ccache"))
+	m := gssapi.New()
+	if err := begin(t, m); !errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "has expired") {
+		t.Errorf("with a ticket that has ended: %v", err)
+	}
+	k.Kinit()
+	must(t, begin(t, m))
+	name("default_client_keytab_name", k.Path("app.keytab"))
+	must(t, begin(t, gssapi.New()))
+}
+
+// A password that is asked for is asked for again at each login.
+func TestPasswordFunc(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	password, failure := "wrong", error(nil)
+	m := k.mechanism(gssapi.WithPasswordFunc("app@"+realm, func() (string, error) { return password, failure })).(interface {
+		framework.SASL
+		Changed() bool
+		Check() error
+	})
+	must(t, m.Check())
+	if err := begin(t, m); !errors.Is(err, framework.ErrAuthFailed) || m.Changed() {
+		t.Errorf("changed: %t, error %v", m.Changed(), err)
+	}
+	failure = errors.New("no file")
+	if err := begin(t, m); !errors.Is(err, failure) || errors.Is(err, framework.ErrAuthFailed) || m.Changed() {
+		t.Errorf("changed: %t, error %v", m.Changed(), err)
+	}
+	if err := m.Check(); !errors.Is(err, failure) {
+		t.Errorf("error %v", err)
+	}
+	password, failure = "secret", nil
+	if !m.Changed() {
+		t.Error("another password is no change")
+	}
+	must(t, begin(t, m))
+	if m.Changed() {
+		t.Error("the same password is a change")
+	}
 }
 
 // Many connections at once ask the KDC once, and join the request that is under
@@ -259,7 +318,7 @@ func TestRequestsAreJoined(t *testing.T) {
 // What cannot work is told by framework.New.
 func TestBadOptions(t *testing.T) {
 	k := startKDC(t)
-	config := gssapi.WithConfig(k.path("krb5.conf"))
+	config := gssapi.WithConfig(k.Path("krb5.conf"))
 	for name, tt := range map[string]struct {
 		opts []gssapi.Option
 		want string
@@ -271,10 +330,11 @@ func TestBadOptions(t *testing.T) {
 		"an empty realm":    {[]gssapi.Option{gssapi.WithPassword("app@", "secret"), config}, "no realm"},
 		"no name":           {[]gssapi.Option{gssapi.WithPassword("@"+realm, "secret"), config}, "want name@REALM"},
 		"no password":       {[]gssapi.Option{gssapi.WithPassword("app@"+realm, ""), config}, "no password"},
-		"no keytab":         {[]gssapi.Option{gssapi.WithKeytab(k.path("none"), "app@"+realm), config}, "no such file"},
-		"no keytab at all":  {[]gssapi.Option{gssapi.WithKeytab(k.path("krb5.conf"), "app@"+realm), config}, "keytab"},
-		"no such principal": {[]gssapi.Option{gssapi.WithKeytab(k.path("app.keytab"), "other@"+realm), config}, "has no key of other@"},
-		"no configuration":  {[]gssapi.Option{k.keytab(), gssapi.WithConfig(k.path("none"))}, "no such file"},
+		"no function":       {[]gssapi.Option{gssapi.WithPasswordFunc("app@"+realm, nil), config}, "WithPasswordFunc(nil)"},
+		"no keytab":         {[]gssapi.Option{gssapi.WithKeytab(k.Path("none"), "app@"+realm), config}, "no such file"},
+		"no keytab at all":  {[]gssapi.Option{gssapi.WithKeytab(k.Path("krb5.conf"), "app@"+realm), config}, "keytab"},
+		"no such principal": {[]gssapi.Option{gssapi.WithKeytab(k.Path("app.keytab"), "other@"+realm), config}, "has no key of other@"},
+		"no configuration":  {[]gssapi.Option{k.keytab(), gssapi.WithConfig(k.Path("none"))}, "no such file"},
 		"KEYRING":           {[]gssapi.Option{gssapi.WithCCache("KEYRING:persistent:0"), config}, "only FILE"},
 		"a bad server":      {[]gssapi.Option{k.keytab(), config, gssapi.WithServerPrincipal("zookeeper/@X")}, "server: "},
 	} {
@@ -285,5 +345,12 @@ func TestBadOptions(t *testing.T) {
 		if err == nil {
 			must(t, c.Close())
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,6 +79,42 @@ include DIR/more
 	for name, want := range map[string]string{"loop": "levels deep", "lost": "include", "bad": "rdns", "none": "no such file"} {
 		if _, err := loadConfig([]string{at(name)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// Names of files in the environment come before those in the configuration.
+func TestNamesOfFiles(t *testing.T) {
+	dir := write(t, map[string]string{
+		"krb5.conf": "[libdefaults]\n default_ccache_name = FILE:DIR/%{uid}-%{euid}\n default_client_keytab_name = FILE:DIR/%{null}keytab\n",
+		"keytab":    "",
+		"missing":   "[libdefaults]\n default_client_keytab_name = FILE:DIR/none\n",
+		"unknown":   "[libdefaults]\n default_ccache_name = FILE:%{other}/cache\n",
+		"bad":       "[libdefaults]\n default_client_keytab_name = %{other}/keytab\n",
+	})
+	uid := strconv.Itoa(os.Getuid())
+	for _, tt := range []struct{ cacheVariable, keytabVariable, file, cache, keytab, err string }{
+		{"", "", "krb5.conf", "FILE:" + dir + "/" + uid + "-" + uid, dir + "/keytab", ""},
+		{"FILE:/a", "FILE:/b", "krb5.conf", "FILE:/a", "/b", ""},
+		{"", "", "missing", filepath.Join(os.TempDir(), "krb5cc_"+uid), "", ""},
+		{"/a", "", "missing", "/a", "", ""},
+		{"", "/b", "unknown", "", "", "cannot expand %{other}"},
+		{"/a", "/b", "unknown", "/a", "/b", ""},
+		{"/a", "", "bad", "", "", "cannot expand %{other}"},
+		{"", "", "none", "", "", "no such file"},
+	} {
+		t.Setenv("KRB5CCNAME", tt.cacheVariable)
+		t.Setenv("KRB5_CLIENT_KTNAME", tt.keytabVariable)
+		found, err := findNamed([]string{filepath.Join(dir, tt.file)})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%+v: error %v", tt, err)
+			}
+			continue
+		}
+		keytab, _ := found.keytab.(keytabSource)
+		if err != nil || found.cache.(ccacheSource).file != tt.cache || keytab.file != tt.keytab || (found.keytab == nil) != (tt.keytab == "") {
+			t.Errorf("%+v: %+v, %v", tt, found, err)
 		}
 	}
 }

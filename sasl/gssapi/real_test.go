@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi"
+	"github.com/zkrecipes/zkrecipes/sasl/gssapi/internal/kdctest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -25,7 +26,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 // open returns a client that authenticates as zookeeper/localhost's client. It
 // is closed with the test.
-func (k *kdc) open(t *testing.T, ens *apache.Ensemble, m framework.SASL) (*framework.Client, *testutil.ClientNet) {
+func (k kdc) open(t *testing.T, ens *apache.Ensemble, m framework.SASL) (*framework.Client, *testutil.ClientNet) {
 	t.Helper()
 	relay := ens.ClientNet(t.Name())
 	c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(4*time.Second), framework.WithDialer(relay.Dial), framework.WithSASL(m))
@@ -34,20 +35,20 @@ func (k *kdc) open(t *testing.T, ens *apache.Ensemble, m framework.SASL) (*frame
 	return c, relay
 }
 
-func (k *kdc) server() gssapi.Option { return gssapi.WithServerPrincipal("zookeeper/localhost") }
+func (k kdc) server() gssapi.Option { return gssapi.WithServerPrincipal("zookeeper/localhost") }
 
 // Kerberos on a real member that requires it: each source of credentials is
 // accepted, over disconnects, and is the same user. Close leaves nothing.
 func TestKerberosOnTheRealServer(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	ens := k.ensemble()
-	k.kinit()
+	ens := k.Ensemble()
+	k.Kinit()
 	observer, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
 	for name, source := range map[string]gssapi.Option{
 		"keytab":   k.keytab(),
 		"password": gssapi.WithPassword("app@"+realm, "secret"),
-		"ccache":   gssapi.WithCCache(k.path("ccache")),
+		"ccache":   gssapi.WithCCache(k.Path("ccache")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, relay := k.open(t, ens, k.mechanism(source, k.server()))
@@ -81,8 +82,8 @@ func TestKerberosOnTheRealServer(t *testing.T) {
 func TestTheRealServerRefuses(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	k.admin("addprinc -randkey zookeeper/other")
-	ens := k.ensemble()
+	k.Admin("addprinc -randkey zookeeper/other")
+	ens := k.Ensemble()
 	c, _ := k.open(t, ens, k.mechanism(k.keytab(), gssapi.WithServerPrincipal("zookeeper/other")))
 	if _, _, err := c.Get(within(t, time.Minute), "/"); !errors.Is(err, framework.ErrAuthFailed) {
 		t.Errorf("with a ticket for another server: %v", err)
@@ -94,13 +95,13 @@ func TestTheRealServerRefuses(t *testing.T) {
 func TestTheServersKeyIsChanged(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	ens := k.ensemble()
+	ens := k.Ensemble()
 	m := k.mechanism(k.keytab(), k.server())
 	c, _ := k.open(t, ens, m)
 	must(t, c.WaitConnected(within(t, time.Minute)))
 	must(t, ens.Stop(0))
-	k.run("rm", k.path("zookeeper.keytab"))
-	k.admin("ktadd -k " + k.path("zookeeper.keytab") + " zookeeper/localhost") // another key, and no old one
+	k.Run("rm", k.Path("zookeeper.keytab"))
+	k.Admin("ktadd -k " + k.Path("zookeeper.keytab") + " zookeeper/localhost") // another key, and no old one
 	must(t, ens.Restart(0))
 	must(t, ens.WaitServing(within(t, time.Minute)))
 	for {
@@ -119,11 +120,11 @@ func TestTheServersKeyIsChanged(t *testing.T) {
 // its log.
 func TestTheServersClockIsOff(t *testing.T) {
 	k := startKDC(t)
-	t.Setenv("LD_PRELOAD", faketime(t))
+	t.Setenv("LD_PRELOAD", kdctest.Faketime(t))
 	t.Setenv("FAKETIME", "+10m")
 	t.Setenv("DONT_FAKE_MONOTONIC", "1")
 	t.Setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0") // the JVM starts in 1s then, not in 20s
-	ens := k.ensemble()
+	ens := k.Ensemble()
 	t.Setenv("LD_PRELOAD", "")
 	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
 	if _, _, err := c.Get(within(t, time.Minute), "/"); !errors.Is(err, framework.ErrAuthFailed) {
@@ -137,8 +138,8 @@ func TestTheServersClockIsOff(t *testing.T) {
 func TestALockIsHeldOverReconnects(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	k.admin("modprinc -maxlife 6s app")
-	ens := k.ensemble()
+	k.Admin("modprinc -maxlife 6s app")
+	ens := k.Ensemble()
 	c, relay := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
 	mutex, err := locks.NewMutex(c, "/lock")
 	must(t, err)
@@ -149,7 +150,7 @@ func TestALockIsHeldOverReconnects(t *testing.T) {
 		must(t, c.Sync(within(t, time.Minute), "/"))
 		time.Sleep(500 * time.Millisecond)
 	}
-	k.stop()
+	k.Stop()
 	relay.Drop() // a ticket lives
 	must(t, c.Sync(within(t, time.Minute), "/"))
 	time.Sleep(7 * time.Second) // none lives
@@ -161,7 +162,7 @@ func TestALockIsHeldOverReconnects(t *testing.T) {
 	if c.State() != framework.Suspended {
 		t.Errorf("without a ticket and a KDC the state is %v", c.State())
 	}
-	k.start()
+	k.Start()
 	must(t, c.Sync(within(t, time.Minute), "/"))
 	select {
 	case <-lease.Lost():
@@ -177,14 +178,14 @@ func TestALockIsHeldOverReconnects(t *testing.T) {
 func TestKDCIsDownAtTheFirstConnection(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	ens := k.ensemble()
-	k.stop()
+	ens := k.Ensemble()
+	k.Stop()
 	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
 	_, _, err := c.Get(within(t, 3*time.Second), "/")
 	if err == nil || errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "zookeeper/localhost") {
 		t.Errorf("error %v", err)
 	}
-	k.start()
+	k.Start()
 	must(t, c.WaitConnected(within(t, time.Minute)))
 }
 
@@ -192,14 +193,14 @@ func TestKDCIsDownAtTheFirstConnection(t *testing.T) {
 func TestAKeytabIsMended(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
-	ens := k.ensemble()
-	k.admin("cpw -pw other app", "ktadd -norandkey -k "+k.path("new.keytab")+" app")
+	ens := k.Ensemble()
+	k.Admin("cpw -pw other app", "ktadd -norandkey -k "+k.Path("new.keytab")+" app")
 	c, _ := k.open(t, ens, k.mechanism(k.keytab(), k.server()))
 	if err := c.WaitConnected(within(t, time.Minute)); !errors.Is(err, framework.ErrAuthFailed) {
 		t.Fatalf("error %v", err)
 	}
 	time.Sleep(5 * time.Second) // the pauses are long by now
-	k.run("mv", k.path("new.keytab"), k.path("app.keytab"))
+	k.Run("mv", k.Path("new.keytab"), k.Path("app.keytab"))
 	for began := time.Now(); c.State() != framework.Connected; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("state %v", c.State())

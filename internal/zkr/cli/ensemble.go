@@ -24,6 +24,7 @@ type Ensemble struct {
 	noContainers   bool
 	verbose        bool
 	sasl           saslFlags
+	kerberos       Kerberos // nil: this zkr has none
 	tls            tlsFlags
 
 	Dial func(network, address string, timeout time.Duration) (net.Conn, error) // of tests in virtual time
@@ -96,7 +97,7 @@ func (e *Ensemble) options() ([]framework.Option, error) {
 	for _, c := range credentials {
 		opts = append(opts, framework.WithAuth(c.scheme, []byte(c.secret)))
 	}
-	sasl, err := e.sasl.option()
+	sasl, err := e.sasl.option(e.kerberos)
 	if err != nil {
 		return nil, Usage("%w", err)
 	}

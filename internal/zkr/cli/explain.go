@@ -16,7 +16,7 @@ import (
 // says what became of the calls of each server.
 func (e *Ensemble) unreachable(err error, called *calls) error {
 	if errors.Is(err, zk.ErrAuthFailed) {
-		return Failed(fmt.Errorf("the ensemble at %s rejects the credentials: %w", e.Servers, err))
+		return Failed(fmt.Errorf("cannot authenticate to the ensemble at %s: %w", e.Servers, err))
 	}
 	why := err
 	var several interface{ Unwrap() []error } // the deadline, and why there is no connection
@@ -28,6 +28,9 @@ func (e *Ensemble) unreachable(err error, called *calls) error {
 	todo := "check --servers, and that the servers run"
 	if e.tls.used() {
 		todo = "check --servers and the --tls flags, and that the servers run with TLS"
+	}
+	if e.sasl.mechanism == "gssapi" {
+		todo += ", and a KDC"
 	}
 	return &Exit{ExitNoEnsemble, &Advice{
 		Text: fmt.Sprintf("no ensemble at %s: timed out after %v: %s", e.Servers, e.ConnectTimeout, called.explain(e.Hosts(), why)),

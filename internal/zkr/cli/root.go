@@ -12,9 +12,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Run executes one of the subcommands, and returns the exit code.
-func Run(args []string, stdout, stderr io.Writer, commands ...Commands) int {
-	var to Ensemble
+// Run executes one of the subcommands, and returns the exit code. kerberos may
+// be nil.
+func Run(args []string, stdout, stderr io.Writer, kerberos Kerberos, commands ...Commands) int {
+	to := Ensemble{kerberos: kerberos}
 	root := NewRoot(&to, commands...)
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -12,24 +12,38 @@ import (
 )
 
 // saslFlags say how the client authenticates each connection.
-type saslFlags struct{ mechanism, user, passwordFile string }
+type saslFlags struct{ mechanism, user, passwordFile, keytab, ccache, server string }
 
 func (s *saslFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.mechanism, "sasl", "", "authenticate by SASL: digest-md5")
-	flags.StringVar(&s.user, "sasl-user", "", "user for --sasl")
+	flags.StringVar(&s.mechanism, "sasl", "", "authenticate by SASL: digest-md5, or gssapi (Kerberos)")
+	flags.StringVar(&s.user, "sasl-user", "", "user for --sasl; with gssapi app@REALM")
 	flags.StringVar(&s.passwordFile, "sasl-password-file", "", "file with the password for --sasl, one line, that only its owner and group can read")
+	flags.StringVar(&s.keytab, "sasl-keytab", "", "file with the key of --sasl-user for --sasl gssapi, that only its owner and group can read")
+	flags.StringVar(&s.ccache, "sasl-ccache", "", "file with tickets for --sasl gssapi, as kinit makes it")
+	flags.StringVar(&s.server, "sasl-server-principal", "", "the servers' principal for --sasl gssapi; by default zookeeper/host of each")
 }
 
-// option returns nil if no flag asks for SASL.
-func (s *saslFlags) option() (framework.Option, error) {
-	switch {
-	case s.mechanism == "" && s.user == "" && s.passwordFile == "":
+// option returns nil if no flag asks for SASL. kerberos may be nil.
+func (s *saslFlags) option(kerberos Kerberos) (framework.Option, error) {
+	switch s.mechanism {
+	case "":
+		if *s != (saslFlags{}) {
+			return nil, errors.New("the other --sasl flags need --sasl")
+		}
 		return nil, nil
-	case s.mechanism == "":
-		return nil, errors.New("--sasl-user and --sasl-password-file need --sasl")
-	case s.mechanism != "digest-md5":
-		return nil, fmt.Errorf("--sasl %s: want digest-md5", s.mechanism)
-	case s.user == "" || s.passwordFile == "":
+	case "digest-md5":
+		return s.digest()
+	case "gssapi":
+		return s.gssapi(kerberos)
+	}
+	return nil, fmt.Errorf("--sasl %s: want digest-md5 or gssapi", s.mechanism)
+}
+
+func (s *saslFlags) digest() (framework.Option, error) {
+	if s.keytab != "" || s.ccache != "" || s.server != "" {
+		return nil, errors.New("--sasl-keytab, --sasl-ccache and --sasl-server-principal are for --sasl gssapi")
+	}
+	if s.user == "" || s.passwordFile == "" {
 		return nil, errors.New("--sasl digest-md5 needs --sasl-user and --sasl-password-file")
 	}
 	if _, err := s.password(); err != nil {

@@ -1,4 +1,6 @@
-package gssapi_test
+// Package kdctest runs a real KDC of MIT Kerberos, and real ZooKeeper members
+// that know it.
+package kdctest
 
 import (
 	"fmt"
@@ -13,21 +15,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-const realm = "EXAMPLE.TEST"
+// Realm is the realm of each KDC.
+const Realm = "EXAMPLE.TEST"
 
-// kdc is a real KDC of MIT Kerberos with its own realm. It needs no root.
-type kdc struct {
+// KDC is one with its own database. It needs no root.
+type KDC struct {
 	t       *testing.T
 	dir     string
-	address string
-	skew    string // for faketime
+	Address string
+	Skew    string // for faketime, from the next Start on
 	process *exec.Cmd
 }
 
-// startKDC starts a KDC with the principals app (with the password "secret",
+// New starts a KDC with the principals app (with the password "secret",
 // and a key in app.keytab) and zookeeper/localhost. It skips the test where
 // Debian's packages are missing, unless ZKR_REAL=1.
-func startKDC(t *testing.T) *kdc {
+func New(t *testing.T) *KDC {
 	t.Helper()
 	for _, program := range []string{"krb5kdc", "kdb5_util", "kadmin.local", "kinit", "faketime"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -37,12 +40,12 @@ func startKDC(t *testing.T) *kdc {
 			t.Skipf("needs Debian's packages krb5-kdc, krb5-admin-server, krb5-user and faketime: %v", err)
 		}
 	}
-	k := &kdc{t: t, dir: t.TempDir()}
+	k := &KDC{t: t, dir: t.TempDir()}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	k.address = l.Addr().String()
+	k.Address = l.Addr().String()
 	must(t, l.Close())
-	k.write("krb5.conf", fmt.Sprintf(`[libdefaults]
+	k.Write("krb5.conf", fmt.Sprintf(`[libdefaults]
   default_realm = %s
   rdns = false
   dns_canonicalize_hostname = false
@@ -52,8 +55,8 @@ func startKDC(t *testing.T) *kdc {
   %[1]s = {
     kdc = %s
   }
-`, realm, k.address))
-	k.write("kdc.conf", fmt.Sprintf(`[kdcdefaults]
+`, Realm, k.Address))
+	k.Write("kdc.conf", fmt.Sprintf(`[kdcdefaults]
   kdc_listen = ""
   kdc_tcp_listen = %s
 [realms]
@@ -63,34 +66,34 @@ func startKDC(t *testing.T) *kdc {
     acl_file = %[3]s/acl
     max_life = 10h
   }
-`, k.address, realm, k.dir))
-	k.run("kdb5_util", "create", "-s", "-r", realm, "-P", "master")
-	k.admin("addprinc -pw secret app", "ktadd -norandkey -k "+k.path("app.keytab")+" app",
-		"addprinc -randkey zookeeper/localhost", "ktadd -k "+k.path("zookeeper.keytab")+" zookeeper/localhost")
-	k.start()
-	t.Cleanup(k.stop)
+`, k.Address, Realm, k.dir))
+	k.Run("kdb5_util", "create", "-s", "-r", Realm, "-P", "master")
+	k.Admin("addprinc -pw secret app", "ktadd -norandkey -k "+k.Path("app.keytab")+" app",
+		"addprinc -randkey zookeeper/localhost", "ktadd -k "+k.Path("zookeeper.keytab")+" zookeeper/localhost")
+	k.Start()
+	t.Cleanup(k.Stop)
 	return k
 }
 
-func (k *kdc) path(name string) string { return filepath.Join(k.dir, name) }
+func (k *KDC) Path(name string) string { return filepath.Join(k.dir, name) }
 
-func (k *kdc) write(name, text string) string {
+func (k *KDC) Write(name, text string) string {
 	k.t.Helper()
-	must(k.t, os.WriteFile(k.path(name), []byte(text), 0o600))
-	return k.path(name)
+	must(k.t, os.WriteFile(k.Path(name), []byte(text), 0o600))
+	return k.Path(name)
 }
 
-func (k *kdc) command(program string, args ...string) *exec.Cmd {
+func (k *KDC) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.path("krb5.conf"), "KRB5_KDC_PROFILE="+k.path("kdc.conf"), "KRB5CCNAME="+k.path("ccache"))
-	if k.skew != "" { // without the program faketime, which would be another process to end
-		cmd.Env = append(cmd.Env, "LD_PRELOAD="+faketime(k.t), "FAKETIME="+k.skew)
+	cmd.Env = append(os.Environ(), "KRB5_CONFIG="+k.Path("krb5.conf"), "KRB5_KDC_PROFILE="+k.Path("kdc.conf"), "KRB5CCNAME="+k.Path("ccache"))
+	if k.Skew != "" { // without the program faketime, which would be another process to end
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+Faketime(k.t), "FAKETIME="+k.Skew)
 	}
 	return cmd
 }
 
-// faketime returns its library.
-func faketime(t *testing.T) string {
+// Faketime returns the library of faketime.
+func Faketime(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	if err != nil || len(found) == 0 {
@@ -99,51 +102,51 @@ func faketime(t *testing.T) string {
 	return found[0]
 }
 
-func (k *kdc) run(program string, args ...string) {
+func (k *KDC) Run(program string, args ...string) {
 	k.t.Helper()
 	if text, err := k.command(program, args...).CombinedOutput(); err != nil {
 		k.t.Fatalf("%s %q: %v\n%s", program, args, err, text)
 	}
 }
 
-// admin executes queries of kadmin.local.
-func (k *kdc) admin(queries ...string) {
+// Admin executes queries of kadmin.local.
+func (k *KDC) Admin(queries ...string) {
 	k.t.Helper()
 	for _, query := range queries {
-		k.run("kadmin.local", "-r", realm, "-q", query)
+		k.Run("kadmin.local", "-r", Realm, "-q", query)
 	}
 }
 
-// kinit fills the file ccache.
-func (k *kdc) kinit(args ...string) {
+// Kinit fills the file ccache.
+func (k *KDC) Kinit(args ...string) {
 	k.t.Helper()
-	k.run("kinit", append(args, "-k", "-t", k.path("app.keytab"), "app")...)
+	k.Run("kinit", append(args, "-k", "-t", k.Path("app.keytab"), "app")...)
 }
 
-func (k *kdc) start() {
+func (k *KDC) Start() {
 	k.t.Helper()
 	k.process = k.command("krb5kdc", "-n")
-	log, err := os.Create(k.path("log"))
+	log, err := os.Create(k.Path("log"))
 	must(k.t, err)
 	defer log.Close()
 	k.process.Stderr = log
 	child.DieWithParent(k.process)
 	must(k.t, k.process.Start())
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		conn, err := net.Dial("tcp", k.address)
+		conn, err := net.Dial("tcp", k.Address)
 		if err == nil {
 			must(k.t, conn.Close())
 			return
 		}
 		if time.Since(began) > time.Minute {
-			k.stop()
-			said, _ := os.ReadFile(k.path("log"))
+			k.Stop()
+			said, _ := os.ReadFile(k.Path("log"))
 			k.t.Fatalf("the KDC does not answer: %v\n%s", err, said)
 		}
 	}
 }
 
-func (k *kdc) stop() {
+func (k *KDC) Stop() {
 	if k.process == nil {
 		return
 	}
@@ -152,16 +155,16 @@ func (k *kdc) stop() {
 	k.process = nil
 }
 
-// ensemble starts a real ensemble that requires SASL, with more settings.
-func (k *kdc) ensemble(opts ...apache.Option) *apache.Ensemble {
-	jaas := k.write("jaas.conf", fmt.Sprintf(`Server {
+// Ensemble starts a real ensemble that requires SASL, with more settings.
+func (k *KDC) Ensemble(opts ...apache.Option) *apache.Ensemble {
+	jaas := k.Write("jaas.conf", fmt.Sprintf(`Server {
   com.sun.security.auth.module.Krb5LoginModule required
   useKeyTab=true keyTab=%q storeKey=true useTicketCache=false principal="zookeeper/localhost@%s";
 };
-`, k.path("zookeeper.keytab"), realm))
+`, k.Path("zookeeper.keytab"), Realm))
 	return apache.Start(k.t, 1, append([]apache.Option{
 		apache.WithProperty("java.security.auth.login.config", jaas),
-		apache.WithProperty("java.security.krb5.conf", k.path("krb5.conf")),
+		apache.WithProperty("java.security.krb5.conf", k.Path("krb5.conf")),
 		apache.WithProperty("zookeeper.authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
 		apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", "true"),
 	}, opts...)...)
