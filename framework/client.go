@@ -47,6 +47,7 @@ type core struct {
 	looking   atomic.Bool   // the mechanism of SASL is asked whether its credentials have changed
 
 	containers  containers
+	sweeper     sweeper
 	closeOnce   sync.Once
 	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 
@@ -94,6 +95,9 @@ func New(servers string, opts ...Option) (*Client, error) {
 	if r, ok := cfg.sasl.(SASLRenewer); ok {
 		c.tasks.Go(func() { c.renewSASL(r) })
 	}
+	if cfg.sweep > 0 {
+		c.tasks.Go(c.sweep)
+	}
 	go c.run()
 	return &Client{shared: c, root: c.chroot}, nil
 }
@@ -104,6 +108,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 	return &core{
 		cfg:        cfg,
 		containers: containers{off: cfg.noContainers},
+		sweeper:    sweeper{dirs: make(map[string]*sweptDir)},
 		lines:      lines,
 		observers:  newObservers(cfg.observers, logger),
 		chroot:     chroot,

@@ -60,13 +60,21 @@ func (c *core) turnOffContainers(why error) {
 	c.containers.off = true
 	c.containers.mu.Unlock()
 	if !was {
-		c.cfg.log.Info("the ensemble has no container znodes: empty lock directories will not be removed", zap.Error(why))
+		c.cfg.log.Info("the ensemble has no container znodes: it does not remove empty lock directories", zap.Error(why))
 	}
 }
 
 // createContainer creates a container, or a persistent znode if the client
 // makes none.
 func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	path, err := c.createContainerIfAny(conn, full, data, acl)
+	if err == nil || classify(err) == ambiguous {
+		c.noteUsed(full, err == nil)
+	}
+	return path, err
+}
+
+func (c *core) createContainerIfAny(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	if c.containers.areOff() {
 		return createPersistent(conn, full, data, acl)
 	}

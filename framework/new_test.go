@@ -41,6 +41,9 @@ func TestNewRejectsBadInput(t *testing.T) {
 		{"room for endless requests", "a", framework.WithMaxRequest(1 << 30), "1073741824 bytes"},
 		{"endless credentials", "a", framework.WithAuth("digest", make([]byte, 1<<20)), "auth digest"},
 		{"an unknown error policy", "a", framework.WithErrorPolicy(7), "error policy 7"},
+		{"a sweep at once", "a", framework.WithSweep(0), "sweep after 0s"},
+		{"a negative sweep", "a", framework.WithSweep(-time.Hour), "sweep after -1h"},
+		{"a sweep without a pause", "a", framework.WithSweep(999 * time.Millisecond), "sweep after 999ms"},
 		{"credentials without a scheme", "a", framework.WithAuth("", nil), "auth"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

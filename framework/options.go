@@ -72,6 +72,8 @@ type config struct {
 	observers      []Observer
 	noBatching     bool
 	noContainers   bool
+	sweep          time.Duration
+	sweepSet       bool
 	sasl           SASL
 	saslSets       int
 }
@@ -137,6 +139,9 @@ func (cfg *config) validate() error {
 	}
 	if cfg.errorPolicy != ErrorPolicySession && cfg.errorPolicy != ErrorPolicyConnection {
 		bad("error policy %d: unknown", cfg.errorPolicy)
+	}
+	if cfg.sweepSet && cfg.sweep < time.Second {
+		bad("sweep after %v: must be at least 1s", cfg.sweep)
 	}
 	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
 		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
@@ -315,6 +320,27 @@ func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on 
 // refuse one as unimplemented or as bad arguments, or end two connections in a
 // row on the create of one. Default true.
 func WithContainers(on bool) Option { return func(c *config) { c.noContainers = !on } }
+
+// WithSweep makes the client delete the directories that it has made for
+// recipes, and those of lines that it has used, once they were empty for idle.
+// It is for servers without containers, where they would stay. The delete comes
+// one to two times idle after the last child, in one transaction, which does
+// nothing if anything was created there meanwhile. A contender that finds its
+// directory missing makes it again.
+//
+// Kept are the chroot, and directories in Kazoo's layouts. Of those that the
+// client has not made, it deletes only what it would make: one without data,
+// with the client's ACL, neither of them ever set. If several clients with this
+// option use a directory, the first of them deletes it. A directory stays if
+// none of them is left. On ClickHouse Keeper one stays in which data of a child
+// was set.
+//
+// It costs one request for each directory in every idle, one after the other,
+// and one for the delete. At least 1s; minutes are usual. Default: nothing is
+// deleted.
+func WithSweep(idle time.Duration) Option {
+	return func(c *config) { c.sweep, c.sweepSet = idle, true }
+}
 
 // WithErrorPolicy sets what a disconnect means for leases. Default
 // ErrorPolicySession.

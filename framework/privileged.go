@@ -18,6 +18,12 @@ type forEngine struct{}
 
 func (forEngine) Attach(c *Client, key any, newValue func() any) any { return c.attach(key, newValue) }
 
+func (forEngine) Used(c *Client, dir string) {
+	if k := c.core(); k.cfg.sweep > 0 {
+		k.noteUsed(c.root.fix(dir), false)
+	}
+}
+
 func (forEngine) Unhurried(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, unhurried: true}
 }

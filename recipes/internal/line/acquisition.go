@@ -222,6 +222,9 @@ func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 	for try := 1; ; try++ {
 		created, err := sess.CreateProtected(a.ctx, q.dir, q.rule.Base, q.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL...)
 		if err == nil {
+			if !q.rule.PersistentDir {
+				privileged.Framework.Used(q.client, q.dir)
+			}
 			return newContender(q, sess, created), nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {

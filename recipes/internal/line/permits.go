@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -238,6 +239,7 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 	})
 	switch {
 	case err == nil:
+		privileged.Framework.Used(l.client, l.rule.Permits.Dir)
 		if room.Taken != nil {
 			room.Taken()
 		}

@@ -23,6 +23,9 @@ var Framework = seam.Framework.(interface {
 	// lives as long as the client, and all namespaces of the client share it. All
 	// locks of one client find each other by it.
 	Attach(c *framework.Client, key any, newValue func() any) any
+	// Used says that a contender was created in a directory that recipes make as a
+	// container: framework.WithSweep may delete it.
+	Used(c *framework.Client, dir string)
 	// Unhurried returns a view of the session in which a CreateProtected or
 	// CreateAllProtected that was sent does not return before its answer, or the
 	// end of the session, although its context ends. If it has succeeded then, it
