@@ -76,6 +76,23 @@ type core struct {
 //
 // The caller must Close the client.
 func New(servers string, opts ...Option) (*Client, error) {
+	c, err := idleCore(servers, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.observers.opened()
+	if r, ok := c.cfg.sasl.(SASLRenewer); ok {
+		c.tasks.Go(func() { c.renewSASL(r) })
+	}
+	if c.cfg.sweep > 0 {
+		c.tasks.Go(c.sweep)
+	}
+	go c.run()
+	return &Client{shared: c, root: c.chroot}, nil
+}
+
+// idleCore returns a core that does not run yet.
+func idleCore(servers string, opts []Option) (*core, error) {
 	addrs, chroot, err := parseServers(servers)
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
@@ -90,16 +107,7 @@ func New(servers string, opts ...Option) (*Client, error) {
 			cfg.resolver = net.DefaultResolver
 		}
 	}
-	c := newCore(cfg, addrs, prefix(chroot))
-	c.observers.opened()
-	if r, ok := cfg.sasl.(SASLRenewer); ok {
-		c.tasks.Go(func() { c.renewSASL(r) })
-	}
-	if cfg.sweep > 0 {
-		c.tasks.Go(c.sweep)
-	}
-	go c.run()
-	return &Client{shared: c, root: c.chroot}, nil
+	return newCore(cfg, addrs, prefix(chroot)), nil
 }
 
 func newCore(cfg config, addrs []string, chroot prefix) *core {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -38,23 +39,40 @@ type answers struct {
 // sends one request. Without SASL that is one write. It fails unless each is
 // answered with success.
 func (c *core) converse(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (answers, error) {
+	conn, session, err := c.openSide(ctx, to, limit, connect, authenticated, request)
+	a := answers{session: session.SessionID, password: session.Password}
+	if conn == nil {
+		return a, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	a.zxid, err = readSuccess(conn, firstXid)
+	return a, err
+}
+
+// openSide is converse up to the answer to the request, which may be nil. It
+// returns no connection if it fails, or if the session is gone.
+func (c *core) openSide(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
 	var x SASLExchange
 	var auths []auth
 	if authenticated {
-		var err error
 		if x, err = c.beginSASL(ctx, nil, to, limit); err != nil {
-			return answers{}, err
+			return nil, session, err
 		}
 		auths = c.cfg.auths
 	}
 	conn, err := c.dialServer(ctx.Done(), "tcp", to, limit)
 	if err != nil {
-		return answers{}, err
+		return nil, session, err
 	}
-	defer conn.Close()
+	defer func() {
+		if err != nil || session.SessionID == 0 {
+			conn.Close()
+		}
+	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return answers{}, err
+		return nil, session, err
 	}
 	first, rest := wire.AppendFrame(nil, connect), []byte(nil)
 	for _, a := range auths {
@@ -65,11 +83,10 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 		first, rest = append(first, rest...), nil
 	}
 	if _, err := conn.Write(first); err != nil {
-		return answers{}, err
+		return nil, session, err
 	}
-	var session wire.ConnectResponse
 	if err := readAnswer(conn, &session); err != nil || session.SessionID == 0 {
-		return answers{}, err
+		return nil, wire.ConnectResponse{}, err
 	}
 	if x != nil {
 		err := c.authenticateSASL(x, ctx.Done(), to, conn, conn, limit)
@@ -77,16 +94,15 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 			_, err = conn.Write(rest)
 		}
 		if err != nil {
-			return answers{session: session.SessionID, password: session.Password}, err
+			return nil, session, err
 		}
 	}
 	for _, a := range auths {
 		if _, err := readSuccess(conn, wire.XidAuth); err != nil {
-			return answers{session: session.SessionID, password: session.Password}, fmt.Errorf("auth %s: %w", a.scheme, err)
+			return nil, session, fmt.Errorf("auth %s: %w", a.scheme, err)
 		}
 	}
-	zxid, err := readSuccess(conn, firstXid)
-	return answers{session.SessionID, session.Password, zxid}, err
+	return conn, session, nil
 }
 
 // readSuccess reads the answer to the request with this number, and returns an

@@ -4,7 +4,7 @@
 //	run    lock, read, write, semaphore, elect: a command under a lease
 //	znode  ls, tree, get, stat, set, create, rm, watch
 //	live   inspect, observe, revoke, deadlocks, top: what others hold
-//	serve  server, demo, bench: with an ensemble in memory, or for load
+//	serve  server, demo, bench, doctor: with an ensemble in memory, or about one
 //	cli    what they share
 package zkr
 

@@ -46,7 +46,7 @@ func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 
 // Connect returns a connected client. Wrong flags are a usage error.
 func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
-	opts, err := e.options()
+	opts, err := e.Options()
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +54,7 @@ func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*fram
 		return nil, Usage("--connect-timeout %v: must be more than 0", e.ConnectTimeout)
 	}
 	called := &calls{tls: e.tls.used(), latest: map[string]call{}}
-	if e.Dial != nil {
-		opts = append(opts, framework.WithDialer(e.Dial))
-	} else {
+	if e.Dial == nil {
 		opts = append(opts, framework.WithDialer(called.dial), framework.WithResolver(net.DefaultResolver))
 	}
 	client, err := framework.New(e.Servers, append(opts, more...)...)
@@ -88,8 +86,12 @@ func (e *Ensemble) Chroot() string {
 	return ""
 }
 
-func (e *Ensemble) options() ([]framework.Option, error) {
+// Options returns the options of a client. Wrong flags are a usage error.
+func (e *Ensemble) Options() ([]framework.Option, error) {
 	opts := []framework.Option{framework.WithSessionTimeout(e.SessionTimeout)}
+	if e.Dial != nil {
+		opts = append(opts, framework.WithDialer(e.Dial))
+	}
 	credentials, err := e.credentials()
 	if err != nil {
 		return nil, Usage("%w", err)

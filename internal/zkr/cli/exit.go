@@ -18,6 +18,7 @@ const (
 	ExitLost        = 112 // the lease was lost before its release, whatever the command returned
 	ExitNoEnsemble  = 113 // no ensemble could be reached
 	ExitDeadlock    = 114 // zkr deadlocks has found one
+	ExitBroken      = 115 // zkr doctor has found a promise that does not hold
 	ExitCannotRun   = 126
 	ExitNotFound    = 127
 	ExitSignal      = 128 // plus the signal's number
@@ -32,6 +33,7 @@ var ExitCodes = []struct{ Code, Meaning string }{
 	{"112", "a lock was lost before its release; the session of create --ephemeral or barrier"},
 	{"113", "no ensemble was reached"},
 	{"114", "there is a deadlock"},
+	{"115", "a promise of the servers does not hold (doctor)"},
 	{"126", "the command cannot be run"},
 	{"127", "the command was not found"},
 	{"128+n", "signal n ended the command, or zkr"},

@@ -1,5 +1,5 @@
 // Package serve has the subcommands that run an ensemble in memory, server and
-// demo, and bench, which measures one.
+// demo, bench, which measures one, and doctor, which examines one.
 package serve
 
 import (
@@ -10,7 +10,7 @@ import (
 
 // Commands returns the subcommands of this package.
 func Commands(to *cli.Ensemble) []*cobra.Command {
-	all := []*cobra.Command{newBench(to), cli.WithoutEnsemble(newServer()), cli.WithoutEnsemble(newDemo())}
+	all := []*cobra.Command{newBench(to), newDoctor(to), cli.WithoutEnsemble(newServer()), cli.WithoutEnsemble(newDemo())}
 	for _, cmd := range all {
 		cmd.GroupID = cli.GroupEnsembles
 	}

@@ -1,0 +1,524 @@
+package doctor_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/doctor"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
+	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// examined is what a doctor has found.
+type examined struct {
+	doctor.Result
+	answers []doctor.Answer
+}
+
+// examine asks all questions.
+func examine(t *testing.T, servers string, slow bool, opts ...framework.Option) (x examined) {
+	t.Helper()
+	d, err := doctor.New(servers, slow, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Result = d.Examine(t.Context(), func(a doctor.Answer) { x.answers = append(x.answers, a) })
+	return x
+}
+
+// unwell returns the questions with another verdict than ok.
+func (x examined) unwell() (all []string) {
+	found := map[string]bool{}
+	for _, a := range x.answers {
+		if a.Verdict != doctor.OK {
+			found[fmt.Sprintf("%s %s", a.Question, a.Verdict)] = true
+		}
+		if a.Verdict != doctor.OK && a.Do == "" || a.Promise == "" || a.Seen == "" {
+			found[fmt.Sprintf("incomplete: %+v", a)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (x examined) String() string {
+	var b strings.Builder
+	for _, a := range x.answers {
+		fmt.Fprintf(&b, "%-5s %s %s: %s\n", a.Verdict, a.Address, a.Question, a.Seen)
+	}
+	return b.String()
+}
+
+// clean checks that the doctor has left nothing at an ensemble.
+func clean(t *testing.T, e *testutil.Embedded, x examined) {
+	t.Helper()
+	if x.Left != nil {
+		t.Errorf("left: %v", x.Left)
+	}
+	if left := e.Sessions(); len(left) > 0 {
+		t.Errorf("sessions are left: %v", left)
+	}
+	if left := e.Children("/"); !slices.Equal(left, []string{"zookeeper"}) {
+		t.Errorf("znodes are left: %q", left)
+	}
+}
+
+// TestHealthy: all answers of the embedded ensemble are good, and nothing is
+// left. The quick questions take no time to speak of.
+func TestHealthy(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		for _, slow := range []bool{false, true} {
+			t.Run(fmt.Sprint(members, slow), func(t *testing.T) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
+					began := time.Now()
+					x := examine(t, w.Servers(), slow, framework.WithDialer(w.Dial))
+					if bad := x.unwell(); bad != nil {
+						t.Errorf("%q\n%s", bad, x)
+					}
+					if x.Addresses != members || x.Reached != members || len(x.answers) < 14*members {
+						t.Errorf("%+v\n%s", x.Result, x)
+					}
+					if took := time.Since(began); !slow && took > time.Second {
+						t.Errorf("it took %v", took)
+					}
+					clean(t, w.Embedded, x)
+				}, testutil.WithMembers(members))
+			})
+		}
+	}
+}
+
+// variant is an ensemble in which one promise does not hold.
+type variant struct {
+	name    string
+	options []testutil.Option
+	client  []framework.Option
+	slow    bool
+	dial    func(e *testutil.Embedded) tamper.Dial               // nil: the ensemble's
+	control func(testutil.Request) testutil.Action               // may be nil
+	servers func(t *testing.T, e *testutil.Embedded) string      // nil: the ensemble's
+	want    []string                                             // questions and verdicts
+	says    string                                               // part of what was seen, or is to be done
+	left    func(t *testing.T, e *testutil.Embedded, x examined) // nil: nothing
+}
+
+var variants = []variant{
+	{
+		name:    "a session of less than two ticks",
+		options: []testutil.Option{testutil.WithTick(4 * time.Second), testutil.WithSessionTimeouts(time.Second, time.Minute)},
+		client:  []framework.Option{framework.WithSessionTimeout(6 * time.Second)},
+		want:    []string{"session FAILS"}, says: "WithServerTick",
+	},
+	{
+		name:    "minSessionTimeout of less than two ticks",
+		options: []testutil.Option{testutil.WithSessionTimeouts(time.Second, time.Minute)},
+		want:    []string{"session note"}, says: "minSessionTimeout 1s",
+	},
+	{
+		name:    "a longer timeout than was asked for",
+		options: []testutil.Option{testutil.WithSessionTimeouts(20*time.Second, time.Minute)},
+		want:    []string{"session note"}, says: "20s granted of 10s",
+	},
+	{
+		name: "no session is resumed", want: []string{"resume FAILS"}, says: "has ended",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return asking(e.Dial, func(c *wire.ConnectRequest) {
+				if c.SessionID != 0 && c.Timeout > 1 {
+					c.SessionID++
+				}
+			})
+		},
+	},
+	{
+		name: "another session is given", want: []string{"resume FAILS"}, says: "another session",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return asking(e.Dial, func(c *wire.ConnectRequest) {
+				if c.SessionID != 0 && c.Timeout > 1 {
+					c.SessionID = 0
+				}
+			})
+		},
+	},
+	{
+		name: "any password is right", want: []string{"resume FAILS"}, says: "wrong password",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			passwords := map[int64][]byte{}
+			learning := tamper.Wrap(e.Dial, func(a tamper.Answer) tamper.Instead {
+				var r wire.ConnectResponse
+				if a.Op == wire.OpCreateSession && wire.Unmarshal(a.Frame[4:], &r) == nil {
+					passwords[r.SessionID] = r.Password
+				}
+				return tamper.Pass(a)
+			})
+			return asking(learning, func(c *wire.ConnectRequest) {
+				if c.SessionID != 0 {
+					c.Password = passwords[c.SessionID]
+				}
+			})
+		},
+	},
+	{
+		name: "no sync of the root, as zetcd", want: []string{"proof FAILS"}, says: "ProofWrite",
+		control: refuse(testutil.OpSync, "/", testutil.CodeNoNode),
+	},
+	{
+		name: "no check of the root", want: []string{"proof FAILS"}, says: "multi of one check",
+		control: refuse(testutil.OpMulti, "/", testutil.CodeUnimplemented),
+	},
+	{
+		name: "a slow leader", want: []string{"proof note"}, says: "slow disk",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpSync && r.Path == "/" {
+				return testutil.Delay(2 * time.Second)
+			}
+			return testutil.Pass()
+		},
+	},
+	{
+		name: "a close is not answered", want: []string{"close FAILS"}, says: "not answered",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCloseSession {
+				return testutil.DropAfter()
+			}
+			return testutil.Pass()
+		},
+	},
+	{
+		name: "answers in another order", want: []string{"order FAILS"}, says: "in place of",
+		dial: func(e *testutil.Embedded) tamper.Dial { return late(e.Dial, wire.OpSetData) },
+	},
+	{
+		name: "an event comes late", want: []string{"events FAILS"}, says: "has not come before",
+		dial: func(e *testutil.Embedded) tamper.Dial { return late(e.Dial, wire.OpNotify) },
+	},
+	{
+		name: "the same number again", want: []string{"numbers FAILS"}, says: "was deleted",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return writing(e.Dial, func(_ net.Conn, frame []byte, _ bool) []byte {
+				var head wire.RequestHeader
+				var body wire.CreateRequest
+				if wire.Unmarshal(frame[4:], &head) != nil || head.Op != wire.OpCreate || wire.Unmarshal(frame[12:], &body) != nil || body.Mode != wire.ModeSequential {
+					return frame
+				}
+				body.Path, body.Mode = body.Path+"0000000007", wire.ModePersistent
+				return wire.AppendFrame(nil, &head, &body)
+			})
+		},
+	},
+	{
+		name: "czxid stands still", want: []string{"numbers FAILS"}, says: "czxid",
+		dial: replacing(wire.OpExists, "/n-", func(frame []byte) { binary.BigEndian.PutUint64(frame[4+16:], 1) }),
+	},
+	{
+		name: "pzxid stands still", want: []string{"numbers note"}, says: "pzxid",
+		dial: replacing(wire.OpExists, "-numbers", func(frame []byte) { binary.BigEndian.PutUint64(frame[len(frame)-8:], 1<<60) }),
+	},
+	{
+		name: "no containers", want: []string{"containers note"}, says: "--no-containers",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateContainer {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		},
+	},
+	{
+		name: "local sessions", want: []string{"ephemerals FAILS"}, says: "localSessionsUpgradingEnabled",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreate && strings.HasSuffix(r.Path, "-ephemerals") {
+				return testutil.Fail(-120)
+			}
+			return testutil.Pass()
+		},
+	},
+	{
+		name:   "credentials that are not taken",
+		client: []framework.Option{framework.WithAuth("digest", []byte("ops:secret"))},
+		want:   []string{"identity FAILS"}, says: "scheme digest",
+		dial: replacing(wire.OpGetACL, "-identity", func(frame []byte) { copy(frame[4+16+4+4+4:], "sasl12") }),
+	},
+	{
+		name: "large requests are refused", want: []string{"size note"}, says: "is taken, one of",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return writing(e.Dial, func(c net.Conn, frame []byte, _ bool) []byte {
+				if len(frame) > 300_000 {
+					c.Close()
+				}
+				return frame
+			})
+		},
+	},
+	{
+		name: "a quota", want: []string{"quota note"}, says: "count=5",
+		servers: func(t *testing.T, e *testutil.Embedded) string {
+			c, err := framework.New(e.Servers(), framework.WithDialer(e.Dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for _, path := range []string{"/app", "/app/team", "/zookeeper/quota/app", "/zookeeper/quota/app/zookeeper_limits"} {
+				if _, err := c.Create(t.Context(), path, []byte("count=5,bytes=-1"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return e.Servers() + "/app/team"
+		},
+		left: func(t *testing.T, e *testutil.Embedded, _ examined) {
+			if left := e.Children("/app/team"); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+		},
+	},
+	{
+		name: "the leader's clock is ahead", want: []string{"clock note"}, says: "1h0m0s ahead",
+		dial: replacing(wire.OpExists, "-clock", func(frame []byte) {
+			at := frame[4+16+16:]
+			binary.BigEndian.PutUint64(at, binary.BigEndian.Uint64(at)+3_600_000)
+		}),
+	},
+	{
+		name: "sessions end early", slow: true, want: []string{"expiry FAILS"}, says: "has ended after",
+		options: []testutil.Option{hidden.WithClockRates(func(int64) float64 { return 2 })},
+	},
+	{
+		name: "silent sessions never end, as with zetcd", slow: true, want: []string{"expiry FAILS"}, says: "still stands",
+		options: []testutil.Option{hidden.WithClockRates(func(int64) float64 { return 0.1 })},
+		left:    func(*testing.T, *testutil.Embedded, examined) {},
+	},
+	{
+		name: "containers stay", slow: true, want: []string{"sweep note"}, says: "still stands",
+		options: []testutil.Option{testutil.WithContainerInterval(time.Hour)},
+	},
+	{
+		name: "idle connections end", slow: true, want: []string{"idle note"}, says: "idle timeout",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpPing {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		},
+	},
+}
+
+// TestVariants: where one promise does not hold, the doctor finds that one and
+// no other, says what to do, and leaves nothing.
+func TestVariants(t *testing.T) {
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				servers, dial := w.Servers(), tamper.Dial(w.Dial)
+				if v.servers != nil {
+					servers = v.servers(t, w.Embedded)
+				}
+				if v.dial != nil {
+					dial = v.dial(w.Embedded)
+				}
+				stop := w.Embedded.Control(v.control)
+				x := examine(t, servers, v.slow, append(v.client, framework.WithDialer(framework.Dialer(dial)))...)
+				stop()
+				if bad := x.unwell(); !slices.Equal(bad, v.want) {
+					t.Errorf("found %q, want %q\n%s", bad, v.want, x)
+				}
+				for _, a := range x.answers {
+					if a.Verdict != doctor.OK && !strings.Contains(a.Seen+a.Do, v.says) {
+						t.Errorf("%+v, want %q in it", a, v.says)
+					}
+					if strings.Contains(fmt.Sprint(a), "secret") {
+						t.Errorf("a secret is told: %+v", a)
+					}
+				}
+				if v.left != nil {
+					v.left(t, w.Embedded, x)
+					return
+				}
+				clean(t, w.Embedded, x)
+			}, v.options...)
+		})
+	}
+}
+
+func refuse(op testutil.Op, path string, code testutil.Code) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		if r.Op == op && r.Path == path {
+			return testutil.Fail(code)
+		}
+		return testutil.Pass()
+	}
+}
+
+// replacing changes the answers to op on paths that have part in them.
+func replacing(op wire.Op, part string, change func(frame []byte)) func(*testutil.Embedded) tamper.Dial {
+	return func(e *testutil.Embedded) tamper.Dial {
+		return tamper.Wrap(e.Dial, func(a tamper.Answer) tamper.Instead {
+			if a.Op == op && strings.Contains(a.Path, part) {
+				change(a.Frame)
+			}
+			return tamper.Pass(a)
+		})
+	}
+}
+
+// late lets answers to op arrive behind the next answer of the connection.
+func late(dial tamper.Dial, op wire.Op) tamper.Dial {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		var held []byte
+		return tamper.Wrap(dial, func(a tamper.Answer) tamper.Instead {
+			if a.Op == op && held == nil {
+				held = a.Frame
+				return tamper.Instead{}
+			}
+			out := append(a.Frame, held...)
+			held = nil
+			return tamper.Instead{Frame: out}
+		})(network, address, timeout)
+	}
+}
+
+// asking changes the connect requests.
+func asking(dial tamper.Dial, change func(*wire.ConnectRequest)) tamper.Dial {
+	return writing(dial, func(_ net.Conn, frames []byte, first bool) []byte {
+		if !first || string(frames) == "srvr" || string(frames) == "conf" {
+			return frames
+		}
+		size := 4 + binary.BigEndian.Uint32(frames)
+		var c wire.ConnectRequest
+		if wire.Unmarshal(frames[4:size], &c) != nil {
+			return frames
+		}
+		change(&c)
+		return append(wire.AppendFrame(nil, &c), frames[size:]...)
+	})
+}
+
+// writing changes what is written at once.
+func writing(dial tamper.Dial, change func(c net.Conn, frames []byte, first bool) []byte) tamper.Dial {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		c, err := dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &writer{Conn: c, change: change, first: true}, nil
+	}
+}
+
+type writer struct {
+	net.Conn
+	change func(c net.Conn, frames []byte, first bool) []byte
+	first  bool
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	first := w.first
+	w.first = false
+	if _, err := w.Conn.Write(w.change(w.Conn, p, first)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// TestKeeper: of a server that resumes no session, the doctor says what does
+// not hold there.
+func TestKeeper(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		network := w.ClientNet("doctor")
+		network.Imitate(testutil.ClickHouseKeeper)
+		x := examine(t, w.Servers(), false, framework.WithDialer(network.Dial))
+		if bad := x.unwell(); !slices.Equal(bad, []string{"close FAILS", "containers note", "numbers note", "resume FAILS"}) {
+			t.Errorf("found %q\n%s", bad, x)
+		}
+		if left := w.Embedded.Children("/"); len(left) > 1 {
+			t.Errorf("left: %q", left)
+		}
+		time.Sleep(20 * time.Second)
+		clean(t, w.Embedded, x) // what cannot be closed ends by itself
+	})
+}
+
+// TestTwoEnsembles: the doctor sees that the addresses lead to two ensembles,
+// and leaves nothing at either.
+func TestTwoEnsembles(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		other := bubble.New(t)
+		dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
+			if address == "other:2181" {
+				return other.Dial(network, other.Servers(), timeout)
+			}
+			return w.Dial(network, address, timeout)
+		}
+		x := examine(t, w.Servers()+",other:2181", false, framework.WithDialer(dial))
+		if bad := x.unwell(); !slices.Equal(bad, []string{"ensemble FAILS"}) {
+			t.Errorf("found %q\n%s", bad, x)
+		}
+		clean(t, w.Embedded, x)
+		clean(t, other.Embedded, x)
+	})
+}
+
+// TestUnlistedMembers: members that are not in the list are a note, and a
+// member that does not run is a failure.
+func TestUnlistedMembers(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		x := examine(t, "member1:2181", false, framework.WithDialer(w.Dial))
+		if bad := x.unwell(); !slices.Equal(bad, []string{"ensemble note"}) || !strings.Contains(x.String(), "member0:2181, member2:2181") {
+			t.Errorf("found %q\n%s", bad, x)
+		}
+		if err := w.Stop((w.Leader() + 1) % 3); err != nil {
+			t.Fatal(err)
+		}
+		x = examine(t, w.Servers(), false, framework.WithDialer(w.Dial))
+		if bad := x.unwell(); !slices.Equal(bad, []string{"session FAILS"}) || x.Reached != 2 {
+			t.Errorf("found %q\n%s", bad, x)
+		}
+		clean(t, w.Embedded, x)
+	}, testutil.WithMembers(3))
+}
+
+// TestIdentity: the doctor sees which SASL there is, what is required, and who
+// it is, without the hash of a password.
+func TestIdentity(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		options []testutil.Option
+		client  []framework.Option
+		want    []string
+		says    string
+	}{
+		{"nobody", nil, nil, nil, "no SASL; none are required; this client is nobody in particular"},
+		{"digest", nil, []framework.Option{framework.WithAuth("digest", []byte("ops:secret"))}, nil, "this client is digest:ops"},
+		{
+			"SASL", []testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
+			[]framework.Option{framework.WithSASL(digestmd5.New("app", "secret"))}, nil, "SASL DIGEST-MD5; credentials are required; this client is sasl:app",
+		},
+		{
+			"wrong password", []testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
+			[]framework.Option{framework.WithSASL(digestmd5.New("app", "wrong"))}, []string{"session FAILS"}, "does not accept the client",
+		},
+		{"no credentials where they are required", []testutil.Option{testutil.WithEnforcedAuth("digest")}, nil, []string{"session FAILS"}, "the servers require credentials"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				x := examine(t, w.Servers(), false, append(test.client, framework.WithDialer(w.Dial))...)
+				if bad := x.unwell(); !slices.Equal(bad, test.want) || !strings.Contains(fmt.Sprint(x.answers), test.says) {
+					t.Errorf("found %q, want %q and %q\n%s", bad, test.want, test.says, x)
+				}
+				if strings.Contains(x.String(), "secret") || strings.Contains(x.String(), strings.TrimPrefix(testutil.Digest("ops:secret"), "ops:")) {
+					t.Errorf("a secret is told:\n%s", x)
+				}
+				if test.want != nil { // who is refused cannot close its session either
+					time.Sleep(6 * time.Second)
+				}
+				clean(t, w.Embedded, x)
+			}, test.options...)
+		})
+	}
+}
