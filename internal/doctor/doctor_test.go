@@ -515,7 +515,7 @@ func TestIdentity(t *testing.T) {
 					t.Errorf("a secret is told:\n%s", x)
 				}
 				if test.want != nil { // who is refused cannot close its session either
-					time.Sleep(6 * time.Second)
+					time.Sleep(10 * time.Second)
 				}
 				clean(t, w.Embedded, x)
 			}, test.options...)
