@@ -316,7 +316,7 @@ func TestVariants(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				servers, dial := w.Servers(), tamper.Dial(w.Dial)
+				servers, dial := w.Servers(), w.Dial
 				if v.servers != nil {
 					servers = v.servers(t, w.Embedded)
 				}
@@ -324,7 +324,7 @@ func TestVariants(t *testing.T) {
 					dial = v.dial(w.Embedded)
 				}
 				stop := w.Embedded.Control(v.control)
-				x := examine(t, servers, v.slow, append(v.client, framework.WithDialer(framework.Dialer(dial)))...)
+				x := examine(t, servers, v.slow, append(v.client, framework.WithDialer(dial))...)
 				stop()
 				if bad := x.unwell(); !slices.Equal(bad, v.want) {
 					t.Errorf("found %q, want %q\n%s", bad, v.want, x)
@@ -496,12 +496,17 @@ func TestIdentity(t *testing.T) {
 		{"nobody", nil, nil, nil, "no SASL; none are required; this client is nobody in particular"},
 		{"digest", nil, []framework.Option{framework.WithAuth("digest", []byte("ops:secret"))}, nil, "this client is digest:ops"},
 		{
-			"SASL", []testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
-			[]framework.Option{framework.WithSASL(digestmd5.New("app", "secret"))}, nil, "SASL DIGEST-MD5; credentials are required; this client is sasl:app",
+			"SASL",
+			[]testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
+			[]framework.Option{framework.WithSASL(digestmd5.New("app", "secret"))},
+			nil, "SASL DIGEST-MD5; credentials are required; this client is sasl:app",
 		},
 		{
-			"wrong password", []testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
-			[]framework.Option{framework.WithSASL(digestmd5.New("app", "wrong"))}, []string{"session FAILS"}, "does not accept the client",
+			"wrong password",
+			[]testutil.Option{testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl")},
+			[]framework.Option{framework.WithSASL(digestmd5.New("app", "wrong"))},
+			[]string{"session FAILS"},
+			"does not accept the client",
 		},
 		{"no credentials where they are required", []testutil.Option{testutil.WithEnforcedAuth("digest")}, nil, []string{"session FAILS"}, "the servers require credentials"},
 	} {
