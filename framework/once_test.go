@@ -404,6 +404,31 @@ func TestUpdateOnceThatCannotBeComputedAgain(t *testing.T) {
 	})
 }
 
+// A try of UpdateOnce is open, and the next one is overtaken, for as long as
+// the retries last, or cannot be computed: nobody knows.
+func TestUpdateOnceWithAnOpenTry(t *testing.T) {
+	refuse := errors.New("not twice")
+	for name, want := range map[string]error{"overtaken": zk.ErrBadVersion, "not computed": refuse} {
+		t.Run(name, func(t *testing.T) {
+			inOnce(t, func(t *testing.T, ens *testutil.Embedded, c *framework.Client, net *testutil.ClientNet) {
+				lost := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.DropBefore())
+				defer net.Control(lost.Control)()
+				calls := 0
+				_, err := c.UpdateOnce(t.Context(), "/n", "/once/a", func([]byte, *zk.Stat) ([]byte, error) {
+					if calls++; calls > 1 && errors.Is(want, refuse) {
+						return nil, refuse
+					}
+					_, err := c.Set(t.Context(), "/n", nil, -1)
+					return []byte("1"), err
+				})
+				if !errors.Is(err, want) || !framework.MaybeApplied(err) || calls < 2 {
+					t.Errorf("%v after %d calls, may have been applied %v", err, calls, framework.MaybeApplied(err))
+				}
+			}, framework.WithRetry(retry.NTimes(3, 100*time.Millisecond)))
+		})
+	}
+}
+
 // A write that others overtake for as long as the retries last.
 func TestUpdateThatNeverWins(t *testing.T) {
 	inOnce(t, func(t *testing.T, ens *testutil.Embedded, c *framework.Client, _ *testutil.ClientNet) {
