@@ -35,7 +35,8 @@ Leaves out
     - Curator and Kazoo.
     - Lost events, and the looks in case of them. An event arrives at once.
     - An Enter that is canceled: to the others it is one whose session ends.
-    - A late create: it has an id, and is removed: see creates.pml.
+    - A late create: its name says whose it is, so it does not count as another
+      member, and it is removed: see creates.pml.
 
 Runs
     run    | checks     | small                            | large
@@ -53,7 +54,7 @@ Broken
 
 Unreached
     where              | statement | why
-    348                | (1)       | It needs two others that are still there, and so three processes.
+    349                | (1)       | It needs two others that are still there, and so three processes.
 
 Measured
     run    | bounds | states  | depth | seconds

@@ -67,6 +67,7 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 	if d == nil || d.client == nil {
 		return nil, errZero
 	}
+	tag := newTag()
 	var tried int64 // the session in which it has tried to enter
 	for {
 		sess, err := d.client.AwaitSession(ctx)
@@ -76,7 +77,7 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 		if err == nil {
 			tried = sess.ID()
 			var in *Inside
-			if in, err = d.enterIn(ctx, sess); err == nil {
+			if in, err = d.enterIn(ctx, sess, tag); err == nil {
 				return in, nil
 			}
 		}
@@ -105,13 +106,13 @@ func (d *Double) awaitClosed(ctx context.Context, sess *framework.Session, earli
 }
 
 // enterIn tries to enter once.
-func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Inside, err error) {
+func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag string) (in *Inside, err error) {
 	b := newBell(sess, d.ready)
 	defer func() { b.stop() }()
 	if _, err := b.arm(ctx); err != nil {
 		return nil, err
 	}
-	own, names, err := d.joinPatiently(ctx, sess)
+	own, names, err := d.joinPatiently(ctx, sess, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +142,8 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session) (in *Insi
 			continue
 		}
 		b.await()
-		if members := membersIn(names); len(members) >= d.n {
-			opened, err := d.open(ctx, sess, in.name, members)
+		if members := distinct(in.name, membersIn(names)); len(members) >= d.n {
+			opened, err := d.open(ctx, sess, members[:d.n])
 			if opened || err != nil {
 				return in, err
 			}
@@ -191,7 +192,7 @@ func withdraw(ctx context.Context, sess *framework.Session, path string, why err
 // joinPatiently joins. If ctx ends while the create is on its way it waits for
 // the answer, so that the znode can be withdrawn before Enter returns. After a
 // tenth of the session timeout it fails, and the znode is removed later.
-func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
+func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session, tag string) (own string, names []string, err error) {
 	type result struct {
 		own   string
 		names []string
@@ -201,7 +202,7 @@ func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session) (ow
 	during, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		own, names, err := d.join(during, privileged.Framework.Unhurried(sess))
+		own, names, err := d.join(during, privileged.Framework.Unhurried(sess), tag)
 		select {
 		case results <- result{own, names, err}:
 		case <-left:
@@ -233,13 +234,14 @@ func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session) (ow
 // whether one was created in between: then the znode is removed, and the member
 // is late. A ready that was left behind is deleted in the transaction that
 // creates the znode.
-func (d *Double) join(ctx context.Context, sess *framework.Session) (own string, names []string, err error) {
+func (d *Double) join(ctx context.Context, sess *framework.Session, tag string) (own string, names []string, err error) {
 	ready, older, err := d.judge(ctx, sess)
 	if err != nil {
 		return "", nil, err
 	}
+	name := memberName + tag + "-"
 	if ready == nil {
-		made, err := sess.CreateProtected(ctx, d.path, memberName, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
+		made, err := sess.CreateProtected(ctx, d.path, name, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
 		if errors.Is(err, zk.ErrNoNode) {
 			if err = sess.MakeContainerPath(ctx, d.path); err == nil {
 				err = errAgain
@@ -247,7 +249,7 @@ func (d *Double) join(ctx context.Context, sess *framework.Session) (own string,
 		}
 		return made.Path, made.Children, err
 	}
-	b := framework.ProtectedBatch{Dir: d.path, Name: memberName, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
+	b := framework.ProtectedBatch{Dir: d.path, Name: name, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
 	if older != "" {
 		b.Name, b.Flags = lateName, zk.FlagEphemeral
 		for _, path := range []string{d.ready, layout.Join(d.path, older)} {
@@ -290,13 +292,11 @@ func (d *Double) isOlder(ctx context.Context, sess *framework.Session, own strin
 
 // open creates ready, if n members are there: the transaction checks them all.
 // It cannot be executed late, when they have left. It reports whether a round
-// is open that the member with the name own belongs to. If not, look again.
-func (d *Double) open(ctx context.Context, sess *framework.Session, own string, members []string) (opened bool, err error) {
-	ops := []any{&zk.CheckVersionRequest{Path: layout.Join(d.path, own), Version: -1}}
+// is open that the first of the members belongs to. If not, look again.
+func (d *Double) open(ctx context.Context, sess *framework.Session, members []string) (opened bool, err error) {
+	var ops []any
 	for _, name := range members {
-		if name != own && len(ops) < d.n {
-			ops = append(ops, &zk.CheckVersionRequest{Path: layout.Join(d.path, name), Version: -1})
-		}
+		ops = append(ops, &zk.CheckVersionRequest{Path: layout.Join(d.path, name), Version: -1})
 	}
 	_, err = sess.Multi(ctx, append(ops, &zk.CreateRequest{Path: d.ready})...)
 	switch {

@@ -208,6 +208,33 @@ func TestLateForAnEarlierRound(t *testing.T) {
 	})
 }
 
+// The create of a member is executed late, when it has been repeated: the
+// member does not count twice.
+func TestACreateThatIsRepeated(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		const n = 3
+		c := w.Connect("ours")
+		must(t, c.MakeContainerPath(t.Context(), path))
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
+		defer w.Control(held.Control)()
+		first := entering(t.Context(), double(t, c, n))
+		bubble.Await(t, "the request", held.Hit())
+		w.ClientNet("ours").Drop()
+		pending(t, first)
+		close(release)
+		pending(t, first)
+		if names := w.Children(path); len(names) != 2 {
+			t.Errorf("%q, want two of one member", names)
+		}
+		second := entering(t.Context(), double(t, w.ConnectNext(), n))
+		pending(t, first, second)
+		third := enter(t, entering(t.Context(), double(t, w.ConnectNext(), n)))
+		leaveTogether(t, enter(t, first), enter(t, second), third)
+		nothingLeft(t, w)
+	})
+}
+
 // A member that has to begin again in the same session waits until its znode is
 // gone, however long that takes: it does not count itself twice.
 func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {
@@ -850,7 +877,7 @@ func TestLeavesWhileAnotherComes(t *testing.T) {
 		must(t, others.MakeContainerPath(t.Context(), path))
 		names := make([]string, 2) // in the order in which they are read
 		for i := range names {
-			names[i] = fmt.Sprintf("%s/_c_0000000%d-0000-4000-8000-000000000000-member-000000000%d", path, i, i)
+			names[i] = fmt.Sprintf("%s/_c_0000000%d-0000-4000-8000-000000000000-member-aaaaaaaaaaa%d-000000000%d", path, i, i, i)
 			_, err := others.Create(t.Context(), names[i], nil, zk.FlagEphemeral)
 			must(t, err)
 		}

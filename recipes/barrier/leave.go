@@ -102,7 +102,7 @@ func (in *Inside) leave(ctx context.Context) error {
 			}
 			return fmt.Errorf("%w: its znode was deleted", ErrGone)
 		}
-		all := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == readyName || name == in.name })
+		all := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == readyName || sameMember(name, in.name) })
 		open := slices.Contains(names, readyName)
 		if open || first && !isLate(in.name) {
 			others = all

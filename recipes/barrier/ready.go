@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // This file tells the ready of a round that goes on from one that was left
@@ -49,9 +50,48 @@ import (
 
 const (
 	readyName  = "ready"
-	memberName = "member-" // and a sequence number
+	memberName = "member-" // a tag, a dash and a sequence number follow
 	lateName   = "late"
+	tagSize    = 12
 )
+
+// newTag returns the tag of an Enter. All znodes that it makes have it. If an
+// answer is lost, the create is repeated, and the first one may be executed
+// late: a second znode stands then until the client has removed it. Without the
+// tag it would count as another member.
+func newTag() string {
+	id := random.ID()
+	return id[len(id)-tagSize:]
+}
+
+// cutTag splits the name of a member of this library, which was not late.
+func cutTag(name string) (tag string, seq int32, ok bool) {
+	_, base, _ := layout.CutProtection(name)
+	rest, ok := strings.CutPrefix(base, memberName)
+	if !ok || len(rest) <= tagSize || rest[tagSize] != '-' {
+		return "", 0, false
+	}
+	seq, ok = layout.ParseSequence(rest[tagSize+1:])
+	return rest[:tagSize], seq, ok
+}
+
+// sameMember reports whether two names are of znodes of one Enter.
+func sameMember(a, b string) bool {
+	one, _, ours := cutTag(a)
+	other, _, theirs := cutTag(b)
+	return a == b || ours && theirs && one == other
+}
+
+// distinct returns one name of each member, own of its own.
+func distinct(own string, names []string) (members []string) {
+	members = append(members, own)
+	for _, name := range names {
+		if !slices.ContainsFunc(members, func(m string) bool { return sameMember(m, name) }) {
+			members = append(members, name)
+		}
+	}
+	return members
+}
 
 // mark is the data of a ready that was left behind. Nobody reads it but people.
 var mark = []byte("left behind")
@@ -154,9 +194,7 @@ func isLate(name string) bool {
 func lastOf(members []string) string {
 	last, oldest := slices.Min(members), int32(0)
 	for i, name := range members {
-		_, base, _ := layout.CutProtection(name)
-		digits, _ := strings.CutPrefix(base, memberName)
-		seq, ours := layout.ParseSequence(digits)
+		_, seq, ours := cutTag(name)
 		if !ours {
 			return slices.Min(members)
 		}
