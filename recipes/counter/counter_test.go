@@ -335,7 +335,7 @@ func TestCost(t *testing.T) {
 			if test.name == "add once" { // its directory is made with the first id in it
 				_, err := n.AddOnce(ctx, "first again", 1)
 				must(t, err)
-				must(t, c.Delete(ctx, path+"-once/"+onlyChild(t, w, path+"-once", "first again")+"/first again", -1))
+				must(t, c.Delete(ctx, markerOf(t, w, "first again"), -1))
 			}
 			w.ResetRequests()
 			must(t, test.call())
@@ -355,12 +355,12 @@ func without0(m map[testutil.Op]int) map[testutil.Op]int {
 	return m
 }
 
-// onlyChild returns the directory that has a marker.
-func onlyChild(t *testing.T, w *bubble.World, dir, id string) string {
+// markerOf returns the path of an id's marker.
+func markerOf(t *testing.T, w *bubble.World, id string) string {
 	t.Helper()
-	for _, name := range w.Children(dir) {
-		if w.Exists(dir + "/" + name + "/" + id) {
-			return name
+	for _, name := range w.Children(path + "-once") {
+		if marker := path + "-once/" + name + "/" + id; w.Exists(marker) {
+			return marker
 		}
 	}
 	t.Fatalf("no marker of %s", id)

@@ -132,6 +132,9 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		w.wrote(data, r.Responses[1])
 		w.sweep(b, time.UnixMilli(r.Responses[0].Stat.Mtime))
 		return t.results, nil
+	case err == nil && r.Repeated && r.Stat == nil && !*unsure: // it was removed before it was read, since it is old
+		w.known = known{}
+		return nil, a.again(errForgotten)
 	case err == nil:
 		w.known = known{}
 		return noted(r.Note, r.Repeated && !*unsure, unsure)
@@ -147,6 +150,8 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	return nil, a.conflict(err, time.Since(began))
 }
+
+var errForgotten = errors.New("its marker is removed whenever it is there")
 
 // noted returns the result that a marker has.
 func noted(note []byte, repeated bool, unsure *bool) ([]result, error) {

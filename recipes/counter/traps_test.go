@@ -459,7 +459,7 @@ func TestAddOnceThatCouldNotBeMadeNow(t *testing.T) {
 		if _, err := n.AddOnce(t.Context(), "b", 1); !errors.Is(err, counter.ErrData) {
 			t.Error(err)
 		}
-		dir := path + "-once/" + onlyChild(t, w, path+"-once", "a")
+		dir := strings.TrimSuffix(markerOf(t, w, "a"), "/a")
 		_, err = c.Set(t.Context(), dir+"/a", []byte("text"), -1)
 		must(t, err)
 		if _, err := n.AddOnce(t.Context(), "a", 1); err == nil || !framework.MaybeApplied(err) || !strings.Contains(err.Error(), `other data: "text"`) {
@@ -531,7 +531,7 @@ func TestWhatAMarkerSays(t *testing.T) {
 			}
 			want.Repeated = true
 		}
-		if data, ok := w.Data(path + "-once/" + onlyChild(t, w, path+"-once", "a") + "/a"); !ok || string(data) != "1234" {
+		if data, ok := w.Data(markerOf(t, w, "a")); !ok || string(data) != "1234" {
 			t.Errorf("%q", data)
 		}
 		if r, err := n.AddOnce(t.Context(), "b", 1); r.Value != 1235 || err != nil {
@@ -541,6 +541,29 @@ func TestWhatAMarkerSays(t *testing.T) {
 		add(t, n, 1, 1236)
 		if cost := w.Cost(); w.Total() != 1 {
 			t.Errorf("%v", cost)
+		}
+	})
+}
+
+// A marker that refuses an addition is removed before it is read: its id is
+// forgotten, so the addition is made.
+func TestAMarkerThatIsRemovedBeforeItIsRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		admin, n := w.ConnectNext(), newCounter(t, w.Connect("ours"))
+		_, err := n.AddOnce(t.Context(), "a", 1)
+		must(t, err)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: markerOf(t, w, "a")}, testutil.Delay(time.Second))
+		defer w.ClientNet("ours").Control(late.Control)()
+		added := make(chan counter.OnceResult, 1)
+		go func() {
+			r, err := n.AddOnce(t.Context(), "a", 1)
+			must(t, err)
+			added <- r
+		}()
+		bubble.Await(t, "the read", late.Hit())
+		must(t, admin.Delete(t.Context(), markerOf(t, w, "a"), -1))
+		if got, want := bubble.Await(t, "AddOnce", added), (counter.OnceResult{Value: 2}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (w *world) batched() {
 func (w *world) operations(r testutil.Request) []testutil.Op {
 	all := []testutil.Op{r.Op}
 	for _, one := range r.Operations {
-		if w.plan.Recipe == Many && !slices.Contains(all, one.Op) {
+		if (w.plan.Recipe == Many || w.plan.Age > 0) && !slices.Contains(all, one.Op) {
 			all = append(all, one.Op)
 		}
 	}

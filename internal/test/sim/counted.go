@@ -24,6 +24,9 @@ func (d *draw) counted() {
 		return
 	}
 	d.Recipe, d.OneShotOnly = pick(d, Counter, Counter, Once, Barrier, Barrier, Discovery), d.one(1, 8)
+	if d.Crashed = d.Recipe == Barrier && d.one(1, 2); d.Crashed && d.one(1, 3) {
+		d.Neighbor = d.upTo(2 * d.Timeout)
+	}
 	d.Faults = slices.DeleteFunc(d.Faults, func(f Fault) bool { return f.What == Recreate || f.What == RecreateUnder })
 	for i := range d.Faults {
 		if f := &d.Faults[i]; f.What != Orphan || d.one(1, 2) {
@@ -34,7 +37,12 @@ func (d *draw) counted() {
 		d.Faults = append(d.Faults, Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: LoseEvents, Client: d.IntN(len(d.Workers)), For: d.upTo(d.Timeout)})
 	}
 	if !d.Scenario.quiet() && d.one(1, 3) {
-		d.Faults = append(d.Faults, Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: RemoveZnode, Client: d.IntN(len(d.Workers))})
+		f := Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: RemoveZnode, Client: d.IntN(len(d.Workers))}
+		d.Faults = append(d.Faults, f)
+		if d.Recipe == Counter && d.one(1, 2) { // and an answer is lost before
+			f.What, f.At.Time, f.For = DropReplies, f.At.Time-d.upTo(min(f.At.Time, d.Timeout/2)), d.Timeout/2+d.upTo(d.Timeout/4)
+			d.Faults = append(d.Faults, f)
+		}
 	}
 	d.Limit = 2 + d.IntN(2)
 	for c := range d.Workers {
@@ -50,6 +58,27 @@ func (d *draw) counted() {
 	}
 	if d.Recipe == Counter && d.one(1, 2) {
 		d.Age = d.upTo(2 * d.Timeout)
+		if d.one(1, 2) {
+			d.oneID()
+		}
+	}
+}
+
+// oneID makes all calls count one id, which is forgotten soon, or an id of
+// their own, after which old markers are removed.
+func (d *draw) oneID() {
+	d.Age = d.upTo(2 * time.Second)
+	if !d.Scenario.quiet() {
+		d.Faults = append(d.Faults, Fault{At: When{Time: d.Age}, For: 5 * time.Second, What: Delay, Op: testutil.OpDelete.String(), Times: 1 + d.IntN(3), By: d.upTo(d.Age)})
+	}
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for _, s := range steps {
+				for i := range s.Calls {
+					s.Calls[i] = Call{What: AddOnce, ID: pick(d, "a", fmt.Sprint(d.IntN(1e9))), Pause: d.upTo(d.Age)}
+				}
+			}
+		}
 	}
 }
 
@@ -58,6 +87,9 @@ func (d *draw) countedOp() testutil.Op {
 	case Discovery:
 		return d.watchedOp()
 	case Barrier:
+		if d.Crashed && d.one(1, 3) {
+			return testutil.OpSetData
+		}
 		return pick(d, testutil.OpCreate, testutil.OpCreate, testutil.OpMulti, testutil.OpMulti, testutil.OpMulti, testutil.OpExists, testutil.OpGetChildren2,
 			testutil.OpGetData, testutil.OpSetData, testutil.OpAddWatch, testutil.OpMultiRead, testutil.OpDelete, testutil.OpCreateContainer, testutil.OpCreateSession)
 	}

@@ -160,15 +160,15 @@ func stood(states []znode, zxid int64) (z znode) {
 func (w *world) rounds() {
 	all := w.truth.below(w.paths[0], func(path string) bool { return path != w.paths[0] })
 	ready := all[w.readyPath()]
-	for _, z := range ready {
-		if z.exists && z.zxid == z.czxid {
+	for i, z := range ready {
+		if z.exists && z.zxid == z.czxid && !(w.plan.Crashed && i == 0) {
 			if n := w.standing(all, z.zxid); n < w.plan.Limit {
 				w.ledger.fault("at %x a round of %d was opened by %d", z.zxid, w.plan.Limit, n)
 			}
 		}
 	}
 	for i, z := range ready {
-		if !z.exists && w.older(all, ready[i-1].czxid, z.zxid) && !w.hasStruck(RemoveDir) && !(w.straggles() && ready[i-1].zxid != ready[i-1].czxid) {
+		if !z.exists && w.older(all, ready[i-1].czxid, z.zxid) && !w.hasStruck(RemoveDir) && !(w.straggles() && ready[i-1].zxid != ready[i-1].czxid && ready[i-1].by != z.by) {
 			w.ledger.fault("at %x session %#x has removed %+v, the ready of a round that goes on", z.zxid, z.by, ready[i-1])
 		}
 	}

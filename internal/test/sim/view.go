@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -58,6 +59,17 @@ func (w *world) prepare(ctx context.Context) error {
 	}
 	if w.plan.Recipe == Once {
 		_, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.paths()[0]), nil, zk.FlagPersistent)
+		return err
+	}
+	if path := w.plan.paths()[0]; w.plan.Crashed {
+		if err := w.operator.MakeContainerPath(ctx, path); err != nil {
+			return err
+		}
+		if _, err := w.operator.Create(ctx, path+"/ready", nil, zk.FlagPersistent); err != nil || w.plan.Neighbor == 0 {
+			return err
+		}
+		_, err := w.operator.Create(ctx, path+"/neighbor", []byte("neighbor"), zk.FlagEphemeral)
+		time.AfterFunc(w.plan.Neighbor, func() { w.removed(path + "/neighbor") })
 		return err
 	}
 	return nil
