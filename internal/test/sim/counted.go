@@ -39,7 +39,7 @@ func (d *draw) counted() {
 	if !d.Scenario.quiet() && d.one(1, 3) {
 		f := Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: RemoveZnode, Client: d.IntN(len(d.Workers))}
 		d.Faults = append(d.Faults, f)
-		if d.Recipe == Counter && d.one(1, 2) { // and an answer is lost before
+		if d.Recipe == Counter { // and an answer is lost before
 			f.What, f.At.Time, f.For = DropReplies, f.At.Time-d.upTo(min(f.At.Time, d.Timeout/2)), d.Timeout/2+d.upTo(d.Timeout/4)
 			d.Faults = append(d.Faults, f)
 		}

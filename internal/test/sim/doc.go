@@ -40,6 +40,8 @@
 //   - Connects: they are answered late, or not, or reach the leader late, and
 //     what the client sends after them is lost.
 //   - Events, on their way to a client with caches or presence nodes.
+//   - A round of a barrier has crashed before, and perhaps a neighbor stands
+//     there since.
 //   - Directories: an empty directory is removed, and created again with a
 //     counter near the old one. That happens at any time, just after a
 //     contender has left, or while a contender returns. It also happens in
