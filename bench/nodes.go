@@ -163,7 +163,7 @@ func (o *options) nodes(name string) func(context.Context, *page) error {
 			}
 		}
 		var text strings.Builder
-		fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client. In parentheses: divided by that of `%s`.\n\n",
+		fmt.Fprintf(&text, "%s; %d rounds; %s; %d znodes of one client. Without what the measurement costs. In parentheses: divided by that of `%s`.\n\n",
 			machine(), o.rounds, ensembleOf(1, o.sync), nodesMany, all[0].name)
 		text.WriteString("| | | seconds | requests | transactions | server's processor, s |\n|---|---|---:|---:|---:|---:|\n")
 		for b, blow := range blows {
@@ -189,8 +189,60 @@ func (o *options) nodes(name string) func(context.Context, *page) error {
 	}
 }
 
+// watched is a directory that is looked at while something happens to it.
+type watched struct {
+	s    *site
+	c    *framework.Client
+	root string
+}
+
+// look returns how many znodes there are, and what the server has done so far.
+func (w watched) look(ctx context.Context) (znodes int32, at back, err error) {
+	if err := pause(ctx, between); err != nil {
+		return 0, at, err
+	}
+	_, stat, err := w.c.Exists(ctx, w.root)
+	if err != nil {
+		return 0, at, err
+	}
+	now, err := w.now()
+	return stat.NumChildren, now, err
+}
+
+func (w watched) now() (back, error) {
+	used, err := w.s.running["zookeeper"].usage()
+	requests, err2 := w.s.count("zk_packets_received")
+	return back{requests: requests, transactions: used.transactions, cpu: used.cpu / 1e6}, errors.Join(err, err2)
+}
+
+// less returns what lies between b and an earlier state, without a number of
+// looks, each of which costs something.
+func (b back) less(before back, looks int, each back) back {
+	n := float64(looks)
+	return back{
+		seconds: b.seconds, transactions: b.transactions - before.transactions,
+		requests: b.requests - before.requests - n*each.requests, cpu: b.cpu - before.cpu - n*each.cpu,
+	}
+}
+
+// idle returns what a look costs when nothing happens.
+func (w watched) idle(ctx context.Context) (each back, err error) {
+	const looks = int(quietFor / between)
+	before, err := w.now()
+	if err != nil {
+		return each, err
+	}
+	var after back
+	for range looks {
+		if _, after, err = w.look(ctx); err != nil {
+			return each, err
+		}
+	}
+	each = after.less(before, 0, each)
+	return back{requests: each.requests / float64(looks), cpu: each.cpu / float64(looks)}, nil
+}
+
 func (p presenter) measure(ctx context.Context, s *site, c *framework.Client, root string) (all []back, err error) {
-	on := s.running["zookeeper"]
 	if err := plant(ctx, c, []string{root}); err != nil {
 		return nil, err
 	}
@@ -200,9 +252,14 @@ func (p presenter) measure(ctx context.Context, s *site, c *framework.Client, ro
 			end()
 		}
 	}()
+	w := watched{s, c, root}
+	each, err := w.idle(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, blow := range blows {
 		strike := func() (err error) {
-			end, err = p.start(ctx, place{on.address, root, s.dir}, nodesMany)
+			end, err = p.start(ctx, place{s.running["zookeeper"].address, root, s.dir}, nodesMany)
 			return err
 		}
 		if blow.strike != nil {
@@ -212,39 +269,32 @@ func (p presenter) measure(ctx context.Context, s *site, c *framework.Client, ro
 			}
 			strike = func() error { return blow.strike(s.zk, stat.EphemeralOwner) }
 		}
-		requests, err := s.count("zk_packets_received")
-		before, err2 := on.usage()
+		before, err := w.now()
 		began := time.Now()
-		if err := errors.Join(err, err2, strike()); err != nil {
+		if err := errors.Join(err, strike()); err != nil {
 			return nil, err
 		}
 		looks, changed, last := 0, time.Now(), before
-		for stat := new(zk.Stat); stat.NumChildren != nodesMany || time.Since(changed) < quietFor; looks++ {
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
-				return nil, err
-			}
-			_, stat, err = c.Exists(ctx, root)
-			now, err2 := on.usage()
-			if err := errors.Join(err, err2); err != nil {
+		for there := int32(0); there != nodesMany || time.Since(changed) < quietFor; looks++ {
+			var now back
+			if there, now, err = w.look(ctx); err != nil {
 				return nil, err
 			}
 			if now.transactions != last.transactions {
-				changed, last = time.Now(), now
+				changed = time.Now()
 			}
+			last = now
 		}
-		after, err := on.usage()
-		received, err2 := s.count("zk_packets_received")
-		if err := errors.Join(err, err2); err != nil {
-			return nil, err
-		}
-		all = append(all, back{
-			seconds: changed.Sub(began).Seconds(), requests: received - requests - float64(2*looks),
-			transactions: after.transactions - before.transactions, cpu: (after.cpu - before.cpu) / 1e6,
-		})
+		last.seconds = changed.Sub(began).Seconds()
+		all = append(all, last.less(before, looks, each))
 	}
 	return all, nil
 }
 
-// quietFor is how long nothing must change until a blow counts as healed: more
-// than a client takes to connect again.
-const quietFor = 3 * time.Second
+const (
+	// quietFor is how long nothing must change until a blow counts as healed:
+	// more than a client takes to connect again.
+	quietFor = 3 * time.Second
+	// between is the time between two looks.
+	between = 100 * time.Millisecond
+)
