@@ -31,8 +31,8 @@ the paths of all znodes below PATH.
 ` + cli.SafeHelp + `
 --json prints one object a line, with the names as they are.
 
-It costs a sync and one request, and with --long or --recursive one more for each
-znode, up to 32 at the same time.`,
+It costs a sync and one request. --recursive costs one for up to 256 znodes of a
+level, --long and --json one for each znode, up to 32 at the same time.`,
 		Example: `  zkr ls /app
   zkr ls --long /app/locks
   zkr ls --recursive --json /app | jq -r .path`,
@@ -73,7 +73,11 @@ func (l list) run(ctx context.Context, c *framework.Client, at string, out, errs
 		}
 		return w.Flush()
 	}
-	root, err := readBranch(ctx, c, at, depth)
+	read := readStats
+	if !l.long && !l.json {
+		read = readNames
+	}
+	root, err := readBranch(ctx, c, at, depth, read)
 	if err != nil {
 		return err
 	}

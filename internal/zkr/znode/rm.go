@@ -31,8 +31,8 @@ lock before the holder notices. --dry-run prints what would be deleted, with the
 sessions of ephemeral znodes, and zkr inspect shows who holds a lock.
 
 It costs one request for each PATH. With --recursive it costs a sync, one request
-for each znode to list the tree, up to 32 at the same time, and one for every 100
-znodes to delete them.`,
+for up to 256 znodes of a level to list the tree, and one for every 100 znodes to
+delete them. With --dry-run it costs one request for each znode.`,
 		Example: `  zkr rm /app/config
   zkr rm --version 7 /app/config
   zkr rm --recursive --dry-run /app/old
@@ -111,7 +111,7 @@ func (r *removal) preview(ctx context.Context, at string) error {
 	if r.recursive {
 		depth = allLevels
 	}
-	root, err := readBranch(ctx, r.c, at, depth)
+	root, err := readBranch(ctx, r.c, at, depth, readStats)
 	switch {
 	case err != nil:
 		return err
@@ -195,7 +195,7 @@ func RemoveTree(ctx context.Context, c *framework.Client, at string) error {
 // removeTree deletes a znode and all below it.
 func (r *removal) removeTree(ctx context.Context, at string) error {
 	for pass := range removalPasses {
-		root, err := readBranch(ctx, r.c, at, allLevels)
+		root, err := readBranch(ctx, r.c, at, allLevels, readNames)
 		if errors.Is(err, zk.ErrNoNode) && pass > 0 {
 			return nil // another client has deleted the rest
 		} else if err != nil {

@@ -47,7 +47,7 @@ time.`,
 				at = args[0]
 			}
 			return to.OnZnodes(func(ctx context.Context, c *framework.Client) error {
-				root, err := readBranch(ctx, c, at, depth)
+				root, err := readBranch(ctx, c, at, depth, readStats)
 				if err != nil {
 					return err
 				}
