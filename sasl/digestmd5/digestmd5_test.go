@@ -2,6 +2,8 @@ package digestmd5_test
 
 import (
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -76,4 +78,28 @@ func Example() {
 		return
 	}
 	defer c.Close()
+}
+
+// Where only the algorithms of FIPS 140 are allowed, MD5 panics. The exchange
+// fails with an error that says why.
+func TestFIPS(t *testing.T) {
+	const child = "DIGESTMD5_FIPS"
+	if os.Getenv(child) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFIPS$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1", "GODEBUG=fips140=only")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestFIPS") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	x, err := digestmd5.New("app", "secret").Begin(t.Context(), framework.SASLServer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.Next(nil); err != nil {
+		t.Fatal(err)
+	}
+	if response, _, err := x.Next([]byte(challenge)); err == nil || response != nil || !strings.Contains(err.Error(), "MD5 is not allowed") {
+		t.Errorf("response %s, error %v", response, err)
+	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -12,7 +13,11 @@ import (
 )
 
 // saslFlags say how the client authenticates each connection.
-type saslFlags struct{ mechanism, user, passwordFile, keytab, ccache, server string }
+type saslFlags struct {
+	mechanism, user, passwordFile, keytab, ccache, server string
+
+	piped string // the password, if it came from a pipe, which gives it once
+}
 
 func (s *saslFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.mechanism, "sasl", "", "authenticate by SASL: digest-md5, or gssapi (Kerberos)")
@@ -56,13 +61,19 @@ func (s *saslFlags) digest() (framework.Option, error) {
 }
 
 func (s *saslFlags) password() (string, error) {
+	if s.piped != "" {
+		return s.piped, nil
+	}
 	text, err := readPrivate(s.passwordFile)
 	if err != nil {
 		return "", fmt.Errorf("--sasl-password-file: %w", err)
 	}
 	line := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-	if line == "" || strings.ContainsAny(line, "\r\n") {
-		return "", fmt.Errorf("--sasl-password-file: %s: want one line", s.passwordFile)
+	if line == "" || strings.ContainsAny(line, "\x00\r\n") {
+		return "", fmt.Errorf("--sasl-password-file: %s: want one line, without zero bytes", s.passwordFile)
+	}
+	if info, err := os.Stat(s.passwordFile); err == nil && !info.Mode().IsRegular() {
+		s.piped = line
 	}
 	return line, nil
 }
