@@ -2,8 +2,6 @@ package framework_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,20 +16,15 @@ import (
 // DIGEST-MD5 on real members, where it is required and where it is not: who is
 // accepted and refused, over disconnects and at the close of an orphan.
 func TestSASLOnTheRealServer(t *testing.T) {
-	jaas := filepath.Join(t.TempDir(), "jaas.conf")
-	must(t, os.WriteFile(jaas, []byte(`Server {
+	jaas := apache.WithJAAS(`Server {
   org.apache.zookeeper.server.auth.DigestLoginModule required
   user_app="secret" user_latin="grün" user_greek="Ωmega" user_quote="a\"b\\c";
 };
-`), 0o600))
+`)
 	for _, required := range []string{"true", "false"} {
 		t.Run("required "+required, func(t *testing.T) {
 			t.Parallel()
-			ens := apache.Start(t, 1,
-				apache.WithProperty("java.security.auth.login.config", jaas),
-				apache.WithProperty("file.encoding", "UTF-8"),
-				apache.WithProperty("zookeeper.authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
-				apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", required))
+			ens := apache.Start(t, 1, jaas, apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", required))
 			open := func(user, password string) (*framework.Client, *testutil.ClientNet) {
 				relay := ens.ClientNet(user + password)
 				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(4*time.Second), framework.WithDialer(relay.Dial),

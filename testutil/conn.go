@@ -29,7 +29,8 @@ type conn struct {
 	claimed        int64 // the session that the client asked for, once it has asked
 	timeout        int32 // milliseconds
 	auth           []wire.ID
-	saslNonce      string     // of the challenge that the client is to answer
+	saslNonce      string     // of the challenge that the client was sent
+	saslDone       bool       // the client has answered it
 	readOnly       bool       // the connect request has the read-only byte, so the reply must have it
 	connectArrived bool       // the connect request has arrived
 	open           bool       // the session is established

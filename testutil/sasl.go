@@ -3,8 +3,10 @@ package testutil
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/zkrecipes/zkrecipes/internal/md5digest"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -43,29 +45,37 @@ func (c *config) saslUsers(member int) map[string]string {
 }
 
 // saslLocked answers a token: the first with a challenge, the second with the
-// server's proof. A client that does not know the password is told so, and its
-// connection is closed; the session stays.
+// server's proof. A client that does not know the password, or sends a third
+// one, is told so, and its connection is closed; the session stays.
 func (c *conn) saslLocked(r *request) {
+	token := r.body.(*wire.Token).Token
 	users := c.m.e.cfg.saslUsers(c.m.index)
-	if users == nil {
+	switch {
+	case token == nil: // the real server fails to read it
+		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: SASL: a null token", c.m.index, c.session)
+		c.closeLocked()
+		return
+	case users == nil:
 		c.replyLocked(r, wire.OK, &wire.Token{})
 		return
-	}
-	if c.saslNonce == "" {
+	case c.saslNonce == "":
 		c.saslNonce = rand.Text()
 		c.replyLocked(r, wire.OK, &wire.Token{Token: fmt.Appendf(nil, "realm=%s,nonce=%s,charset=utf-8,algorithm=md5-sess",
 			md5digest.Quote(md5digest.Realm), md5digest.Quote(c.saslNonce))})
 		return
 	}
-	user, proof, err := checkResponse(r.body.(*wire.Token).Token, c.saslNonce, users)
-	c.saslNonce = "" // it counts once
+	user, proof, err := checkResponse(token, c.saslNonce, users)
+	if c.saslDone {
+		err = errors.New("the exchange is over")
+	}
+	c.saslDone = true
 	if err != nil {
 		c.m.e.cfg.logf("testutil: member %d closes the connection of session %#x: SASL: %v", c.m.index, c.session, err)
 		code := wire.AuthFailed
-		if !c.mayAskLocked() {
+		if slices.Contains(c.m.e.cfg.authSchemes, "sasl") {
 			code = wire.SessionClosedRequire
 		}
-		c.replyLocked(r, code, nil)
+		c.replyLocked(r, code, &wire.Token{})
 		c.closeAfterSendingLocked()
 		return
 	}

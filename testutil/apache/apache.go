@@ -61,6 +61,7 @@ type config struct {
 	maxSession time.Duration
 	bounds     map[int][2]time.Duration // of members that have other bounds of session timeouts
 	properties []string                 // as the JVM expects them
+	jaas       string
 	java       string
 	classPath  string
 	network    Network
@@ -96,6 +97,11 @@ func WithMemberTimeouts(member int, min, max time.Duration) Option {
 func WithProperty(name, value string) Option {
 	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
+
+// WithJAAS makes the members authenticate clients by SASL, as the section Server
+// of this configuration says. By default they have no SASL. Clients may still do
+// without, unless the property zookeeper.sessionRequireClientSASLAuth is "true".
+func WithJAAS(text string) Option { return func(c *config) { c.jaas = text } }
 
 // WithForceSync makes each member write to its disk before it answers, as a
 // plain server does. By default the operating system decides when to write.

@@ -73,6 +73,18 @@ admin.enableServer=false
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}
+	properties := cfg.properties
+	if cfg.jaas != "" {
+		file := filepath.Join(dir, "jaas.conf")
+		if err := os.WriteFile(file, []byte(cfg.jaas), 0o600); err != nil {
+			return nil, err
+		}
+		properties = slices.Concat([]string{
+			"-Djava.security.auth.login.config=" + file,
+			"-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+			"-Dfile.encoding=UTF-8", // of passwords
+		}, properties)
+	}
 	return &process{
 		index:   index,
 		address: net.JoinHostPort(cfg.network.Host(index), strconv.Itoa(clientPort)),
@@ -84,7 +96,7 @@ admin.enableServer=false
 			"-Dzookeeper.forceSync=no", // a test's data need not survive a power cut
 			"-Dzookeeper.extendedTypesEnabled=true",
 			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		}, cfg.properties, []string{
+		}, properties, []string{
 			"-cp", cfg.classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file,
 		}),
 	}, nil
