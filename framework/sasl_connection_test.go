@@ -88,6 +88,7 @@ func TestCredentialsFollowTheExchange(t *testing.T) {
 			switch {
 			case r.Op == testutil.OpCreateSession:
 				all = append(all, nil)
+			case r.Op == testutil.OpPing, r.Op == testutil.OpSync: // perhaps of an earlier connection
 			case len(all) == 0:
 				all = append(all, []testutil.Op{r.Op}) // the connect names no session
 			default:
@@ -106,9 +107,6 @@ func TestCredentialsFollowTheExchange(t *testing.T) {
 		holdUntilLost(t, s)
 		network.Cut()
 		bubble.Await(t, "the session to be lost", s.Done())
-		mu.Lock()
-		asked[s.ID()] = asked[s.ID()][:2] // what was on its way arrives late
-		mu.Unlock()
 		network.Heal()
 		bubble.AwaitTrue(t, "the session to be gone", func() bool { return !alive(w.Embedded, s.ID()) })
 		mu.Lock()

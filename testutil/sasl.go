@@ -96,7 +96,7 @@ func checkResponse(token []byte, nonce string, users map[string]string) (user, p
 	}
 	p := md5digest.Proof{
 		User: user, Realm: said["realm"], Password: password, Nonce: nonce, CNonce: said["cnonce"],
-		Count: said["nc"], QOP: said["qop"], URI: said["digest-uri"],
+		Count: said["nc"], QOP: said["qop"], URI: said["digest-uri"], ActAs: said["authzid"],
 	}
 	if said["nonce"] != nonce || p.Count != md5digest.Count || p.QOP != md5digest.QOP || p.Realm != md5digest.Realm {
 		return "", "", fmt.Errorf("not a response to the challenge: %q", token)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/md5digest"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -52,7 +53,9 @@ func authenticating(t *testing.T, ens testutil.Ensemble) []string {
 		p.do(wire.OpExists, look("/none", false))
 		p.do(wire.OpPing, nil)
 	}
-	mine := &wire.CreateRequest{Path: "/mine", ACL: []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}, Mode: 1}
+	mine := func(path string) *wire.CreateRequest {
+		return &wire.CreateRequest{Path: path, ACL: []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}, Mode: 1}
+	}
 
 	for _, request := range []wire.Op{wire.OpPing, wire.OpExists, wire.OpCloseSession} {
 		p := s.peer("without", patience)
@@ -61,10 +64,29 @@ func authenticating(t *testing.T, ens testutil.Ensemble) []string {
 	}
 	p := s.peer("right", patience)
 	exchange(p, "app", "secret")
-	p.do(wire.OpCreate, mine)
+	p.do(wire.OpCreate, mine("/mine"))
 	p.do(wire.OpGetACL, &wire.PathRequest{Path: "/mine"})
 	say(p, "one more", []byte{})
 	ask(p)
+	for _, other := range []string{"app", "another"} { // Java's client names the user, Kazoo's and ours nobody
+		p = s.peer("for "+other, patience)
+		offer, err := md5digest.Parse(say(p, "empty", []byte{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof := md5digest.Proof{
+			User: "app", Realm: offer["realm"], Password: "secret", Nonce: offer["nonce"], CNonce: "c",
+			Count: md5digest.Count, QOP: md5digest.QOP, URI: md5digest.URI, ActAs: other,
+		}
+		sum, err := proof.Response()
+		if err != nil {
+			t.Fatal(err)
+		}
+		say(p, "response", fmt.Appendf(nil, `charset=utf-8,username="app",realm="%s",nonce="%s",nc=%s,cnonce="c",digest-uri="%s",maxbuf=65536,response=%s,qop=auth,authzid="%s"`,
+			proof.Realm, proof.Nonce, proof.Count, proof.URI, sum, other))
+		p.do(wire.OpCreate, mine("/for-"+other))
+		p.do(wire.OpGetACL, &wire.PathRequest{Path: "/for-" + other})
+	}
 	p = s.peer("wrong", patience)
 	exchange(p, "app", "other")
 	ask(p)

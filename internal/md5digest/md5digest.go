@@ -24,6 +24,7 @@ type Proof struct {
 	User, Realm, Password string
 	Nonce, CNonce         string
 	Count, QOP, URI       string
+	ActAs                 string // authzid; empty: none is sent. Java's client sends the user
 }
 
 // Response returns what the client proves itself with.
@@ -37,7 +38,11 @@ func (p Proof) sum(a2 string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	session, err := hash(string(secret) + ":" + p.Nonce + ":" + p.CNonce)
+	first := string(secret) + ":" + p.Nonce + ":" + p.CNonce
+	if p.ActAs != "" {
+		first += ":" + p.ActAs
+	}
+	session, err := hash(first)
 	if err != nil {
 		return "", err
 	}

@@ -97,6 +97,8 @@ func curator(t *testing.T, ens testutil.Ensemble) *neighbor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startNeighbor(t, "curator", exec.Command("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-		"-cp", dir+string(os.PathListSeparator)+classPath, "Neighbor", ens.Servers(), fmt.Sprint(timeout.Milliseconds())))
+	process := exec.Command("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+		"-cp", dir+string(os.PathListSeparator)+classPath, "Neighbor", ens.Servers(), fmt.Sprint(timeout.Milliseconds()))
+	process.Env = environment(ens)
+	return startNeighbor(t, "curator", process)
 }

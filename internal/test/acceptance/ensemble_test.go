@@ -40,13 +40,16 @@ func onBoth(t *testing.T, members int, scenario func(t *testing.T, ens testutil.
 // fails the test when any client sends a request that the ensemble does not
 // know: the connection is then closed, which some recipes of some clients do
 // not survive.
-func embedded(t *testing.T, members int) testutil.Ensemble {
-	return testutil.Start(t, testutil.WithMembers(members), testutil.WithTick(200*time.Millisecond),
+func embedded(t *testing.T, members int, more ...testutil.Option) testutil.Ensemble {
+	opts := []testutil.Option{
+		testutil.WithMembers(members), testutil.WithTick(200 * time.Millisecond),
 		testutil.WithSessionTimeouts(400*time.Millisecond, time.Minute), testutil.WithLogger(func(format string, args ...any) {
 			if strings.Contains(format, "it asks for") {
 				t.Errorf(format, args...)
 			}
-		}))
+		}),
+	}
+	return testutil.Start(t, append(opts, more...)...)
 }
 
 // timeout is the session timeout. It is long enough for an election on a busy
@@ -56,7 +59,8 @@ const timeout = 6 * time.Second
 
 func client(t *testing.T, ens testutil.Ensemble) *framework.Client {
 	t.Helper()
-	c, err := framework.New(ens.Servers(), framework.WithDialer(stalling(ens.Dial)), framework.WithSessionTimeout(timeout))
+	opts := []framework.Option{framework.WithDialer(stalling(ens.Dial)), framework.WithSessionTimeout(timeout)}
+	c, err := framework.New(ens.Servers(), append(opts, identityAt(ens)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

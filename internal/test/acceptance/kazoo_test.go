@@ -97,5 +97,7 @@ func needsKazoo(t *testing.T) {
 // kazoo starts a process with Kazoo's recipes.
 func kazoo(t *testing.T, ens testutil.Ensemble) *neighbor {
 	t.Helper()
-	return startNeighbor(t, "kazoo", exec.Command(python(), "testdata/neighbor.py", ens.Servers(), fmt.Sprint(timeout.Seconds())))
+	process := exec.Command(python(), "testdata/neighbor.py", ens.Servers(), fmt.Sprint(timeout.Seconds()))
+	process.Env = environment(ens)
+	return startNeighbor(t, "kazoo", process)
 }

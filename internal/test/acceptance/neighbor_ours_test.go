@@ -41,7 +41,7 @@ func ours(t *testing.T, ens testutil.Ensemble) *neighbor {
 		t.Fatal(err)
 	}
 	process := exec.Command(self, ens.Servers())
-	process.Env = append(os.Environ(), load.Role+"=neighbor")
+	process.Env = append(environment(ens), load.Role+"=neighbor")
 	return startNeighbor(t, "ours", process)
 }
 
@@ -159,7 +159,7 @@ func (m *served) do(servers string, command []string) (answer string, err error)
 	ctx := context.Background()
 	switch command[0] {
 	case "open":
-		c, err := framework.New(servers, framework.WithSessionTimeout(timeout))
+		c, err := framework.New(servers, append(identity(os.Getenv(userVariable), os.Getenv(passwordVariable)), framework.WithSessionTimeout(timeout))...)
 		if err != nil {
 			return "", err
 		}

@@ -13,8 +13,11 @@ import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import javax.security.auth.login.AppConfigurationEntry;
+import javax.security.auth.login.Configuration;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.api.ACLProvider;
 import org.apache.curator.framework.recipes.atomic.AtomicValue;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
@@ -40,6 +43,9 @@ import org.apache.curator.x.discovery.ServiceType;
 import org.apache.curator.x.discovery.UriSpec;
 import org.apache.curator.x.discovery.details.JsonInstanceSerializer;
 import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.ZooDefs;
+import org.apache.zookeeper.data.ACL;
+import org.apache.zookeeper.data.Id;
 
 /**
  * A process that contends for locks on request, with the recipes of Apache Curator. A line on standard input is a command to
@@ -84,7 +90,7 @@ public class Neighbor {
             switch (command[0]) {
                 case "open":
                     if (client == null) { // or else another recipe of the same session
-                        client = CuratorFrameworkFactory.newClient(servers, session, 10_000, new ExponentialBackoffRetry(100, 10));
+                        client = connect(servers, session);
                         client.start();
                         client.blockUntilConnected();
                     }
@@ -124,6 +130,38 @@ public class Neighbor {
 
     static synchronized void say(String line) {
         out.println(line);
+    }
+
+    /** With a user in the environment, the client authenticates as that user, and all znodes are for that user alone. */
+    static CuratorFramework connect(String servers, int session) {
+        CuratorFrameworkFactory.Builder builder = CuratorFrameworkFactory.builder().connectString(servers).sessionTimeoutMs(session)
+                .connectionTimeoutMs(10_000).retryPolicy(new ExponentialBackoffRetry(100, 10));
+        String user = System.getenv("ZKR_NEIGHBOR_USER");
+        if (user == null) {
+            return builder.build();
+        }
+        Map<String, String> credentials = new HashMap<>();
+        credentials.put("username", user);
+        credentials.put("password", System.getenv("ZKR_NEIGHBOR_PASSWORD"));
+        Configuration.setConfiguration(new Configuration() {
+            @Override
+            public AppConfigurationEntry[] getAppConfigurationEntry(String section) {
+                return new AppConfigurationEntry[] {new AppConfigurationEntry("org.apache.zookeeper.server.auth.DigestLoginModule",
+                        AppConfigurationEntry.LoginModuleControlFlag.REQUIRED, credentials)};
+            }
+        });
+        List<ACL> acl = Collections.singletonList(new ACL(ZooDefs.Perms.ALL, new Id("sasl", user)));
+        return builder.aclProvider(new ACLProvider() {
+            @Override
+            public List<ACL> getDefaultAcl() {
+                return acl;
+            }
+
+            @Override
+            public List<ACL> getAclForPath(String path) {
+                return acl;
+            }
+        }).build();
     }
 
     static Recipe make(CuratorFramework client, String kind, String path, String id) throws Exception {

@@ -11,6 +11,7 @@ import threading
 import traceback
 
 from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 
 class Locked:
@@ -131,7 +132,7 @@ def serve(number, commands, servers, session):
         try:
             if words[0] == "open":
                 if client is None:  # or else another recipe of the same session
-                    client = KazooClient(hosts=servers, timeout=session)
+                    client = KazooClient(hosts=servers, timeout=session, **identity())
                     client.start(timeout=30)
                 recipe = make(client, *words[1:])
                 answer = "opened"
@@ -149,6 +150,17 @@ def serve(number, commands, servers, session):
             traceback.print_exc()
             answer = "failed %r" % e
         say("%s %s" % (number, answer.replace("\n", " ")))
+
+
+def identity():
+    """With a user in the environment the client authenticates, and all its znodes are for that user alone."""
+    user = os.environ.get("ZKR_NEIGHBOR_USER")
+    if user is None:
+        return {}
+    return {
+        "sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": os.environ["ZKR_NEIGHBOR_PASSWORD"]},
+        "default_acl": [make_acl("sasl", user, all=True)],
+    }
 
 
 lock = threading.Lock()
