@@ -120,7 +120,8 @@ var saslKinds = []struct {
 	{"there is no SASL", nil, nil},
 	{"SASL is optional", []testutil.Option{testutil.WithSASL(digestUsers)}, []apache.Option{digestJAAS}},
 	{
-		"SASL is required", []testutil.Option{testutil.WithSASL(digestUsers), testutil.WithEnforcedAuth("sasl")},
+		"SASL is required",
+		[]testutil.Option{testutil.WithSASL(digestUsers), testutil.WithEnforcedAuth("sasl")},
 		[]apache.Option{digestJAAS, apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", "true")},
 	},
 }
