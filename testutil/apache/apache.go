@@ -98,9 +98,10 @@ func WithProperty(name, value string) Option {
 	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
 
-// WithJAAS makes the members authenticate clients by SASL, as the section Server
-// of this configuration says. By default they have no SASL. Clients may still do
-// without, unless the property zookeeper.sessionRequireClientSASLAuth is "true".
+// WithJAAS makes the members authenticate clients by SASL, as the section
+// Server of this configuration says. By default they have no SASL. Clients may
+// still do without, unless the property zookeeper.sessionRequireClientSASLAuth
+// is "true".
 func WithJAAS(text string) Option { return func(c *config) { c.jaas = text } }
 
 // WithForceSync makes each member write to its disk before it answers, as a
