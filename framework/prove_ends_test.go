@@ -219,6 +219,23 @@ func TestProveDoesNotCountAnOutage(t *testing.T) {
 	}
 }
 
+// The retry policy also bounds Prove where the connection ends for good while
+// it waits for a heartbeat.
+func TestProveWithoutServers(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
+		network.Latency(timeout/8, timeout/8) // no lease can last
+		time.Sleep(2 * timeout)
+		time.AfterFunc(timeout, func() { must(t, ens.Stop(0)) })
+		began := time.Now()
+		err := session(t, c).Prove(within(t, time.Hour))
+		if took := time.Since(began) - timeout; took < 5*time.Second || took > 6*time.Second || errors.Is(err, framework.ErrUnproven) {
+			t.Errorf("%v after the connection: %v", took, err)
+		}
+		must(t, ens.Restart(0))
+	})
+}
+
 // Prove costs nothing while the deadline is T/3 away or more, and a round trip
 // or two after an idle time. In a slow network, or with a large stop margin, it
 // ends with the heartbeat that makes a lease last, and not later.

@@ -58,14 +58,11 @@ func (c *core) renewSASL(r SASLRenewer) {
 // false if stop is closed first.
 func (c *core) awaitTurn(stop <-chan struct{}) bool {
 	pause, rare := c.pace.next()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+	turn := time.After(pause)
 	m, _ := c.cfg.sasl.(interface{ Changed() bool })
 	var look <-chan time.Time
 	if rare && m != nil {
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		look = ticker.C
+		look = time.Tick(time.Second)
 	}
 	var changed bool
 	var looked <-chan error
@@ -73,7 +70,7 @@ func (c *core) awaitTurn(stop <-chan struct{}) bool {
 		select {
 		case <-stop:
 			return false
-		case <-timer.C:
+		case <-turn:
 			return true
 		case <-look:
 			// A look that has not returned, perhaps of an earlier wait, is not

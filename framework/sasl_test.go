@@ -331,6 +331,35 @@ func TestSASLMechanismsThatMisbehave(t *testing.T) {
 	}
 }
 
+// A mechanism has the time to connect, a third of a session timeout, for Begin
+// and for each exchange.
+func TestSASLMechanismsThatAreSlow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		begin, next time.Duration
+		connects    bool
+	}{
+		"Begin in time":     {begin: timeout * 3 / 10, connects: true},
+		"Begin too late":    {begin: timeout * 4 / 10},
+		"exchange in time":  {next: timeout * 3 / 10 / 3, connects: true}, // Next is called three times
+		"exchange too long": {next: timeout * 4 / 10 / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requiring(t, func(t *testing.T, ens *testutil.Embedded) {
+				m := misbehaving{SASL: digestmd5.New("app", "secret")}
+				m.begin = func(context.Context) error { time.Sleep(tt.begin); return nil }
+				m.next = func() error { time.Sleep(tt.next); return nil }
+				c, _ := start(t, ens, framework.WithSASL(m))
+				time.Sleep(10 * timeout)
+				if connected := c.State() == framework.Connected; connected != tt.connects {
+					t.Errorf("connected: %t", connected)
+				}
+				must(t, c.Close())
+				time.Sleep(timeout) // until the mechanism has returned
+			})
+		})
+	}
+}
+
 // The session of a client that can no longer authenticate is closed where the
 // servers do not require it.
 func TestAnOrphanIsClosedWithoutItsMechanism(t *testing.T) {

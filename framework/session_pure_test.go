@@ -493,3 +493,21 @@ func TestIsReady(t *testing.T) {
 		t.Errorf("severed: %v", s.err)
 	}
 }
+
+// A caller leaves before the request is sent that arms its watch, and after
+// that the client reconnects. The watch is removed once it is armed.
+func TestAWatchThatIsArmedForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := &session{timeout: time.Hour}, &link{}
+		h := &s.hub
+		h.session = s
+		w, _ := h.join(watchKey{watchData, "/a"})
+		w.leave()
+		h.reset(on)
+		h.begin(w, on)
+		h.noteArmed(w, 1)
+		if u, ok := h.unwanted[w.key]; !ok || u.on != on {
+			t.Errorf("to be removed: %v", h.unwanted)
+		}
+	})
+}

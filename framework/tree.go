@@ -134,21 +134,16 @@ func (s *session) joinTree(ctx context.Context, f *follower) (armed uint64, err 
 	if err != nil {
 		return 0, err
 	}
-	over, ended := s.over, on.asked.ended
 	for {
 		armed, moved, err := s.stepIn(f, on)
 		if moved == nil {
 			return armed, err
 		}
-		if f.tree != nil {
-			over, ended = nil, nil // its request fails then, and has the better error
-		}
 		select {
 		case <-moved:
-			continue
-		case <-over:
+		case <-s.over:
 			return 0, s.Err()
-		case <-ended:
+		case <-on.asked.ended:
 			return 0, zk.ErrConnectionClosed
 		case <-ctx.Done():
 			return 0, ctxerr.Of(ctx)

@@ -76,10 +76,8 @@ func (c *Cache) rounds() int {
 }
 
 func (c *Cache) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-c.life.Done():
 	case <-c.client.Done():
 	}
@@ -114,8 +112,7 @@ func (c *Cache) follow() error {
 	if err != nil {
 		return err
 	}
-	recheck := time.NewTimer(c.recheckPause())
-	defer recheck.Stop()
+	recheck := time.After(c.recheckPause())
 	for {
 		var again []string
 		select {
@@ -123,9 +120,9 @@ func (c *Cache) follow() error {
 			return errNotWatching
 		case <-c.life.Done():
 			return c.life.Err()
-		case <-recheck.C:
+		case <-recheck:
 			again = c.nextChecked()
-			recheck.Reset(c.recheckPause())
+			recheck = time.After(c.recheckPause())
 		case <-c.work:
 		}
 		if err := c.readMarks(w, again); err != nil {

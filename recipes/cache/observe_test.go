@@ -226,3 +226,30 @@ func TestObserversThatMisbehave(t *testing.T) {
 		})
 	}
 }
+
+// Observers can tell the caches of a program apart, also those of one path.
+func TestEachCacheHasItsID(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		var mu sync.Mutex
+		ids := map[uint64]bool{}
+		client := w.Connect("a", framework.WithObserver(framework.Observer{CacheChanged: func(c framework.CacheChange) {
+			mu.Lock()
+			defer mu.Unlock()
+			ids[c.Cache.ID] = true
+		}}))
+		for range 3 {
+			c, err := cache.New(client, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			defer c.Close()
+		}
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(ids) != 3 {
+			t.Errorf("ids of three caches: %v", ids)
+		}
+	})
+}

@@ -188,14 +188,11 @@ func (w *writer) run() {
 				w.write(b)
 			}
 		}
-		unused := time.NewTimer(idle)
 		select {
 		case <-w.work:
-			unused.Stop()
 			continue
-		case <-unused.C:
+		case <-time.After(idle):
 		case <-w.client.Done():
-			unused.Stop()
 		}
 		if w.end() {
 			return

@@ -133,6 +133,31 @@ func TestAQuietObserverLooksOncePerTimeout(t *testing.T) {
 	})
 }
 
+// An observer whose context ends leaves no watch on the leader's znode.
+func TestAnObserverThatEndsLeavesNoWatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		forever, _ := cancellable(t)
+		w.candidates(forever, 1, 1000*time.Hour)
+		time.Sleep(time.Second) // until the leader watches its znode
+		watches := w.WatchCount()
+		ctx, cancel := cancellable(t)
+		leaders := w.candidate(w.Connect("watcher"), "x").Observe(ctx)
+		<-leaders
+		time.Sleep(time.Minute)
+		if n := w.WatchCount(); n != watches+1 {
+			t.Errorf("%d watches, and %d without the observer", n, watches)
+		}
+		cancel()
+		for range leaders { // until it is closed
+			t.Error("another leader")
+		}
+		time.Sleep(3 * bubble.Timeout)
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, want %d as before", n, watches)
+		}
+	})
+}
+
 // When its reads are refused, Observe tries again once a second: more often
 // would load the ensemble, and less often would report a leader late.
 func TestRefusedObserverBacksOff(t *testing.T) {

@@ -21,7 +21,7 @@ func (n *Node) checkHealth() {
 			defer cancel()
 			return n.cfg.health(ctx)
 		})
-		timer := time.NewTimer(n.cfg.every)
+		late := time.After(n.cfg.every)
 		for returned := false; !returned; {
 			select {
 			case err := <-result:
@@ -30,18 +30,15 @@ func (n *Node) checkHealth() {
 					err = context.DeadlineExceeded
 				}
 				n.setHealth(err)
-			case <-timer.C:
+			case <-late:
 				n.setHealth(context.DeadlineExceeded)
 			case <-n.done:
-				timer.Stop()
 				return
 			}
 		}
-		timer.Reset(max(0, n.cfg.every-time.Since(began)))
 		select {
-		case <-timer.C:
+		case <-time.After(n.cfg.every - time.Since(began)):
 		case <-n.done:
-			timer.Stop()
 			return
 		}
 	}

@@ -183,15 +183,13 @@ func (g *guard) run(s *framework.Session, path string) {
 		if err == nil && found && stat.EphemeralOwner == g.session && s.Delete(background, path, stat.Version) == nil {
 			continue
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(pause):
 			pause *= 2
 		case <-s.Done():
 		case <-g.stop:
 		}
-		timer.Stop()
 		s.Unwatch(changed)
 	}
 }

@@ -56,7 +56,6 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
 		}
-		n.noteLost(sess, err)
 		return err
 	}
 }

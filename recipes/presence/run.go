@@ -104,9 +104,7 @@ func (n *Node) rest(sess *framework.Session, changed <-chan struct{}, d time.Dur
 	}
 	var timeout <-chan time.Time
 	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		timeout = timer.C
+		timeout = time.After(d)
 	}
 	select {
 	case <-n.wake:

@@ -235,22 +235,62 @@ func TestDisconnectsCostNoPermit(t *testing.T) {
 	})
 }
 
-// A first in line that gives up leaves nothing that waits for permits.
+// A first in line that gives up leaves nothing that waits for permits, and no
+// watch at the server, while nothing changes.
 func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		held := bubble.Acquire(t, t.Context(), s[0])
 		var goroutines []int
+		time.Sleep(time.Second) // until the holder watches its znode
+		watches := w.WatchCount()
 		for range 3 {
 			_, err := recipes.Within(s[1], time.Second).Acquire(t.Context())
 			bubble.WantErr(t, err, context.DeadlineExceeded)
 			time.Sleep(time.Minute)
 			goroutines = append(goroutines, w.Count()["goroutines"])
+			if n := w.WatchCount(); n != watches {
+				t.Errorf("%d watches, want %d as before", n, watches)
+			}
 		}
 		if goroutines[0] != goroutines[2] {
 			t.Errorf("%v goroutines", goroutines)
 		}
 		bubble.Release(t, held)
+		empty(w)
+	})
+}
+
+// Nor does a try that gives up behind one that is about to take permits.
+func TestATryThatGivesUpLeavesNoWatch(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		s := clients(w, 2, 2)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
+		pass := make(chan struct{})
+		stop := w.ClientNet("client 0").Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpMulti {
+				return testutil.Hold(pass)
+			}
+			return testutil.Pass()
+		})
+		first := bubble.Acquiring(t.Context(), s[0])
+		w.InLine(lockDir, 1)
+		watches := w.WatchCount()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s[1].TryAcquire(ctx)
+		bubble.WantErr(t, err, context.DeadlineExceeded)
+		time.Sleep(bubble.Timeout / 2)
+		if n := w.WatchCount(); n != watches+1 {
+			t.Errorf("%d watches, and %d before: the scenario was not reached", n, watches)
+		}
+		time.Sleep(3 * bubble.Timeout)
+		if n := w.WatchCount(); n != watches {
+			t.Errorf("%d watches, want %d as before", n, watches)
+		}
+		stop()
+		close(pass)
+		bubble.Release(t, bubble.Granted(t, first).Lease)
 		empty(w)
 	})
 }

@@ -153,10 +153,8 @@ var rejoinPauses = retry.Exponential(100*time.Millisecond, 2*time.Second, math.M
 
 // pause waits for d, or until nobody needs what comes after.
 func (a *acquisition) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-a.ctx.Done():
 	case <-a.queue.client.Done():
 	}

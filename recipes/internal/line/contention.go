@@ -72,30 +72,26 @@ func (g *grant) watchContention(ctx context.Context) {
 				g.sess.Unwatch(changed)
 				return
 			}
-			timer := time.NewTimer(g.sess.Timeout() / 4)
 			select {
 			case <-changed:
 				g.queue.update(func() { g.contention.known = notKnown })
 				g.backOff(ctx, pause)
 				pause = min(2*pause+time.Millisecond, g.sess.Timeout()/40)
 				quiet = false
-			case <-timer.C: // a watch can be lost
+			case <-time.After(g.sess.Timeout() / 4): // a watch can be lost
 				pause = 0
 				began = time.Now()
 				names, _, err = g.sess.Children(ctx, g.queue.dir)
 			case <-ctx.Done(): // ends with the session as well
 			}
-			timer.Stop()
 		}
 	}
 }
 
 // backOff returns after d, or when somebody waits for a look.
 func (g *grant) backOff(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-g.contention.hurry: // it is made with the look, and stays
 	case <-ctx.Done():
 	}
@@ -127,10 +123,11 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 			c.known, c.at = uncontested, began
 			again = true
 		}
-		if g.state == idle {
+		switch {
+		case g.state == idle:
 			g.resumeOrLeaveLocked()
-		} else {
-			q.serveLocked() // readers may wait for this
+		case !q.rule.exclusive(): // those who would share may wait for this
+			q.serveLocked()
 		}
 	})
 	return again

@@ -42,7 +42,6 @@ type grant struct {
 	begun      bool     // a caller has begun to use it since it was last idle
 	watch      nodeWatch
 	maxHold    *time.Timer
-	cleanup    *time.Timer // lost: removes the znode at the deadline
 }
 
 // Loss says how a grant ended before it was released.
@@ -151,7 +150,7 @@ func (g *grant) loseLocked(e event, reason error) (ended bool) {
 	g.stopLocked()
 	if g.shares > 0 && !g.discarded && !g.queue.rule.KeepUntilReleased {
 		// The work may still be stopping, and has until the deadline for it.
-		g.cleanup = time.AfterFunc(time.Until(deadline), g.discard)
+		time.AfterFunc(time.Until(deadline), g.discard)
 	}
 	if g.removal == nil {
 		g.queue.dropGrantLocked(g)
@@ -186,9 +185,6 @@ func (g *grant) discard() {
 	g.queue.update(func() {
 		first = !g.discarded
 		g.discarded = true
-		if g.cleanup != nil {
-			g.cleanup.Stop()
-		}
 	})
 	if first && g.sess.Err() == nil {
 		g.sess.Discard(g.path)

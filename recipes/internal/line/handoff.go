@@ -67,13 +67,7 @@ func (q *localQueue) keepLocked(g *grant, cfg *Config) bool {
 	if q.waiters.Len() > 0 {
 		g.idle.how = framework.GrantedByHandoff
 	}
-	if !g.resumeLocked() {
-		return false
-	}
-	if g.maxHold != nil {
-		g.maxHold.Stop() // it was the last caller's
-	}
-	return true
+	return g.resumeLocked()
 }
 
 // resumeLocked gives an idle grant to those who wait, or lets it stay idle

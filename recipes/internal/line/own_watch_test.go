@@ -51,6 +51,23 @@ func TestMaxHoldTimerDuringAHandoff(t *testing.T) {
 	})
 }
 
+// WithMaxHold does not end a lease whose release is under way.
+func TestMaxHoldEndsDuringARelease(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Second))
+		for _, action := range []testutil.Action{testutil.Delay(time.Second), testutil.DelayReply(time.Second)} {
+			l := bubble.Acquire(t, t.Context(), m)
+			time.Sleep(time.Second / 2)
+			hits := w.Once(testutil.OpDelete, lockPath, action)
+			bubble.Release(t, l)
+			if hits.Load() != 1 {
+				t.Error("the delete was not delayed")
+			}
+		}
+		w.Empty(lockPath)
+	})
+}
+
 // A lingering lock has no holder that releases it. If it is lost and its
 // session survives, its znode must be removed at once, or it would block the
 // line until the session ends.

@@ -1,12 +1,14 @@
 package line_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -74,6 +76,63 @@ func TestRequestsInQuietTimes(t *testing.T) {
 				if len(counted) > 0 {
 					t.Errorf("other requests: %v", counted)
 				}
+			})
+		})
+	}
+}
+
+// A holder that may hand its znode off looks at the line four times in a
+// session timeout, since an event can be lost. Where other children come and go
+// it looks once per T/40 at most, and at once when a release waits for the
+// look.
+func TestLooksForContention(t *testing.T) {
+	for name, tt := range map[string]struct {
+		churn time.Duration // time between changes; 0: none
+		looks int           // in a session timeout
+	}{
+		"quiet":                {0, 4},
+		"rare changes":         {bubble.Timeout, 5},
+		"changes all the time": {20 * time.Millisecond, 38},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				m, other := mutexOf(t, w.Connect("a"), recipes.WithHandoffs(1<<30)), w.Connect("b")
+				l := bubble.Acquire(t, t.Context(), m)
+				next := bubble.Acquiring(t.Context(), m)
+				bubble.Pending(t, next)
+				time.Sleep(bubble.Timeout)
+				if tt.churn > 0 {
+					ctx, stop := context.WithCancel(t.Context())
+					defer stop()
+					go func() {
+						for ctx.Err() == nil {
+							_, _ = other.Create(ctx, lockPath+"/unrelated", nil, 0)
+							_ = other.Delete(ctx, lockPath+"/unrelated", -1)
+							select {
+							case <-time.After(tt.churn):
+							case <-ctx.Done():
+							}
+						}
+					}()
+				}
+				w.ResetRequests()
+				const timeouts = 10
+				time.Sleep(timeouts * bubble.Timeout)
+				if n := w.Requests()[testutil.OpGetChildren2]; n < timeouts*tt.looks*9/10 || n > timeouts*tt.looks*11/10 {
+					t.Errorf("%d looks in %d session timeouts, want %d in each", n, timeouts, tt.looks)
+				}
+				for range 5 {
+					released := time.Now()
+					bubble.Release(t, l)
+					g := bubble.Granted(t, next)
+					if took := g.At.Sub(released); took > 20*time.Millisecond || g.Lease.Path() != l.Path() {
+						t.Errorf("granted %s after %v, released %s", g.Lease.Path(), took, l.Path())
+					}
+					l, next = g.Lease, bubble.Acquiring(t.Context(), m)
+					bubble.Pending(t, next)
+				}
+				bubble.Release(t, l)
+				bubble.Release(t, bubble.Granted(t, next).Lease)
 			})
 		})
 	}
