@@ -59,7 +59,7 @@ func askSession(ctx context.Context, p *probe) finding {
 	case c.granted() != wanted.Truncate(time.Millisecond):
 		return finding{Note, seen, "ask for what is granted, by --session-timeout, or change minSessionTimeout or maxSessionTimeout at the servers"}
 	case tick > 0 && least > 0 && least < 2*tick:
-		return finding{Note, seen, "minSessionTimeout is less than two ticks: clients with such a timeout need framework.WithServerTick"}
+		return finding{Note, seen + ", less than two ticks", "give clients with so short a timeout framework.WithServerTick"}
 	case s.mode == "observer":
 		return finding{Note, seen, "if it follows an observer master, set framework.WithServerTick"}
 	}
@@ -82,10 +82,10 @@ func (s server) String() string {
 		return "it does not say its release (srvr)"
 	}
 	text := s.release + ", " + s.mode
-	if s.tick > 0 {
-		text += fmt.Sprintf(", tick %v, minSessionTimeout %v", s.tick, s.least)
+	if s.tick == 0 {
+		return text + ", and does not say its tick (conf)"
 	}
-	return text
+	return text + fmt.Sprintf(", tick %v, minSessionTimeout %v", s.tick, s.least)
 }
 
 var (
@@ -114,7 +114,7 @@ func (p *probe) server(ctx context.Context) server {
 
 // word returns the answer to a four-letter word, or an empty text.
 func (p *probe) word(ctx context.Context, word string) string {
-	limit := min(p.limit, time.Second)
+	limit := min(p.within(ctx), time.Second)
 	nc, err := p.ensemble.Dial(ctx, p.at, limit)
 	if err != nil {
 		return ""
@@ -170,7 +170,7 @@ func askResume(ctx context.Context, p *probe) finding {
 		}
 		again.Conn.Close()
 	}
-	_ = p.ensemble.Close(ctx, p.at, p.limit, c.session.SessionID, c.session.Password, true)
+	_ = p.ensemble.Close(ctx, p.at, p.within(ctx), c.session.SessionID, c.session.Password, true)
 	if len(p.peers) > 0 {
 		return good("a session resumes here and at %d other addresses, and not with a wrong password", len(p.peers))
 	}
@@ -206,7 +206,7 @@ func askClose(ctx context.Context, p *probe) finding {
 			}
 		default:
 			c.Conn.Close()
-			if err := p.ensemble.Close(ctx, p.at, p.limit, c.session.SessionID, c.session.Password, true); err != nil {
+			if err := p.ensemble.Close(ctx, p.at, p.within(ctx), c.session.SessionID, c.session.Password, true); err != nil {
 				return fails("a close over another connection: %v", err)
 			}
 			p.closed(c.session.SessionID)
@@ -225,16 +225,16 @@ func askIdle(ctx context.Context, p *probe) finding {
 		return fails("%v", err)
 	}
 	defer c.close()
-	began := time.Now()
+	began, every := time.Now(), (c.granted() / 3).Truncate(time.Millisecond)
 	for time.Since(began) < c.granted() {
-		if !pause(ctx, c.granted()/3) {
+		if !pause(ctx, every) {
 			return finding{}
 		}
 		if err := c.ping(); err != nil {
-			return noted("a connection with a ping every %v ended after %v: %v", c.granted()/3, time.Since(began).Round(time.Second), err)
+			return noted("a connection with a ping every %v ended after %v: %v", every, time.Since(began).Round(time.Second), err)
 		}
 	}
-	return good("a connection with a ping every %v stays for %v", c.granted()/3, c.granted())
+	return good("a connection with a ping every %v stays for %v", every, c.granted())
 }
 
 // pause reports whether ctx has lasted so long.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"path"
@@ -53,9 +54,10 @@ func (p *probe) unlisted(ctx context.Context, config string) (members []string) 
 	for _, each := range p.probes {
 		listed = append(listed, each.at.Name, each.at.Address)
 	}
-	for line := range strings.SplitSeq(config, "\n") {
+	const most = 200 // lines that are looked at
+	for _, line := range strings.SplitN(config, "\n", most) {
 		key, value, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(key, "server.") || len(members) > 100 {
+		if !strings.HasPrefix(key, "server.") {
 			continue
 		}
 		quorum, client, _ := strings.Cut(value, ";")
@@ -70,7 +72,7 @@ func (p *probe) unlisted(ctx context.Context, config string) (members []string) 
 			continue
 		}
 		member := net.JoinHostPort(host, port)
-		found, _ := p.ensemble.Resolve(ctx, member, p.limit) // a name that is unknown here is not listed
+		found, _ := p.ensemble.Resolve(ctx, member, p.within(ctx)) // a name that is unknown here is not listed
 		if !slices.ContainsFunc(append(found, member), func(a string) bool { return slices.Contains(listed, a) }) {
 			members = append(members, member)
 		}
@@ -219,8 +221,10 @@ func (p *probe) mechanism(ctx context.Context) string {
 		return "no SASL"
 	case errors.Is(err, wire.SessionClosedRequire) || errors.Is(err, wire.AuthFailed):
 		return "SASL, not DIGEST-MD5"
+	case errors.Is(err, io.EOF):
+		return "no SASL (it closes the connection)"
 	default:
-		return "no SASL (the connection ends at it)"
+		return "SASL is not known"
 	}
 }
 
@@ -300,7 +304,7 @@ func askClock(ctx context.Context, p *probe) finding {
 	case theirs.After(after.Add(much)):
 		return noted("the leader's clock is %s ahead of ours", apart(theirs, after))
 	}
-	return good("the leader's clock and ours agree within %v", much+after.Sub(before).Round(time.Millisecond))
+	return good("the leader's clock and ours agree within %v", much)
 }
 
 // apart returns the difference of two times, which is more than nothing.
@@ -310,7 +314,7 @@ func apart(later, earlier time.Time) string {
 
 // askCertificate looks for certificates that end soon.
 func askCertificate(ctx context.Context, p *probe) finding {
-	nc, err := p.ensemble.Dial(ctx, p.at, p.limit)
+	nc, err := p.ensemble.Dial(ctx, p.at, p.within(ctx))
 	if err != nil {
 		return fails("%v", err)
 	}

@@ -51,8 +51,8 @@ func (d *Doctor) clean(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for id, s := range left {
 		closing.Go(func() {
-			if d.ensemble.Close(ctx, s.at, d.limit, id, s.password, true) != nil {
-				_ = d.ensemble.Close(ctx, s.at, d.limit, id, s.password, false) // a server that requires nothing obeys
+			if d.ensemble.Close(ctx, s.at, d.within(ctx), id, s.password, true) != nil {
+				_ = d.ensemble.Close(ctx, s.at, d.within(ctx), id, s.password, false) // a server that requires nothing obeys
 			}
 		})
 	}

@@ -30,7 +30,7 @@ func (p *probe) open(ctx context.Context, timeout time.Duration) (*conn, error) 
 
 // connect opens a session, or resumes one.
 func (p *probe) connect(ctx context.Context, ask *wire.ConnectRequest, authenticated bool) (*conn, error) {
-	nc, session, err := p.ensemble.Connect(ctx, p.at, p.limit, ask, authenticated)
+	nc, session, err := p.ensemble.Connect(ctx, p.at, p.within(ctx), ask, authenticated)
 	if session.SessionID != 0 {
 		p.opened(p.at, session)
 	}

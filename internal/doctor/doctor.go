@@ -43,7 +43,7 @@ type Answer struct {
 
 // Times within which all is asked, and removed.
 const (
-	askingTime  = 25 * time.Second
+	askingTime  = 24 * time.Second
 	removalTime = 5 * time.Second
 )
 
@@ -190,10 +190,19 @@ func (d *Doctor) start(ctx context.Context, q question) []<-chan Answer {
 	return all
 }
 
+// within returns how long a connection may take.
+func (d *Doctor) within(ctx context.Context) time.Duration {
+	limit := d.limit
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end))
+	}
+	return max(limit, time.Millisecond)
+}
+
 // resolve finds the addresses.
 func (d *Doctor) resolve(ctx context.Context) {
 	for _, name := range d.ensemble.Names() {
-		found, err := d.ensemble.Resolve(ctx, name, d.limit)
+		found, err := d.ensemble.Resolve(ctx, name, d.within(ctx))
 		if err != nil {
 			found = []string{name}
 		}

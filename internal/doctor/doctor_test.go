@@ -130,6 +130,14 @@ var variants = []variant{
 		want:    []string{"session note"}, says: "20s granted of 10s",
 	},
 	{
+		name: "an observer", want: []string{"session note"}, says: "observer master",
+		dial: saying("Mode: standalone", "Mode: observer"),
+	},
+	{
+		name: "no quorum, read-only", want: []string{"session FAILS"}, says: "has no quorum",
+		dial: saying("Mode: standalone", "Mode: read-only"),
+	},
+	{
 		name: "no session is resumed", want: []string{"resume FAILS"}, says: "has ended",
 		dial: func(e *testutil.Embedded) tamper.Dial {
 			return asking(e.Dial, func(c *wire.ConnectRequest) {
@@ -354,6 +362,26 @@ func refuse(op testutil.Op, path string, code testutil.Code) func(testutil.Reque
 		}
 		return testutil.Pass()
 	}
+}
+
+// saying replaces a text in the answers to four-letter words by a shorter one.
+func saying(before, after string) func(*testutil.Embedded) tamper.Dial {
+	return func(e *testutil.Embedded) tamper.Dial {
+		return func(network, address string, timeout time.Duration) (net.Conn, error) {
+			c, err := e.Dial(network, address, timeout)
+			return &reader{c, before, after}, err
+		}
+	}
+}
+
+type reader struct {
+	net.Conn
+	before, after string
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	return copy(p, strings.ReplaceAll(string(p[:n]), r.before, r.after)), err
 }
 
 // replacing changes the answers to op on paths that have part in them.

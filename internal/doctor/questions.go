@@ -112,7 +112,7 @@ var questions = []question{
 	{
 		name: "containers", needs: works, ask: askContainers,
 		promise: "directories of unused locks vanish",
-		do:      "use --no-containers (framework.WithContainers(false)); remove unused directories yourself",
+		do:      "use --no-containers; programs: framework.WithContainers(false) and framework.WithSweep",
 	},
 	{
 		name: "ephemerals", needs: works, ask: askEphemerals,
