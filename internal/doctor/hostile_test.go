@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,7 +98,10 @@ func TestLies(t *testing.T) {
 			}
 			random := rand.New(rand.NewPCG(uint64(seed), 0))
 			rarely := 1 + random.IntN(40)
+			var mu sync.Mutex // guards random: in the end, sessions are closed at once
 			dial := tamper.Wrap(w.Dial, func(a tamper.Answer) tamper.Instead {
+				mu.Lock()
+				defer mu.Unlock()
 				if random.IntN(rarely) > 0 {
 					return tamper.Pass(a)
 				}

@@ -3,7 +3,10 @@ package doctor_test
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
@@ -33,14 +37,41 @@ func TestRealServersAreHealthy(t *testing.T) {
 	}
 }
 
+// TestRealServersWithSASL: where SASL is required, all promises hold for who
+// has the password, and the doctor says who that is. Who has not is told.
+// Releases before 3.5 cannot require it.
+func TestRealServersWithSASL(t *testing.T) {
+	jaas := filepath.Join(t.TempDir(), "jaas.conf")
+	users := `Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_app="secret"; };`
+	if err := os.WriteFile(jaas, []byte(users), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := apache.Start(t, 1, apache.WithTick(time.Second), apache.WithSessionTimeouts(2*time.Second, 20*time.Second),
+		apache.WithProperty("java.security.auth.login.config", jaas),
+		apache.WithProperty("zookeeper.authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
+		apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", "true"))
+	timeout, app := framework.WithSessionTimeout(4*time.Second), framework.WithSASL(digestmd5.New("app", "secret"))
+	x := examine(t, e.Servers(), false, timeout, app)
+	text := x.String()
+	if len(x.Fails) > 0 || !strings.Contains(text, "SASL DIGEST-MD5; credentials are required; this client is sasl:app") &&
+		!strings.Contains(text, "SASL DIGEST-MD5; none are required; this client is sasl:app") {
+		t.Errorf("found %q\n%s", x.Fails, text)
+	}
+	leaves(t, e, app)
+	x = examine(t, e.Servers(), false, timeout, framework.WithSASL(digestmd5.New("app", "hunter2")))
+	if bad := x.unwell(); !slices.Equal(bad, []string{"session FAILS"}) || strings.Contains(x.String(), "hunter2") || x.Reached != 1 {
+		t.Errorf("with a wrong password: %q\n%s", bad, x)
+	}
+}
+
 var sessionID = regexp.MustCompile(`0x[0-9a-f]{10,}`)
 
 // leaves checks that no session and no znode of a doctor is left: the only
 // session is that of the check. The leader knows: a follower may go on showing
 // one that was resumed and closed in one write.
-func leaves(t *testing.T, e *apache.Ensemble) {
+func leaves(t *testing.T, e *apache.Ensemble, opts ...framework.Option) {
 	t.Helper()
-	c, err := framework.New(e.Servers())
+	c, err := framework.New(e.Servers(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
