@@ -75,8 +75,10 @@ func New(t *testing.T) *KDC {
 	return k
 }
 
+// Path returns that of a file in the KDC's directory.
 func (k *KDC) Path(name string) string { return filepath.Join(k.dir, name) }
 
+// Write writes such a file, and returns its path.
 func (k *KDC) Write(name, text string) string {
 	k.t.Helper()
 	must(k.t, os.WriteFile(k.Path(name), []byte(text), 0o600))
@@ -102,6 +104,7 @@ func Faketime(t *testing.T) string {
 	return found[0]
 }
 
+// Run runs a program that knows the KDC.
 func (k *KDC) Run(program string, args ...string) {
 	k.t.Helper()
 	if text, err := k.command(program, args...).CombinedOutput(); err != nil {
@@ -123,6 +126,7 @@ func (k *KDC) Kinit(args ...string) {
 	k.Run("kinit", append(args, "-k", "-t", k.Path("app.keytab"), "app")...)
 }
 
+// Start starts it again.
 func (k *KDC) Start() {
 	k.t.Helper()
 	k.process = k.command("krb5kdc", "-n")
@@ -146,6 +150,7 @@ func (k *KDC) Start() {
 	}
 }
 
+// Stop ends it.
 func (k *KDC) Stop() {
 	if k.process == nil {
 		return
@@ -153,6 +158,17 @@ func (k *KDC) Stop() {
 	must(k.t, k.process.Process.Kill())
 	_ = k.process.Wait() // it was killed
 	k.process = nil
+}
+
+// Pause makes the KDC silent: it accepts connections, and answers nothing.
+func (k *KDC) Pause() { k.signal("STOP") }
+
+// Resume ends that.
+func (k *KDC) Resume() { k.signal("CONT") }
+
+func (k *KDC) signal(name string) {
+	k.t.Helper()
+	k.Run("sh", "-c", fmt.Sprintf("kill -%s %d", name, k.process.Process.Pid))
 }
 
 // Ensemble starts a real ensemble that requires SASL, with more settings.
