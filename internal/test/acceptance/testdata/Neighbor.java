@@ -132,7 +132,10 @@ public class Neighbor {
         out.println(line);
     }
 
-    /** With a user in the environment, the client authenticates as that user, and all znodes are for that user alone. */
+    /**
+     * With a user in the environment, the client authenticates as that user, and all znodes are for that user alone. Without a
+     * password it uses the JAAS file that Java was given.
+     */
     static CuratorFramework connect(String servers, int session) {
         CuratorFrameworkFactory.Builder builder = CuratorFrameworkFactory.builder().connectString(servers).sessionTimeoutMs(session)
                 .connectionTimeoutMs(10_000).retryPolicy(new ExponentialBackoffRetry(100, 10));
@@ -140,16 +143,9 @@ public class Neighbor {
         if (user == null) {
             return builder.build();
         }
-        Map<String, String> credentials = new HashMap<>();
-        credentials.put("username", user);
-        credentials.put("password", System.getenv("ZKR_NEIGHBOR_PASSWORD"));
-        Configuration.setConfiguration(new Configuration() {
-            @Override
-            public AppConfigurationEntry[] getAppConfigurationEntry(String section) {
-                return new AppConfigurationEntry[] {new AppConfigurationEntry("org.apache.zookeeper.server.auth.DigestLoginModule",
-                        AppConfigurationEntry.LoginModuleControlFlag.REQUIRED, credentials)};
-            }
-        });
+        if (System.getenv("ZKR_NEIGHBOR_PASSWORD") != null) {
+            useDigest(user, System.getenv("ZKR_NEIGHBOR_PASSWORD"));
+        }
         List<ACL> acl = Collections.singletonList(new ACL(ZooDefs.Perms.ALL, new Id("sasl", user)));
         return builder.aclProvider(new ACLProvider() {
             @Override
@@ -162,6 +158,19 @@ public class Neighbor {
                 return acl;
             }
         }).build();
+    }
+
+    static void useDigest(String user, String password) {
+        Map<String, String> credentials = new HashMap<>();
+        credentials.put("username", user);
+        credentials.put("password", password);
+        Configuration.setConfiguration(new Configuration() {
+            @Override
+            public AppConfigurationEntry[] getAppConfigurationEntry(String section) {
+                return new AppConfigurationEntry[] {new AppConfigurationEntry("org.apache.zookeeper.server.auth.DigestLoginModule",
+                        AppConfigurationEntry.LoginModuleControlFlag.REQUIRED, credentials)};
+            }
+        });
     }
 
     static Recipe make(CuratorFramework client, String kind, String path, String id) throws Exception {

@@ -153,12 +153,15 @@ def serve(number, commands, servers, session):
 
 
 def identity():
-    """With a user in the environment the client authenticates, and all its znodes are for that user alone."""
-    user = os.environ.get("ZKR_NEIGHBOR_USER")
+    """With a user in the environment the client authenticates, and all its znodes are for that user alone.
+
+    Without a password that is by Kerberos."""
+    user, password = os.environ.get("ZKR_NEIGHBOR_USER"), os.environ.get("ZKR_NEIGHBOR_PASSWORD")
     if user is None:
         return {}
+    digest = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
     return {
-        "sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": os.environ["ZKR_NEIGHBOR_PASSWORD"]},
+        "sasl_options": digest if password else {"mechanism": "GSSAPI", "service": "zookeeper"},
         "default_acl": [make_acl("sasl", user, all=True)],
     }
 
