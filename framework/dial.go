@@ -27,11 +27,18 @@ func (r hostProvider) Init([]string) error { return nil }
 func (r hostProvider) Len() int            { return len(r.session.core.servers.names) }
 func (r hostProvider) Connected()          {}
 
-// Next reports the start of a new round only once the session is severed. That
-// makes the wire client check whether it is being closed. Before, it would make
-// the wire client fail requests that only wait for a connection.
+// Next reports the start of a new round in two cases, since that makes the wire
+// client fail requests that only wait for a connection: once the session is
+// severed, for the wire client then checks whether it is being closed; and
+// while the servers refuse the client, since those requests would wait for as
+// long. The wire client pauses for a second then.
 func (r hostProvider) Next() (server string, retryStart bool) {
-	return r.session.core.servers.name(), r.session.isSevered()
+	s := r.session
+	refused := s.core.pace.isRefused()
+	s.mu.Lock()
+	s.pausing = s.pausing || refused
+	s.mu.Unlock()
+	return s.core.servers.name(), refused || s.isSevered()
 }
 
 func shuffled(addrs []string) []string {

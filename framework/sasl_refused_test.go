@@ -229,3 +229,42 @@ func TestWatchOutlivesARefusal(t *testing.T) {
 		}
 	})
 }
+
+// lateContext gives a request to the wire client only after a moment, in which
+// the connection may end.
+type lateContext struct{ context.Context }
+
+func (c lateContext) Done() <-chan struct{} {
+	time.Sleep(20 * time.Millisecond)
+	return c.Context.Done()
+}
+
+// A request that came to the wire client when the connection had just ended
+// waited there until the client was accepted again, and not only for the
+// refusal. That may come before the request or after it.
+func TestRequestWithoutAConnectionIsRefused(t *testing.T) {
+	for _, latency := range []time.Duration{0, 30 * time.Millisecond} {
+		requiring(t, func(t *testing.T, ens *testutil.Embedded) {
+			p := newPassword("secret")
+			c, network := connect(t, ens, p.option())
+			network.Latency(latency, latency)
+			p.now.Store("wrong")
+			failed := make(chan error)
+			go func() {
+				_, err := c.Create(lateContext{within(t, time.Hour)}, "/znode", nil, 0)
+				failed <- err
+			}()
+			time.Sleep(10 * time.Millisecond)
+			network.Drop()
+			began := time.Now()
+			if err := <-failed; !errors.Is(err, framework.ErrAuthFailed) || framework.MaybeApplied(err) {
+				t.Errorf("error %v", err)
+			}
+			if took := time.Since(began); took > timeout {
+				t.Errorf("refused after %v", took)
+			}
+			p.now.Store("secret")
+			awaitConnected(t, c)
+		})
+	}
+}
