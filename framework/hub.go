@@ -309,7 +309,6 @@ func nodeIn(kind watchKind, body []byte) (n node, err error) {
 		err = wire.Unmarshal(body, &r)
 		n.children, stat = r.Children, r.Stat
 	case watchMissing:
-		err = wire.Unmarshal(body, &stat)
 		n.found = true
 	}
 	if err != nil { // the link has seen to it that the body can be decoded

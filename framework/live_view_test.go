@@ -45,6 +45,9 @@ func TestLastAnswer(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		s := session(t, c)
+		if at := s.LastAnswer(); !at.Equal(time.Now()) {
+			t.Errorf("the answer to the connect was at %v", at)
+		}
 		time.Sleep(time.Minute)
 		must(t, ens.Stop(0))
 		stopped := time.Now()

@@ -317,3 +317,26 @@ func TestAWatchThatGoesOnIsCheckedInTime(t *testing.T) {
 		bubble.Await(t, "the change", again)
 	})
 }
+
+// A watch that goes on after a reconnect, and that nobody takes up, is removed.
+func TestAWatchThatNobodyTakesUpIsRemoved(t *testing.T) {
+	for _, late := range []time.Duration{0, timeout / 2} {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			c, network := connect(t, ens)
+			must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+			s := session(t, c)
+			_, _, changed, _, err := framework.WatchAndResume(s, "/a")
+			must(t, err)
+			slow := testutil.NewFault(testutil.Match{Op: testutil.OpSetWatches}, testutil.DelayReply(late))
+			defer ens.Control(slow.Control)()
+			network.Drop()
+			bubble.Await(t, "the reconnect", changed)
+			time.Sleep(timeout)
+			if n := ens.WatchCount(); n != 1 || slow.Count() != 1 {
+				t.Errorf("%d watches, after %d setWatches", n, slow.Count())
+			}
+			time.Sleep(2 * timeout)
+			noWatches(t, ens, s)
+		})
+	}
+}

@@ -511,3 +511,43 @@ func TestAWatchThatIsArmedForNobody(t *testing.T) {
 		}
 	})
 }
+
+// Nothing removes watches on a path while one is being armed there, or removed,
+// and what a tree asks there waits for the last one that is being armed.
+func TestOneRequestAboutAPathAtATime(t *testing.T) {
+	var ts trees
+	mayRemove := func(want bool) {
+		t.Helper()
+		if got := ts.beginRemoval("/a"); got != want {
+			t.Fatalf("may be removed: %t", got)
+		}
+	}
+	ts.beginOneLocked("/a")
+	ts.beginOneLocked("/a")
+	mayRemove(false)
+	ts.endOne("/a")
+	mayRemove(false)
+	ts.endOne("/a")
+	mayRemove(true)
+	if ts.arming["/a"] != 1 {
+		t.Error("a removal does not keep a tree waiting")
+	}
+	ts.endRemoval("/a")
+	mayRemove(true)
+	ts.endRemoval("/a")
+
+	quiet := make(chan struct{})
+	ts.beginOneLocked("/a")
+	ts.beginOneLocked("/a")
+	ts.at = map[string]*tree{"/a": {quiet: quiet}}
+	mayRemove(false)
+	for i := range 2 {
+		select {
+		case <-quiet:
+			t.Fatalf("a tree goes on after %d of 2", i)
+		default:
+		}
+		ts.endOne("/a")
+	}
+	<-quiet
+}

@@ -167,7 +167,7 @@ func TestCancelRacesGrant(t *testing.T) {
 }
 
 // When the first waiter of the local queue gives up, the process keeps its
-// place in line.
+// place in line, and the next one does not wait for an event.
 func TestFirstLocalWaiterGivesUp(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 3)
@@ -178,9 +178,13 @@ func TestFirstLocalWaiterGivesUp(t *testing.T) {
 		one := bubble.Acquiring(t.Context(), s[0])
 		bubble.Pending(t, two, one)
 		pass := make(chan struct{})
-		w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+		hits := w.Once(testutil.OpMulti, path, testutil.Hold(pass))
 		cancel()
 		bubble.WantErr(t, (<-two).Err, context.Canceled)
+		time.Sleep(time.Millisecond)
+		if hits.Load() != 1 {
+			t.Error("the next waiter does not take the permit that is free")
+		}
 		if after := w.InLine(lockDir, 1); after[0] != names[0] { // one permit is free
 			t.Errorf("in line: %v, want %v as before", after, names)
 		}

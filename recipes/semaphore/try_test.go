@@ -154,6 +154,29 @@ func TestTryAcquire(t *testing.T) {
 	})
 }
 
+// A try looks at once, also where its client waits in line already, behind one
+// that is about to take permits.
+func TestTryBesideAWaiterOfItsClient(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		s := clients(w, 3, 2)
+		held := bubble.Acquire(t, t.Context(), s[0])
+		pass := make(chan struct{})
+		w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+		first := bubble.Acquiring(t.Context(), s[1])
+		w.InLine(lockDir, 1)
+		waiting := bubble.Acquiring(t.Context(), s[2].Permits(2))
+		w.InLine(lockDir, 2)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := s[2].Permits(2).TryAcquire(ctx) // one permit is free
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		close(pass)
+		bubble.Release(t, held, bubble.Granted(t, first).Lease)
+		bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		empty(w)
+	})
+}
+
 // A try finds no permit taken by an Acquire of its client that was given up, at
 // whichever instant, not even while that is being removed.
 func TestTryAfterAnAcquireThatWasGivenUp(t *testing.T) {

@@ -352,3 +352,51 @@ func TestHandoffsOptionIsTheHolders(t *testing.T) {
 		w.Empty(lockPath)
 	})
 }
+
+// A holder learns whether its znode may be handed off when a caller comes, not
+// when it releases: a handoff then costs no time, also the only one.
+func TestAHandoffCostsNoTime(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"), recipes.WithHandoffs(1))
+		w.Latency(50 * time.Millisecond)
+		l := bubble.Acquire(t, t.Context(), m)
+		next := bubble.Acquiring(t.Context(), m)
+		time.Sleep(time.Second)
+		released := time.Now()
+		bubble.Release(t, l)
+		g := bubble.Granted(t, next)
+		if took := g.At.Sub(released); took > 0 || g.Lease.Path() != l.Path() {
+			t.Errorf("granted after %v", took)
+		}
+		bubble.Release(t, g.Lease)
+		w.Latency(0)
+		w.Empty(lockPath)
+	})
+}
+
+// A znode that is kept for a single caller, until it is known whether it may be
+// handed off, leaves the line at once if that caller gives up.
+func TestTheOnlyCallerGivesUpBeforeTheHandoff(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a"))
+		l := bubble.Acquire(t, t.Context(), m)
+		ctx, cancel := context.WithCancel(t.Context())
+		hits := w.Once(testutil.OpGetChildren2, lockPath, testutil.DelayReply(time.Second))
+		next := bubble.Acquiring(ctx, m)
+		bubble.Pending(t, next)
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Millisecond)
+		if n := len(w.Children(lockPath)); n != 1 || hits.Load() != 1 {
+			t.Errorf("%d in line, %d looks: the scenario was not reached", n, hits.Load())
+		}
+		cancel()
+		bubble.WantErr(t, (<-next).Err, context.Canceled)
+		time.Sleep(time.Millisecond)
+		if n := len(w.Children(lockPath)); n != 0 {
+			t.Errorf("%d in line after the last caller has left", n)
+		}
+		w.Empty(lockPath)
+	})
+}
