@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 )
 
@@ -21,7 +20,7 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 		if root == "" || w.core.knowsRoot(root) {
 			continue
 		}
-		all := scope{core: w.core, in: w.in, budget: &backoff.StopBackOff{}}
+		all := scope{core: w.core, in: w.in, budget: w.core.cfg.retry()}
 		found, _, lookErr := all.exists(ctx, string(root))
 		switch {
 		case lookErr != nil:

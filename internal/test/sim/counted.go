@@ -110,6 +110,9 @@ func (d *draw) counter() (steps []Step) {
 			if d.canCancel() {
 				s.Cancel, s.Hasty, s.Bound = d.sometimes(), d.sometimes(), d.sometimes()
 			}
+			if s.Consumes = !d.losesEvents() && d.one(1, 3); s.Consumes {
+				s.Stand = Stand{Service: s.Stand.Service}
+			}
 		case Barrier:
 			s.Gate = pick(d, "", "", "", "", SetGate, OpenGate, AwaitGate)
 			if d.canCancel() {

@@ -118,7 +118,9 @@
 //     while n members stand, unless it is canceled, and leaves nothing.
 //     Whatever has happened, another round can follow, and leaves nothing.
 //   - No instance of a service is deleted and made again while its session
-//     lives. For the rest an instance is judged as a presence node.
+//     lives. For the rest an instance is judged as a presence node. Who follows
+//     a service sees only instances that were, with Fresh those that are, and
+//     when all is quiet the same as the ensemble has.
 //
 // No clock helps against a session that an operator has ended. What its client
 // believes until it learns of that is not checked; its token and its guard are.
@@ -144,7 +146,8 @@
 //     stand.go run and judge them, truth.go knows what was committed, and
 //     quiet.go compares when all is quiet.
 //   - counted.go draws what has numbers, barriers and registrations. count.go
-//     and round.go run and judge them, stand.go the registrations.
+//     and round.go run and judge them, stand.go the registrations, and
+//     consumer.go those who follow these.
 //   - ledger.go records the history of the holdings in holding.go. While it is
 //     recorded, check_holders.go, check_waiters.go and check_fencing.go check
 //     it. model.go has it judged in the end.

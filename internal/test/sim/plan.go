@@ -125,6 +125,7 @@ type Step struct {
 	Follow   Follow
 	Stand    Stand
 	Calls    []Call // to a number that all share
+	Consumes bool   // it follows the service of Stand, and has no instance
 	Gate     What   // what it does to a simple barrier; "": it takes part in a round of a double one
 	Stay     bool   // it keeps its cache or its presence node until everything is quiet
 }

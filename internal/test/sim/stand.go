@@ -47,9 +47,15 @@ func (i instance) Set(ctx context.Context, data []byte) error {
 // payload returns what was set, from the data of the znode.
 func (n *stander) payload(data string) string {
 	if n.Service != "" {
-		_, data, _ = strings.Cut(data, `"payload":"`)
-		data, _, _ = strings.Cut(data, `"`)
+		return payloadOf(data)
 	}
+	return data
+}
+
+// payloadOf returns the payload in the data of an instance.
+func payloadOf(data string) string {
+	_, data, _ = strings.Cut(data, `"payload":"`)
+	data, _, _ = strings.Cut(data, `"`)
 	return data
 }
 

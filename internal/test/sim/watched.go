@@ -73,7 +73,7 @@ func (d *draw) watcher(c, g int) (steps []Step) {
 			s.Follow = Follow{
 				On: true, Depth: pick(d, -1, -1, 0, 1, 2), OneShot: d.one(1, 3), NoData: d.one(1, 4), Recheck: pick(d, 0, time.Hour, recheck(d.Plan)),
 			}
-			if slices.ContainsFunc(d.Faults, func(f Fault) bool { return f.What == LoseEvents }) {
+			if d.losesEvents() {
 				s.Follow.Recheck = recheck(d.Plan)
 			}
 		case d.Recipe == Cache:
@@ -85,6 +85,10 @@ func (d *draw) watcher(c, g int) (steps []Step) {
 	}
 	steps[len(steps)-1].Stay = stays
 	return steps
+}
+
+func (p *Plan) losesEvents() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.What == LoseEvents })
 }
 
 // recheck is within which time a cache finds an event that was lost, where the
@@ -128,6 +132,8 @@ func (k *worker) watched(s Step) bool {
 		return k.changes(s)
 	case s.Follow.On:
 		return k.follows(s)
+	case s.Consumes:
+		return k.consumes(s)
 	}
 	return k.stands(s)
 }
