@@ -56,6 +56,21 @@ var creates = map[string]func(t *testing.T, c *framework.Client, path string) er
 	},
 }
 
+// The connection is lost between an answer that says that there is no znode and
+// the look at the chroot. Who took that for an empty line took a missing chroot
+// for one.
+func TestAMissingChrootIsLookedForAgain(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := below(t, w.Embedded, "/app")
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Path: "/app"}, testutil.DropBefore())
+		defer w.Control(lost.Control)()
+		if _, _, err := c.Children(t.Context(), "/locks"); !errors.As(err, new(interface{ MissingChroot() string })) || !errors.Is(err, zk.ErrNoNode) {
+			t.Error(err)
+		}
+		bubble.Await(t, "the look", lost.Hit())
+	})
+}
+
 // The recipes, and MakeContainerPath, created a chroot that did not exist. Two
 // services that spelled it differently had two locks instead of one.
 func TestAMissingChrootIsNotCreated(t *testing.T) {
