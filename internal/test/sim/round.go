@@ -114,13 +114,14 @@ func (k *worker) hasFailed(err error, what string, allowed bool) (goes bool) {
 // inVain checks, when an Enter has ended, that the members that it wanted did
 // not stand for long, and that it has left no znode.
 func (k *worker) inVain(m *member) {
-	_, longest := k.plan.granted()
+	least, longest := k.plan.granted()
+	isPrompt := 4*k.plan.Latency < least/10 // otherwise Enter need not wait until its znode is gone
 	long, own := time.Now().Add(-3*longest), 0
 	var others []string
 	for path, states := range k.truth.below(k.paths[0], k.isMember) {
 		z := states[len(states)-1]
 		switch {
-		case z.exists && z.data == m.data && k.plan.Scenario.quiet():
+		case z.exists && z.data == m.data && k.plan.Scenario.quiet() && isPrompt:
 			k.ledger.fault("%v: Enter has failed, and there is %s: %+v", k.who, path, z)
 		case states[0].data == m.data && states[0].at.Before(long) && (z.exists || time.Since(z.at) < k.plan.Timeout/2): // it stood until now
 			own = 1
