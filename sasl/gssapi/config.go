@@ -54,6 +54,7 @@ func loadConfig(files []string) (*config.Config, error) {
 type sections struct {
 	defaults, realms, domains []string
 	values                    map[string]string // of defaults
+	inside                    bool              // of a part of defaults that is for one realm or program
 }
 
 func (s *sections) String() string {
@@ -120,6 +121,10 @@ func (s *sections) add(section, line string) {
 	case "libdefaults":
 		key, value, _ := strings.Cut(line, "=")
 		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
+		if s.inside || value == "{" { // gokrb5 cannot read it
+			s.inside = line != "}"
+			return
+		}
 		if _, known := s.values[key]; known {
 			return
 		}

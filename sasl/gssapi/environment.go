@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func findNamed(configFiles []string) (n named, err error) {
 		}
 	}
 	if cache == "" {
-		cache = filepath.Join(os.TempDir(), "krb5cc_"+strconv.Itoa(os.Getuid()))
+		cache = "/tmp/krb5cc_" + strconv.Itoa(os.Getuid())
 	}
 	n.cache = newCCache(cache)
 	if table := keytabFile(os.Getenv("KRB5_CLIENT_KTNAME")); table != "" {

@@ -143,7 +143,6 @@ func (x *exchange) checkReply(text []byte) error {
 
 // Flags of a wrapped token, and the layers that a server offers.
 const (
-	ofAcceptor     = 1
 	acceptorSubkey = 4
 	noLayer        = 1
 )

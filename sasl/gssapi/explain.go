@@ -2,7 +2,6 @@ package gssapi
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/jcmturner/gokrb5/v8/config"
@@ -50,5 +49,5 @@ func hasKDC(cfg *config.Config, realm string) error {
 			return nil
 		}
 	}
-	return refused("the configuration of Kerberos has no KDC for realm %s", fmt.Sprintf("%q", realm))
+	return refused("the configuration of Kerberos has no KDC for realm %q", realm)
 }

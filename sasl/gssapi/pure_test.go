@@ -47,7 +47,10 @@ include DIR/more
 [libdefaults]
   default_realm = LATER.TEST
   dns_canonicalize_hostname = fallback
-  rdns = false
+  zookeeper = {
+  rdns = true
+ }
+ rdns = false
 `,
 		"conf.d/first":        "[libdefaults]\n default_realm = FIRST.TEST\n[realms]\nFIRST.TEST = {\n  kdc = first.test\n}\n",
 		"conf.d/second.conf":  "[realms]\nSECOND.TEST = {\n  kdc = second.test:89\n}\n[domain_realm]\n.second.test = SECOND.TEST\n",
@@ -96,7 +99,7 @@ func TestNamesOfFiles(t *testing.T) {
 	for _, tt := range []struct{ cacheVariable, keytabVariable, file, cache, keytab, err string }{
 		{"", "", "krb5.conf", "FILE:" + dir + "/" + uid + "-" + uid, dir + "/keytab", ""},
 		{"FILE:/a", "FILE:/b", "krb5.conf", "FILE:/a", "/b", ""},
-		{"", "", "missing", filepath.Join(os.TempDir(), "krb5cc_"+uid), "", ""},
+		{"", "", "missing", "/tmp/krb5cc_" + uid, "", ""},
 		{"/a", "", "missing", "/a", "", ""},
 		{"", "/b", "unknown", "", "", "cannot expand %{other}"},
 		{"/a", "/b", "unknown", "/a", "/b", ""},

@@ -80,16 +80,35 @@ func TestKerberosOnTheRealServer(t *testing.T) {
 	}
 }
 
-// What a real member refuses is ErrAuthFailed: another service's ticket, and
-// one that was made before the server had another key.
+// What a real member refuses is ErrAuthFailed, whether it requires SASL or not:
+// a ticket for another server. One without SASL is not trusted either.
 func TestTheRealServerRefuses(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
 	k.Admin("addprinc -randkey zookeeper/other")
-	ens := k.Ensemble()
-	c, _ := k.open(t, ens, k.mechanism(k.keytab(), gssapi.WithServerPrincipal("zookeeper/other")))
-	if _, _, err := c.Get(within(t, time.Minute), "/"); !errors.Is(err, framework.ErrAuthFailed) {
-		t.Errorf("with a ticket for another server: %v", err)
+	right, other := k.server(), gssapi.WithServerPrincipal("zookeeper/other")
+	required, not := k.Ensemble(), k.Ensemble(apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", "false"))
+	none := apache.Start(t, 1)
+	plain, err := framework.New(not.Servers())
+	must(t, err)
+	t.Cleanup(func() { must(t, plain.Close()) })
+	_, _, err = plain.Get(within(t, time.Minute), "/") // it is not required
+	must(t, err)
+	for name, test := range map[string]struct {
+		ens     *apache.Ensemble
+		server  gssapi.Option
+		refused bool
+	}{
+		"required":            {required, right, false},
+		"required, other":     {required, other, true},
+		"not required":        {not, right, false},
+		"not required, other": {not, other, true},
+		"none":                {none, right, true},
+	} {
+		c, _ := k.open(t, test.ens, k.mechanism(k.keytab(), test.server))
+		if _, _, err := c.Get(within(t, time.Minute), "/"); errors.Is(err, framework.ErrAuthFailed) != test.refused || !test.refused && err != nil {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 
