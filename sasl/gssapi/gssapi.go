@@ -8,8 +8,8 @@
 //
 // A ticket is asked for at the first connection to each server, kept, and
 // replaced at 80 % of its life. While one lives, a reconnect needs no KDC. A
-// session outlives its ticket, since servers do not look again. KDCs are
-// called over TCP. A refusal wraps framework.ErrAuthFailed; the error of a KDC that
+// session outlives its ticket, since servers do not look again. KDCs are called
+// over TCP. A refusal wraps framework.ErrAuthFailed; the error of a KDC that
 // cannot be reached does not.
 package gssapi
 
