@@ -242,6 +242,7 @@ func TestRequestsAreBounded(t *testing.T) {
 			{nil, inspect.DefaultConcurrency, 0},
 			{[]inspect.Option{inspect.WithConcurrency(3)}, 3, 0},
 			{[]inspect.Option{inspect.WithRate(100)}, inspect.DefaultConcurrency, 4 * time.Second},
+			{[]inspect.Option{inspect.WithRate(1)}, inspect.DefaultConcurrency, 400 * time.Second},
 		} {
 			f.most, f.requests = 0, 0
 			began := time.Now()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -83,4 +84,37 @@ func TestTheNextRemovalAfterAMinute(t *testing.T) {
 			t.Errorf("deleted after a minute: back after %v", took)
 		}
 	})
+}
+
+// A Node looks at its znode once in a session timeout, also while another
+// session has it: an event can be lost.
+func TestANodeLooksOncePerTimeout(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			if taken {
+				announce(t, w.Connect("other"), path, "a")
+			}
+			n, err := presence.New(w.Connect("ours"), path, nil)
+			must(t, err)
+			must(t, n.Start())
+			want := presence.Standing
+			if taken {
+				want = presence.Taken
+			}
+			awaitState(t, n, want)
+			var looks atomic.Int64
+			defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+				if r.Path == path {
+					looks.Add(1)
+				}
+				return testutil.Pass()
+			})()
+			const timeouts = 100
+			time.Sleep(timeouts * bubble.Timeout)
+			if n := looks.Load(); n < timeouts*9/10 || n > timeouts*11/10 {
+				t.Errorf("taken %t: %d looks in %d session timeouts", taken, n, timeouts)
+			}
+			must(t, n.Close(t.Context()))
+		})
+	}
 }

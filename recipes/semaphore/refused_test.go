@@ -50,3 +50,19 @@ func TestEachRequestRefused(t *testing.T) {
 		})
 	}
 }
+
+// Nobody is told of free permits after a read that was refused.
+func TestAvailableRefused(t *testing.T) {
+	survived := bubble.EachRefused(t, func(t *testing.T, w *bubble.World) (*framework.Client, func(context.Context) error) {
+		bubble.Acquire(t, t.Context(), newSemaphore(t, w.ConnectNext(), 2))
+		c := w.ConnectNext()
+		s := newSemaphore(t, c, 2)
+		return c, func(ctx context.Context) error {
+			_, err := s.Available(ctx)
+			return err
+		}
+	})
+	if len(survived) > 0 {
+		t.Errorf("refused without an error: %v", survived)
+	}
+}
