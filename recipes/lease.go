@@ -82,8 +82,8 @@ func (l *Lease) start(ctx context.Context) {
 
 // lose is called when any of the shares, or of the parts, is lost.
 func (l *Lease) lose(loss *line.Loss) {
-	if first := l.deadlineOfShares(); len(l.parts) > 0 && first.Before(loss.Deadline) {
-		loss = &line.Loss{Err: loss.Err, Deadline: first} // another part's is nearer
+	if first := l.deadlineOfShares(); first.Before(loss.Deadline) {
+		loss = &line.Loss{Err: loss.Err, Deadline: first} // another share's is nearer
 	}
 	l.mu.Lock()
 	if l.loss != nil {
