@@ -30,10 +30,11 @@ import (
 type SASL interface {
 	// Begin begins an exchange with a server. It is called before the server is
 	// dialed, on a goroutine of its own, so it may ask a directory or read a
-	// file. ctx ends when the attempt to connect has no time left; what is
-	// returned after that is dropped. An error means that the server is not
-	// dialed. It must wrap ErrAuthFailed if it is a refusal, and not if
-	// something could not be reached.
+	// file. Several calls may be under way, 16 at most. ctx ends when the
+	// attempt to connect has no time left; what is returned after that is
+	// dropped. An error means that the server is not dialed. It must wrap
+	// ErrAuthFailed if it is a refusal, and not if something could not be
+	// reached.
 	Begin(ctx context.Context, to SASLServer) (SASLExchange, error)
 }
 
@@ -68,8 +69,11 @@ var ErrAuthRequired = fmt.Errorf("%w: more credentials are required", ErrAuthFai
 // begin.
 var errSASL = errors.New("SASL")
 
-// WithSASL authenticates each connection before anything else is sent on it.
-// The credentials of WithAuth are presented after that. Default: none.
+// WithSASL authenticates each connection before the first request on it. The
+// credentials of WithAuth are presented after that. The connect itself, with
+// the session's id and password, comes first: use TLS against servers that are
+// none. A session that is over is closed without authentication if need be.
+// Unlike other options it may not be repeated. Default: none.
 //
 // A connection that is refused counts as none: the state stays Connecting or
 // Suspended, and no lease is extended. If the session is lost for that, the

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
@@ -249,4 +251,46 @@ func TestAnOrphanIsClosedAfterARefusal(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A stranger who has heard a session's id and password can do no more where
+// SASL is required than cut its connection, which is made again.
+func TestAStrangerWithTheSessionsPassword(t *testing.T) {
+	requiring(t, func(t *testing.T, ens *testutil.Embedded) {
+		var heard atomic.Pointer[wire.ConnectResponse]
+		dial := tamper.Wrap(ens.ClientNet("overheard").Dial, func(a tamper.Answer) tamper.Instead {
+			var answer wire.ConnectResponse
+			if a.Op == wire.OpCreateSession && wire.Unmarshal(a.Frame[4:], &answer) == nil {
+				answer.Password = bytes.Clone(answer.Password)
+				heard.Store(&answer)
+			}
+			return tamper.Pass(a)
+		})
+		c, _ := connect(t, ens, newPassword("secret").option(), framework.WithDialer(dial))
+		_, err := c.Create(t.Context(), "/mine", nil, zk.FlagEphemeral)
+		must(t, err)
+		s := session(t, c)
+		for _, request := range [][]byte{
+			wire.AppendFrame(nil, &wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession}),
+			wire.AppendFrame(nil, &wire.RequestHeader{Xid: 1, Op: wire.OpDelete}, &wire.VersionRequest{Path: "/mine", Version: -1}),
+		} {
+			conn, err := ens.Dial("tcp", "member0:2181", time.Second)
+			must(t, err)
+			_, err = conn.Write(append(wire.AppendFrame(nil, &wire.ConnectRequest{Timeout: 4000, SessionID: s.ID(), Password: heard.Load().Password}), request...))
+			must(t, err)
+			_, err = wire.ReadFrame(conn, 1<<10, nil)
+			must(t, err)
+			frame, err := wire.ReadFrame(conn, 1<<10, nil)
+			must(t, err)
+			var head wire.ReplyHeader
+			if head.Decode(wire.NewDecoder(frame)); head.Err != wire.SessionClosedRequire {
+				t.Errorf("the stranger is answered %v", head.Err)
+			}
+			must(t, conn.Close())
+			time.Sleep(time.Second)
+			if found, _, err := c.Exists(t.Context(), "/mine"); err != nil || !found || session(t, c).ID() != s.ID() {
+				t.Errorf("it stands: %v, %v", found, err)
+			}
+		}
+	})
 }

@@ -41,7 +41,7 @@ func TestSASLOnTheRealServer(t *testing.T) {
 				must(t, c.Close())
 			}
 			// An unknown user with the password of the one before is let in
-			// before 3.8.5 and 3.9.3 (ZOOKEEPER-4839).
+			// before 3.9.3 (ZOOKEEPER-4839).
 			for _, one := range [][2]string{{"app", "wrong"}, {"nobody", "nothing"}} {
 				c, _ := open(one[0], one[1])
 				_, _, err := c.Children(within(t, time.Minute), "/")

@@ -4,9 +4,9 @@
 //
 // A listener can only guess the password, offline. The server proves that it
 // has it. Nothing is encrypted, and no request is protected: for that, use TLS.
-// Servers before 3.8.5 and 3.9.3 let an unknown user in who has the last user's
-// password (ZOOKEEPER-4839). Where MD5 is not allowed (FIPS 140), each exchange
-// fails with an error that says so.
+// Servers before 3.9.3 let an unknown user in who has the last user's password
+// (ZOOKEEPER-4839). Where MD5 is not allowed (FIPS 140), each exchange fails
+// with an error that says so.
 package digestmd5
 
 import (
@@ -39,9 +39,10 @@ func New(user, password string) framework.SASL {
 
 // Func returns the mechanism for the user and the password that ask returns. It
 // is called for each connection, on a goroutine of its own, so it may read a
-// file that changes. Its error means that the server is not dialed. While the
-// client pauses after a refusal it is also called once a second: if it returns
-// something else than before, the client tries at once.
+// file that changes. Several calls may be under way. Its error means that the
+// server is not dialed. While the client pauses after a refusal it is also
+// called once a second: if it returns something else than before, the client
+// tries at once.
 func Func(ask func() (user, password string, err error)) framework.SASL {
 	return &mechanism{ask: ask}
 }
