@@ -76,6 +76,13 @@ soak-virtual: ## the tests in virtual time, COUNT (50) times without and with th
 soak: ## the simulator with SEEDS (20000) seeds: every recipe under random faults; a failure names its seed
 	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestSeeds$$' -v -sim.seeds=$(SEEDS)
 
+HOURS    ?= 24
+SESSIONS ?= 1000
+
+.PHONY: day
+day: ## HOURS (24) of virtual time in which SESSIONS (1000) sessions use all recipes, over expiries, restarts and refusals: nothing may be left
+	$(GO) test ./internal/test/acceptance -count=1 -timeout 0 -run 'TestADay$$' -v -day.hours=$(HOURS) -day.sessions=$(SESSIONS)
+
 # Which single faults: all, or some, as in CI: of each kind of fault at each kind of step one, and one of twenty of the others.
 SINGLES ?= all
 SINGLES_all  = -faults.every=1
