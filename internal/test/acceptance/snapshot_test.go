@@ -86,6 +86,9 @@ func (f *fuzzy) play(t *testing.T, ens *apache.Ensemble) bool {
 	if err := ens.WaitServing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := f.watcher.WaitConnected(t.Context()); err != nil { // its next try may be further off than its retries last
+		t.Fatal(err)
+	}
 	after := f.pzxid(t)
 	f.stand(t, 1)
 
