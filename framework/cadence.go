@@ -14,12 +14,19 @@ import (
 // contact is up to 3r + F + P old just before the next proof. A lease lasts if
 // that is less than T - M.
 //
-// P is (F + r) / n. So the n-th heartbeat after a contact can report it without
-// a wait. n is 2 in quiet networks, which makes a heartbeat every T/6. It grows
-// with r and M, and several heartbeats are then under way at a time. But P is
-// at least r / 2, and at most two of them wait for the answer to their first
-// half: a server that is slow because it is busy must not get more and more
-// requests.
+// P is (G + r) / n, where G is F, or T/3 if F is less. So the n-th heartbeat
+// after a contact can report it without a wait. n is 2 in quiet networks,
+// which makes a heartbeat every T/6. It grows with r and M, and several
+// heartbeats are then under way at a time. But P is at least r / 2, and at
+// most two of them wait for the answer to their first half: a server that is
+// slow because it is busy must not get more and more requests.
+//
+// In a quiet network the deadline is at least T/2 ahead. With F = T/3 no fewer
+// syncs can do that: right before an R1 is answered, the deadline rests on a
+// contact that was answered F before the R0 of the latest proof. From that R0
+// until the present R1 there is at most T/2 - F then: T/6 for two syncs. With
+// F + r = T/4 or less, each heartbeat can prove the one before it, and P is
+// T/4.
 const (
 	fewestBeats    = 2
 	mostBeats      = 8
@@ -60,22 +67,30 @@ func (r *roundTrips) longest() time.Duration { return max(r.present, r.previous)
 // several are under way at a time, one may also have to wait: the choice of n
 // leaves room for that.
 func (p *proof) interval(margin time.Duration) time.Duration {
-	r := p.trips.longest()
-	between := p.wait + r
+	r, usual := p.trips.longest(), p.usualWait()
+	if each := p.timeout / 4; p.wait+r <= each && 3*(r+each) < p.timeout-margin {
+		return each
+	}
+	between := usual + r
 	n := time.Duration(fewestBeats)
-	for late := time.Duration(2); n < mostBeats && (n+1)*r <= mostFirstHalfs*between && 3*r+p.wait+late*between/n >= p.timeout-margin; late = 3 {
+	for late := time.Duration(2); n < mostBeats && (n+1)*r <= mostFirstHalfs*between && 3*r+usual+late*between/n >= p.timeout-margin; late = 3 {
 		n++
 	}
 	return (between + n - 1) / n
 }
 
+// usualWait returns G: where heartbeats are closer together than F, a shorter F
+// does not need more of them.
+func (p *proof) usualWait() time.Duration { return max(p.wait, p.timeout/3) }
+
 // longestTrip returns how long a round trip may take, so that a lease lasts at
 // all. If it is not positive, no lease can last with these settings.
 func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
+	usual := p.usualWait()
 	for n := time.Duration(fewestBeats); n <= mostBeats; n++ {
-		r := (n*(p.timeout-margin-p.wait) - p.wait) / (3*n + 1) // 3r + F + (F + r) / n < T - M
+		r := (n*(p.timeout-margin-usual) - usual) / (3*n + 1) // 3r + G + (G + r) / n < T - M
 		if n > mostFirstHalfs {
-			r = min(r, mostFirstHalfs*p.wait/(n-mostFirstHalfs)) // n r <= 2 (F + r)
+			r = min(r, mostFirstHalfs*usual/(n-mostFirstHalfs)) // n r <= 2 (G + r)
 		}
 		longest = max(longest, r)
 	}
@@ -156,12 +171,13 @@ func (p *proof) secondHalfOf(c contact) (r1 sentRequest, ok bool) {
 }
 
 // shortestInterval is the least time between two heartbeats.
-func (p *proof) shortestInterval() time.Duration { return p.wait / mostBeats }
+func (p *proof) shortestInterval() time.Duration { return p.usualWait() / mostBeats }
 
 // usuallyLeft is how far ahead the deadline is right before a heartbeat begins
 // that moves it on.
 func (p *proof) usuallyLeft(interval time.Duration) time.Duration {
-	return p.timeout - p.wait - interval - p.trips.longest()
+	reported := (p.wait + p.trips.longest() + interval - 1) / interval // by which heartbeat after a contact
+	return p.timeout - (reported+1)*interval
 }
 
 // reportable returns how long to wait until another heartbeat can prove a

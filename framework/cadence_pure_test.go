@@ -18,6 +18,27 @@ func sixSeconds(trip time.Duration) *proof {
 	return p
 }
 
+// Where a known tick makes F short enough, the next heartbeat can report a
+// contact, and there are four in T. With a large margin there must be more.
+func TestIntervalWithAKnownTick(t *testing.T) {
+	for _, tt := range []struct{ tick, margin, trip, want time.Duration }{
+		{1200 * ms, 600 * ms, 0, 1500 * ms}, // F is 1350ms
+		{1200 * ms, 600 * ms, 150 * ms, 1500 * ms},
+		{1200 * ms, 600 * ms, 152 * ms, 1076 * ms}, // every second one, as with no tick
+		{1350 * ms, 600 * ms, 0, 1500 * ms},
+		{1351 * ms, 600 * ms, 0, time.Second},
+		{1200 * ms, 1499 * ms, 0, 1500 * ms},
+		{1200 * ms, 1500 * ms, 0, time.Second},
+		{ms, 1499 * ms, ms, 1000500 * time.Microsecond},
+	} {
+		p := newProof(6*time.Second, tt.tick, ProofSync)
+		p.trips.present = tt.trip
+		if got := p.interval(tt.margin); got != tt.want {
+			t.Errorf("tick %v, margin %v, round trip %v: every %v, want %v", tt.tick, tt.margin, tt.trip, got, tt.want)
+		}
+	}
+}
+
 // The figures are those of the formulas at the head of cadence.go, at each
 // round trip from which on n is another one.
 func TestInterval(t *testing.T) {
@@ -289,7 +310,15 @@ func TestSilence(t *testing.T) {
 
 // How far ahead the deadline usually is right before a heartbeat that moves it.
 func TestUsuallyLeft(t *testing.T) {
-	if got, want := sixSeconds(100*ms).usuallyLeft(time.Second), 2900*ms; got != want {
-		t.Errorf("got %v, want %v", got, want)
+	for _, tt := range []struct{ tick, interval, want time.Duration }{
+		{0, 1050 * ms, 2850 * ms},           // the second heartbeat after a contact reports it
+		{0, 700 * ms, 3200 * ms},            // the third one
+		{time.Second, 1350 * ms, 3300 * ms}, // the next one, with F = 1150ms
+	} {
+		p := newProof(6*time.Second, tt.tick, ProofSync)
+		p.trips.present = 100 * ms
+		if got := p.usuallyLeft(tt.interval); got != tt.want {
+			t.Errorf("a tick of %v, every %v: %v, want %v", tt.tick, tt.interval, got, tt.want)
+		}
 	}
 }

@@ -56,11 +56,11 @@
 //
 //	deadline   = when the latest proven contact was sent + T
 //	lost       = deadline - M
-//	heartbeats   every (F + r) / n, n = 2 to 8, each of two round trips to the leader
+//	heartbeats   every (T/3 + r) / n, n = 2 to 8, each of two round trips to the leader
 //
 //	T  the least session timeout that any member has granted in the session
 //	M  the stop margin: WithStopMargin, by default T/10
-//	F  T/3, or WithServerTick if that is longer
+//	F  T/3; shorter or longer by WithServerTick
 //	r  the time of a round trip to the leader
 //
 // A heartbeat proves a contact if it begins at least F after the contact was
@@ -79,6 +79,7 @@
 //
 // A session that holds something sends 10 to 12 syncs in T while a round trip
 // takes at most T/50, and up to 40 in slower ensembles, however much it holds.
+// [WithServerTick] can make that 8.
 // Any other one costs a ping each T/3, which any member answers. An operation
 // costs one request, unless its comment says otherwise.
 package framework

@@ -57,15 +57,15 @@ func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 			for _, ens := range []struct {
 				name    string
 				members int
-				tick    time.Duration
+				hop     bool
 				opts    []testutil.Option
 			}{
 				{name: "exact", members: 3},
 				{name: "late", members: 3, opts: []testutil.Option{late250}},
-				{name: "second hop", members: 5, tick: tick, opts: []testutil.Option{hidden.WithSecondHop(0, 1)}},
+				{name: "second hop", members: 5, hop: true, opts: []testutil.Option{hidden.WithSecondHop(0, 1)}},
 			} {
 				t.Run(fmt.Sprintf("%v proof %d %s", timeout, proof, ens.name), func(t *testing.T) {
-					r := ring{members: ens.members, timeout: timeout, proof: proof, tick: ens.tick}
+					r := ring{members: ens.members, timeout: timeout, proof: proof, tick: tick, hop: ens.hop}
 					wrong, n := run(t, r, ens.opts...)
 					if wrong > 0 {
 						t.Errorf("%d times a session was believed in that had expired", wrong)
@@ -203,7 +203,8 @@ type ring struct {
 	members   int
 	timeout   time.Duration
 	proof     framework.Proof
-	tick      time.Duration // not 0: the clients are told the servers' tick
+	tick      time.Duration // the servers'
+	hop       bool          // all clients are told the tick
 	credulous time.Duration // holders believe for so much longer: it must be caught
 }
 
@@ -229,9 +230,10 @@ func (k *knowledge) run(d time.Duration) {
 	var believers []*believer
 	for range 3 {
 		opts := []framework.Option{framework.WithSessionTimeout(k.timeout), framework.WithProof(k.proof)}
-		if k.tick != 0 {
+		switch n := k.rnd.IntN(3); {
+		case k.hop || n == 0:
 			opts = append(opts, framework.WithServerTick(k.tick))
-		} else if k.rnd.IntN(3) == 0 {
+		case n == 1:
 			opts = append(opts, framework.WithServerTick(k.timeout/2))
 		}
 		c, network := connect(k.t, k.ens, opts...)

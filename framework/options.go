@@ -280,10 +280,16 @@ func WithStopMargin(d time.Duration) Option {
 	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
 }
 
-// WithServerTick sets the servers' tickTime, the longest one if they differ. A
-// contact then counts as proven after at least a whole tick, instead of a third
-// of the session timeout. It is needed if a third of the session timeout is
-// shorter than a tick, and one of these is true:
+// WithServerTick sets the servers' tickTime: the longest one of members that
+// may lead, or be an observer master. The wait F between a contact and the
+// round trips that prove it is a third of the session timeout T by default.
+// With this option it is a tick and T/40, or half a tick and T/12 if that is
+// longer. But if that is longer than T/3, it is T/3, or a tick if that is
+// longer.
+//
+// A tick of up to T/5 makes heartbeats rarer, 8 syncs in T instead of 12, and
+// proofs quicker. A long one is needed if T/3 is shorter than a tick, and one
+// of these is true:
 //
 //   - The servers' minSessionTimeout was set below two ticks, and the session
 //     timeout is less than that.
@@ -293,14 +299,14 @@ func WithStopMargin(d time.Duration) Option {
 //   - The members have different tickTimes. The leader's determines the delay,
 //     while another member's may have determined the shortest session timeout.
 //
-// Over two hops the servers' network adds to that delay. The wait must exceed a
-// whole tick by more than a question of the observer master and the observer's
-// answer take at worst. If they take long, pass a longer time than the tick.
+// Over two hops the servers' network adds to that delay. F must exceed a whole
+// tick by more than a question of the observer master and the observer's answer
+// take at worst. So behind an observer master pass a tick and T/12, or more.
 //
 // At most half of the session timeout. If the servers grant a shorter one, with
 // which no lease can last, then a proof fails at once, with an error that names
 // the granted timeout, the stop margin and the tick. A shorter tick is never
-// used instead. Default 0: not needed.
+// used instead. Default 0: not known, and not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.

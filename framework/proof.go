@@ -55,8 +55,9 @@ import (
 // sends each half of its tick. F is T/3. That is long enough if T is at least
 // two ticks, which servers demand by default: it leaves T/12 for a leader that
 // sends its question late, and T/3 minus half a tick in general. It does not
-// matter how long the question is on its way. Three cases need more, by
-// WithServerTick:
+// matter how long the question is on its way. If WithServerTick says how long a
+// tick is, F may be shorter: half a tick and T/12, but a tick and T/40 at
+// least. Three cases need WithServerTick, since F must be longer than T/3:
 //
 //   - minSessionTimeout was set to less than two ticks.
 //   - The member is an observer that follows an observer master (since 3.6).
@@ -163,12 +164,20 @@ type proof struct {
 func newProof(timeout, tick time.Duration, kind Proof) *proof {
 	return &proof{
 		timeout: timeout,
-		wait:    max(timeout/3, tick),
+		wait:    waitFor(timeout, tick),
 		grain:   timeout / 64,
 		kind:    kind,
 		answers: 1,
 		trips:   roundTrips{window: timeout / 3},
 	}
+}
+
+// waitFor returns F. A tick of 0 is not known.
+func waitFor(timeout, tick time.Duration) time.Duration {
+	if tick == 0 {
+		return timeout / 3
+	}
+	return max(tick, min(timeout/3, max(tick+timeout/40, tick/2+timeout/12)))
 }
 
 // connect notes a connect that was sent at sent and was answered. The leader

@@ -298,12 +298,21 @@ func TestProofByWritesEndsWithAWrite(t *testing.T) {
 	}
 }
 
-func TestServerTickLengthensTheWait(t *testing.T) {
-	if got, want := newProof(3*time.Second, 2*time.Second, ProofSync).wait, 2*time.Second; got != want {
-		t.Errorf("F = %v, want the tick, %v", got, want)
-	}
-	if got, want := newProof(9*time.Second, 2*time.Second, ProofSync).wait, 3*time.Second; got != want {
-		t.Errorf("F = %v, want a third of the timeout, %v", got, want)
+func TestWaitFollowsTheServerTick(t *testing.T) {
+	const timeout = 12 * time.Second
+	for _, tt := range []struct{ tick, want time.Duration }{
+		{0, 4 * time.Second},               // not known: T/3
+		{6 * time.Second, 6 * time.Second}, // a tick
+		{4001 * ms, 4001 * ms},
+		{3700 * ms, 4 * time.Second}, // at most T/3, if that is a tick
+		{3699 * ms, 3999 * ms},       // a tick and T/40
+		{1400 * ms, 1700 * ms},
+		{1399 * ms, 1699500 * time.Microsecond}, // half a tick and T/12
+		{1, time.Second},
+	} {
+		if got := newProof(timeout, tt.tick, ProofSync).wait; got != tt.want {
+			t.Errorf("a tick of %v: F is %v, want %v", tt.tick, got, tt.want)
+		}
 	}
 }
 

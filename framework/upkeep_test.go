@@ -127,6 +127,42 @@ func TestSlowAnswersCostNoMoreHeartbeats(t *testing.T) {
 	}
 }
 
+// Who says that a tick is T/5 sends 8 syncs in T while a round trip takes up to
+// 0.02 T, and at most 12 beyond that. The deadline is T/2 ahead all the same.
+func TestAKnownTickCostsFewerHeartbeats(t *testing.T) {
+	for _, roundTrip := range []time.Duration{0, 1, 5, 20, 60, 100, 150, 200, 300} { // in T/10000
+		for phase := range time.Duration(bubble.Draw(2, 12)) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens, framework.WithServerTick(timeout/5))
+				half := roundTrip * timeout / 20000
+				network.Latency(half, half)
+				time.Sleep(timeout + phase*timeout/37)
+				s := session(t, c)
+				release, err := s.Claim(t.Context(), nil)
+				must(t, err)
+				defer release()
+				time.Sleep(2 * timeout)
+				most := 8
+				if roundTrip > 200 {
+					most = 12
+				}
+				const times = 25
+				least := timeout
+				before := ens.Requests()[testutil.OpSync]
+				for began := time.Now(); time.Since(began) < times*timeout; time.Sleep(timeout / 97) {
+					least = min(least, time.Until(s.Deadline()))
+				}
+				if n := ens.Requests()[testutil.OpSync] - before; n < 6*times || n > most*times+2 {
+					t.Errorf("a round trip of %v, phase %d: %d syncs in %d session timeouts, want at most %d in each", 2*half, phase, n, times, most)
+				}
+				if least < timeout/2-4*2*half {
+					t.Errorf("a round trip of %v, phase %d: only %v until the deadline", 2*half, phase, least)
+				}
+			})
+		}
+	}
+}
+
 // After a busy time, whose contacts are many, the heartbeats find their pace
 // again: none feeds the next.
 func TestABusyTimeCostsNoMoreHeartbeats(t *testing.T) {

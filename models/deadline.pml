@@ -17,6 +17,8 @@ Proves
     - Behind an observer master it holds if F is longer than a whole tick by more
       than the master's question and the observer's report take together (run
       observer). How long the leader's question takes does not matter.
+    - So it is with a shorter F, where WithServerTick says how long a tick is
+      (run known).
     - Where members grant different timeouts, T is the least that was granted in the
       session so far: a member that was connected before may report the session at
       any time, with the timeout that it has granted, and the leader then sets the
@@ -41,7 +43,7 @@ Code
     client: sends          | framework/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
     client: has the answer | framework/proof.go: (*proof).answer, framework/link.go: (*link).onHead
     client: is connected   | framework/proof.go: (*proof).connect, framework/session_core.go: (*session).onConnectAnswer
-    F                      | framework/proof.go: newProof
+    F                      | framework/proof.go: waitFor
     a round trip           | framework/proof.go: (*proof).tripOf, framework/proof.go: (*proof).count, framework/heartbeat.go: (*session).sendHeartbeat
     age                    | framework/proof.go: elapsed
     believes               | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).checkClock
@@ -63,13 +65,14 @@ Code
 
 Bounds
     The unit of time is a twelfth of a tick. The client's member grants TICKS ticks,
-    and an earlier one EARLIER ticks. T is the lesser of the two, F is T/3, a member
-    is asked for its sessions each half tick. With ALIGNED the leader asks at
-    whole and half ticks of its clock, as the embedded ensemble does. From the
-    question of an observer master until the observer's report has arrived there,
-    at most LATE units pass. All other messages take any time, and the connections between servers may end at any time: a message
-    that never arrives is one that takes longer than the run. A run ends T/10
-    after T.
+    and an earlier one EARLIER ticks. T is the lesser of the two, F is T/3, or in run
+    known a tick and T/40, rounded up. A member is asked for its sessions each half
+    tick. With ALIGNED the leader asks at whole and half ticks of its clock, as the
+    embedded ensemble does. From the question of an observer master until the
+    observer's report has arrived there, at most LATE units pass. All other
+    messages take any time, and the connections between servers may end at any
+    time: a message that never arrives is one that takes longer than the run. A run
+    ends T/10 after T.
 
     Rounding hides nothing, except in run rates. All bounds on time are whole
     units, and none is strict ("at least F", "at most half a tick"). A run in
@@ -100,6 +103,7 @@ Runs
     write      | assertions | OLD_LEADER=1 WRITE=1 ALIGNED       | OLD_LEADER=1 WRITE=1 TICKS=3
     rates      | assertions | RATE=12 BELIEF=LOST ALIGNED        | RATE=12 BELIEF=LOST
     observer   | assertions | TICK=6 HOPS=2 TICKS=3 F=9 ALIGNED  | HOPS=2 TICKS=3 F=15 ALIGNED
+    known      | assertions | TICKS=4 F=14 ALIGNED               | HOPS=2 TICKS=4 F=14 ALIGNED
     members    | assertions | TICKS=3 EARLIER=2 ALIGNED          | TICKS=3 EARLIER=2 MOVES=1
 
 Broken
@@ -134,9 +138,11 @@ Measured
     write      | small  | 382,085   | 895   | 0.9
     rates      | small  | 2,211,173 | 1,141 | 5.3
     observer   | small  | 749,363   | 745   | 2.3
+    known      | small  | 560,167   | 1,128 | 0.9
     members    | small  | 221,513   | 878   | 0.6
     follower   | large  | 2,425,861 | 1,048 | 5.5
     write      | large  | 4,607,691 | 1,181 | 11.7
+    known      | large  | 7,399,938 | 1,382 | 15.1
     members    | large  | 1,576,250 | 923   | 3.9
 */
 

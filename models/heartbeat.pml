@@ -12,14 +12,17 @@ Proves
     - So it is with the longest stop margin, T/3 (run margin), and with the longest
       time that WithServerTick allows, T/2, and a stop margin of T/4 (run tick).
       Then the client has less time to reach another member.
+    - If WithServerTick says that a tick is T/5, heartbeats are rarer, and the client
+      has as much time as by default (run known).
     - A member that answers within TRIP is never left.
 
 What is proven is that of deadline.pml. A heartbeat is two round trips, one after
 the other. The first one reports each contact that was answered at least F before
-it, and the second one proves these. One begins every (F + TRIP) / N. Here it is
-the whole of the client's clock: the heartbeats that it sends, and when it leaves
-a member. It leaves one that has not answered a sync for T/3, and where only T/6
-is left until the stop margin, one that has not answered for T/12.
+it, and the second one proves these. One begins every (F + TRIP) / N, or every T/4 if
+F + TRIP is no more. Here it is the whole of the client's clock: the heartbeats that
+it sends, and when it leaves a member. It leaves one that has not answered a sync
+for T/3, and where only T/6 is left until the stop margin, one that has not
+answered for T/12.
 
 Code
     in the model               | in the code
@@ -28,7 +31,7 @@ Code
     client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, framework/proof.go: (*proof).answer
     INTERVAL, N                | framework/cadence.go: (*proof).interval
     early                      | framework/cadence.go: (*proof).reportable, framework/cadence.go: (*proof).usuallyLeft
-    F                          | framework/proof.go: newProof
+    F                          | framework/proof.go: waitFor
     client: begins             | framework/heartbeat.go: (*session).beginHoldingLocked, framework/prove.go: (*session).isFarAhead
     since                      | framework/cadence.go: (*proof).silence
     impatient, hurry           | framework/heartbeat.go: (*session).silenceLocked
@@ -40,9 +43,9 @@ Code
 Bounds
     The unit of time is T/120, and all times are the client's. TRIP is 1: with a
     session timeout of 10s that is 83ms. In each run DIAL is the longest time for
-    which no lease is lost: 1.6s in run held, 1.2s in granted, 1.5s in write, 1s
-    in margin, and 0.4s in tick. N is what the code computes for such round
-    trips. The interval is rounded up. Rounding hides nothing else, as in
+    which no lease is lost: 1.6s in runs held and known, 1.2s in granted, 1.5s in
+    write, 1s in margin, and 0.4s in tick. N is what the code computes for such
+    round trips. The interval is rounded up. Rounding hides nothing else, as in
     deadline.pml. Members may stop as often as they like; with ProofWrite not
     before the first heartbeat on a connection was answered, since the connect
     proves nothing.
@@ -68,6 +71,7 @@ Runs
     write   | assertions | N=2 MARGIN=TENTH DIAL=18 WRITE      | N=2 MARGIN=TENTH DIAL=18 WRITE
     margin  | assertions | N=4 MARGIN=THIRD DIAL=12            | N=4 MARGIN=THIRD DIAL=12
     tick    | assertions | N=7 MARGIN=QUARTER DIAL=5 F=HALF    | N=7 MARGIN=QUARTER DIAL=5 F=HALF
+    known   | assertions | N=2 MARGIN=TENTH DIAL=19 F=KNOWN    | N=2 MARGIN=TENTH DIAL=19 F=KNOWN
 
 Broken
     variant          | run     | what is wrong
@@ -79,6 +83,7 @@ Broken
     BROKEN_ONE_HALF  | margin  | A heartbeat is one round trip, which proves what the one before it has reported.
     BROKEN_FAR       | margin  | It takes one unit longer to reach another member.
     BROKEN_TICK      | tick    | F is T/2, and N is chosen as if F were T/3.
+    BROKEN_RARE      | known   | A heartbeat is sent every T/3, since F allows it.
     BROKEN_HASTY     | tick    | Where T/6 is left, the client leaves a member that has not answered yet.
 
 Unreached
@@ -92,11 +97,13 @@ Measured
     write   | small  | 2,265   | 1,547  | 0.2
     margin  | small  | 5,079   | 1,917  | 0.2
     tick    | small  | 34,402  | 16,002 | 0.3
+    known   | small  | 1,068   | 863    | 0.2
     held    | large  | 2,170   | 1,001  | 0.2
     granted | large  | 85,495  | 4,367  | 0.3
     write   | large  | 2,265   | 1,547  | 0.2
     margin  | large  | 5,079   | 1,917  | 0.2
     tick    | large  | 34,402  | 16,002 | 0.3
+    known   | large  | 1,068   | 863    | 0.2
 */
 
 #define T 120
@@ -105,6 +112,7 @@ Measured
 #define THIRD 40
 #define HALF 60
 #define SIXTH 20
+#define KNOWN 27 /* F, where a tick is T/5 */
 
 #define TRIP 1
 #ifndef F
@@ -115,7 +123,17 @@ Measured
 #define N 2
 #endif
 #define LOST (T - MARGIN)
+#if F + TRIP > T / 4
 #define INTERVAL ((F + TRIP + N - 1) / N) /* rounded up */
+#define REPORTED (F + TRIP) /* how old a contact usually is when a heartbeat begins that proves it */
+#else
+#ifdef BROKEN_RARE
+#define INTERVAL THIRD
+#else
+#define INTERVAL (T / 4)
+#endif
+#define REPORTED INTERVAL
+#endif
 #ifdef BROKEN_FAR
 #define WITHIN (DIAL + 1)
 #else
@@ -205,7 +223,7 @@ inline note(sent, answered) {
 #ifdef BROKEN_NEXT_ONLY
 #define early false /* it proves nothing more */
 #else
-#define early (n > 0 && answeredAgo[0] >= F && proven >= F + INTERVAL + TRIP + T / 24)
+#define early (n > 0 && answeredAgo[0] >= F && proven >= REPORTED + INTERVAL + T / 24)
 #endif
 #define due (client == resting && (last >= INTERVAL || early))
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -38,6 +39,16 @@ func (d *draw) limits() {
 	}
 	if !d.Scenario.quiet() && d.one(often, 4) {
 		d.lateConnects()
+	}
+}
+
+// knownTick tells the clients the longest tick, where it makes proofs quicker
+// and heartbeats rarer. It draws after all others, for the reason that views
+// has.
+func (d *draw) knownTick() {
+	least, _ := d.granted()
+	if tick := slices.Max(d.ticks()); d.ServerTick == 0 && d.one(1, 3) && tick <= least/3 {
+		d.ServerTick = tick
 	}
 }
 
@@ -138,10 +149,16 @@ func (d *draw) distance() {
 // far reports whether a round trip may be too long for leases to last.
 func (p *Plan) far() bool {
 	least, _ := p.granted()
-	if p.HasMargin || p.ServerTick > 0 {
+	if p.tight() {
 		return 2*p.Latency+2*p.Reports > least/100
 	}
 	return 2*p.Latency+2*p.Reports > least*12/100
+}
+
+// tight reports whether the client's options leave less room than the defaults.
+func (p *Plan) tight() bool {
+	least, _ := p.granted()
+	return p.HasMargin || p.ServerTick > least/3
 }
 
 // proving is how long a contender that is first in line may take to prove its
@@ -151,7 +168,7 @@ func (p *Plan) proving() time.Duration {
 	switch {
 	case p.far():
 		return time.Duration(4*len(p.Workers)) * longest // one after the other
-	case p.HasMargin, p.ServerTick > 0, p.Servers != nil, 2*p.Latency > longest/50:
+	case p.tight(), p.Servers != nil, 2*p.Latency > longest/50:
 		return 3 * longest / 2
 	}
 	return 0

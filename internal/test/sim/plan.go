@@ -191,6 +191,7 @@ func Draw(seed uint64) *Plan {
 	d.limits()
 	d.watched()
 	d.counted()
+	d.knownTick()
 	return d.Plan
 }
 
