@@ -1,12 +1,14 @@
 package doctor_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +140,24 @@ var variants = []variant{
 		dial: saying("Mode: standalone", "Mode: read-only"),
 	},
 	{
+		name: "it closes each connection", want: []string{"session FAILS"}, says: "maxClientCnxns",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		},
+	},
+	{
+		name: "no right to create", want: []string{"session FAILS"}, says: "give credentials",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreate {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		},
+	},
+	{
 		name: "no session is resumed", want: []string{"resume FAILS"}, says: "has ended",
 		dial: func(e *testutil.Embedded) tamper.Dial {
 			return asking(e.Dial, func(c *wire.ConnectRequest) {
@@ -145,6 +165,31 @@ var variants = []variant{
 					c.SessionID++
 				}
 			})
+		},
+	},
+	{
+		name: "no session is resumed at another address", options: []testutil.Option{testutil.WithMembers(2)},
+		want: []string{"resume FAILS"}, says: "ended at member1:2181",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			var of sync.Map // the sessions of member0
+			noting := tamper.Wrap(e.Dial, func(a tamper.Answer) tamper.Instead {
+				var r wire.ConnectResponse
+				if a.Op == wire.OpCreateSession && wire.Unmarshal(a.Frame[4:], &r) == nil && r.SessionID != 0 {
+					of.Store(r.SessionID, true)
+				}
+				return tamper.Pass(a)
+			})
+			elsewhere := asking(e.Dial, func(c *wire.ConnectRequest) {
+				if _, known := of.Load(c.SessionID); known && c.Timeout > 1 {
+					c.SessionID++
+				}
+			})
+			return func(network, address string, timeout time.Duration) (net.Conn, error) {
+				if address == "member0:2181" {
+					return noting(network, address, timeout)
+				}
+				return elsewhere(network, address, timeout)
+			}
 		},
 	},
 	{
@@ -202,12 +247,52 @@ var variants = []variant{
 		},
 	},
 	{
+		name: "a close is answered, and not made", want: []string{"close FAILS"}, says: "is answered, and its ephemeral znode stays",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return behind(e.Dial, "-close0", func(_ net.Conn, frame []byte) []byte {
+				if head := (wire.RequestHeader{}); wire.Unmarshal(frame[4:], &head) == nil && head.Op == wire.OpCloseSession {
+					return wire.AppendFrame(nil, &wire.RequestHeader{Xid: head.Xid, Op: wire.OpExists}, &wire.WatchRequest{Path: "/"})
+				}
+				return frame
+			})
+		},
+		left: untilItsTimeout,
+	},
+	{
+		name: "no close in one write with the connect", want: []string{"close FAILS"}, says: "a close over another connection",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return writing(e.Dial, func(c net.Conn, frames []byte, first bool) []byte {
+				if first && len(frames) > 8 && len(frames) > 4+int(binary.BigEndian.Uint32(frames)) {
+					c.Close()
+				}
+				return frames
+			})
+		},
+		left: untilItsTimeout,
+	},
+	{
 		name: "answers in another order", want: []string{"order FAILS"}, says: "in place of",
 		dial: func(e *testutil.Embedded) tamper.Dial { return late(e.Dial, wire.OpSetData) },
 	},
 	{
+		name: "a list is old", want: []string{"order FAILS"}, says: "a list behind a create",
+		dial: replacing(wire.OpGetChildren, "/zkr-doctor-", func(frame []byte) { spoil(frame, "-order") }),
+	},
+	{
+		name: "a read is old", want: []string{"order FAILS"}, says: "a read behind a write",
+		dial: replacing(wire.OpGetData, "-order", func(frame []byte) { spoil(frame, "set") }),
+	},
+	{
+		name: "a deleted znode is shown", want: []string{"order FAILS"}, says: "a read behind a delete",
+		dial: replacing(wire.OpExists, "-order", func(frame []byte) { binary.BigEndian.PutUint32(frame[16:], 0) }),
+	},
+	{
 		name: "an event comes late", want: []string{"events FAILS"}, says: "has not come before",
 		dial: func(e *testutil.Embedded) tamper.Dial { return late(e.Dial, wire.OpNotify) },
+	},
+	{
+		name: "an event of another znode", want: []string{"events FAILS"}, says: "-evonts",
+		dial: replacing(wire.OpNotify, "", func(frame []byte) { copy(frame[len(frame)-3:], "nts"); frame[len(frame)-4] = 'o' }),
 	},
 	{
 		name: "the same number again", want: []string{"numbers FAILS"}, says: "was deleted",
@@ -226,6 +311,21 @@ var variants = []variant{
 	{
 		name: "czxid stands still", want: []string{"numbers FAILS"}, says: "czxid",
 		dial: replacing(wire.OpExists, "/n-", func(frame []byte) { binary.BigEndian.PutUint64(frame[4+16:], 1) }),
+	},
+	{
+		name: "a directory is older than the one before", want: []string{"numbers FAILS"}, says: "that was made again",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return tamper.Wrap(e.Dial, func(a tamper.Answer) tamper.Instead {
+				if a.Op == wire.OpExists && strings.HasSuffix(a.Path, "-numbers") {
+					binary.BigEndian.PutUint64(a.Frame[4+16:], 1)
+				}
+				return tamper.Pass(a)
+			})
+		},
+	},
+	{
+		name: "an answer does not name its transaction", want: []string{"numbers note"}, says: "does not name its transaction",
+		dial: replacing(wire.OpCreate, "/n-", func(frame []byte) { binary.BigEndian.PutUint64(frame[8:], 1) }),
 	},
 	{
 		name: "pzxid stands still", want: []string{"numbers note"}, says: "pzxid",
@@ -250,6 +350,19 @@ var variants = []variant{
 		},
 	},
 	{
+		name: "an ephemeral znode of another session", want: []string{"ephemerals FAILS"}, says: "belongs to 0x7",
+		dial: replacing(wire.OpExists, "-ephemerals", func(frame []byte) { binary.BigEndian.PutUint64(frame[4+16+44:], 7) }),
+	},
+	{
+		name: "no ACL for oneself", want: []string{"identity FAILS"}, says: "with the ACL auth",
+		control: func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreate && strings.HasSuffix(r.Path, "-identity") {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		},
+	},
+	{
 		name:   "credentials that are not taken",
 		client: []framework.Option{framework.WithAuth("digest", []byte("ops:secret"))},
 		want:   []string{"identity FAILS"}, says: "scheme digest",
@@ -260,6 +373,17 @@ var variants = []variant{
 		dial: func(e *testutil.Embedded) tamper.Dial {
 			return writing(e.Dial, func(c net.Conn, frame []byte, _ bool) []byte {
 				if len(frame) > 300_000 {
+					c.Close()
+				}
+				return frame
+			})
+		},
+	},
+	{
+		name: "no request of 4 KiB is taken", want: []string{"size FAILS"}, says: "jute.maxbuffer",
+		dial: func(e *testutil.Embedded) tamper.Dial {
+			return writing(e.Dial, func(c net.Conn, frame []byte, _ bool) []byte {
+				if len(frame) > 4096 {
 					c.Close()
 				}
 				return frame
@@ -292,6 +416,13 @@ var variants = []variant{
 		dial: replacing(wire.OpExists, "-clock", func(frame []byte) {
 			at := frame[4+16+16:]
 			binary.BigEndian.PutUint64(at, binary.BigEndian.Uint64(at)+3_600_000)
+		}),
+	},
+	{
+		name: "the leader's clock is behind", want: []string{"clock note"}, says: "1h0m0s behind",
+		dial: replacing(wire.OpExists, "-clock", func(frame []byte) {
+			at := frame[4+16+16:]
+			binary.BigEndian.PutUint64(at, binary.BigEndian.Uint64(at)-3_600_000)
 		}),
 	},
 	{
@@ -352,6 +483,21 @@ func TestVariants(t *testing.T) {
 				clean(t, w.Embedded, x)
 			}, v.options...)
 		})
+	}
+}
+
+// untilItsTimeout checks that nothing is left but a session that the server has
+// not closed.
+func untilItsTimeout(t *testing.T, e *testutil.Embedded, x examined) {
+	t.Helper()
+	time.Sleep(20 * time.Second)
+	clean(t, e, x)
+}
+
+// spoil changes a text in a frame.
+func spoil(frame []byte, text string) {
+	if at := bytes.Index(frame, []byte(text)); at > 0 {
+		frame[at] = '~'
 	}
 }
 
@@ -436,6 +582,21 @@ func writing(dial tamper.Dial, change func(c net.Conn, frames []byte, first bool
 			return nil, err
 		}
 		return &writer{Conn: c, change: change, first: true}, nil
+	}
+}
+
+// behind changes what is written on a connection after a path that has part in
+// it was.
+func behind(dial tamper.Dial, part string, change func(c net.Conn, frames []byte) []byte) tamper.Dial {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		seen := false
+		return writing(dial, func(c net.Conn, frames []byte, _ bool) []byte {
+			if seen {
+				return change(c, frames)
+			}
+			seen = bytes.Contains(frames, []byte(part))
+			return frames
+		})(network, address, timeout)
 	}
 }
 
