@@ -180,50 +180,50 @@ func (p *protectedCreate) discardLate(late createAnswer) {
 	}
 }
 
-// findAgain looks for the znode of a create whose answer was lost with err. If
-// the znode is not there it returns err, so that the create is retried.
-func (p *protectedCreate) findAgain(ctx context.Context, flags int32, err error, budget backoff.BackOff) (Created, error) {
-	s := p.session
-	l, path, findErr := p.find(ctx, budget)
-	if findErr != nil || path == "" {
-		s.expectStrays(p.dir, p.id)
-		if findErr != nil {
-			return Created{}, findErr
-		}
+// findAgain looks for the znode of a create whose answer was lost with the
+// error lost. If the znode is not there it returns that error, so that the
+// create is retried.
+func (p *protectedCreate) findAgain(ctx context.Context, flags int32, lost error, budget backoff.BackOff) (Created, error) {
+	made, err := p.find(ctx, flags, budget)
+	if err == nil && made.Path == "" {
+		err = lost
+	}
+	if err != nil {
+		p.session.expectStrays(p.dir, p.id)
 		return Created{}, err
 	}
+	return made, nil
+}
+
+// find looks for the znode by its id, once the session is connected again, and
+// checks that it belongs to this session. If the connection ends meanwhile it
+// goes on within the budget: others may count the znode already, so it is not
+// given up for that.
+func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.BackOff) (Created, error) {
+	s := p.session
+	w := scope{core: s.core, in: s, budget: budget}
+	l, err := w.search(ctx, p.dir)
+	if err != nil {
+		return Created{}, err
+	}
+	i := slices.IndexFunc(l.names, func(name string) bool { return idOf(name) == p.id })
+	if i < 0 {
+		return Created{}, nil
+	}
+	path := layout.Join(p.dir, l.names[i])
 	if flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer {
-		stat, err := call(ctx, s, Request{Op: opNameExists, Path: path}, func(conn *zk.Conn) (*zk.Stat, error) {
-			found, stat, err := conn.Exists(path)
-			if err == nil && !found {
-				err = zk.ErrNoNode
-			}
-			return stat, err
-		}, nil)
-		if err == nil && stat.EphemeralOwner != s.sessionID() {
-			err = fmt.Errorf("%w: the znode belongs to another session", ErrSessionLost)
-		}
-		if err != nil {
-			s.expectStrays(p.dir, p.id)
+		found, stat, err := w.exists(ctx, path)
+		switch {
+		case err != nil:
 			return Created{}, err
+		case !found:
+			return Created{}, nil
+		case stat.EphemeralOwner != s.sessionID():
+			return Created{}, fmt.Errorf("%w: the znode belongs to another session", ErrSessionLost)
 		}
 	}
 	stat := *l.stat // others have the same list
 	return Created{Path: path, Children: slices.Clone(l.names), Stat: &stat}, nil
-}
-
-// find looks for the znode by its id, once the session is connected again.
-func (p *protectedCreate) find(ctx context.Context, budget backoff.BackOff) (listing, string, error) {
-	l, err := (&scope{core: p.session.core, in: p.session, budget: budget}).search(ctx, p.dir)
-	if err != nil {
-		return listing{}, "", err
-	}
-	for _, name := range l.names {
-		if idOf(name) == p.id {
-			return l, layout.Join(p.dir, name), nil
-		}
-	}
-	return listing{}, "", nil
 }
 
 // Pauses between the attempts to delete a znode that the session may not

@@ -160,6 +160,58 @@ func TestAZnodeFoundAgainMustBeTheSessionsOwn(t *testing.T) {
 	})
 }
 
+// The znode is found by its id, and the connection ends before its owner is
+// known. It used to be given up then, and another one created: a member of a
+// double barrier whose round was opened meanwhile waited for the next one.
+// Found by the simulator.
+func TestAZnodeThatWasFoundIsNotGivenUp(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
+		ens.ResetRequests()
+		defer once(ens, testutil.OpCreate, testutil.DropAfter())()
+		defer once(ens, testutil.OpExists, testutil.DropAfter())()
+		made, err := contender(t.Context(), s)
+		must(t, err)
+		requests := ens.Requests()
+		if requests[testutil.OpCreate] != 1 || requests[testutil.OpExists] != 2 {
+			t.Errorf("requests %v, want one create, and its znode looked at twice", requests)
+		}
+		time.Sleep(time.Minute)
+		if got := ens.Children("/lock"); len(got) != 1 || "/lock/"+got[0] != made.Path {
+			t.Errorf("in line: %v; returned %+v", got, made)
+		}
+	})
+}
+
+// A znode that is found by its id, and deleted before its owner is known, is
+// created again.
+func TestAZnodeThatVanishesIsCreatedAgain(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		other, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.MakeContainerPath(t.Context(), "/lock"))
+		defer once(ens, testutil.OpCreate, testutil.DropAfter())()
+		free := make(chan struct{})
+		looked := testutil.NewFault(testutil.Match{Op: testutil.OpExists}, testutil.Hold(free))
+		defer ens.Control(looked.Control)()
+		go func() {
+			defer close(free)
+			<-looked.Hit()
+			if err := other.Delete(t.Context(), "/lock/"+ens.Children("/lock")[0], -1); err != nil {
+				t.Error(err)
+			}
+		}()
+		made, err := s.CreateProtected(t.Context(), "/lock", "lock-", nil, sequential)
+		must(t, err)
+		if got := ens.Children("/lock"); len(got) != 1 || "/lock/"+got[0] != made.Path {
+			t.Errorf("in line: %v; returned %+v", got, made)
+		}
+	})
+}
+
 // The answer is lost and no server comes back in time. The error is that of the
 // search for the znode, but the create may have been executed, which the error
 // used to deny. And the search, if it began before the loss of the connection

@@ -235,6 +235,29 @@ func TestACreateThatIsRepeated(t *testing.T) {
 	})
 }
 
+// The answer to a create is lost, and the connection ends again after the znode
+// was found. Meanwhile the round has begun, with that znode. The member used to
+// give it up and to create another one: it missed its round, and the others
+// left without it. Found by the simulator.
+func TestReconnectsWhileItsRoundBegins(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ours, other := w.Connect("ours"), w.ConnectNext()
+		must(t, ours.MakeContainerPath(t.Context(), path))
+		net := w.ClientNet("ours")
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
+		defer net.Control(lost.Control)()
+		found := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Path: path + "/", Skip: 1}, testutil.HoldReply(nil)) // after ready
+		defer net.Control(found.Control)()
+		first := entering(t.Context(), double(t, ours, 2))
+		bubble.Await(t, "the look at the znode", found.Hit())
+		second := leaving(t.Context(), enter(t, entering(t.Context(), double(t, other, 2))))
+		pending(t, second)
+		net.Drop()
+		leave(t, leaving(t.Context(), enter(t, first)), second)
+		nothingLeft(t, w)
+	})
+}
+
 // A member that has to begin again in the same session waits until its znode is
 // gone, however long that takes: it does not count itself twice.
 func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {

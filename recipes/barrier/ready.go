@@ -59,6 +59,13 @@ const (
 // answer is lost, the create is repeated, and the first one may be executed
 // late: a second znode stands then until the client has removed it. Without the
 // tag it would count as another member.
+//
+// The create is repeated only after a sync and a list in the same session have
+// not shown its znode. ZooKeeper executes the requests of a session in their
+// order, and refuses those that come later by an earlier connection, so the
+// first create is never executed then. If it were, and a round began with its
+// znode and ended before the second one is there, the member would wait for the
+// next round.
 func newTag() string {
 	id := random.ID()
 	return id[len(id)-tagSize:]
