@@ -58,9 +58,10 @@ func newConfig(opts []Option) (cfg config, err error) {
 func WithSequential() Option { return option(func(c *config) { c.sequential = true }) }
 
 // WithYield makes the Node stay away once somebody has deleted its znode, while
-// its session lived: operators drain a service so. Default: the znode is made
-// again, at once for the first time, and after pauses that grow to half a
-// minute if it goes on.
+// its session lived: operators drain a service so. It stays away also if
+// another session has the name by then. Default: the znode is made again, at
+// once for the first time, and after pauses that grow to half a minute if it
+// goes on.
 // For New.
 func WithYield() Option { return option(func(c *config) { c.yield = true }) }
 
@@ -68,8 +69,8 @@ func WithYield() Option { return option(func(c *config) { c.yield = true }) }
 // mine reports that its data are those of an earlier process of this owner. The
 // old znode is deleted, at the version that was read, and the new one is
 // created in one transaction: no reader sees a gap. The owner of the old znode
-// finds its name Taken. mine must not change old, and runs on a goroutine of
-// its own.
+// finds its name Taken, or Removed if it has WithYield. mine must not change
+// old, and runs on a goroutine of its own.
 //
 // ZooKeeper checks no czxid. If the old znode goes within the round trip and
 // another one is made, which has the same version, that one is replaced. So

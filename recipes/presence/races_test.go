@@ -120,6 +120,43 @@ func TestYieldWhileSuspended(t *testing.T) {
 	}
 }
 
+// An operator drains a service, and another session has the name before the
+// node looks. The node took that for a name that it has to wait for, and came
+// back when the other one went.
+func TestYieldToASuccessor(t *testing.T) {
+	for name, replace := range map[string]func(t *testing.T, w *bubble.World, other *framework.Client){
+		"in one transaction": func(t *testing.T, _ *bubble.World, other *framework.Client) {
+			_, err := other.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1}, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+			must(t, err)
+		},
+		"by a takeover": func(t *testing.T, _ *bubble.World, other *framework.Client) {
+			announce(t, other, path, "theirs", presence.WithTakeover(func([]byte) bool { return true }))
+		},
+		"while suspended": func(t *testing.T, w *bubble.World, other *framework.Client) {
+			w.ClientNet("ours").Cut()
+			time.Sleep(bubble.Timeout / 2)
+			must(t, other.Delete(t.Context(), path, -1))
+			announce(t, other, path, "theirs")
+			w.ClientNet("ours").Heal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("ours"), w.ConnectNext()
+				n := announce(t, c, path, "ours", presence.WithYield())
+				replace(t, w, other)
+				awaitState(t, n, presence.Removed)
+				must(t, other.Close())
+				time.Sleep(time.Minute)
+				if w.Exists(path) {
+					t.Error("it has come back")
+				}
+				must(t, n.Close(t.Context()))
+			})
+		})
+	}
+}
+
 // A create of a node that was closed comes late, when the next node of the
 // client has the path.
 func TestALateCreateOfTheNodeBefore(t *testing.T) {

@@ -234,6 +234,9 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 		return false
 	case z.stat.EphemeralOwner == sess.ID():
 		return n.attend(sess, &z)
+	case n.cfg.yield && n.life.in == sess.ID(): // ours was deleted before this one was made
+		n.onMissing(sess)
+		return false
 	}
 	n.life.in = 0
 	if z.stat.EphemeralOwner != 0 {
