@@ -49,6 +49,7 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		found, stat, err := sess.Exists(background, path)
 		if err == nil && found && stat.EphemeralOwner == sess.ID() {
 			err = sess.Delete(background, path, stat.Version)
+			n.noteLate(sess, stat.Version, err)
 		}
 		switch {
 		case errors.Is(err, zk.ErrBadVersion):

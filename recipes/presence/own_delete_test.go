@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -53,6 +55,35 @@ func TestYieldToNoDeleteOfItsOwn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The health check fails, the delete is lost with its connection, and the check
+// passes again. The znode is written before it counts, so that the delete is
+// refused if it comes after all. It would be taken for an operator's.
+func TestADeleteOfItsOwnThatComesLate(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, net := w.Connect("ours"), w.ClientNet("ours")
+		var ill atomic.Bool
+		n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
+			if ill.Load() {
+				return errors.New("ill")
+			}
+			return nil
+		}))
+		before, _ := w.Stat(path)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
+		defer net.Control(late.Control)()
+		ill.Store(true)
+		bubble.Await(t, "the delete", late.Hit())
+		ill.Store(false)
+		net.Drop()
+		awaitState(t, n, presence.Standing)
+		if err := w.Session(c).Delete(t.Context(), path, before.Version); !errors.Is(err, zk.ErrBadVersion) { // as the late one does
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		standing(t, w, c, n, "a")
+	})
 }
 
 // A sequential Node closes, and the answer to its delete is lost. The Node of

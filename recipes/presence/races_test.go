@@ -446,6 +446,35 @@ func TestWritesThatComeLate(t *testing.T) {
 	}
 }
 
+// A write is lost with its connection, and the data before it are set again,
+// which are those of the znode. They are written all the same: otherwise the
+// lost write could come after all, and replace them.
+func TestAWriteThatIsLostAndComesLate(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, net := w.Connect("ours"), w.ClientNet("ours")
+		n := announce(t, c, path, "one")
+		standing(t, w, c, n, "one")
+		before, _ := w.Stat(path)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpSetData}, testutil.Hold(nil))
+		defer net.Control(late.Control)()
+		results := make(chan error, 2)
+		go func() { results <- n.Set(t.Context(), []byte("two")) }()
+		bubble.Await(t, "the write", late.Hit())
+		net.Cut()
+		go func() { results <- n.Set(t.Context(), []byte("one")) }()
+		time.Sleep(time.Second)
+		net.Heal()
+		for range 2 {
+			must(t, bubble.Await(t, "Set", results))
+		}
+		if _, err := w.Session(c).Set(t.Context(), path, []byte("two"), before.Version); !errors.Is(err, zk.ErrBadVersion) { // as the late one does
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		standing(t, w, c, n, "one")
+	})
+}
+
 // While a takeover is under way its znode goes: the next create makes ours.
 func TestATakeoverThatComesLate(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -26,6 +26,7 @@ type life struct {
 	// znode, until the znode is known to be gone from there. Its value says that
 	// an answer was lost, so that a request may be executed late.
 	sent    map[int64]bool
+	late    write           // the last write or delete whose answer was lost
 	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or is being removed
 	gone    bool            // somebody has deleted the znode, and the Node yields
 	stood   time.Time       // when the znode began to stand last
@@ -33,6 +34,12 @@ type life struct {
 	refused backoff.BackOff // pauses after refusals, one after the other
 	unclear backoff.BackOff // pauses after lost answers, one after the other
 	removed backoff.BackOff // pauses after the znode was deleted or replaced
+}
+
+// write is a request for a znode at a version, in a session.
+type write struct {
+	session int64
+	version int32
 }
 
 var background = context.Background()
@@ -173,6 +180,13 @@ func (n *Node) noteLost(sess *framework.Session, err error) {
 	n.life.sent[sess.ID()] = n.life.sent[sess.ID()] || framework.MaybeApplied(err)
 }
 
+// noteLate notes that a write or delete at a version may be executed late.
+func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
+	if framework.MaybeApplied(err) {
+		n.life.late = write{sess.ID(), version}
+	}
+}
+
 // fail tells why a request has failed, and waits until the next one may be
 // made.
 func (n *Node) fail(sess *framework.Session, err error) {
@@ -283,9 +297,13 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 //
 // It writes only right after the znode was read as its own on this connection.
 // Later the znode of that version may be another session's: an event can be
-// lost.
+// lost. A znode that a request whose answer was lost may still change or delete
+// is written again, so that this request is refused.
 func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
-	n.onStanding(sess, *z)
+	unsure := n.life.late == write{sess.ID(), z.stat.Version}
+	if !unsure {
+		n.onStanding(sess, *z)
+	}
 	checked, interval := time.Now(), n.keeper.interval(sess)
 	read := true // just now
 	for n.may(sess) {
@@ -300,11 +318,12 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			}
 			z.changed = resumed // which says nothing of an event that was lost before
 		}
-		if data, set, ok := n.pending(); ok {
+		if data, set, ok := n.pending(); ok || unsure {
 			if !read {
 				return true
 			}
 			stat, err := sess.Set(background, z.path, data, z.stat.Version)
+			n.noteLate(sess, z.stat.Version, err)
 			switch {
 			case err == nil:
 				if stat.EphemeralOwner == sess.ID() {
@@ -316,7 +335,8 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 				return true
 			case isRefusal(err):
 				n.refuse(set, err)
-				continue
+				n.life.late = write{}
+				return true
 			}
 			n.pause(sess, n.life.unclear.NextBackOff(), false)
 			return true

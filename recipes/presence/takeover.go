@@ -48,6 +48,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 		&zk.DeleteRequest{Path: n.path, Version: z.stat.Version},
 		&zk.CreateRequest{Path: n.path, Data: data, Acl: n.cfg.acl, Flags: zk.FlagEphemeral})
 	n.noteLost(sess, err)
+	n.noteLate(sess, z.stat.Version, err)
 	switch {
 	case err == nil:
 		n.accept(set, data)
