@@ -211,9 +211,19 @@ func (n *Node) await(ctx context.Context, what string, ready func() (bool, error
 		case <-changed:
 		case <-n.closing:
 		case <-ctx.Done():
-			return fail(fmt.Errorf("%w (%s)", ctxerr.Of(ctx), shown.why()))
+			return fail(n.why(ctx, shown))
 		}
 	}
+}
+
+// why returns what the end of a wait has to say.
+func (n *Node) why(ctx context.Context, shown Status) error {
+	if n.client.State() != framework.Connected {
+		if _, err := n.client.AwaitSession(ctx); err != nil {
+			return err // which says why there is no connection
+		}
+	}
+	return fmt.Errorf("%w (%s)", ctxerr.Of(ctx), shown.why())
 }
 
 // Path returns the path of the znode. With WithSequential it is empty until the
@@ -258,7 +268,7 @@ func (n *Node) Close(ctx context.Context) error {
 	case <-n.done:
 	case <-ctx.Done():
 		if !recheck.Happened(n.done) {
-			return fmt.Errorf("presence: close %s: %w (%s)", n.path, ctxerr.Of(ctx), n.Status().why())
+			return fmt.Errorf("presence: close %s: %w", n.path, n.why(ctx, n.Status()))
 		}
 	}
 	if err := n.Status().Err; err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -220,22 +221,27 @@ func TestAPersistentZnodeInTheWay(t *testing.T) {
 	})
 }
 
+// The old znode goes and the new one comes in one transaction.
 func TestTakeover(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		theirs, ours := w.ConnectNext(), w.ConnectNext()
 		old := announce(t, theirs, path, "host-1")
-		gap := atomic.Int32{}
+		w.ResetRequests()
+		var asked atomic.Int32
 		n, err := presence.Announce(t.Context(), ours, path, []byte("host-1 again"), presence.WithTakeover(func(data []byte) bool {
-			gap.Add(1)
+			asked.Add(1)
 			return string(data) == "host-1"
 		}))
 		must(t, err)
+		if cost := w.Requests(); cost[testutil.OpMulti] != 1 || cost[testutil.OpCreate] != 1 || cost[testutil.OpDelete] != 0 { // the create is refused
+			t.Errorf("requests %v", cost)
+		}
 		standing(t, w, ours, n, "host-1 again")
 		if s := awaitState(t, old, presence.Taken); s.Session != w.SessionID(ours) {
 			t.Errorf("%+v", s)
 		}
-		if gap.Load() != 1 {
-			t.Errorf("asked %d times", gap.Load())
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
 		}
 	})
 }
@@ -271,6 +277,43 @@ func TestAZnodeOfAnEarlierSession(t *testing.T) {
 			t.Errorf("%d tries to close the session", refused.Load())
 		}
 	})
+}
+
+// The create itself was never confirmed, and its session is lost by the
+// client's clock: the same.
+func TestACreateOfAnEarlierSessionWasNotConfirmed(t *testing.T) {
+	for name, action := range map[string]func() testutil.Action{
+		"its answer was lost": func() testutil.Action { return testutil.HoldReply(nil) },
+		"it comes late":       func() testutil.Action { return testutil.Delay(bubble.Timeout / 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("ours")
+				must(t, c.MakePersistentPath(t.Context(), "/services/billing"))
+				old := w.Session(c)
+				must(t, old.Prove(t.Context()))
+				_, err := old.Hold(nil)
+				must(t, err)
+				unclear := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, action())
+				defer w.ClientNet("ours").Control(unclear.Control)()
+				n, err := presence.New(c, path, []byte("a"))
+				must(t, err)
+				must(t, n.Start())
+				bubble.Await(t, "the create", unclear.Hit())
+				w.ClientNet("ours").CutOneWay(true)
+				<-old.Done()
+				if !w.Exists(path) {
+					t.Error("the earlier session has made no znode")
+				}
+				w.ClientNet("ours").Heal()
+				standing(t, w, c, n, "a")
+				if n := w.Requests()[testutil.OpDelete]; n > 0 {
+					t.Errorf("%d deletes", n)
+				}
+				closed(t, w, n)
+			})
+		})
+	}
 }
 
 func TestSomebodyDeletesIt(t *testing.T) {
@@ -589,6 +632,44 @@ func TestSetWhileSuspended(t *testing.T) {
 		w.ClientNet("ours").Heal()
 		sets.Wait()
 		standing(t, w, c, n, "9")
+	})
+}
+
+// A caller of Set leaves: the data are set all the same.
+func TestTheCallerOfSetLeaves(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		n := announce(t, c, path, "one")
+		w.ClientNet("ours").Cut()
+		awaitState(t, n, presence.Suspended)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.Set(ctx, []byte("two")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		w.ClientNet("ours").Heal()
+		time.Sleep(time.Second)
+		standing(t, w, c, n, "two")
+	})
+}
+
+// Who waits in vain for an ensemble that does not answer hears why.
+func TestAWaitForNoEnsemble(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		w.ClientNet("ours").Cut()
+		c, err := w.OpenTo("ours", w.Servers())
+		must(t, err)
+		defer c.Close()
+		n, err := presence.New(c, path, nil)
+		must(t, err)
+		must(t, n.Start())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, err := range []error{n.Standing(ctx), n.Set(ctx, nil), n.Close(ctx)} {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), path+": ") || !strings.Contains(err.Error(), "connect to "+w.Servers()) {
+				t.Error(err)
+			}
+		}
 	})
 }
 
