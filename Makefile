@@ -54,7 +54,7 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) $(REAL)
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
-MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.9.5
+MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.8.6 3.9.5 zetcd
 MATRIX_CURATOR   ?= 5.9.0
 MATRIX_KAZOO     ?= 2.11.0
 

@@ -426,6 +426,13 @@ var variants = []variant{
 		}),
 	},
 	{
+		name: "times in nanoseconds, as with zetcd", want: []string{"clock note"}, says: "more than 100 years ahead",
+		dial: replacing(wire.OpExists, "-clock", func(frame []byte) {
+			at := frame[4+16+16:]
+			binary.BigEndian.PutUint64(at, binary.BigEndian.Uint64(at)*1_000_000)
+		}),
+	},
+	{
 		name: "sessions end early", slow: true, want: []string{"expiry FAILS"}, says: "has ended after",
 		options: []testutil.Option{hidden.WithClockRates(func(int64) float64 { return 2 })},
 	},
