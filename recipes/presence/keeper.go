@@ -180,8 +180,8 @@ func (k *keeper) guard(n *Node, s *framework.Session) {
 func (g *guard) run(s *framework.Session, path string) {
 	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !recheck.Happened(g.stop); {
 		found, stat, changed, err := s.WatchExists(background, path)
-		if err == nil && found && stat.EphemeralOwner == g.session && s.Delete(background, path, stat.Version) == nil {
-			continue
+		if err == nil && found && stat.EphemeralOwner == g.session {
+			_ = s.Delete(background, path, stat.Version) // if it fails, after the pause
 		}
 		select {
 		case <-changed:

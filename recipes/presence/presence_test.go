@@ -579,6 +579,44 @@ func TestACreateAfterClose(t *testing.T) {
 	}
 }
 
+// Such a znode may not be deleted at first. It goes later, and the client does
+// not try without a pause.
+func TestACreateAfterCloseThatMayNotBeDeleted(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		must(t, c.MakePersistentPath(t.Context(), "/services/billing"))
+		network, release := w.ClientNet("ours"), make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, testutil.Hold(release))
+		defer network.Control(held.Control)()
+		n, err := presence.New(c, path, nil)
+		must(t, err)
+		must(t, n.Start())
+		<-held.Hit()
+		network.Drop()
+		must(t, n.Close(t.Context()))
+		close(release)
+		var tries atomic.Int64
+		refuse := network.Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpDelete {
+				return testutil.Pass()
+			}
+			tries.Add(1)
+			return testutil.Fail(testutil.CodeNoAuth)
+		})
+		_, err = w.Session(c).Create(t.Context(), path, nil, zk.FlagEphemeral)
+		must(t, err)
+		time.Sleep(20 * bubble.Timeout)
+		if n := tries.Load(); n < 3 || n > 7 {
+			t.Errorf("tried %d times in 20 session timeouts", n)
+		}
+		refuse()
+		time.Sleep(20 * bubble.Timeout)
+		if w.Exists(path) {
+			t.Error("it stands after Close")
+		}
+	})
+}
+
 func TestCloseWhileSuspended(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
