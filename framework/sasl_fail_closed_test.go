@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,6 +40,10 @@ func TestNoRequestWithoutAnExchange(t *testing.T) {
 				}
 				if got := r.states(); got != "CONNECTING " {
 					t.Errorf("states %s", got)
+				}
+				const want = "malformed answer: a session timeout of 2h0m0s"
+				if err := c.WaitConnected(within(t, time.Second)); after == 0 && !strings.Contains(fmt.Sprint(err), want) {
+					t.Errorf("error %v, want %q in it", err, want)
 				}
 			})
 		})
