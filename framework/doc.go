@@ -56,11 +56,13 @@
 //
 //	deadline   = when the latest proven contact was sent + T
 //	lost       = deadline - M
-//	heartbeats   every (T/3 + r) / n, n = 2 to 8, each of two round trips to the leader
+//	heartbeats   every (G + r) / n, n = 2 to 8, each of two round trips to the leader;
+//	             every T/4 if that is as good, with a short F, r and M
 //
 //	T  the least session timeout that any member has granted in the session
 //	M  the stop margin: WithStopMargin, by default T/10
 //	F  T/3; shorter or longer by WithServerTick
+//	G  F, or T/3 if F is less
 //	r  the time of a round trip to the leader
 //
 // A heartbeat proves a contact if it begins at least F after the contact was
@@ -79,7 +81,7 @@
 //
 // A session that holds something sends 10 to 12 syncs in T while a round trip
 // takes at most T/50, and up to 40 in slower ensembles, however much it holds.
-// [WithServerTick] can make that 8.
-// Any other one costs a ping each T/3, which any member answers. An operation
-// costs one request, unless its comment says otherwise.
+// [WithServerTick] can make that 8. Any other one costs a ping each T/3, which
+// any member answers. An operation costs one request, unless its comment says
+// otherwise.
 package framework
