@@ -301,6 +301,35 @@ func TestListenersThatMisbehave(t *testing.T) {
 	})
 }
 
+// A listener, a filter and a decoder may close the cache, or the client.
+func TestCloseInACallback(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 1, 3)
+		called := make(chan struct{}, 10)
+		var k *cache.Cache
+		end := func() { k.Close(); called <- struct{}{} }
+		k = start(t, c)
+		k.Listen(func(cache.Batch) { end() })
+		bubble.Await(t, "the listener", called)
+
+		k, err := cache.New(c, root, cache.WithFilter(func(string) bool { end(); return true }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Start()
+		bubble.Await(t, "the filter", called)
+
+		k = start(t, c)
+		cache.NewValue(k, root, func([]byte) (int, error) { end(); return 0, nil })
+		bubble.Await(t, "the decoder", called)
+
+		k = start(t, c)
+		k.Listen(func(cache.Batch) { _ = c.Close(); end() })
+		bubble.Await(t, "the listener that closes the client", called)
+	})
+}
+
 func TestListenSaysWhatIsFirst(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
@@ -607,6 +636,35 @@ func TestValue(t *testing.T) {
 		}
 		_, err = cache.NewValue(k, "/elsewhere", decode).Get()
 		wantErr(t, err, nil, `"/elsewhere" is outside`)
+	})
+}
+
+// A decoder that blocks delays its own Value, and neither the cache nor others.
+func TestADecoderThatBlocks(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 1, 3)
+		k := synced(t, c)
+		release := make(chan struct{})
+		decode := func(data []byte) (string, error) {
+			if string(data) == "block" {
+				<-release
+			}
+			return string(data), nil
+		}
+		blocked, all := cache.NewValue(k, root, decode), cache.NewDir(k, root+"/dir-000", decode)
+		set(t, c, root, "block")
+		set(t, c, root+"/dir-000/znode-000001", "new")
+		shows(t, w, k)
+		if entries := all.All(); len(entries) != 3 || entries[1].Value != "new" {
+			t.Errorf("entries %v", entries)
+		}
+		time.Sleep(time.Hour)
+		k.Close()
+		close(release)
+		if value, err := blocked.Get(); value != "block" || err != nil {
+			t.Errorf("%q, %v", value, err)
+		}
 	})
 }
 

@@ -368,6 +368,11 @@ func TestMovesWithinTheLimit(t *testing.T) {
 }
 
 func TestRightsComeAndGo(t *testing.T) {
+	t.Run("recursive watch", func(t *testing.T) { rightsComeAndGo(t) })
+	t.Run("one-shot watches", func(t *testing.T) { rightsComeAndGo(t, cache.WithOneShotWatches()) })
+}
+
+func rightsComeAndGo(t *testing.T, opts ...cache.Option) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		owner := w.Connect("owner", framework.WithAuth("digest", []byte("owner:secret")))
@@ -379,7 +384,7 @@ func TestRightsComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		create(t, owner, root+"/secret/public", "")
-		k := synced(t, c, cache.WithRecheck(time.Minute))
+		k := synced(t, c, append(opts, cache.WithRecheck(time.Minute))...)
 		m := follow(t, k)
 		wantLog(t, m, "added /config", "added /config/open", "added /config/open/a")
 		if got := k.Status(); got.State != cache.Synced || got.Unreadable != 1 {
@@ -717,6 +722,43 @@ func TestEventsOfAnotherPath(t *testing.T) {
 			t.Errorf("the client is %v", c.State())
 		}
 	}, hidden.WithWatchPaths())
+}
+
+// A server answers pings, and not one of a cache's requests. The connection is
+// given up, and the next one does without it.
+func TestUnansweredRequests(t *testing.T) {
+	for _, tt := range []struct {
+		op   testutil.Op
+		opts []cache.Option
+	}{
+		{testutil.OpAddWatch, nil},
+		{testutil.OpMultiRead, nil},
+		{testutil.OpGetData, []cache.Option{cache.WithOneShotWatches()}},
+		{testutil.OpSetWatches, []cache.Option{cache.WithOneShotWatches()}},
+	} {
+		t.Run(tt.op.String(), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("reader"), w.Connect("writer")
+				fill(t, other, 3, 3)
+				fault := testutil.NewFault(testutil.Match{Op: tt.op}, testutil.Hold(nil))
+				defer w.ClientNet("reader").Control(fault.Control)()
+				began, session := time.Now(), w.SessionID(c)
+				k := synced(t, c, tt.opts...)
+				w.ClientNet("reader").Drop()
+				await(t, k, cache.Stale)
+				shows(t, w, k)
+				if took := time.Since(began); took > 2*bubble.Timeout || fault.Count() != 1 {
+					t.Errorf("it took %v; %d requests were not answered", took, fault.Count())
+				}
+				if w.SessionID(c) != session {
+					t.Error("the session was lost")
+				}
+				k.Close()
+				time.Sleep(2 * bubble.Timeout)
+				noWatches(t, w)
+			})
+		})
+	}
 }
 
 // oneShot are the ways to one-shot watches.
