@@ -49,7 +49,7 @@ func (s ccacheSource) load() (*credentials.CCache, error) {
 	}
 	cache := &credentials.CCache{}
 	if err := parse(func() error { return cache.Unmarshal(text) }); err != nil {
-		return nil, fmt.Errorf("credentials cache: %s: %w", file, err) // perhaps half written
+		return nil, fmt.Errorf("credentials cache: %s: %w: %w", file, errHalfWritten, err)
 	}
 	return cache, nil
 }
@@ -82,13 +82,13 @@ func (s ccacheSource) find(cache *credentials.CCache) (tgt, error) {
 		}
 		var t messages.Ticket
 		if err := t.Unmarshal(c.Ticket); err != nil {
-			return tgt{}, refused("credentials cache: %s: %w", s.file, err)
+			return tgt{}, fmt.Errorf("credentials cache: %s: %w: %w", s.file, errHalfWritten, err)
 		}
 		best = tgt{of, t, c.Key, c.AuthTime, c.EndTime}
 	}
 	switch {
-	case best.ends.IsZero():
-		return tgt{}, refused("credentials cache: %s has no ticket-granting ticket of %s: run kinit", s.file, of)
+	case best.ends.IsZero(): // the owner is written first, and gokrb5 reads the beginning of a ticket as one of nobody
+		return tgt{}, fmt.Errorf("credentials cache: %s has no ticket-granting ticket of %s: %w: run kinit", s.file, of, errHalfWritten)
 	case !time.Now().Before(best.ends):
 		return tgt{}, refused("credentials cache: the ticket of %s in %s has expired at %s: run kinit", of, s.file, best.ends.Format(time.RFC3339))
 	}

@@ -1,6 +1,7 @@
 package gssapi
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -84,8 +85,8 @@ func (e environment) now() (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := n.cache.look(); err != nil && n.keytab != nil {
-		return n.keytab, nil
+	if _, err := n.cache.look(); err != nil && !errors.Is(err, errHalfWritten) && n.keytab != nil {
+		return n.keytab, nil // perhaps of another principal
 	}
 	return n.cache, nil
 }

@@ -27,12 +27,12 @@ func (s keytabSource) load() (*keytab.Keytab, principal, error) {
 	}
 	table := keytab.New()
 	if err := parse(func() error { return table.Unmarshal(text) }); err != nil {
-		return nil, principal{}, refused("keytab: %s: %w", s.file, err)
+		return nil, principal{}, fmt.Errorf("keytab: %s: %w: %w", s.file, errHalfWritten, err)
+	}
+	if len(table.Entries) == 0 {
+		return nil, principal{}, fmt.Errorf("keytab: %s has no keys: %w", s.file, errHalfWritten)
 	}
 	if s.principal == "" {
-		if len(table.Entries) == 0 {
-			return nil, principal{}, refused("keytab: %s has no keys", s.file)
-		}
 		first := table.Entries[0].Principal
 		return table, principal{strings.Join(first.Components, "/"), first.Realm}, nil
 	}

@@ -207,6 +207,48 @@ func TestCCacheIsReadAgain(t *testing.T) {
 	}
 }
 
+// A file that another process is about to write is no refusal, however much of
+// it is there: no call fails for it, and no pause grows.
+func TestHalfWrittenFiles(t *testing.T) {
+	t.Parallel()
+	k := startKDC(t)
+	k.Kinit()
+	for file, source := range map[string]gssapi.Option{
+		"ccache":     gssapi.WithCCache(k.Path("half")),
+		"app.keytab": gssapi.WithKeytab(k.Path("half"), "app@"+realm),
+	} {
+		whole, err := os.ReadFile(k.Path(file))
+		must(t, err)
+		m := k.mechanism(source)
+		failed := 0
+		for n := range whole {
+			k.Write("half", string(whole[:n]))
+			if err := begin(t, m); errors.Is(err, framework.ErrAuthFailed) {
+				t.Fatalf("%d of %d bytes of the %s: %v", n, len(whole), file, err)
+			} else if err != nil {
+				failed++
+			}
+		}
+		if failed < len(whole)/4 {
+			t.Errorf("%s: %d of %d parts are an error", file, failed, len(whole))
+		}
+		k.Write("half", string(whole))
+		must(t, begin(t, m))
+	}
+}
+
+// While a cache is half written, the environment's keytab is not used instead:
+// it may be another user's.
+func TestHalfWrittenCacheOfTheEnvironment(t *testing.T) {
+	k := startKDC(t)
+	t.Setenv("KRB5_CONFIG", k.Path("krb5.conf"))
+	t.Setenv("KRB5CCNAME", k.Write("ccache", "\x05\x04"))
+	t.Setenv("KRB5_CLIENT_KTNAME", k.Path("app.keytab"))
+	if err := begin(t, gssapi.New()); err == nil || errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "half written") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A keytab that was replaced is a change, and is read at the next login.
 func TestKeytabIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -332,6 +374,8 @@ func TestBadOptions(t *testing.T) {
 		"no password":       {[]gssapi.Option{gssapi.WithPassword("app@"+realm, ""), config}, "no password"},
 		"no function":       {[]gssapi.Option{gssapi.WithPasswordFunc("app@"+realm, nil), config}, "WithPasswordFunc(nil)"},
 		"no keytab":         {[]gssapi.Option{gssapi.WithKeytab(k.Path("none"), "app@"+realm), config}, "no such file"},
+		"an empty keytab":   {[]gssapi.Option{gssapi.WithKeytab(k.Write("empty.keytab", ""), "app@"+realm), config}, "half written"},
+		"a keytab of holes": {[]gssapi.Option{gssapi.WithKeytab(k.Write("holes.keytab", "\x05\x02\xff\xff\xff\xfc\x00\x00\x00\x00"), "app@"+realm), config}, "has no keys"},
 		"no keytab at all":  {[]gssapi.Option{gssapi.WithKeytab(k.Path("krb5.conf"), "app@"+realm), config}, "keytab"},
 		"no such principal": {[]gssapi.Option{gssapi.WithKeytab(k.Path("app.keytab"), "other@"+realm), config}, "has no key of other@"},
 		"no configuration":  {[]gssapi.Option{k.keytab(), gssapi.WithConfig(k.Path("none"))}, "no such file"},

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi/internal/kdctest"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -81,7 +82,8 @@ func TestKerberosOnTheRealServer(t *testing.T) {
 }
 
 // What a real member refuses is ErrAuthFailed, whether it requires SASL or not:
-// a ticket for another server. One without SASL is not trusted either.
+// a ticket for another server, or another mechanism than its own. One without
+// SASL is not trusted either.
 func TestTheRealServerRefuses(t *testing.T) {
 	t.Parallel()
 	k := startKDC(t)
@@ -89,23 +91,28 @@ func TestTheRealServerRefuses(t *testing.T) {
 	right, other := k.server(), gssapi.WithServerPrincipal("zookeeper/other")
 	required, not := k.Ensemble(), k.Ensemble(apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", "false"))
 	none := apache.Start(t, 1)
+	digest := apache.Start(t, 1, apache.WithJAAS(`Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_app="secret"; };`))
+	kerberos := func(server gssapi.Option) framework.SASL { return k.mechanism(k.keytab(), server) }
 	plain, err := framework.New(not.Servers())
 	must(t, err)
 	t.Cleanup(func() { must(t, plain.Close()) })
 	_, _, err = plain.Get(within(t, time.Minute), "/") // it is not required
 	must(t, err)
 	for name, test := range map[string]struct {
-		ens     *apache.Ensemble
-		server  gssapi.Option
-		refused bool
+		ens       *apache.Ensemble
+		mechanism framework.SASL
+		refused   bool
 	}{
-		"required":            {required, right, false},
-		"required, other":     {required, other, true},
-		"not required":        {not, right, false},
-		"not required, other": {not, other, true},
-		"none":                {none, right, true},
+		"required":                       {required, kerberos(right), false},
+		"required, other":                {required, kerberos(other), true},
+		"required, DIGEST-MD5":           {required, digestmd5.New("app", "secret"), true},
+		"not required":                   {not, kerberos(right), false},
+		"not required, other":            {not, kerberos(other), true},
+		"not required, DIGEST-MD5":       {not, digestmd5.New("app", "secret"), true},
+		"none":                           {none, kerberos(right), true},
+		"DIGEST-MD5 alone, and Kerberos": {digest, kerberos(right), true},
 	} {
-		c, _ := k.open(t, test.ens, k.mechanism(k.keytab(), test.server))
+		c, _ := k.open(t, test.ens, test.mechanism)
 		if _, _, err := c.Get(within(t, time.Minute), "/"); errors.Is(err, framework.ErrAuthFailed) != test.refused || !test.refused && err != nil {
 			t.Errorf("%s: error %v", name, err)
 		}

@@ -1,6 +1,7 @@
 package gssapi
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -82,6 +83,9 @@ func (v *version) differs(file string) bool {
 	defer v.mu.Unlock()
 	return err == nil && v.read && (info.Size() != v.size || !info.ModTime().Equal(v.modified))
 }
+
+// errHalfWritten is no refusal: another process may be about to write the rest.
+var errHalfWritten = errors.New("malformed or half written")
 
 // parse calls a parser of gokrb5, some of which panic where a file is cut off.
 func parse(fn func() error) (err error) {
