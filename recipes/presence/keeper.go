@@ -152,16 +152,18 @@ func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) e
 }
 
 // guard removes the znode of a Node that was closed, if a create whose answer
-// was lost makes it after all. It looks for as long as the framework looks for
-// strays, and ends earlier with the session.
+// was lost makes it after all, and tells the next Node of the path what else
+// may come late. It looks for as long as the framework looks for strays, and
+// ends earlier with the session.
 type guard struct {
 	session int64
+	late    write
 	stop    chan struct{} // closed: another Node of the client has the path
 	ended   chan struct{} // closed: nothing is removed any more
 }
 
 func (k *keeper) guard(n *Node, s *framework.Session) {
-	g := &guard{session: s.ID(), stop: make(chan struct{}), ended: make(chan struct{})}
+	g := &guard{session: s.ID(), late: n.life.late, stop: make(chan struct{}), ended: make(chan struct{})}
 	full := n.client.Resolve(n.path)
 	k.mu.Lock()
 	k.guards[full] = g
@@ -212,5 +214,5 @@ func (k *keeper) succeed(n *Node) {
 	k.mu.Unlock()
 	close(g.stop)
 	<-g.ended
-	n.life.sent[g.session] = true
+	n.life.sent[g.session], n.life.late = true, g.late
 }

@@ -82,6 +82,7 @@ func (n *Node) leave() error {
 			now = privileged.Framework.AtOnce(now)
 			err := n.withdraw(now)
 			if err == nil {
+				late = late || n.life.late.session == in
 				if delete(n.life.sent, in); late && !n.cfg.sequential { // of a sequential one the session removes it, by its id
 					n.keeper.guard(n, now)
 				}

@@ -86,6 +86,29 @@ func TestADeleteOfItsOwnThatComesLate(t *testing.T) {
 	})
 }
 
+// The same delete of a Node that closes must not hit the znode of the next one.
+func TestADeleteOfTheNodeBeforeThatComesLate(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, net := w.Connect("ours"), w.ClientNet("ours")
+		n := announce(t, c, path, "a")
+		before, _ := w.Stat(path)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
+		defer net.Control(late.Control)()
+		go func() {
+			<-late.Hit()
+			net.Drop()
+		}()
+		must(t, n.Close(t.Context()))
+		time.Sleep(time.Minute)
+		next := announce(t, c, path, "b", presence.WithYield())
+		if err := w.Session(c).Delete(t.Context(), path, before.Version); !errors.Is(err, zk.ErrBadVersion) { // as the late one does
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		standing(t, w, c, next, "b")
+	})
+}
+
 // A sequential Node closes, and the answer to its delete is lost. The Node of
 // the same client whose path is that without the number stays.
 func TestASequentialNodeIsClosedAlone(t *testing.T) {
