@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -72,6 +73,72 @@ func TestSASLOnTheRealServer(t *testing.T) {
 				t.Errorf("after Close it stands: %v, %v", found, err)
 			}
 			must(t, latin.Close())
+		})
+	}
+}
+
+// Sessions that end on a real member: one that expires is followed by another,
+// which is authenticated, and one that is over by the client's own clock is
+// closed on a connection that authenticates, long before it would expire.
+func TestSessionsEndWithSASLOnTheRealServer(t *testing.T) {
+	jaas := apache.WithJAAS(`Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_app="secret"; };`)
+	for _, required := range []string{"true", "false"} {
+		t.Run("required "+required, func(t *testing.T) {
+			ens := apache.Start(t, 1, jaas, apache.WithProperty("zookeeper.sessionRequireClientSASLAuth", required))
+			open := func(name string, long time.Duration) (*framework.Client, *testutil.ClientNet) {
+				relay := ens.ClientNet(name)
+				c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(long), framework.WithDialer(relay.Dial),
+					framework.WithSASL(digestmd5.New("app", "secret")))
+				must(t, err)
+				return c, relay
+			}
+			gone := func(c *framework.Client, path string, limit time.Duration) {
+				t.Helper()
+				for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+					found, _, err := c.Exists(within(t, time.Minute), path)
+					must(t, err)
+					if !found {
+						return
+					}
+					if time.Since(began) > limit {
+						t.Fatalf("%s stands after %v", path, limit)
+					}
+				}
+			}
+			own := zk.ACL{Perms: zk.PermAll, Scheme: "auth"}
+			observer, _ := open("observer", 20*time.Second)
+			c, relay := open("expires", 4*time.Second)
+			_, err := c.Create(within(t, time.Minute), "/own", nil, 0, own)
+			must(t, err)
+			_, err = c.Create(within(t, time.Minute), "/expires", nil, zk.FlagEphemeral, own)
+			must(t, err)
+			first := session(t, c)
+			relay.Cut()
+			gone(observer, "/expires", time.Minute)
+			relay.Heal()
+			_, err = c.Set(within(t, time.Minute), "/own", []byte("x"), -1)
+			must(t, err)
+			if session(t, c).ID() == first.ID() {
+				t.Error("the same session")
+			}
+			must(t, c.Close())
+
+			c, _ = open("dies", 40*time.Second)
+			_, err = c.Create(within(t, time.Minute), "/dies", nil, zk.FlagEphemeral, own)
+			must(t, err)
+			dies := session(t, c)
+			holdUntilLost(t, dies)
+			t.Cleanup(clock.Reset)
+			clock.Jump(time.Minute)
+			select {
+			case <-dies.Done():
+			case <-within(t, time.Minute).Done():
+				t.Fatal("the session is not over")
+			}
+			gone(observer, "/dies", 20*time.Second)
+			must(t, c.Close())
+			must(t, observer.Close())
+			clock.Reset()
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -79,6 +81,56 @@ type timedOut struct{}
 func (timedOut) Error() string   { return "i/o timeout" }
 func (timedOut) Timeout() bool   { return true }
 func (timedOut) Temporary() bool { return true }
+
+// TestMechanismThatHangs: a SASL mechanism that does not return, in its first
+// step or in a later one, costs no more than the time that there is, and no
+// session is left for longer than its timeout.
+func TestMechanismThatHangs(t *testing.T) {
+	for _, step := range []int{0, 1, 2} {
+		t.Run(fmt.Sprint("step ", step), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				release := make(chan struct{})
+				defer close(release)
+				m := hanging{digestmd5.New("app", "secret"), step, release}
+				began := time.Now()
+				x := examine(t, w.Servers(), false, framework.WithDialer(w.Dial), framework.WithSASL(m))
+				if took := time.Since(began); took > limit || !slices.Equal(x.unwell(), []string{"session FAILS"}) {
+					t.Errorf("it took %v\n%s", took, x)
+				}
+				time.Sleep(20 * time.Second)
+				clean(t, w.Embedded, x)
+			}, testutil.WithMembers(3), testutil.WithSASL(map[string]string{"app": "secret"}), testutil.WithEnforcedAuth("sasl"))
+		})
+	}
+}
+
+// hanging is a mechanism whose step hangs: 0 is Begin.
+type hanging struct {
+	framework.SASL
+	step    int
+	release <-chan struct{}
+}
+
+func (h hanging) Begin(ctx context.Context, to framework.SASLServer) (framework.SASLExchange, error) {
+	if h.step == 0 {
+		<-h.release
+	}
+	x, err := h.SASL.Begin(ctx, to)
+	return &hangingExchange{x, h.step, h.release}, err
+}
+
+type hangingExchange struct {
+	framework.SASLExchange
+	step    int
+	release <-chan struct{}
+}
+
+func (x *hangingExchange) Next(challenge []byte) ([]byte, bool, error) {
+	if x.step--; x.step == 0 {
+		<-x.release
+	}
+	return x.SASLExchange.Next(challenge)
+}
 
 // TestLies: whatever bytes of its answers a server changes, the doctor ends in
 // time, deletes nothing of others, and has an answer to each question that it
