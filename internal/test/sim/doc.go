@@ -114,8 +114,9 @@
 //     counts once; blocks of numbers do not overlap.
 //   - Each round of a double barrier was opened while n members stood. Who has
 //     entered belonged to a round, and who has left was left by the others. A
-//     ready is not removed while its round goes on. An Enter does not fail
-//     while n members stand, unless it is canceled, and leaves nothing.
+//     ready is not removed while its round goes on. No member misses a round
+//     that was opened with its znode. An Enter does not fail while n members
+//     stand, unless it is canceled, and leaves nothing.
 //     Whatever has happened, another round can follow, and leaves nothing.
 //   - No instance of a service is deleted and made again while its session
 //     lives. For the rest an instance is judged as a presence node. Who follows

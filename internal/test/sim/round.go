@@ -177,6 +177,7 @@ func (w *world) rounds() {
 		if m.inside && !w.belongsTo(m, all, ready) {
 			w.ledger.fault("%v has entered as %q between %x and %x, and there was no such round: ready was %+v", m.who, m.data, m.from, m.to, ready)
 		}
+		w.notMissed(m, all, ready)
 		if m.left > 0 {
 			w.leftTogether(m, all, ready)
 		}
@@ -228,6 +229,31 @@ func (w *world) belongsTo(m *member, all map[string][]znode, ready []znode) bool
 		}
 	}
 	return false
+}
+
+// notMissed checks that a member has entered the round that was opened while
+// its znode stood: it has no member's znode that it has created afterwards in
+// the same session.
+func (w *world) notMissed(m *member, all map[string][]znode, ready []znode) {
+	if !m.inside || w.hasStruck(RemoveZnode, RemoveDir) {
+		return
+	}
+	last, late := []znode{{}}, true
+	for path, states := range all {
+		if states[0].data == m.data && states[0].zxid > last[0].zxid {
+			last, late = states, !w.isMember(path)
+		}
+	}
+	for _, r := range ready {
+		if late || !r.exists || r.zxid != r.czxid || r.zxid > last[0].zxid {
+			continue
+		}
+		for path, states := range all {
+			if z := stood(states, r.zxid); w.isMember(path) && z.exists && z.data == m.data && z.owner == last[0].owner {
+				w.ledger.fault("%v has missed the round of %+v, which its znode %s has opened: as %q it has entered by %+v", m.who, r, path, m.data, last)
+			}
+		}
+	}
 }
 
 // older reports whether a member stood after a transaction that is older than
