@@ -26,17 +26,17 @@ type Cache struct {
 	work chan struct{} // holds a token while there may be something to read
 
 	// Only the goroutine of run uses these.
-	unreadable map[string]struct{}
-	cursor     string // the path that was rechecked last; empty: a pass begins
-	latest     answer // the last one of the round before
-	round      *round // the latest one; nil: there was none
-	armed      armed
+	cursor string // the path that was rechecked last; empty: a pass begins
+	latest answer // the last one of the round before
+	round  *round // the latest one; nil: there was none
+	armed  armed
 
 	mu        sync.Mutex // guards what follows
 	started   bool
 	changed   chan struct{} // closed and replaced at each change of what follows
 	listeners map[*listener]struct{}
 	view      View
+	hidden    *tree // znodes that may not be read, without their data
 	status    Status
 	watch     *watch // nil, or what marks come from
 	marks     marks

@@ -668,6 +668,50 @@ func TestADecoderThatBlocks(t *testing.T) {
 	})
 }
 
+// A Value never says that there is no znode if the cache does not know: the
+// session may not read it, it is too deep, or the data were not read.
+func TestValueOfWhatIsNotKnown(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		owner := w.Connect("owner", framework.WithAuth("digest", []byte("owner:secret")))
+		fill(t, owner, 2, 2)
+		shut, below := root+"/dir-000", root+"/dir-000/znode-000000"
+		grant := func(acl []zk.ACL) {
+			t.Helper()
+			if _, err := owner.SetACL(t.Context(), shut, acl, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		grant(zk.DigestACL(zk.PermAll, "owner", "secret"))
+		value := func(k *cache.Cache, path string) *cache.Value[string] {
+			return cache.NewValue(k, path, func(data []byte) (string, error) { return "<" + string(data) + ">", nil })
+		}
+		want := func(k *cache.Cache, path string, is error, words ...string) {
+			t.Helper()
+			got, err := value(k, path).Get()
+			if got != "" {
+				t.Errorf("%s: %q", path, got)
+			}
+			wantErr(t, err, is, words...)
+		}
+		k := synced(t, c, cache.WithRecheck(time.Minute))
+		want(k, shut, zk.ErrNoAuth, shut)
+		want(k, below, zk.ErrNoAuth, shut)
+		want(k, root+"/dir-001/none", zk.ErrNoNode, "/dir-001/none")
+		grant(zk.WorldACL(zk.PermAll))
+		time.Sleep(3 * time.Minute)
+		if got, err := value(k, below).Get(); got != "<data of "+below+">" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		want(synced(t, c, cache.WithDepth(1)), below, nil, "is outside")
+		without := synced(t, c, cache.WithoutData())
+		want(without, root, nil, "WithoutData")
+		for _, e := range cache.NewDir(without, root, func(data []byte) (string, error) { return string(data), nil }).All() {
+			wantErr(t, e.Err, nil, "WithoutData")
+		}
+	})
+}
+
 // What ends without a view says nothing of the znodes.
 func TestNoValueWithoutAView(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -330,9 +330,6 @@ func (c *Cache) unmark(reads, pass []framework.Read) {
 // finish runs a round and shows what it has found.
 func (c *Cache) finish(r *round) error {
 	err := r.run()
-	if err == nil {
-		c.unreadable = r.unreadable
-	}
 	read := c.describe(r, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,7 +351,7 @@ func (c *Cache) showLocked(r *round) error {
 	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
 	c.view = View{tree: r.tree, zxid: max(c.view.zxid, r.zxid(c.marks.first()))}
 	c.armed = c.armed.after(r)
-	c.status.Unreadable = len(r.unreadable)
+	c.hidden, c.status.Unreadable = r.hidden, int(r.hidden.len())
 	if !c.marks.empty() {
 		c.wake()
 	}
@@ -373,9 +370,10 @@ func (c *Cache) recheckPause() time.Duration {
 // not be read before.
 func (c *Cache) nextChecked() (paths []string) {
 	if c.cursor == "" {
-		for path := range c.unreadable {
-			paths = append(paths, path)
-		}
+		c.mu.Lock()
+		hidden := c.hidden
+		c.mu.Unlock()
+		hidden.each(func(n *Node) bool { paths = append(paths, n.Path); return true })
 	}
 	tree := c.View().tree
 	for range recheckAtOnce {

@@ -51,9 +51,7 @@ func (c *Cache) disarm() {
 		return
 	}
 	reads := append(r.next(), framework.Read{Path: c.root})
-	for path := range r.unreadable {
-		reads = append(reads, framework.Read{Path: path})
-	}
+	r.hidden.each(func(n *Node) bool { reads = append(reads, framework.Read{Path: n.Path}); return true })
 	r.flush()
 	union(c.View().tree, r.tree).each(func(n *Node) bool {
 		reads = append(reads, framework.Read{Path: n.Path}, framework.Read{Path: n.Path, Children: true})

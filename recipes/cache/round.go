@@ -29,13 +29,13 @@ type round struct {
 	began  time.Time
 	whole  bool // a walk
 
-	tree       *tree
-	fresh      []*Node          // to be put into tree
-	byPath     map[string]*Node // fresh
-	got        int64            // bytes of the znodes that a walk has read
-	over       string           // the path at which they were too many
-	unreadable map[string]struct{}
-	deleted    map[string]struct{} // they were, and may be there again
+	tree    *tree
+	fresh   []*Node          // to be put into tree
+	byPath  map[string]*Node // fresh
+	got     int64            // bytes of the znodes that a walk has read
+	over    string           // the path at which they were too many
+	hidden  *tree
+	deleted map[string]struct{} // they were, and may be there again
 
 	todo    []framework.Read
 	asked   map[framework.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
@@ -65,10 +65,8 @@ const (
 
 func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
 	r := &round{c: c, w: w, reason: reason, began: time.Now(), whole: reason.Walk(), tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
-	if r.whole {
-		r.unreadable = map[string]struct{}{}
-	} else {
-		r.unreadable, r.asked = c.unreadable, map[framework.Read]struct{}{}
+	if !r.whole {
+		r.hidden, r.asked = c.hidden, map[framework.Read]struct{}{}
 		r.done = map[framework.Read]int64{}
 		r.answers = []answer{c.latest}
 	}
@@ -208,16 +206,17 @@ func (r *round) apply(read framework.Read, found framework.ReadResult, order uin
 		return found.Err // nothing can be said
 	case errors.Is(found.Err, zk.ErrNoNode):
 		r.remove(path)
-		delete(r.unreadable, path)
 	case errors.Is(found.Err, zk.ErrNoAuth):
 		r.remove(path)
-		r.unreadable[path] = struct{}{}
+		r.hidden = r.hidden.put(newNode(path, nil, Stat{}))
 	case found.Err != nil:
 		return found.Err
 	case read.Children:
 		return r.list(path, found.Children)
 	default:
-		delete(r.unreadable, path)
+		if r.hidden.get(path) != nil {
+			r.hidden = r.hidden.without(path)
+		}
 		r.get(path, found, order, changed)
 	}
 	return nil
@@ -331,11 +330,7 @@ func (r *round) flush() {
 
 // remove removes a znode and all that is below it.
 func (r *round) remove(path string) {
-	for hidden := range r.unreadable {
-		if isBelow(path, hidden) {
-			delete(r.unreadable, hidden)
-		}
-	}
+	r.hidden = r.hidden.without(path)
 	if r.held(path) == nil {
 		return // nothing below it is held, either
 	}

@@ -80,7 +80,6 @@ func TestRound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
-			c.unreadable = map[string]struct{}{}
 			for _, path := range append(tt.held, "/r") {
 				c.view.tree = c.view.tree.put(newNode(path, nil, Stat{Czxid: 1, Mzxid: 1}))
 			}

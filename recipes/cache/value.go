@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -34,9 +35,10 @@ func NewValue[T any](c *Cache, path string, decode func(data []byte) (T, error))
 
 // Get returns the present value. If there is an error it returns the last good
 // value with it, or the zero value if there was none: the data cannot be
-// decoded, there is no znode (zk.ErrNoNode), or there is no whole view yet. The
-// value is shared: it must not be changed. Get makes no request, and waits for
-// nothing but decode.
+// decoded, or were not read (WithoutData), there is no znode (zk.ErrNoNode), it
+// or one above may not be read (zk.ErrNoAuth), or there is no whole view yet.
+// The value is shared: it must not be changed. Get makes no request, and waits
+// for nothing but decode.
 func (v *Value[T]) Get() (T, error) {
 	value, _, err := v.get()
 	return value, err
@@ -80,14 +82,21 @@ func (v *Value[T]) get() (value T, node *Node, err error) {
 
 // node returns the znode at path.
 func (c *Cache) node(path string) (*Node, error) {
-	view, status, _ := c.now()
+	c.mu.Lock()
+	view, hidden, status := c.view, c.hidden, c.statusLocked()
+	c.mu.Unlock()
 	switch n := view.tree.get(path); {
 	case n != nil:
 		return n, nil
 	case view.zxid == 0:
 		return nil, fmt.Errorf("cache %s: %v: no view yet", c.root, status.State)
-	case path != c.root && !isBelow(c.root, path):
+	case path != c.root && !isBelow(c.root, path), depth(c.root, path) > c.cfg.depth:
 		return nil, fmt.Errorf("cache %s: path %q is outside", c.root, path)
+	}
+	for at := path; at != parent(c.root); at = parent(at) {
+		if hidden.get(at) != nil {
+			return nil, fmt.Errorf("cache %s: %s: %w", c.root, at, zk.ErrNoAuth)
+		}
 	}
 	return nil, fmt.Errorf("cache %s: %s: %w", c.root, path, zk.ErrNoNode)
 }
@@ -107,6 +116,9 @@ func (d *decoded[T]) get(log *zap.Logger, decode func([]byte) (T, error)) (T, er
 	d.once.Do(func() {
 		var value T
 		err := <-supplied.Go(log, func() (err error) {
+			if d.node.Data == nil && d.node.Stat.DataLength > 0 {
+				return errors.New("the data were not read: see WithoutData")
+			}
 			value, err = decode(d.node.Data)
 			return err
 		})
