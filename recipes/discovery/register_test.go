@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -254,39 +256,75 @@ func TestPersistentInstances(t *testing.T) {
 	}
 }
 
-// Every request of a persistent instance is lost, or loses its answer, once.
-func TestPersistentInstanceAtEveryStep(t *testing.T) {
-	for _, action := range []testutil.Action{testutil.DropBefore(), testutil.DropAfter()} {
-		for at := int32(0); ; at++ {
-			var struck atomic.Bool
-			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				d := open(t, w.Connect("ours"))
-				var count atomic.Int32
-				w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
-					if r.Op == testutil.OpPing || count.Add(1) != at+1 {
-						return testutil.Pass()
-					}
-					struck.Store(true)
-					return action
-				})
-				i := a("one")
-				i.Type = discovery.Static
-				r := register(t, d, i)
-				i.Payload = "two"
-				must(t, r.Update(t.Context(), i))
-				if data, _ := w.Data(path); !strings.Contains(string(data), `"payload":"two"`) {
-					t.Errorf("%s, at request %d", data, at)
-				}
-				must(t, r.Close(t.Context()))
-				if w.Exists(path) {
-					t.Errorf("it stands after Close, at request %d", at)
-				}
-			})
-			if !struck.Load() || t.Failed() {
-				break
+// Every fault strikes at every request of a persistent instance, also with the
+// end of its caller's context. What was answered is so; what has failed is not,
+// unless the error says that it may be; and a second call settles it.
+func TestPersistentInstanceUnderEveryFault(t *testing.T) {
+	cancel := func(s *bubble.Strike) { s.Cancel() }
+	all := bubble.Faults(
+		bubble.Fault{Name: "canceled", Happen: cancel, Fails: true},
+		bubble.Fault{Name: "canceled and late", Action: testutil.Delay(20 * time.Second), Happen: cancel, Fails: true},
+		bubble.Fault{Name: "canceled and answered late", Action: testutil.DelayReply(2 * time.Second), Happen: cancel, Fails: true},
+		bubble.Fault{Name: "late, on a broken connection", Action: testutil.Delay(12 * time.Second), Happen: func(s *bubble.Strike) { s.Net.Drop() }},
+	)
+	bubble.EveryFault(t, all, 1, func(t *testing.T, at bubble.At) (requests int) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) { requests = persistentUnder(t, w, at) }, testutil.WithMembers(3))
+		return requests
+	})
+}
+
+func persistentUnder(t *testing.T, w *bubble.World, at bubble.At) (requests int) {
+	strikes := w.Strikes(at)
+	defer strikes.End()
+	patient := framework.WithRetry(retry.Forever(500 * time.Millisecond))
+	d, net := open(t, w.Connect("ours", patient)), w.ClientNet("ours")
+	var mu sync.Mutex
+	stop := func() {}
+	net.Control(func(r testutil.Request) testutil.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		return strikes.Control(net, r, stop)
+	})
+	there := func() string {
+		data, _ := w.Data(path)
+		i, _ := discovery.JSON[string]("").Decode(data)
+		return i.Payload
+	}
+	do := func(what, before, after string, call func(context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		mu.Lock()
+		stop = cancel
+		mu.Unlock()
+		err := call(ctx)
+		if now := there(); err == nil && now != after || err != nil && !at.Fails {
+			t.Errorf("at request %d: %s: %v, and there is %q", at.N, what, err, now)
+		}
+		time.Sleep(time.Minute) // what is late comes
+		now := there()
+		if framework.MaybeApplied(err) && now != before && now != after || err != nil && !framework.MaybeApplied(err) && now != before || err == nil && now != after {
+			t.Errorf("at request %d: %s: %v, and there is %q", at.N, what, err, now)
+		}
+		if err != nil {
+			if err = call(t.Context()); err != nil || there() != after {
+				t.Errorf("at request %d: %s again: %v, and there is %q", at.N, what, err, there())
 			}
 		}
 	}
+	i := a("one")
+	i.Type = discovery.Static
+	var r *registration
+	do("register", "", "one", func(ctx context.Context) (err error) {
+		r, err = d.Register(ctx, i)
+		return err
+	})
+	do("update", "one", "two", func(ctx context.Context) error { return r.Update(ctx, instance{Payload: "two"}) })
+	do("close", "two", "", func(ctx context.Context) error { return r.Close(ctx) })
+	requests = strikes.End()
+	time.Sleep(2 * time.Minute)
+	w.NothingLeft(dir)
+	return requests
 }
 
 // The create of a persistent instance is executed, and what follows fails.
