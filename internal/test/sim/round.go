@@ -232,26 +232,32 @@ func (w *world) belongsTo(m *member, all map[string][]znode, ready []znode) bool
 }
 
 // notMissed checks that a member has entered the round that was opened while
-// its znode stood: it has no member's znode that it has created afterwards in
-// the same session.
+// its znode stood, and not by one that the same session has created afterwards.
 func (w *world) notMissed(m *member, all map[string][]znode, ready []znode) {
 	if !m.inside || w.hasStruck(RemoveZnode, RemoveDir) {
 		return
 	}
-	last, late := []znode{{}}, true
-	for path, states := range all {
-		if states[0].data == m.data && states[0].zxid > last[0].zxid {
-			last, late = states, !w.isMember(path)
-		}
-	}
 	for _, r := range ready {
-		if late || !r.exists || r.zxid != r.czxid || r.zxid > last[0].zxid {
+		if !r.exists || r.zxid != r.czxid || r.zxid > m.to {
 			continue
 		}
+		counted, later, in := znode{}, znode{}, false
 		for path, states := range all {
-			if z := stood(states, r.zxid); w.isMember(path) && z.exists && z.data == m.data && z.owner == last[0].owner {
-				w.ledger.fault("%v has missed the round of %+v, which its znode %s has opened: as %q it has entered by %+v", m.who, r, path, m.data, last)
+			if states[0].data != m.data {
+				continue
 			}
+			if z := stood(states, r.zxid); z.exists && w.isMember(path) {
+				counted = z
+			}
+			switch z := stood(states, m.to); {
+			case z.exists && w.isMember(path) && z.czxid > r.zxid:
+				later = z
+			case z.exists:
+				in = true
+			}
+		}
+		if !in && later.exists && later.owner == counted.owner {
+			w.ledger.fault("%v has missed the round of %+v, which %+v has opened: as %q it has entered by %+v", m.who, r, counted, m.data, later)
 		}
 	}
 }
