@@ -55,6 +55,10 @@ func matches(scheme, id, pattern string) bool {
 // only if many of its entries stand for each of many identities.
 const mostACLEntries = wire.MaxFrame / 12
 
+// authenticated are the schemes that the scheme auth stands for. An address
+// does not count.
+var authenticated = []string{"digest", "sasl", "x509"}
+
 // fixACL checks the list of a create or setACL, and replaces the scheme auth by
 // the client's own identities.
 func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
@@ -77,7 +81,7 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 		case a.Scheme == "auth":
 			found := false
 			for _, id := range identities {
-				if id.Scheme == "digest" || id.Scheme == "sasl" { // an address does not count as authenticated
+				if slices.Contains(authenticated, id.Scheme) {
 					found = true
 					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: id})
 				}
@@ -88,6 +92,8 @@ func fixACL(acl []wire.ACL, identities []wire.ID) ([]wire.ACL, wire.Code) {
 		case a.Scheme == "digest" && strings.Count(a.ID.ID, ":") == 1 && !strings.HasSuffix(a.ID.ID, ":"):
 			fixed = append(fixed, a)
 		case a.Scheme == "sasl" && validName(a.ID.ID):
+			fixed = append(fixed, a)
+		case a.Scheme == "x509" && strings.Contains(a.ID.ID, "="):
 			fixed = append(fixed, a)
 		case a.Scheme == "ip" && validAddress(a.ID.ID):
 			fixed = append(fixed, a)

@@ -76,7 +76,10 @@ type outbound struct {
 // read is the goroutine that reads requests.
 func (c *conn) read() {
 	defer c.m.e.wg.Done()
-	err := c.readAll(bufio.NewReaderSize(c.nc, 16<<10))
+	err := c.shake()
+	if err == nil {
+		err = c.readAll(bufio.NewReaderSize(c.nc, 16<<10))
+	}
 	c.enqueueArrival(nil, err)
 }
 

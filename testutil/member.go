@@ -266,7 +266,7 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 // startConn starts a new connection.
 func (m *member) startConn(nc net.Conn) {
 	c := &conn{
-		m: m, nc: nc, done: make(chan struct{}), wake: make(chan struct{}, 1), since: time.Now(),
+		m: m, nc: m.e.cfg.secure(nc), done: make(chan struct{}), wake: make(chan struct{}, 1), since: time.Now(),
 		remote: remoteHost(nc),
 	}
 	c.auth = []wire.ID{{Scheme: "ip", ID: c.remote}}

@@ -2,6 +2,7 @@ package testutil
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -34,6 +35,7 @@ type config struct {
 	super           string
 	authSchemes     []string                  // those that the members enforce; nil for none
 	sasl            map[int]map[string]string // by member: passwords by user
+	tls             *tls.Config
 	touchDelay      func(member int) time.Duration
 	reportDelay     func(member int) time.Duration
 	secondHops      map[int]int // members that reach the others only through another member

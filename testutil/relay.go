@@ -31,7 +31,7 @@ type relay struct {
 	toClient *delayQueue
 	broken   chan struct{} // closed when nothing more is forwarded
 	breaking sync.Once
-	unframed atomic.Bool // a four-letter word: there are no frames
+	unframed atomic.Bool // a four-letter word or TLS: there are no frames
 
 	mu      sync.Mutex // guards what follows, and the order of answers in toClient
 	session int64
@@ -115,7 +115,7 @@ func (r *relay) readRequests(in *bufio.Reader) error {
 	if _, err := io.ReadFull(in, head[:]); err != nil {
 		return err
 	}
-	if isWord(head) {
+	if isWord(head) || beginsTLS(head) {
 		r.unframed.Store(true)
 		r.toServer.put(outbound{data: head[:]})
 		_, err := io.Copy(r.toServer, in)
