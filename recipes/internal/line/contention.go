@@ -101,7 +101,7 @@ func (g *grant) backOff(ctx context.Context, d time.Duration) {
 // given time, and goes on with those who wait for it. It reports whether to
 // look again.
 func (g *grant) foundContention(ctx context.Context, began time.Time, names []string, err error) (again bool) {
-	contends := false
+	var contends bool
 	if err == nil {
 		contends, err = g.queue.rule.contended(g.name, names) // user code: not under mu
 	}
