@@ -3,6 +3,8 @@ package line_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -350,6 +352,44 @@ func TestRequestsQueuedAcrossAnExpiry(t *testing.T) {
 			t.Errorf("%v belongs to %x, the session is %x, was %x", names, stat.EphemeralOwner, w.SessionID(a), old)
 		}
 		bubble.Release(t, l)
+		w.NothingLeft(lockPath)
+	})
+}
+
+// The whole ensemble is away for longer than the session timeout. Nothing
+// expires meanwhile, so waiters keep their znodes. The holder has lost its
+// lease by its clock, and they are granted in their order.
+func TestWaitersKeepTheirPlacesInAnOutage(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		forever := framework.WithRetry(retry.Forever(time.Second))
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a", forever)))
+		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b", forever)))
+		w.InLine(lockPath, 2)
+		third := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("c", forever)))
+		inLine := w.InLine(lockPath, 3)
+		slices.SortFunc(inLine, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+		for i := range w.Members() {
+			if err := w.Stop(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bubble.Lost(t, held)
+		time.Sleep(5 * bubble.Timeout)
+		bubble.Pending(t, second)
+		bubble.Pending(t, third)
+		for i := range w.Members() {
+			if err := w.Restart(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, next := range []<-chan bubble.Grant{second, third} {
+			lease := bubble.Granted(t, next).Lease
+			if want := inLine[i+1]; !strings.HasSuffix(lease.Path(), "/"+want) {
+				t.Errorf("granted with %s, want %s", lease.Path(), want)
+			}
+			bubble.Release(t, lease)
+		}
+		_ = held.Release(t.Context()) // it is lost
 		w.NothingLeft(lockPath)
 	})
 }
