@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -285,6 +286,38 @@ func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {
 		pending(t, third)
 		in := enter(t, entering(t.Context(), double(t, a, 2)))
 		leaveTogether(t, in, enter(t, third))
+		nothingLeft(t, w)
+	})
+}
+
+// If no server answers meanwhile, Enter fails once the retry budget is used up.
+func TestBeginsNotAgainWithoutAServer(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		const budget = 3 * bubble.Timeout
+		slow := w.Connect("slow", framework.WithRetry(retry.NTimes(int(budget/time.Second), time.Second)))
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
+		net := w.ClientNet("slow")
+		stop := net.Control(held.Control)
+		third := entering(t.Context(), double(t, slow, 2))
+		bubble.Await(t, "the create", held.Hit())
+		inside := enterTogether(t, double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2)) // the third is younger than ready
+		stop()
+		stop = net.Control(testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 1 << 20}, testutil.Fail(testutil.CodeThrottled)).Control)
+		close(release)
+		time.Sleep(time.Second)
+		net.Cut()
+		cut := time.Now()
+		if err := bubble.Await(t, "the third", third).err; !errors.Is(err, zk.ErrNoServer) {
+			t.Errorf("error %v, want %v", err, zk.ErrNoServer)
+		}
+		if took, most := time.Since(cut), bubble.Timeout*5/2+budget+time.Second; took > most {
+			t.Errorf("it failed after %v, want at most %v", took, most)
+		}
+		net.Heal()
+		stop()
+		leaveTogether(t, inside...)
+		time.Sleep(time.Minute)
 		nothingLeft(t, w)
 	})
 }
