@@ -20,7 +20,8 @@ import (
 )
 
 // Members begin together and end together, in one round after the other, from
-// every view and in any order, and leave nothing.
+// every view and in any order, and leave nothing, also no watch. A known failure
+// elsewhere: CURATOR-654.
 func TestRounds(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
@@ -433,7 +434,8 @@ func TestOneMoreAsTheRoundOpens(t *testing.T) {
 	})
 }
 
-// An Enter that ends leaves nothing, so the next one waits.
+// An Enter that ends leaves nothing, so the next one waits. A known failure
+// elsewhere: CURATOR-318.
 func TestEnterThatEnds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
@@ -518,7 +520,8 @@ func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
 	}
 }
 
-// Whatever wakes a member that waits, only ready lets it pass.
+// Whatever wakes a member that waits, only ready lets it pass. A known failure
+// elsewhere: GH-1290 of Curator.
 func TestWokenByAnythingElse(t *testing.T) {
 	for name, wake := range map[string]func(t *testing.T, w *bubble.World, c, other *framework.Client){
 		"a reconnect": func(_ *testing.T, w *bubble.World, _, _ *framework.Client) { w.ClientNet("waits").Drop() },
