@@ -24,18 +24,19 @@ import (
 // supplied: connections are closed, and the logger and the observer are called,
 // on other goroutines.
 type session struct {
-	core      *core
-	conn      *zk.Conn
-	buffers   wireBuffers
-	wireEnded chan struct{} // closed: the wire client's goroutines have ended
-	events    *mailbox[event]
-	wakeup    chan struct{} // a token: check the clock again
-	hub       hub
-	bundle    bundle
-	trees     trees
-	writes    groupCommit
-	plain     plainCreates
-	searches  searches
+	core       *core
+	conn       *zk.Conn
+	buffers    wireBuffers
+	wireEvents <-chan zk.Event // closed: the wire client's goroutines have ended
+	wireEnded  chan struct{}   // the same, once the wire client was told to end
+	events     *mailbox[event]
+	wakeup     chan struct{} // a token: check the clock again
+	hub        hub
+	bundle     bundle
+	trees      trees
+	writes     groupCommit
+	plain      plainCreates
+	searches   searches
 
 	answerSizes answerSizes
 	window      window        // of the requests of ours: see frames.go
@@ -130,15 +131,7 @@ func openSession(c *core) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
 	}
-	s.conn = conn
-	c.tasks.Go(s.closeWhenSevered)
-	go func() {
-		// That this channel is closed is the only sign that the wire client has
-		// ended.
-		for range events { //nolint:revive // onEvent gets the events, and none of them is dropped
-		}
-		close(s.wireEnded)
-	}()
+	s.conn, s.wireEvents = conn, events
 	return s, nil
 }
 
@@ -458,25 +451,17 @@ func (s *session) end(why error) {
 	s.trees.end(s.order.Add(1))
 }
 
-// sever lets nothing more be sent for the session. closeWhenSevered does the
-// rest.
+// sever lets nothing more be sent for the session, and closes its connection.
+// The dialer is the user's, and so is the connection. Closing it may take long.
 func (s *session) sever() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isSevered() {
-		close(s.severed)
+	if s.isSevered() {
+		return
 	}
-}
-
-// closeWhenSevered closes the connection of a session that is severed. The
-// dialer is the user's, and so is the connection. Closing it may take long.
-func (s *session) closeWhenSevered() {
-	<-s.severed
-	s.mu.Lock()
-	l := s.dialed
-	s.mu.Unlock()
-	if l != nil {
-		_ = l.Close()
+	close(s.severed)
+	if l := s.dialed; l != nil {
+		s.core.tasks.Go(func() { _ = l.Close() })
 	}
 }
 

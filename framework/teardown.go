@@ -34,7 +34,7 @@ func (s *session) shutDown() error {
 	if !up || !alive {
 		s.sever()
 	}
-	s.core.tasks.Go(s.conn.Close) // asks the server to close the session, if it can; takes at most 3s
+	s.closeWire()
 	select {
 	case <-s.wireEnded:
 	case <-time.After(maxCloseStep):
@@ -61,13 +61,24 @@ func (s *session) shutDown() error {
 // tearDown frees what is left of a session that was lost, and closes it at the
 // ensemble.
 func (s *session) tearDown() {
-	s.core.tasks.Go(s.conn.Close)
+	s.closeWire()
 	s.mu.Lock()
 	expired := s.expired
 	s.mu.Unlock()
 	s.core.noteAsked(s.orphan().id, expired || s.closeOrphan())
 	s.core.closeOldest()
 	s.awaitWireEnd()
+}
+
+// closeWire tells the wire client to end. That asks the server to close the
+// session, if it can, and takes at most 3s.
+func (s *session) closeWire() {
+	s.core.tasks.Go(s.conn.Close)
+	go func() {
+		for range s.wireEvents { //nolint:revive // onEvent gets the events; that the channel is closed is the only sign of the end
+		}
+		close(s.wireEnded)
+	}()
 }
 
 // awaitWireEnd waits for the wire client's goroutines. There is no sure way to

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -269,5 +270,35 @@ func TestNoRequestIsQueuedBetweenTwoConnections(t *testing.T) {
 		close(goOn)
 		down.Store(false)
 		must(t, c.WaitConnected(within(t, time.Minute)))
+	})
+}
+
+// An idle client has four goroutines: three of the wire client and one of its
+// own. So it is after a reconnect and with another session.
+func TestAnIdleClientHasFourGoroutines(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		check := func() {
+			t.Helper()
+			time.Sleep(10 * timeout)
+			must(t, c.WaitConnected(t.Context()))
+			var of []string
+			for _, stack := range bubble.Stacks(bubble.Name()) {
+				_, by, _ := strings.Cut(stack, "created by ")
+				if strings.HasPrefix(by, "github.com/zkrecipes/zkrecipes/framework.") || strings.HasPrefix(by, "github.com/go-zookeeper/zk.") {
+					of = append(of, stack)
+				}
+			}
+			if len(of) != 4 {
+				t.Errorf("%d goroutines:\n\n%s", len(of), strings.Join(of, "\n\n"))
+			}
+		}
+		check()
+		network.Cut()
+		time.Sleep(timeout / 10)
+		network.Heal()
+		check()
+		must(t, ens.ExpireSession(session(t, c).ID()))
+		check()
 	})
 }
