@@ -12,7 +12,7 @@ const UnderWay = underWay
 
 // StartDelete and Attach are what forEngine has.
 func (s *Session) StartDelete(ctx context.Context, path string) (finish func() error) {
-	return s.startDelete(ctx, path)
+	return s.startDelete(ctx, path, false)
 }
 
 func (c *Client) Attach(key any, newValue func() any) any { return c.attach(key, newValue) }

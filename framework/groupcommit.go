@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -21,10 +22,11 @@ import (
 //
 // What callers can rely on:
 //
-//   - While few requests are under way, a write is sent at once. Too many
-//     requests with creates hold back creates, and too many with deletes hold
-//     back deletes: a release does not wait for a create to be answered, and a
-//     create does not wait for a release.
+//   - While few requests are under way, a write is sent at once. Only a delete
+//     that nobody waits for is kept for a moment, until another write comes.
+//     Too many requests with creates hold back creates, and too many with
+//     deletes hold back deletes: a release does not wait for a create to be
+//     answered, and a create does not wait for a release.
 //   - No create overtakes a delete that was asked for earlier, and creates in
 //     one directory keep their order. The exceptions are writes that are sent
 //     alone: large ones, retries, those whose batch was refused, and creates in
@@ -69,6 +71,10 @@ const (
 	mostUnderWay = 16
 	// mostRefused is how many directories with refused creates are remembered.
 	mostRefused = 1024
+	// patience is how long a delete that nobody waits for is kept for another
+	// write to come, usually the next create of the same goroutine. Both are then
+	// one transaction, and wait for one flush of the ensemble's log, not two.
+	patience = time.Millisecond
 )
 
 // groupCommit is the queue of one session.
@@ -93,6 +99,8 @@ type groupedWrite struct {
 	ctx    context.Context // of its caller, for the observers
 	onSent func(*link)     // called each time it is sent, if not nil; must not block
 	next   chan step       // what it has to do next; there is never more than one
+
+	patience <-chan time.Time // until then it waits for another write; nil: it does not wait
 }
 
 // step is what the caller that waits for a write does next: send a request,
@@ -155,17 +163,22 @@ var errWithdrawn = errors.New("withdrawn before it was sent")
 // is true, or w may not be part of a batch, await sends w alone, at once.
 func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	cfg := &g.session.core.cfg
-	if alone || cfg.noBatching || operationSize(w.op) > cfg.maxRequest/batchShare {
-		w.next <- step{alone: true}
-		return
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, refused := g.refused[w.dir]; refused && w.isCreate() {
+	_, refused := g.refused[w.dir]
+	if alone || cfg.noBatching || refused && w.isCreate() || operationSize(w.op) > cfg.maxRequest/batchShare {
 		w.next <- step{alone: true}
-		return
+	} else {
+		g.queue = append(g.queue, w)
 	}
-	g.queue = append(g.queue, w)
+	if w.patience == nil {
+		g.dispatchLocked()
+	}
+}
+
+func (g *groupCommit) dispatch() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.dispatchLocked()
 }
 
@@ -182,6 +195,8 @@ func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
 			default:
 				return todo.made, todo.err
 			}
+		case <-w.patience:
+			g.dispatch()
 		case <-g.session.over:
 			return "", zk.ErrConnectionClosed // whether it was sent does not matter any more
 		}

@@ -2,12 +2,13 @@ package framework
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
 // startDelete is StartDelete of package recipes/internal/privileged.
-func (s *Session) startDelete(ctx context.Context, path string) (finish func() error) {
+func (s *Session) startDelete(ctx context.Context, path string, patient bool) (finish func() error) {
 	live, w := s.session(), s.scope()
 	if err := ValidatePath(path); err != nil {
 		return func() error { return &opError{op: opNameDelete, path: path, err: err} }
@@ -18,6 +19,9 @@ func (s *Session) startDelete(ctx context.Context, path string) (finish func() e
 	}
 	ctx = live.core.observers.values(ctx)
 	write := newDelete(ctx, full)
+	if patient {
+		write.patience = time.After(patience)
+	}
 	live.writes.enqueue(write, false)
 	return func() error {
 		_, err := detach(context.Background(), live, func() (string, error) { return live.writes.await(write) }, nil)

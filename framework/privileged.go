@@ -28,8 +28,8 @@ func (forEngine) Unhurried(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, unhurried: true}
 }
 
-func (forEngine) StartDelete(ctx context.Context, s *Session, path string) (finish func() error) {
-	return s.startDelete(ctx, path)
+func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patient bool) (finish func() error) {
+	return s.startDelete(ctx, path, patient)
 }
 
 func (forEngine) AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }

@@ -152,10 +152,12 @@ func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noRee
 
 // WithAsyncRelease makes Release return without waiting for the ensemble's
 // answer. Release then checks by the clock that the lease was held until now,
-// sends the request that removes the znode, and returns. The next Acquire of
-// this client does not wait for the answer either: the ensemble executes the
-// requests of a session in order. So an uncontended Acquire and its Release
-// take one round trip together, not two. If several leases share a znode, as
+// begins to remove the znode, and returns. The next Acquire of this client does
+// not wait for the answer either: the ensemble executes the requests of a
+// session in order. So an uncontended Acquire and its Release take one round
+// trip together, not two. The delete waits up to a millisecond for the next
+// create of any lock of this client, unless others are known to wait: both are
+// one request then, and one transaction. If several leases share a znode, as
 // when a lock is re-entered, the option of the lease that is released last
 // counts.
 //

@@ -23,21 +23,58 @@ import (
 
 var async = recipes.WithAsyncRelease()
 
-// A cycle makes the requests that it makes without the option.
-func TestAsyncReleaseMakesNoOtherRequests(t *testing.T) {
+// The delete of a cycle and the create of the next one, of the same lock or of
+// another one, are one transaction.
+func TestAsyncReleaseSharesATransactionWithTheNextCreate(t *testing.T) {
+	for _, many := range []int{1, 2} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c := w.Connect("a")
+			var locks []recipes.Acquirer
+			for i := range many {
+				locks = append(locks, mutexAt(t, c, fmt.Sprint(lockPath, i), async))
+				bubble.Release(t, bubble.Acquire(t, t.Context(), locks[i])) // creates the path
+			}
+			time.Sleep(time.Second)
+			const cycles = 10
+			w.ResetRequests()
+			for i := range cycles {
+				bubble.Release(t, bubble.Acquire(t, t.Context(), locks[i%many]))
+			}
+			time.Sleep(time.Minute) // no request follows later
+			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpMulti: cycles - 1, testutil.OpGetChildren2: cycles, testutil.OpDelete: 1}
+			if got := w.Cost(); !maps.Equal(got, want) {
+				t.Errorf("%d locks: requests of %d cycles: %v, want %v", many, cycles, got, want)
+			}
+			for i := range many {
+				w.NothingLeft(fmt.Sprint(lockPath, i))
+			}
+		})
+	}
+}
+
+// A delete that no create follows is sent after a millisecond, and at once if
+// others are known to wait.
+func TestAsyncReleaseWithoutAnotherCreate(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), async)
-		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // creates the path
-		const cycles = 10
-		w.ResetRequests()
-		for range cycles {
-			bubble.Release(t, bubble.Acquire(t, t.Context(), m))
+		a, b, c := mutexOf(t, w.Connect("a"), async), mutexOf(t, w.Connect("b"), async), mutexOf(t, w.Connect("c"), async)
+		passed := func(l *recipes.Lease, to <-chan bubble.Grant, want time.Duration) *recipes.Lease {
+			t.Helper()
+			released := time.Now()
+			bubble.ReleaseAtOnce(t, l)
+			g := bubble.Granted(t, to)
+			if took := g.At.Sub(released); took != want {
+				t.Errorf("granted after %v, want %v", took, want)
+			}
+			return g.Lease
 		}
-		time.Sleep(time.Minute) // no request follows later
-		want := map[testutil.Op]int{testutil.OpCreate: cycles, testutil.OpGetChildren2: cycles, testutil.OpDelete: cycles}
-		if got := w.Cost(); !maps.Equal(got, want) {
-			t.Errorf("requests of %d cycles: %v, want %v", cycles, got, want)
-		}
+		first := bubble.Acquire(t, t.Context(), a)
+		second := bubble.Acquiring(t.Context(), b)
+		w.InLine(lockPath, 2)
+		third := bubble.Acquiring(t.Context(), c)
+		w.InLine(lockPath, 3)
+		l := passed(first, second, time.Millisecond) // the list of a's grant shows nobody
+		l = passed(l, third, 0)
+		bubble.ReleaseAtOnce(t, l)
 		w.NothingLeft(lockPath)
 	})
 }
@@ -443,8 +480,8 @@ func TestRemovalsCanBeWaitedFor(t *testing.T) {
 		if err := recipes.EndLinger(t.Context(), c, "/"); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("EndLinger took %v, want a round trip", took)
+		if took := time.Since(start); took != 101*time.Millisecond {
+			t.Errorf("EndLinger took %v, want a round trip and the wait for another create", took)
 		}
 		if left := w.Children(lockPath); len(left) > 0 {
 			t.Errorf("left: %v", left)

@@ -193,7 +193,7 @@ func (c *contender) withdraw() {
 // discard removes a znode under which nobody has worked, and which is noted as
 // leaving.
 func (q *localQueue) discard(sess *framework.Session, path string, z leavingZnode) {
-	finish := privileged.Framework.StartDelete(context.Background(), sess, path)
+	finish := privileged.Framework.StartDelete(context.Background(), sess, path, false)
 	go func() {
 		if err := finish(); err != nil && !errors.Is(err, zk.ErrNoNode) && !isOver(err) {
 			z.removal.err, z.removal.gone = err, sess.Discard(path)

@@ -200,9 +200,10 @@ func (g *grant) removeLocked(ctx context.Context) *removal {
 	g.removal = r
 	g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
 	if r.async {
-		g.queue.later(func() { g.removeBehind(ctx, r) })
+		patient := g.contention.known != contested
+		g.queue.later(func() { g.removeBehind(ctx, r, patient) })
 	} else {
-		go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path), again)
+		go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path, false), again)
 	}
 	return r
 }
@@ -212,9 +213,9 @@ func (g *grant) removeLocked(ctx context.Context) *removal {
 // next contender of this process does not find the znode ahead of it. If it
 // does after all, because the delete had to be sent again, it waits for the
 // removal: awaitLeaving.
-func (g *grant) removeBehind(ctx context.Context, r *removal) {
+func (g *grant) removeBehind(ctx context.Context, r *removal, patient bool) {
 	q := g.queue
-	go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path), false)
+	go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path, patient), false)
 	q.update(func() {
 		q.dropGrantLocked(g)
 		q.later(g.unhold) // its loss is no longer news

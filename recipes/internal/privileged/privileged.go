@@ -40,8 +40,9 @@ var Framework = seam.Framework.(interface {
 	// does the rest, and has to be called, soon and on another goroutine. It
 	// returns as Delete does: when the znode is gone, the session is over, or the
 	// budget of the retry policy is used up. The delete may share a request with
-	// other deletes and creates of contenders.
-	StartDelete(ctx context.Context, s *framework.Session, path string) (finish func() error)
+	// other deletes and creates of contenders. If patient is true, it waits up to
+	// a millisecond for one of them.
+	StartDelete(ctx context.Context, s *framework.Session, path string, patient bool) (finish func() error)
 
 	// AnswerOf returns the latest transaction that the server had applied when it
 	// answered a read, and the place of that answer in the order in which answers
