@@ -50,7 +50,7 @@ const longestAuthFile = 1 << 20
 // readAuthFile reads one credential a line. Empty lines, and lines that begin
 // with #, are ignored.
 func readAuthFile(name string) ([]credential, error) {
-	text, err := readPrivate(name)
+	text, err := ReadPrivate(name)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func readAuthFile(name string) ([]credential, error) {
 	return all, nil
 }
 
-// readPrivate reads a file that other users may not read.
-func readPrivate(name string) ([]byte, error) {
+// ReadPrivate reads a file that other users may not read.
+func ReadPrivate(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (s *saslFlags) password() (string, error) {
 	if s.piped != "" {
 		return s.piped, nil
 	}
-	text, err := readPrivate(s.passwordFile)
+	text, err := ReadPrivate(s.passwordFile)
 	if err != nil {
 		return "", fmt.Errorf("--sasl-password-file: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 type serverCommand struct {
 	serverSettings
 	config string
+	auth   serverAuth
 }
 
 func newServer() *cobra.Command {
@@ -64,7 +65,8 @@ clients connect (TLS, authentication, several servers) are refused.`,
   zkr server --members 3 --listen 127.0.0.1:2181     # and 2182, 2183
   zkr server --listen 127.0.0.1:0 --ready-file /run/zk  # zkr ls --servers "$(cat /run/zk)" /
   zkr server --control 127.0.0.1:2180                # curl -X POST 127.0.0.1:2180/restart
-  zkr server --config /etc/zookeeper/conf/zoo.cfg`,
+  zkr server --config /etc/zookeeper/conf/zoo.cfg
+  zkr server --sasl-users users --enforce-auth sasl  # zkr ls --sasl digest-md5 --sasl-user app --sasl-password-file FILE /`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := c.settings(cmd)
@@ -94,6 +96,7 @@ clients connect (TLS, authentication, several servers) are refused.`,
 	flags.BoolVar(&c.unchecked, "exists-without-read", false,
 		"answer exists without the permission to read, like servers before 3.7.3, 3.8.4 and 3.9.2")
 	flags.BoolVar(&c.verbose, "verbose", false, "log to stderr what a server would log")
+	c.auth.add(flags)
 	return cmd
 }
 
@@ -101,6 +104,9 @@ clients connect (TLS, authentication, several servers) are refused.`,
 // prints notes about the file.
 func (c *serverCommand) settings(cmd *cobra.Command) (settings serverSettings, err error) {
 	settings = c.serverSettings
+	if settings.auth, err = c.auth.options(); err != nil {
+		return settings, err
+	}
 	if settings.containers < time.Millisecond {
 		return settings, fmt.Errorf("--container-interval %v: must be at least 1ms", settings.containers)
 	}
@@ -141,6 +147,7 @@ type serverSettings struct {
 	control                string
 	readyFile              string
 	verbose                bool
+	auth                   []testutil.Option
 }
 
 func (s serverSettings) options() []testutil.Option {
@@ -167,7 +174,7 @@ func (s serverSettings) options() []testutil.Option {
 	if s.unchecked {
 		opts = append(opts, testutil.WithExistsWithoutRead())
 	}
-	return opts
+	return append(opts, s.auth...)
 }
 
 // serve runs the ensemble until ctx ends.
