@@ -207,13 +207,13 @@ func TestWaitEnds(t *testing.T) {
 
 // Every fault at every request: Set, Remove and Wait do what they say.
 func TestBarrierUnderEveryFault(t *testing.T) {
-	everyFault(t, func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]*framework.Client) {
-		b, other := simple(t, clients[0]), simple(t, clients[1])
-		again(t, f, func() error { return b.Set(t.Context()) })
+	everyFault(t, func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]client) {
+		b, other := simple(t, clients[0].Client), simple(t, clients[1].Client)
+		again(t, f, clients[0], b.Set)
 		removing := make(chan struct{})
 		result := make(chan error, 1)
 		go func() {
-			again(t, f, func() error { return other.Wait(t.Context()) })
+			again(t, f, clients[1], other.Wait)
 			select {
 			case <-removing:
 				result <- nil
@@ -223,7 +223,7 @@ func TestBarrierUnderEveryFault(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		close(removing)
-		again(t, f, func() error { return b.Remove(t.Context()) })
+		again(t, f, clients[0], b.Remove)
 		must(t, bubble.Await(t, "Wait", result))
 	})
 }

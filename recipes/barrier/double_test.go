@@ -20,8 +20,8 @@ import (
 )
 
 // Members begin together and end together, in one round after the other, from
-// every view and in any order, and leave nothing, also no watch. A known failure
-// elsewhere: CURATOR-654.
+// every view and in any order, and leave nothing, also no watch. A known
+// failure elsewhere: CURATOR-654.
 func TestRounds(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()

@@ -3,6 +3,7 @@ package barrier_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,11 @@ import (
 )
 
 func faults() []bubble.Fault {
+	cancel := func(s *bubble.Strike) { s.Cancel() }
 	return bubble.Faults(
+		bubble.Fault{Name: "canceled", Happen: cancel, Fails: true},
+		bubble.Fault{Name: "canceled and late", Action: testutil.Delay(20 * time.Second), Happen: cancel, Fails: true},
+		bubble.Fault{Name: "canceled and answered late", Action: testutil.DelayReply(2 * time.Second), Happen: cancel, Fails: true},
 		bubble.Fault{Name: "late, on a broken connection", Action: testutil.Delay(12 * time.Second), Happen: func(*bubble.Strike) {}},
 		bubble.Fault{Name: forbidden, Action: testutil.Fail(testutil.CodeNoAuth), Fails: true},
 		bubble.Fault{Name: "expired after the answer", Action: testutil.DelayReply(50 * time.Millisecond), Happen: func(s *bubble.Strike) {
@@ -30,7 +35,7 @@ const forbidden = "forbidden"
 // everyFault makes a run of two clients with each fault at each request, or
 // without ZKR_WHOLE at a quarter of them, other ones for each fault. In the end
 // nothing is left.
-func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]*framework.Client)) {
+func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]client)) {
 	bubble.EveryFault(t, faults(), 4, func(t *testing.T, at bubble.At) (requests int) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			defer func() {
@@ -40,15 +45,16 @@ func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f bubble.F
 			}()
 			strikes := w.Strikes(at)
 			defer strikes.End()
-			var clients [2]*framework.Client
+			var clients [2]client
 			for i, name := range []string{"ours", "theirs"} {
-				clients[i] = w.Connect(name, patient)
+				c := client{w.Connect(name, patient), new(caller)}
+				clients[i] = c
 				net := w.ClientNet(name)
 				net.Control(func(r testutil.Request) testutil.Action {
 					if r.Op == testutil.OpRemoveWatches && at.Name == forbidden { // no server asks for a right to that
 						return testutil.Pass()
 					}
-					return strikes.Control(net, r, nil)
+					return strikes.Control(net, r, c.leave)
 				})
 			}
 			run(t, w, at.Fault, clients)
@@ -60,12 +66,40 @@ func everyFault(t *testing.T, run func(t *testing.T, w *bubble.World, f bubble.F
 	})
 }
 
+// client is one of two in a run with a fault.
+type client struct {
+	*framework.Client
+	*caller
+}
+
+// caller makes one call at a time, and may leave it.
+type caller struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc // of the call under way
+}
+
+// call begins one.
+func (c *caller) call(ctx context.Context) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, c.cancel = context.WithCancel(ctx)
+	return ctx
+}
+
+func (c *caller) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
 // again calls a function, once more if the fault has made it fail.
-func again(t *testing.T, f bubble.Fault, call func() error) {
+func again(t *testing.T, f bubble.Fault, c client, call func(context.Context) error) {
 	t.Helper()
-	err := call()
+	err := call(c.call(t.Context()))
 	if f.Fails && err != nil {
-		err = call()
+		err = call(t.Context())
 	}
 	if err != nil {
 		t.Error(err)
@@ -76,6 +110,7 @@ func again(t *testing.T, f bubble.Fault, call func() error) {
 type party struct {
 	t       *testing.T
 	f       bubble.Fault
+	c       client
 	d       *barrier.Double
 	results chan party // of the call under way
 	in      *barrier.Inside
@@ -85,7 +120,7 @@ type party struct {
 func (p *party) enter(ctx context.Context) {
 	p.results = make(chan party, 1)
 	go func() {
-		in, err := p.d.Enter(ctx)
+		in, err := p.d.Enter(p.c.call(ctx))
 		if p.f.Fails && err != nil {
 			in, err = p.d.Enter(ctx)
 		}
@@ -96,7 +131,7 @@ func (p *party) enter(ctx context.Context) {
 func (p *party) leave(ctx context.Context) {
 	in := p.in
 	p.results = make(chan party, 1)
-	go func() { p.results <- party{err: in.Leave(ctx)} }()
+	go func() { p.results <- party{err: in.Leave(p.c.call(ctx))} }()
 }
 
 // result waits for the result of a call. Only a fault may make a Leave fail.
@@ -123,10 +158,11 @@ func TestEveryFaultAtEveryRequest(t *testing.T) {
 	everyFault(t, twoRounds)
 }
 
-func twoRounds(t *testing.T, _ *bubble.World, f bubble.Fault, clients [2]*framework.Client) {
+func twoRounds(t *testing.T, _ *bubble.World, f bubble.Fault, clients [2]client) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	a, b := &party{t: t, f: f, d: double(t, clients[0], 2)}, &party{t: t, f: f, d: double(t, clients[1], 2)}
+	party := func(c client) *party { return &party{t: t, f: f, c: c, d: double(t, c.Client, 2)} }
+	a, b := party(clients[0]), party(clients[1])
 	for round := range 2 {
 		a.enter(ctx)
 		if a.has() {
