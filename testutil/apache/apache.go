@@ -60,7 +60,9 @@ type config struct {
 	minSession time.Duration
 	maxSession time.Duration
 	bounds     map[int][2]time.Duration // of members that have other bounds of session timeouts
-	properties []string                 // as the JVM expects them
+	observers  int
+	settings   []string // lines of zoo.cfg
+	properties []string // as the JVM expects them
 	jaas       string
 	java       string
 	classPath  string
@@ -97,6 +99,17 @@ func WithMemberTimeouts(member int, min, max time.Duration) Option {
 func WithProperty(name, value string) Option {
 	return func(c *config) { c.properties = append(c.properties, "-D"+name+"="+value) }
 }
+
+// WithSetting adds a line to the members' configuration, such as
+// "localSessionsEnabled=true". It comes after those of this package, and counts
+// if one of them has the same name.
+func WithSetting(line string) Option {
+	return func(c *config) { c.settings = append(c.settings, line) }
+}
+
+// WithObservers adds n members that do not vote, after those that do. Methods
+// count them as members. It needs two members that vote.
+func WithObservers(n int) Option { return func(c *config) { c.observers = n } }
 
 // WithJAAS makes the members authenticate clients by SASL, as the section
 // Server of this configuration says. By default they have no SASL. Clients may
@@ -151,8 +164,11 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
 		return nil, fmt.Errorf("apache: cannot start %d members with tick %v and session timeouts from %v to %v", members, cfg.tick, cfg.minSession, cfg.maxSession)
 	}
+	if cfg.observers < 0 || cfg.observers > 0 && members < 2 {
+		return nil, fmt.Errorf("apache: cannot start %d observers beside %d members", cfg.observers, members)
+	}
 	for i, b := range cfg.bounds {
-		if i < 0 || i >= members || b[0] < time.Millisecond || b[1] < b[0] {
+		if i < 0 || i >= members+cfg.observers || b[0] < time.Millisecond || b[1] < b[0] {
 			return nil, fmt.Errorf("apache: cannot start %d members with session timeouts from %v to %v at member %d", members, b[0], b[1], i)
 		}
 	}
@@ -181,18 +197,21 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 // error.
 func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
 	e := &Ensemble{}
-	ports, err := choosePorts(3 * members)
+	all := members + cfg.observers
+	ports, err := choosePorts(3 * all)
 	if err != nil {
 		return e, err
 	}
-	for i := range members {
-		voters := ""
-		if members > 1 {
-			if voters, err = votersSeenBy(cfg.network, i, ports); err != nil {
+	for i := range all {
+		settings := cfg.settings
+		if all > 1 {
+			peers, err := peersSeenBy(cfg.network, i, members, ports)
+			if err != nil {
 				return e, err
 			}
+			settings = slices.Concat(peers, settings)
 		}
-		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], voters)
+		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], settings)
 		if err != nil {
 			return e, err
 		}

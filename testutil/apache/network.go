@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"strings"
 )
 
 // Network is a network that an ensemble's members are on, as nodes from 0. It
@@ -31,29 +30,33 @@ func (loopback) Host(int) string                               { return "127.0.0
 func (loopback) Address(_, _ int, addr string) (string, error) { return addr, nil }
 func (loopback) Enter(int, *exec.Cmd) error                    { return nil }
 
-// votersSeenBy returns the lines of a member's settings that name all members:
-// itself by its own addresses, the others by those at which it reaches them.
-// ports has three for each member: for clients, for its followers, and for
-// elections.
-func votersSeenBy(n Network, member int, ports []int) (string, error) {
-	var lines strings.Builder
+// peersSeenBy returns the lines of a member's settings that name all members:
+// itself by its own addresses, the others by those at which it reaches them. So
+// many vote, and the others observe. ports has three for each member: for
+// clients, for its followers, and for elections.
+func peersSeenBy(n Network, member, voters int, ports []int) (lines []string, err error) {
 	for other := range len(ports) / 3 {
 		var host string
 		var seen [2]string // the ports for followers and for elections
 		for i := range seen {
 			address := net.JoinHostPort(n.Host(other), fmt.Sprint(ports[3*other+1+i]))
 			if other != member {
-				var err error
 				if address, err = n.Address(member, other, address); err != nil {
-					return "", err
+					return nil, err
 				}
 			}
-			var err error
 			if host, seen[i], err = net.SplitHostPort(address); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
-		fmt.Fprintf(&lines, "server.%d=%s:%s:%s\n", other+1, host, seen[0], seen[1])
+		role := "participant"
+		if other >= voters {
+			role = "observer"
+		}
+		lines = append(lines, fmt.Sprintf("server.%d=%s:%s:%s:%s", other+1, host, seen[0], seen[1], role))
 	}
-	return lines.String(), nil
+	if member >= voters {
+		lines = append(lines, "peerType=observer")
+	}
+	return lines, nil
 }

@@ -45,7 +45,7 @@ var (
 	errRunning = errors.New("already running")
 )
 
-func newProcess(cfg config, dir string, index, clientPort int, voters string) (*process, error) {
+func newProcess(cfg config, dir string, index, clientPort int, more []string) (*process, error) {
 	data := dataDir(dir)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ minSessionTimeout=%d
 maxSessionTimeout=%d
 admin.enableServer=false
 4lw.commands.whitelist=*
-%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.network.Host(index), least.Milliseconds(), most.Milliseconds(), voters)
+%s`, cfg.tick.Milliseconds(), filepath.ToSlash(data), clientPort, cfg.network.Host(index), least.Milliseconds(), most.Milliseconds(), strings.Join(more, "\n"))
 	file := filepath.Join(dir, "zoo.cfg")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		return nil, err
@@ -199,8 +199,8 @@ func (p *process) answering() *run {
 	return p.run
 }
 
-// mode returns "standalone", "leader" or "follower", and "" while the member
-// does not serve.
+// mode returns "standalone", "leader", "follower", "observer" or "read-only",
+// and "" while the member does not serve.
 func (p *process) mode() string {
 	if p.answering() == nil {
 		return ""
