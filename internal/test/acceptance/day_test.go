@@ -2,6 +2,7 @@ package acceptance_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
@@ -204,6 +207,15 @@ func TestADay(t *testing.T) {
 			}
 		}
 		pass(1, true) // it also removes what those who crashed have left to the next one
+		// The directory of a key of which an acquire was refused has never had a
+		// child. It stays until its next use.
+		unused, _, err := clients[0].Children(t.Context(), "/day/keyed")
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Fatal(err)
+		}
+		for _, key := range unused {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), made[*locks.Mutex](t)(locks.NewMutex(clients[0], "/day/keyed/"+key))))
+		}
 		after := count()
 		for _, what := range append(after.Grown(before, 0), before.Grown(after, 0)...) {
 			t.Error(what)
