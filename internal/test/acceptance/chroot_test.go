@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
 // chrootKinds are all kinds, and those whose directories are persistent.
@@ -278,4 +279,72 @@ func TestTheChrootIsDeletedUnderAnObserver(t *testing.T) {
 			t.Error("the next leader is not reported")
 		}
 	})
+}
+
+// Clients of a real server that come at once find no chroot. With the option
+// they make it, once, and contend in the same lines. Without it one gets an
+// error, before the chroot is there, and stands in line after that.
+func TestMissingChrootsOnTheRealServer(t *testing.T) {
+	t.Parallel()
+	ens := apache.Start(t, 1)
+	servers := ens.Servers() + "/team/app"
+	open := func(opts ...framework.Option) *framework.Client {
+		c, err := framework.New(servers, append(opts, framework.WithSessionTimeout(timeout))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	plain, all := open(), client(t, ens)
+	for _, k := range chrootKinds {
+		if _, err := k.of(t, plain, "/"+k.name[:5]).Acquire(t.Context()); !errors.Is(err, zk.ErrNoNode) ||
+			!strings.Contains(err.Error(), "chroot /team/app does not exist, and the client was made without WithCreateChroot") {
+			t.Errorf("%s: %v", k.name, err)
+		}
+	}
+	if made, _, err := all.Exists(t.Context(), "/team"); err != nil || made {
+		t.Fatalf("a client without the option made the chroot: %v, %v", made, err)
+	}
+	ready := make(chan struct{})
+	var first []<-chan grant
+	for range 4 {
+		c := open(framework.WithCreateChroot())
+		if err := c.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan grant, 1)
+		lock := kinds[0].of(t, c, "/first")
+		go func() {
+			<-ready
+			l, err := lock.Acquire(t.Context())
+			if err == nil {
+				err = l.Release(t.Context())
+			}
+			ended <- grant{l, err, time.Now()}
+		}()
+		first = append(first, ended)
+	}
+	close(ready)
+	for _, ended := range first {
+		if g := outcome(t, ended); g.err != nil {
+			t.Error(g.err)
+		}
+	}
+	for _, path := range []string{"/team", "/team/app"} {
+		_, stat, err := all.Get(t.Context(), path)
+		if err != nil || stat.EphemeralOwner != 0 { // a container shows the least possible one
+			t.Errorf("%s: owner %#x, %v", path, stat.EphemeralOwner, err)
+		}
+	}
+	c := muster(t, &stage{ens, "/crew", open(framework.WithCreateChroot())}, servers, timeout, framework.WithCreateChroot())
+	waiting := acquiring(t.Context(), kinds[0].of(t, plain, c.held[0].at.path))
+	inLine(t, plain, c.held[0].at.path, 3)
+	c.keeps(t)
+	release(t, c.held[0].lease)
+	release(t, granted(t, c.held[0].next))
+	release(t, granted(t, waiting))
+	c.held[0].lease = acquire(t, t.Context(), kinds[0].of(t, c.peers[0].Client, c.held[0].at.path))
+	c.held[0].next = acquiring(t.Context(), kinds[0].of(t, c.peers[1].Client, c.held[0].at.path))
+	c.disband(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -143,6 +144,85 @@ func TestAQuotaOfTheServer(t *testing.T) {
 		release(t, held)
 		release(t, acquire(t, t.Context(), second))
 		k.standing(t, s, 0, 0)
+	}
+}
+
+// Servers accept less than a client sends by default, or more. A request that
+// is too large for them ends the connection each time it is tried, and costs no
+// lease. A client that knows their limit does not send it.
+func TestAnotherMaxBuffer(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]int{"below": 64 << 10, "above": 4 << 20} {
+		t.Run(name, func(t *testing.T) {
+			ens := apache.Start(t, 1, apache.WithProperty("jute.maxbuffer", fmt.Sprint(server)))
+			s := newStage(t, ens, client(t, ens))
+			c := muster(t, s, ens.Servers(), enduring)
+			lasting(t, s.watcher, s.path+"/data")
+			write := func(held *recipes.Lease, bytes int) error {
+				_, err := held.Multi(t.Context(), &zk.SetDataRequest{Path: s.path + "/data", Data: make([]byte, bytes), Version: -1})
+				return err
+			}
+			lock := s.path + "/lock"
+			open := func(opts ...framework.Option) *framework.Client { // through no ClientNet, which has a limit of its own
+				c, err := framework.New(ens.Servers(), append(opts, framework.WithSessionTimeout(enduring))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+				return c
+			}
+			known := open(framework.WithMaxRequest(server - 1))
+			var breaks atomic.Int32
+			known.Listen(func(change framework.StateChange) {
+				if change.To == framework.Suspended {
+					breaks.Add(1)
+				}
+			})
+			held := acquire(t, t.Context(), kinds[0].of(t, known, lock))
+			if err := write(held, server-1024); err != nil {
+				t.Errorf("a request that servers and client accept: %v", err)
+			}
+			if err := write(held, server); !errors.Is(err, framework.ErrTooLarge) {
+				t.Errorf("a request that neither accepts: %v", err)
+			}
+			if n := breaks.Load(); n > 0 {
+				t.Errorf("%d connections have ended", n)
+			}
+			release(t, held)
+
+			unaware := open(framework.WithRetry(retry.NTimes(5, 300*time.Millisecond)))
+			held = acquire(t, t.Context(), kinds[0].of(t, unaware, lock))
+			next := acquiring(t.Context(), kinds[0].of(t, known, lock))
+			kinds[0].standing(t, &stage{ens, lock, s.watcher}, 1, 1)
+			err := write(held, server/2+server/4)
+			switch wants := server < 1<<20; {
+			case wants && err != nil: // servers accept it
+				t.Error(err)
+			case !wants && !errors.Is(err, framework.ErrTooLarge):
+				t.Errorf("a request that the client does not send: %v", err)
+			}
+			if server < 1<<20 {
+				_, err := unaware.Set(t.Context(), s.path+"/data", make([]byte, 2*server), 1) // it is tried again
+				for what, err := range map[string]error{"write": write(held, 2*server), "set": err} {
+					if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+						t.Errorf("%s: a request that the servers do not accept: %v", what, err)
+					}
+				}
+			}
+			if data, _, err := unaware.Get(t.Context(), s.path+"/data"); err != nil || len(data) < server/2 {
+				t.Errorf("%d bytes, %v", len(data), err) // answers are limited by no server
+			}
+			if !held.Held() {
+				t.Errorf("the lease was lost: %v", held.Err())
+			}
+			pending(t, next)
+			release(t, held)
+			release(t, granted(t, next))
+			c.goesOn(t)
+			c.keeps(t)
+			c.handsOver(t)
+			c.disband(t)
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ package acceptance_test
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -148,6 +149,98 @@ func TestAProcessStandsStill(t *testing.T) {
 				}
 				s.first.Expect(t, "done")
 			})
+		}
+	})
+}
+
+// A process group is frozen past its session timeouts, with a holder and a
+// waiter in it, as a container is. A process of another group gets the lock in
+// time. When the group continues, its holder finds the lease lost, and its
+// waiter stands behind the other one.
+func TestAProcessGroupStandsStill(t *testing.T) {
+	parallel(t)
+	onBoth(t, 1, func(t *testing.T, ens testutil.Ensemble) {
+		watcher := client(t, ens)
+		group := 0 // that of the first process
+		grouped := func(s *duo) *load.Process {
+			p := load.StartWith(t, func(cmd *exec.Cmd) error {
+				if cmd.SysProcAttr == nil {
+					cmd.SysProcAttr = &syscall.SysProcAttr{}
+				}
+				cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pgid = true, group
+				return nil
+			}, "holder", ens.Servers(), firstSession.String(), s.k.name, s.path, string(s.ledger))
+			if group == 0 {
+				group = p.Pid
+			}
+			return p
+		}
+		type trio struct {
+			*duo
+			other *load.Process
+		}
+		var all []*trio
+		for _, k := range kinds {
+			name := strings.ReplaceAll(k.name, " ", "_")
+			s := &trio{duo: &duo{stage: &stage{ens, "/suite/group/" + name, watcher}, k: k, ledger: load.Ledger(filepath.Join(t.TempDir(), name))}}
+			if _, err := watcher.Create(t.Context(), load.Resource(s.path), nil, 0); err != nil {
+				t.Fatal(err)
+			}
+			s.first = grouped(s.duo)
+			s.token, _, _ = strings.Cut(s.first.Expect(t, "held"), " ")
+			s.second = grouped(s.duo)
+			k.standing(t, s.stage, 1, 1)
+			s.other = s.holder(t, secondSession)
+			k.standing(t, s.stage, 1, 2)
+			all = append(all, s)
+		}
+		for _, s := range all {
+			s.gone(t)
+		}
+		began := time.Now()
+		if err := syscall.Kill(-group, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		tokens := map[*trio]string{}
+		for _, s := range all {
+			token, at, _ := strings.Cut(s.other.Expect(t, "held"), " ")
+			since, err := strconv.ParseInt(at, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.UnixMilli(since).Sub(began); took > 2*firstSession {
+				t.Errorf("%s: granted after %v, the session timeout is %v", s.k.name, took, firstSession)
+			}
+			if s.k.tokens && token <= s.token {
+				t.Errorf("%s: token %s after %s", s.k.name, token, s.token)
+			}
+			tokens[s] = token
+		}
+		if err := syscall.Kill(-group, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			s.first.Expect(t, "lost")
+			if refused, why, _ := strings.Cut(s.first.Expect(t, "late"), " "); refused != "true" {
+				t.Errorf("%s: a late write: %s", s.k.name, why)
+			}
+			s.first.Expect(t, "done")
+			s.k.standing(t, s.stage, 1, 1)
+			fmt.Fprintln(s.other.Say, "leave")
+			s.other.Expect(t, "done")
+			if token, _, _ := strings.Cut(s.second.Expect(t, "held"), " "); s.k.tokens && token <= tokens[s] {
+				t.Errorf("%s: token %s after %s", s.k.name, token, tokens[s])
+			}
+			fmt.Fprintln(s.second.Say, "leave")
+			s.second.Expect(t, "done")
+			s.k.standing(t, s.stage, 0, 0)
+			text, err := s.ledger.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if grants, err := load.Judge(string(text), 1); err != nil || grants != 3 {
+				t.Errorf("%s: %d grants, %v", s.k.name, grants, err)
+			}
 		}
 	})
 }
