@@ -301,3 +301,24 @@ func TestParsePrincipal(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a configuration has, reading it ends, with an error or without.
+func FuzzConfig(f *testing.F) {
+	f.Add("[libdefaults]\n default_realm = A\n rdns = no\n[realms]\nA = {\n kdc = a:88\n}\n[domain_realm]\n.a = A\n")
+	f.Add("[libdefaults]\n A = {\n kdc = b\n }\n default_tkt_enctypes = aes256-cts\n clockskew = 5m\n[realms]\nA = {\nkdc = b*\nkdc = c\n")
+	f.Add("[realms]\n}\n = {\n}\n[domain_realm]\n=\n[libdefaults]\nticket_lifetime = 1d\nnoaddresses = x\n")
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		file := filepath.Join(dir, "krb5.conf")
+		if strings.Contains(text, "include") {
+			return // of other files
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if cfg, err := loadConfig([]string{file}); err == nil {
+			_ = hasKDC(cfg, "A")
+			_ = cfg.ResolveRealm("zk.a")
+		}
+	})
+}
