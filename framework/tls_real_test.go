@@ -70,3 +70,24 @@ func TestX509OnTheRealServer(t *testing.T) {
 	}
 	must(t, nobody.Close())
 }
+
+// A real member that has as many connections from this address as it allows
+// closes the next one without a word. The client says what is possible, and
+// connects when there is room.
+func TestAFullRealServer(t *testing.T) {
+	ens := apache.Start(t, 1, apache.WithSetting("maxClientCnxns=1"))
+	open := func() *framework.Client {
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(4*time.Second))
+		must(t, err)
+		return c
+	}
+	first := open()
+	must(t, first.WaitConnected(within(t, time.Minute)))
+	second := open()
+	if err := second.WaitConnected(within(t, 3*time.Second)); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") || !strings.Contains(err.Error(), ens.Servers()) {
+		t.Errorf("error %v", err)
+	}
+	must(t, first.Close())
+	must(t, second.WaitConnected(within(t, time.Minute)))
+	must(t, second.Close())
+}
