@@ -41,7 +41,11 @@ func loadConfig(files []string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.NewFromString(text.String())
+	var cfg *config.Config
+	err = parse(func() (err error) { // it panics where a brace closes nothing
+		cfg, err = config.NewFromString(text.String())
+		return err
+	})
 	if err != nil && !errors.As(err, new(config.UnsupportedDirective)) {
 		return nil, fmt.Errorf("configuration of Kerberos: %s: %w", strings.Join(files, ", "), err)
 	}
