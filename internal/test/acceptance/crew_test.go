@@ -132,9 +132,12 @@ func (c *crew) hold(t *testing.T) {
 // goesOn waits until each who takes turns has had two more.
 func (c *crew) goesOn(t *testing.T) {
 	t.Helper()
+	var before [len(c.turns)]int64
 	for i := range c.turns {
-		before := c.turns[i].Load()
-		bubble.AwaitTrue(t, fmt.Sprint("number ", i, " has its turn"), func() bool { return c.turns[i].Load() >= before+2 })
+		before[i] = c.turns[i].Load()
+	}
+	for i := range c.turns {
+		bubble.AwaitTrue(t, fmt.Sprint("number ", i, " has its turn"), func() bool { return c.turns[i].Load() >= before[i]+2 })
 	}
 }
 
