@@ -26,7 +26,8 @@ import (
 // contact that was answered F before the R0 of the latest proof. From that R0
 // until the present R1 there is at most T/2 - F then: T/6 for two syncs. With
 // F + r = T/4 or less, each heartbeat can prove the one before it, and P is
-// T/4.
+// T/4. With a tick of T/5, fewer than 8 syncs in T are not enough either: of
+// any three in a row the last one is sent at most T/2 - F after the first one.
 const (
 	fewestBeats    = 2
 	mostBeats      = 8
