@@ -280,16 +280,24 @@ func (o observerList) flush(patience <-chan time.Time) bool {
 }
 
 // observed makes a call of the wire client, and reports it to the observers.
-// ask has Op, Path and Operations, which is 1 if it is not set.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
-	observers := s.core.observers
-	if !observers.wantRequests() {
+	if !s.core.observers.wantRequests() {
 		return call(s.conn)
 	}
-	ask.Operations = max(ask.Operations, 1)
-	ask.Session, ask.Server, ask.Began = s.sessionID(), s.conn.Server(), time.Now()
-	end := observers.startRequest(ctx, ask)
+	end := s.startObserved(ctx, ask)
 	value, err := call(s.conn)
 	end(err)
 	return value, err
+}
+
+// startObserved reports to the observers that a request begins, and returns a
+// function that must be called when it has ended. ask has Op, Path and
+// Operations, which is 1 if it is not set.
+func (s *session) startObserved(ctx context.Context, ask Request) (end func(error)) {
+	if !s.core.observers.wantRequests() {
+		return func(error) {}
+	}
+	ask.Operations = max(ask.Operations, 1)
+	ask.Session, ask.Server, ask.Began = s.sessionID(), s.conn.Server(), time.Now()
+	return s.core.observers.startRequest(ctx, ask)
 }

@@ -22,7 +22,9 @@ type contender struct {
 	path     string
 	name     string
 	children []string // the latest list of the directory; nil: look again
-	dir      int64    // the directory's czxid, in that list
+	dir      int64    // the directory's czxid, in the latest list
+	latest   int64    // the directory's pzxid, in that list
+	outlook  outlook  // what it watches
 	marked   bool     // others can see that it is first and waits
 
 	removal   *removal // of its znode, when nobody wants it
@@ -34,7 +36,7 @@ func newContender(q *localQueue, sess *framework.Session, created framework.Crea
 	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
 	c.removal = newRemoval()
 	if created.Stat != nil {
-		c.dir = created.Stat.Czxid
+		c.dir, c.latest = created.Stat.Czxid, created.Stat.Pzxid
 	}
 	return c
 }
@@ -91,7 +93,7 @@ func (c *contender) list(ctx context.Context) error {
 	if err != nil {
 		return directoryOf(err)
 	}
-	c.children, c.dir = children, stat.Czxid
+	c.children, c.dir, c.latest = children, stat.Czxid, stat.Pzxid
 	return nil
 }
 
@@ -104,41 +106,64 @@ func directoryOf(err error) error {
 	return err
 }
 
-// wait returns when the blocker may have left, or with passed or look: then the
-// line must be looked at again. An event can be lost, so it also looks by
-// itself.
-func (c *contender) wait(ctx context.Context, blocker string, passed, look <-chan struct{}) error {
+// wait returns true when nobody is ahead any more, and false when the line must
+// be looked at again, also with passed or look. An event can be lost, so it
+// also looks by itself.
+func (c *contender) wait(ctx context.Context, blocker string, passed, look <-chan struct{}) (first bool, err error) {
+	rule := c.queue.rule
+	ahead := rule.awaited(c.name, blocker, c.children)
+	if rule.OtherLayout != nil {
+		other, err := rule.OtherLayout(ctx, unread{}, c.queue.dir, c.children)
+		ahead.whole = ahead.whole && other == "" && err == nil
+	}
 	c.children = nil
-	path := child(c.queue.dir, blocker)
-	_, stat, changed, err := c.sess.GetAndWatch(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil // it left between the list and the watch
+	if err := c.watch(ctx, &ahead); err != nil {
+		return false, err
 	}
-	if err != nil {
-		return err
-	}
-	defer c.sess.Unwatch(changed)
-	c.queue.waitsFor.Store(&waitingFor{path, stat.EphemeralOwner})
 	defer c.queue.waitsFor.Store(nil)
 	var patience recheck.Patience
-	err = recheck.Wait(ctx, c.sess, func() (bool, error) {
-		if err := patience.Look(ctx, c.sess, path); err != nil {
+	for {
+		what, err := c.news(&ahead)
+		switch {
+		case err != nil:
+			return false, err
+		case what == listAgain:
+			go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
+			return false, nil
+		case what == nobodyAhead:
+			return true, nil
+		}
+		nearest := child(c.queue.dir, ahead.names[0])
+		stat, _ := c.outlook.ahead[ahead.names[0]].Read()
+		c.queue.waitsFor.Store(&waitingFor{nearest, stat.EphemeralOwner})
+		changed := c.outlook.changed(ahead.names)
+		which, err := recheck.WaitWhich(ctx, c.sess, func() (bool, error) {
+			if err := patience.Look(ctx, c.sess, nearest); err != nil {
+				return false, err
+			}
+			return c.look(ctx, &ahead), nil
+		}, changed[0], changed[1], changed[2], passed, look)
+		if err != nil || which >= len(changed) {
 			return false, err
 		}
-		return recheck.Gone(ctx, c.sess, path), nil
-	}, changed, passed, look)
-	select {
-	case <-changed:
-		go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
-	default:
 	}
-	return err
 }
 
-// rank returns the rank of a grant of c. Both parts come from the same list,
+// unread is a Reader that reads nothing.
+type unread struct{}
+
+var errUnread = errors.New("not read")
+
+func (unread) Get(context.Context, string) ([]byte, *zk.Stat, error) { return nil, nil, errUnread }
+
+func (unread) Children(context.Context, string) ([]string, *zk.Stat, error) {
+	return nil, nil, errUnread
+}
+
+// rank returns the rank of a grant of c. Both parts come from the latest list,
 // which shows c's name and has the directory's stat. So Dir and Seq always
 // belong to the same directory, even if it was removed and created again by one
-// multi.
+// multi. Where c is granted by an event its znode has stood since.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
@@ -152,14 +177,16 @@ func (c *contender) rank() Rank {
 // round trip to the leader, and so are the requests of a client that takes
 // locks often. After a wait, the proof has begun when the event came: see wait.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
+	byEvent := c.children == nil
 	contended, err := c.queue.rule.contended(c.name, c.children)
 	if err != nil {
 		return nil, err
 	}
 	g := &grant{queue: c.queue, sess: c.sess, name: c.name, path: c.path, rank: c.rank()}
-	if contended {
-		g.contention = contention{known: contested, at: time.Now()}
+	if contended || byEvent {
+		g.contention = contention{known: contested, assumed: byEvent, at: time.Now()}
 	}
+	g.watch.takeOver(&c.outlook, byEvent)
 	return g, g.claim(ctx)
 }
 
