@@ -224,14 +224,16 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 
 // take makes the permits, and a grant of each, while c leaves the line: all in
 // one Multi, or nothing. So it can be done only while c is first, and only
-// once.
+// once. It waits for the answer even if ctx ends: permits that nobody wants
+// then are noted as leaving before c is gone, so no try is busy because of
+// them.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
 	sess, err := l.view(c.sess)
 	if err != nil {
 		return nil, err
 	}
 	own := child(l.dir, c.name)
-	paths, failed, err := sess.CreateAllProtected(ctx, framework.ProtectedBatch{
+	paths, failed, err := privileged.Framework.Unhurried(sess).CreateAllProtected(ctx, framework.ProtectedBatch{
 		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
 		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
 		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
