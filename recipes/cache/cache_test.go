@@ -306,27 +306,32 @@ func TestCloseInACallback(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		fill(t, c, 1, 3)
-		called := make(chan struct{}, 10)
-		var k *cache.Cache
-		end := func() { k.Close(); called <- struct{}{} }
-		k = start(t, c)
-		k.Listen(func(cache.Batch) { end() })
-		bubble.Await(t, "the listener", called)
-
-		k, err := cache.New(c, root, cache.WithFilter(func(string) bool { end(); return true }))
-		if err != nil {
-			t.Fatal(err)
+		for what, in := range map[string]func(end func(*cache.Cache)){
+			"a listener": func(end func(*cache.Cache)) {
+				k := start(t, c)
+				k.Listen(func(cache.Batch) { end(k) })
+			},
+			"a filter": func(end func(*cache.Cache)) {
+				var k *cache.Cache
+				k, err := cache.New(c, root, cache.WithFilter(func(string) bool { end(k); return true }))
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.Start()
+			},
+			"a decoder": func(end func(*cache.Cache)) {
+				k := start(t, c)
+				cache.NewValue(k, root, func([]byte) (int, error) { end(k); return 0, nil })
+			},
+		} {
+			ended := make(chan struct{}, 10)
+			in(func(k *cache.Cache) { k.Close(); ended <- struct{}{} })
+			bubble.Await(t, what, ended)
 		}
-		k.Start()
-		bubble.Await(t, "the filter", called)
-
-		k = start(t, c)
-		cache.NewValue(k, root, func([]byte) (int, error) { end(); return 0, nil })
-		bubble.Await(t, "the decoder", called)
-
-		k = start(t, c)
-		k.Listen(func(cache.Batch) { _ = c.Close(); end() })
-		bubble.Await(t, "the listener that closes the client", called)
+		k := start(t, c)
+		ended := make(chan struct{}, 10)
+		k.Listen(func(cache.Batch) { _ = c.Close(); k.Close(); ended <- struct{}{} })
+		bubble.Await(t, "a listener that closes the client", ended)
 	})
 }
 
