@@ -272,7 +272,12 @@ func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 			a := k.of(t, c, recordPath)
 			bubble.Release(t, bubble.Acquire(t, t.Context(), a))
 			create := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: recordPath + k.line + "/"}, action)
-			defer w.Control(create.Control)()
+			defer w.Control(func(r testutil.Request) testutil.Action {
+				if r.Op == testutil.OpCreateSession { // or another try is granted before Close
+					return testutil.Delay(time.Second)
+				}
+				return create.Control(r)
+			})()
 			granted := bubble.Acquiring(t.Context(), a)
 			<-create.Hit()
 			if err := c.Close(); err != nil {
