@@ -65,6 +65,14 @@ func Unanswered(s *Session) int {
 	return len(a.requests)
 }
 
+// Sweeps reports whether a session is going to remove watches that nobody
+// wants.
+func Sweeps(s *Session) bool {
+	s.live.hub.mu.Lock()
+	defer s.live.hub.mu.Unlock()
+	return s.live.hub.sweeping
+}
+
 // Followers returns how many are told of events in a session.
 func Followers(s *Session) (n int) {
 	s.live.trees.mu.Lock()

@@ -117,7 +117,7 @@ func (l *link) Write(p []byte) (int, error) {
 	}
 	frame, connects := p, !l.connectSent
 	if connects {
-		frame = l.session.nameRemembered(l.raiseSeen(p))
+		frame = l.session.nameRemembered(l.nameSeen(p))
 	}
 	if !l.beforeSend(frame) {
 		_ = l.Close()
@@ -138,19 +138,15 @@ func (l *link) withdraw() {
 	}
 }
 
-// raiseSeen returns a connect request that names the latest transaction that
-// the session has seen.
-func (l *link) raiseSeen(connect []byte) []byte {
+// nameSeen returns a connect request that names the latest transaction that the
+// session has seen. The wire client knows only of those in answers to its own
+// requests.
+func (l *link) nameSeen(connect []byte) []byte {
 	if len(connect) < connectSeen+8 {
 		return connect
 	}
-	field := connect[connectSeen:]
-	seen := l.session.latestSeen()
-	if seen <= int64(binary.BigEndian.Uint64(field)) {
-		return connect
-	}
 	connect = bytes.Clone(connect)
-	binary.BigEndian.PutUint64(connect[connectSeen:], uint64(seen))
+	binary.BigEndian.PutUint64(connect[connectSeen:], uint64(l.session.latestSeen()))
 	return connect
 }
 

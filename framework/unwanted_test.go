@@ -41,12 +41,21 @@ func TestUnwatch(t *testing.T) {
 			}
 		}
 		ens.ResetRequests()
+		sweeps := func(want bool) {
+			t.Helper()
+			if framework.Sweeps(s) != want {
+				t.Errorf("it is going to remove watches: %v", !want)
+			}
+		}
+		sweeps(false)
 		s.Unwatch(first)
 		s.Unwatch(missing)
 		s.Unwatch(nil)
 		s.Unwatch(make(chan struct{}))
+		sweeps(true)
 		count(timeout-time.Millisecond, 3, 0)
 		count(time.Millisecond, 2, 1)
+		sweeps(false)
 		s.Unwatch(second)
 		time.Sleep(timeout / 2)
 		again, err := s.Watch(t.Context(), "/a") // another one comes in time

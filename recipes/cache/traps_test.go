@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -680,6 +681,37 @@ func TestLostEventsAreFoundByTheRecheck(t *testing.T) {
 		// noticed, until the old one was.
 		if got, want := text(k.View()), truth(w, root); got != want {
 			t.Errorf("the view is\n%s\nand the truth\n%s", got, want)
+		}
+	})
+}
+
+// A pass of rechecks reads each znode once, in several parts. The next one
+// begins only after a pause.
+func TestARecheckReadsEachZnodeOnce(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 1, 300)
+		k := synced(t, c, cache.WithRecheck(10*time.Minute))
+		var mu sync.Mutex
+		read := map[string]int{}
+		defer w.Control(func(r testutil.Request) testutil.Action {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, o := range r.Operations {
+				read[o.Path]++
+			}
+			return testutil.Action{}
+		})()
+		for pass := 1; pass <= 2; pass++ {
+			time.Sleep(10*time.Minute + time.Second)
+			synctest.Wait()
+			mu.Lock()
+			for n := range k.View().All() {
+				if read[n.Path] != pass {
+					t.Errorf("%s was read %d times in %d passes", n.Path, read[n.Path], pass)
+				}
+			}
+			mu.Unlock()
 		}
 	})
 }

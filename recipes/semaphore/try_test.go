@@ -199,3 +199,40 @@ func TestTryAfterAnAcquireThatWasGivenUp(t *testing.T) {
 		empty(w)
 	})
 }
+
+// A try that has waited for a permit of its client to be removed looks again,
+// for others are still held.
+func TestTryWhileAPermitIsRemoved(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		s := clients(w, 2, 3)
+		held := bubble.Acquire(t, t.Context(), s[0])
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[1]))
+		take, remove := make(chan struct{}), make(chan struct{})
+		w.Once(testutil.OpMulti, path, testutil.HoldReply(take))
+		ctx, cancel := context.WithCancel(t.Context())
+		givenUp := bubble.Acquiring(ctx, s[1])
+		w.InLine(leases, 2)
+		removals := w.Once(testutil.OpDelete, leases, testutil.Hold(remove))
+		cancel()
+		bubble.WantErr(t, bubble.Await(t, "the Acquire that was given up", givenUp).Err, context.Canceled)
+		close(take)
+		synctest.Wait()
+		w.Latency(time.Millisecond)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		tried := make(chan error, 1)
+		go func() {
+			_, err := s[1].Permits(3).TryAcquire(ctx)
+			tried <- err
+		}()
+		synctest.Wait()
+		if len(tried) > 0 || removals.Load() != 1 {
+			t.Fatalf("TryAcquire did not wait for %d removals: %v", removals.Load(), <-tried)
+		}
+		close(remove)
+		bubble.WantErr(t, <-tried, recipes.ErrBusy)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
+		empty(w)
+	})
+}
