@@ -23,6 +23,16 @@ type Mutant struct {
 	sources   map[string]string // by path from the root of the module
 }
 
+// Recipe returns the recipe that the mutant's name begins with, "" if that is
+// none. Only plans of that recipe can find the mutant.
+func (m *Mutant) Recipe() Recipe {
+	name, _, _ := strings.Cut(m.Name, "-")
+	if r := Recipe(name); slices.Contains(allRecipes, r) {
+		return r
+	}
+	return ""
+}
+
 // EachMutant runs a test for each mutant whose name matches a regular
 // expression; if that is "few" for those of few, and if it is empty for the
 // first of these. root is the root of the module.

@@ -26,7 +26,8 @@ var few = []string{
 // TestMutantsAreFound runs the simulator over the library with one thing broken
 // at a time. It must find each mutant within a bounded number of seeds, always
 // the same ones. Otherwise a run of the simulator without a finding would show
-// nothing.
+// nothing. A mutant whose name begins with that of a recipe is looked for by the
+// plans of that recipe alone: the others do not run what it breaks.
 //
 // A mutant is a file of edits, applied by an overlay, so the sources need no
 // hooks. An edit names a declaration and an anchor in it. If the anchor does
@@ -53,8 +54,12 @@ func hunt(m *sim.Mutant, dir string) (found string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
+	plans := *only
+	if r := m.Recipe(); r != "" && plans == "" {
+		plans = "^" + string(r) + "$"
+	}
 	began := time.Now()
-	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", *bound), "-sim.recipes="+*only, "-sim.pictures=")
+	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", *bound), "-sim.recipes="+plans, "-sim.pictures=")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", *bound, out)

@@ -79,6 +79,9 @@ const (
 	Discovery Recipe = "discovery"
 )
 
+// allRecipes are all of them.
+var allRecipes = []Recipe{Mutex, Keyed, Many, All, RWLock, Semaphore, Election, Campaign, Line, Cache, Presence, Counter, Once, Barrier, Discovery}
+
 // Scenario says which kinds of faults a plan has.
 type Scenario string
 
