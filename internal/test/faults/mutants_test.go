@@ -24,8 +24,9 @@ var few = []string{"deadline-from-the-disconnect", "deadline-from-the-answer-to-
 
 // TestMutantsAreFound looks for the simulator's mutants, each of which breaks
 // one thing in the library: with single faults, and where those find nothing
-// with pairs. It prints which finds it. Not all of them need a fault, and some
-// need what no scenario has; the simulator finds those.
+// with pairs. It prints which finds it. A mutant whose name begins with that of
+// a recipe is looked for in the scenarios of that recipe alone. Not all of them
+// need a fault, and some need what no scenario has; the simulator finds those.
 func TestMutantsAreFound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the mutants are compiled without the race detector: once is enough")
@@ -55,13 +56,17 @@ func hunt(m *sim.Mutant, root, dir string) (by, schedule string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
+	scenarios := "all"
+	if r := m.Recipe(); r != "" {
+		scenarios = string(r) + ".*"
+	}
 	all := []struct {
 		name string
 		args []string
 	}{
 		{"the runs without faults", []string{"-test.run=^TestBaseIsTheSame$"}},
-		{"one of ten single faults", []string{"-test.run=^TestSingles$", "-faults.every=10", "-faults.scenarios=all"}},
-		{"single faults", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=all"}},
+		{"one of ten single faults", []string{"-test.run=^TestSingles$", "-faults.every=10", "-faults.scenarios=" + scenarios}},
+		{"single faults", []string{"-test.run=^TestSingles$", "-faults.every=1", "-faults.scenarios=" + scenarios}},
 		{"pairs", []string{"-test.run=^TestPairs$", "-faults.pairs", fmt.Sprint("-faults.seconds=", *drawn)}},
 	}
 	for _, way := range all[:min(*ways, len(all))] {

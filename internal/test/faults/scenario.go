@@ -259,8 +259,10 @@ var Scenarios = []Scenario{
 	{"presence-sequential", false, func() *sim.Plan {
 		return plan(sim.Presence, one(stand(0, 20, sim.Stand{Name: "m-0-", Sequential: true})), one(stand(5, 20, sim.Stand{Name: "m-1-", Sequential: true})))
 	}},
-	{"presence-yield", false, func() *sim.Plan {
-		return plan(sim.Presence, one(stand(0, 30, sim.Stand{Name: "a", Yield: true})), one(stand(10, 20, sim.Stand{Name: "b"})))
+	{"presence-yield", false, func() *sim.Plan { // the other client waits for the name, and leaves
+		first, second := stand(0, 30, sim.Stand{Name: "a", Yield: true}), stand(10, 20, sim.Stand{Name: "a"})
+		first.Stay = true
+		return plan(sim.Presence, one(first), one(second))
 	}},
 	{"presence-again", false, func() *sim.Plan { // the next node of the client has the path of one that closes
 		return plan(sim.Presence, one(stand(0, 10, sim.Stand{Name: "a"}), stand(0, 10, sim.Stand{Name: "a"})), one(stand(5, 10, sim.Stand{Name: "a"})))

@@ -74,12 +74,13 @@ type stander struct {
 	only bool   // no other step wants the name
 	node node
 
-	mu      sync.Mutex // guards what follows
-	wanted  []string   // the data, in the order in which they were set
-	from    int64      // the transaction before which it did nothing
-	closed  int64      // the one after which it does nothing; 0: none yet
-	leaving bool       // Close was called
-	leaves  int64      // the last transaction before that
+	mu      sync.Mutex      // guards what follows
+	wanted  []string        // the data, in the order in which they were set
+	from    int64           // the transaction before which it did nothing
+	closed  int64           // the one after which it does nothing; 0: none yet
+	leaving bool            // Close was called
+	stood   map[int64]int64 // by session: the transaction after which it was heard of as standing first
+	leaves  int64           // the last transaction before that
 }
 
 // fixed reports whether the znode has the very path.
@@ -289,6 +290,14 @@ func (n *stander) heard(s presence.Status) {
 	if s.State != presence.Standing && s.State != presence.Taken && s.State != presence.Removed {
 		return
 	}
+	if s.State == presence.Standing {
+		n.mu.Lock()
+		if n.stood == nil {
+			n.stood = map[int64]int64{}
+		}
+		n.stood[s.Session] = cmp.Or(n.stood[s.Session], n.truth.now())
+		n.mu.Unlock()
+	}
 	for _, states := range n.all() {
 		for i, z := range states {
 			switch {
@@ -362,12 +371,30 @@ func (n *stander) untrue() string {
 	switch {
 	case err != nil:
 		return say
+	case s.State == presence.Standing && n.Yield && n.cameBackLocked(path, z):
+		return say + ", which somebody had deleted"
 	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner && n.payload(z.data) == n.wanted[len(n.wanted)-1]:
 		return ""
 	case s.State == presence.Taken && n.fixed() && z.exists && z.owner == s.Session && !n.ours(z.owner):
 		return ""
 	}
 	return say
+}
+
+// cameBackLocked reports whether a znode was made after somebody had deleted
+// one of the same session, which had stood.
+func (n *stander) cameBackLocked(path string, now znode) bool {
+	stood := n.stood[now.owner]
+	if stood == 0 || n.straggles() || n.beside(now.czxid) {
+		return false
+	}
+	states := n.all()[path]
+	for i, z := range states {
+		if i > 0 && !z.exists && z.zxid > stood && z.zxid < now.czxid && states[i-1].owner == now.owner && !n.ours(z.by) {
+			return true
+		}
+	}
+	return false
 }
 
 // place returns the ensemble's path of the znode; empty if there is none.

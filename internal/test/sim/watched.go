@@ -38,6 +38,19 @@ func (d *draw) watched() {
 			d.Workers[c] = append(d.Workers[c], d.watcher(c, g))
 		}
 	}
+	if d.Recipe == Presence && !d.Scenario.quiet() && len(d.Workers) > 1 && d.one(1, 4) {
+		d.succeeded()
+	}
+}
+
+// succeeded draws that somebody deletes the znode of a node that yields, and
+// stays, while another one waits for its name.
+func (d *draw) succeeded() {
+	steps := d.Workers[0][0]
+	yields, waits := &steps[len(steps)-1], &d.Workers[1][0][0]
+	*yields = Step{Pause: yields.Pause, Stand: Stand{Name: "a", Yield: true}, Stay: true}
+	*waits = Step{Pause: waits.Pause, Work: waits.Work, Stand: Stand{Name: "a"}}
+	d.Faults = append(d.Faults, Fault{At: When{Time: d.upTo(2 * d.Timeout)}, What: RemoveZnode, Client: 0})
 }
 
 func (d *draw) watchedOp() testutil.Op {
