@@ -26,8 +26,8 @@ var few = []string{
 // TestMutantsAreFound runs the simulator over the library with one thing broken
 // at a time. It must find each mutant within a bounded number of seeds, always
 // the same ones. Otherwise a run of the simulator without a finding would show
-// nothing. A mutant whose name begins with that of a recipe is looked for by the
-// plans of that recipe alone: the others do not run what it breaks.
+// nothing. A mutant whose name begins with that of a recipe is looked for by
+// the plans of that recipe alone: the others do not run what it breaks.
 //
 // A mutant is a file of edits, applied by an overlay, so the sources need no
 // hooks. An edit names a declaration and an anchor in it. If the anchor does
