@@ -21,9 +21,9 @@ const timeout = 6 * time.Second
 
 // inBubble runs a scenario in virtual time, on an embedded ensemble of n
 // members.
-func inBubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded)) {
+func inBubble(t *testing.T, members int, scenario func(t *testing.T, ens *testutil.Embedded), opts ...testutil.Option) {
 	t.Helper()
-	bubble.Run(t, func(t *testing.T, w *bubble.World) { scenario(t, w.Embedded) }, testutil.WithMembers(members))
+	bubble.Run(t, func(t *testing.T, w *bubble.World) { scenario(t, w.Embedded) }, append(opts, testutil.WithMembers(members))...)
 }
 
 var clients atomic.Int64 // numbers them, over all tests

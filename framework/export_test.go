@@ -49,14 +49,6 @@ func Channels(s *Session) int {
 	return n
 }
 
-// KeptBack returns how many bytes the connection of a session keeps back.
-func KeptBack(s *Session) int {
-	out := &s.live.latest().out
-	out.mu.Lock()
-	defer out.mu.Unlock()
-	return len(out.kept)
-}
-
 // Unanswered returns how many requests of a session wait for an answer.
 func Unanswered(s *Session) int {
 	a := &s.live.latest().unanswered

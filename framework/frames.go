@@ -136,6 +136,11 @@ func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, 
 	if answer == nil || !l.sendOwn(xid, op, wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) {
 		return reply{}, zk.ErrNoServer
 	}
+	return l.await(answer)
+}
+
+// await waits for the answer to a request that was sent.
+func (l *link) await(answer <-chan reply) (reply, error) {
 	select {
 	case r, ok := <-answer:
 		if ok {
@@ -145,6 +150,62 @@ func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, 
 	}
 	return reply{}, zk.ErrConnectionClosed
 }
+
+// isPresented reports whether all credentials were sent.
+func (l *link) isPresented() bool {
+	select {
+	case <-l.presented:
+		return true
+	default:
+		return false
+	}
+}
+
+// ownRequest is a request of ours that leaves with a frame of the wire client.
+type ownRequest struct {
+	xid  int32
+	op   wire.Op
+	body wire.Appender
+}
+
+// sendBehind sends a request of ours behind the frame that is about to be sent,
+// in the same write: each write costs time, and wakes the server. Only what
+// onSend calls may call it. It returns where the answer arrives, nil if none
+// can. It does not enter the window: the creates that it is sent behind bound
+// how much is asked for.
+func (l *link) sendBehind(op wire.Op, body wire.Appender) <-chan reply {
+	xid := ownXid(l.session.ownRequests.Add(1) - 1)
+	answer := l.asked.add(xid)
+	if answer != nil {
+		l.behind = append(l.behind, ownRequest{xid, op, body})
+	}
+	return answer
+}
+
+// withBehind returns a frame together with what is sent behind it.
+func (l *link) withBehind(frame []byte) []byte {
+	if len(l.behind) == 0 {
+		return frame
+	}
+	l.whole = append(l.whole[:0], frame...)
+	for _, r := range l.behind {
+		if !l.session.onSend(l, r.xid, r.op, nil, clock.Now()) {
+			break // severed: the connection is about to be closed
+		}
+		l.unanswered.add(r.xid, r.op)
+		l.whole = wire.AppendFrame(l.whole, &wire.RequestHeader{Xid: r.xid, Op: r.op}, r.body)
+	}
+	clear(l.behind)
+	l.behind = l.behind[:0]
+	whole := l.whole
+	if cap(whole) > mostKept {
+		l.whole = nil
+	}
+	return whole
+}
+
+// mostKept is how large the memory for a write may be to be kept.
+const mostKept = 64 << 10
 
 // sendOwn sends a frame of ours, and reports false if it was not sent.
 func (l *link) sendOwn(xid int32, op wire.Op, frame []byte) bool {
@@ -158,7 +219,7 @@ func (l *link) sendOwn(xid int32, op wire.Op, frame []byte) bool {
 		return false
 	}
 	l.unanswered.add(xid, op)
-	if err := l.out.send(frame, op); err != nil {
+	if _, err := l.Conn.Write(frame); err != nil {
 		_ = l.Close()
 	}
 	return true

@@ -35,8 +35,9 @@ import (
 //     executed. Where it is not, the new contender waits for the old znode.
 //   - A multi has at most one create in each directory, so two contenders of a
 //     line never share a transaction.
-//   - A token is made from the list behind the create. It does not use the
-//     create's transaction, which creates in other directories may share.
+//   - A token is made from the list behind the create: see readbehind.go. It
+//     does not use the create's transaction, which creates in other directories
+//     may share.
 //   - A multi goes through the leader as a create does, so it proves as much.
 //   - An ensemble executes a multi whole or not at all. If it refuses one, it
 //     names one operation, and only the caller of that one gets the error. The
@@ -47,10 +48,6 @@ import (
 //
 // A batch has no goroutine of its own. The caller of one of its writes sends
 // it, and passes the answers on to the others.
-
-// mostSends is how often a write is sent at most: in a batch, and alone after
-// that was refused.
-const mostSends = 2
 
 const (
 	// batchOps is how many operations a batch has at most. More gain nothing,
@@ -87,6 +84,7 @@ type groupCommit struct {
 	deletes int                 // requests under way that have deletes
 	leaving *flight             // the latest request, nil once it is on the wire
 	refused map[string]struct{} // directories in which the last create was refused
+	large   map[string]struct{} // directories that are listed by themselves: see readbehind.go
 }
 
 // groupedWrite is one write, a create or a delete. It is enqueued once, and
@@ -97,18 +95,21 @@ type groupedWrite struct {
 	dir    string          // of a create
 	gone   <-chan struct{} // closed: its caller has returned
 	ctx    context.Context // of its caller, for the observers
-	onSent func(*link)     // called each time it is sent, if not nil; must not block
+	also   []Read          // what is read with the list behind a create, with absolute paths
+	behind *readBehind     // that was sent behind it last, once it is answered; nil: nothing was
+	made   string          // the path, once a create has succeeded
 	next   chan step       // what it has to do next; there is never more than one
 
 	patience <-chan time.Time // until then it waits for another write; nil: it does not wait
 }
 
 // step is what the caller that waits for a write does next: send a request,
-// send its own write alone, or return.
+// send its own write alone, wait for the reads behind creates, or return.
 type step struct {
 	send  *flight
 	alone bool
-	made  string // the path, of a create
+	read  *readBehind
+	made  made
 	err   error
 }
 
@@ -120,8 +121,8 @@ type flight struct {
 }
 
 // newGroupedWrite returns a write that is not sent if ctx has ended before.
-func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWrite {
-	w := &groupedWrite{op: op, gone: ctx.Done(), ctx: ctx, onSent: onSent, next: make(chan step, 1)}
+func newGroupedWrite(ctx context.Context, op any) *groupedWrite {
+	w := &groupedWrite{op: op, gone: ctx.Done(), ctx: ctx, next: make(chan step, 1)}
 	switch op := op.(type) {
 	case *zk.CreateRequest:
 		w.path = op.Path
@@ -135,13 +136,6 @@ func newGroupedWrite(ctx context.Context, op any, onSent func(*link)) *groupedWr
 func (w *groupedWrite) isCreate() bool {
 	_, ok := w.op.(*zk.CreateRequest)
 	return ok
-}
-
-// sent tells that w is about to be sent.
-func (w *groupedWrite) sent(on *link) {
-	if w.onSent != nil {
-		w.onSent(on)
-	}
 }
 
 // isGone reports whether the caller has returned. It calls nothing of the
@@ -183,7 +177,7 @@ func (g *groupCommit) dispatch() {
 }
 
 // await returns the result of a write that was enqueued.
-func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
+func (g *groupCommit) await(w *groupedWrite) (made, error) {
 	for {
 		select {
 		case todo := <-w.next:
@@ -191,14 +185,16 @@ func (g *groupCommit) await(w *groupedWrite) (made string, err error) {
 			case todo.send != nil:
 				g.send(todo.send) // passes w's own result on as well
 			case todo.alone:
-				return g.sendAlone(w)
+				g.sendAlone(w)
+			case todo.read != nil:
+				g.read(todo.read)
 			default:
 				return todo.made, todo.err
 			}
 		case <-w.patience:
 			g.dispatch()
 		case <-g.session.over:
-			return "", zk.ErrConnectionClosed // whether it was sent does not matter any more
+			return made{}, zk.ErrConnectionClosed // whether it was sent does not matter any more
 		}
 	}
 }
@@ -299,8 +295,7 @@ func (g *groupCommit) send(f *flight) {
 		w := f.writes[0]
 		made, err := g.exchange(w, func(on *link) { g.sent(f, on) })
 		g.landed(f)
-		g.note(w, err)
-		w.next <- step{made: made, err: err}
+		g.answered(w, made, err)
 		return
 	}
 	ops := make([]any, len(f.writes))
@@ -320,10 +315,14 @@ func (g *groupCommit) send(f *flight) {
 		named = refusedOperation(responses, len(ops))
 	}
 	for i, w := range f.writes {
+		if err == nil && w.isCreate() {
+			w.made = responses[i].String // of all, before one passes the lists on
+		}
+	}
+	for i, w := range f.writes {
 		switch {
 		case err == nil:
-			g.note(w, nil)
-			w.next <- step{made: responses[i].String}
+			g.answered(w, w.made, nil)
 		case classify(err) != final:
 			w.next <- step{err: err}
 		case i == named:
@@ -332,6 +331,18 @@ func (g *groupCommit) send(f *flight) {
 		default:
 			w.next <- step{alone: true}
 		}
+	}
+}
+
+// answered passes on the answer to w, or whose turn it is to wait for the reads
+// behind w.
+func (g *groupCommit) answered(w *groupedWrite, path string, err error) {
+	g.note(w, err)
+	switch w.made = path; {
+	case err != nil || w.behind == nil:
+		w.next <- step{made: made{path: path}, err: err}
+	case w.behind.writes[0] == w:
+		w.next <- step{read: w.behind}
 	}
 }
 
@@ -355,13 +366,14 @@ func refusedOperation(responses []zk.MultiResponse, ops int) int {
 
 // sendAlone sends w at once. The request does not count as under way, so it
 // holds no other write back.
-func (g *groupCommit) sendAlone(w *groupedWrite) (made string, err error) {
+func (g *groupCommit) sendAlone(w *groupedWrite) {
 	if !g.session.isReady() {
-		return "", zk.ErrNoServer
+		w.next <- step{err: zk.ErrNoServer}
+		return
 	}
-	made, err = g.exchange(w, w.sent)
-	g.note(w, err)
-	return made, err
+	w.behind = nil // a batch that was refused has created nothing
+	made, err := g.exchange(w, func(on *link) { g.readBehind([]*groupedWrite{w}, on) })
+	g.answered(w, made, err)
 }
 
 // exchange sends w as a request of its own, and returns the answer.
@@ -382,9 +394,7 @@ func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string
 
 // sent notes that f is on the wire.
 func (g *groupCommit) sent(f *flight, on *link) {
-	for _, w := range f.writes {
-		w.sent(on)
-	}
+	g.readBehind(f.writes, on)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.leaving == f {

@@ -20,13 +20,13 @@ func queueOf(names string) (writes []*groupedWrite) {
 		var w *groupedWrite
 		switch name[0] {
 		case 'c':
-			w = newGroupedWrite(context.Background(), &zk.CreateRequest{Path: path}, nil)
+			w = newGroupedWrite(context.Background(), &zk.CreateRequest{Path: path})
 		case 'd':
-			w = newGroupedWrite(context.Background(), &zk.DeleteRequest{Path: path}, nil)
+			w = newGroupedWrite(context.Background(), &zk.DeleteRequest{Path: path})
 		case 'D':
-			w = newGroupedWrite(context.Background(), &zk.DeleteRequest{Path: path + strings.Repeat("x", 100)}, nil)
+			w = newGroupedWrite(context.Background(), &zk.DeleteRequest{Path: path + strings.Repeat("x", 100)})
 		case 'x':
-			w = newGroupedWrite(gone, &zk.DeleteRequest{Path: path}, nil)
+			w = newGroupedWrite(gone, &zk.DeleteRequest{Path: path})
 		}
 		writes = append(writes, w)
 	}

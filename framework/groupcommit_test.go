@@ -35,6 +35,12 @@ type lines struct {
 
 func inLines(t *testing.T, directories int, scenario func(t *testing.T, l *lines), opts ...framework.Option) {
 	t.Helper()
+	inLinesOf(t, nil, directories, scenario, opts...)
+}
+
+// inLinesOf is inLines in an ensemble with options.
+func inLinesOf(t *testing.T, of []testutil.Option, directories int, scenario func(t *testing.T, l *lines), opts ...framework.Option) {
+	t.Helper()
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens, opts...)
 		l := &lines{T: t, ens: ens, net: network, c: c, sess: session(t, c)}
@@ -44,7 +50,7 @@ func inLines(t *testing.T, directories int, scenario func(t *testing.T, l *lines
 		ens.Latency(rtt / 2)
 		defer ens.Control(func(r testutil.Request) testutil.Action {
 			switch r.Op {
-			case testutil.OpCreate, testutil.OpDelete, testutil.OpMulti, testutil.OpSync, testutil.OpGetChildren2:
+			case testutil.OpCreate, testutil.OpDelete, testutil.OpMulti, testutil.OpSync, testutil.OpGetChildren2, testutil.OpMultiRead:
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				l.seen = append(l.seen, r)
@@ -53,10 +59,18 @@ func inLines(t *testing.T, directories int, scenario func(t *testing.T, l *lines
 		})()
 		time.Sleep(10 * time.Millisecond) // away from the heartbeats
 		scenario(t, l)
-	})
+	}, of...)
 }
 
 func line(i int) string { return fmt.Sprint("/line/", i) }
+
+// knowsMultiRead has the client find out that the server has multiRead.
+func (l *lines) knowsMultiRead() {
+	l.Helper()
+	_, err := l.c.ReadAll(l.Context(), framework.Read{Path: "/line"})
+	must(l.T, err)
+	l.take()
+}
 
 // requests returns how many requests of each kind there were since the last
 // call.
@@ -73,6 +87,11 @@ func (l *lines) take() []testutil.Request {
 	defer l.mu.Unlock()
 	defer func() { l.seen = nil }()
 	return l.seen
+}
+
+// multis is take for multis alone.
+func (l *lines) multis() []testutil.Request {
+	return slices.DeleteFunc(l.take(), func(r testutil.Request) bool { return r.Op != testutil.OpMulti })
 }
 
 func (l *lines) want(want map[testutil.Op]int) {
@@ -218,6 +237,7 @@ func TestALoneWriteIsNoBatch(t *testing.T) {
 func TestWritesAreBatched(t *testing.T) {
 	const n = 40
 	inLines(t, n, func(t *testing.T, l *lines) {
+		l.knowsMultiRead()
 		results := l.joinAll(upTo(n)...)
 		for i, r := range results {
 			if r.took > 2*rtt {
@@ -225,7 +245,8 @@ func TestWritesAreBatched(t *testing.T) {
 			}
 		}
 		got := l.requests()
-		if requests := got[testutil.OpCreate] + got[testutil.OpMulti]; requests > framework.UnderWay+2 || got[testutil.OpGetChildren2] != n {
+		if requests := got[testutil.OpCreate] + got[testutil.OpMulti]; requests > framework.UnderWay+2 ||
+			got[testutil.OpGetChildren2] != got[testutil.OpCreate] || got[testutil.OpMultiRead] != got[testutil.OpMulti] {
 			t.Errorf("requests %v for %d creates", got, n)
 		}
 		began := time.Now()
@@ -368,7 +389,7 @@ func TestTheBoundsOfABatch(t *testing.T) {
 		}
 		all.Wait()
 		most := 0
-		for _, r := range l.take() {
+		for _, r := range l.multis() {
 			most = max(most, len(r.Operations))
 		}
 		if most < 32 || most > 256 {
@@ -379,14 +400,11 @@ func TestTheBoundsOfABatch(t *testing.T) {
 		}
 		create(20, 20_000)
 		all.Wait()
-		for _, r := range l.take() {
-			if len(r.Operations) > 1 {
-				most = max(most, len(r.Operations))
-			}
+		for _, r := range l.multis() {
 			if len(r.Operations) > 5 {
 				t.Errorf("a batch of %d creates with 3000 bytes each", len(r.Operations))
 			}
-			if r.Op == testutil.OpMulti && r.Does(testutil.OpCreate, "/line/of-many/20/") {
+			if r.Does(testutil.OpCreate, "/line/of-many/20/") {
 				t.Error("a large create is in a batch")
 			}
 		}

@@ -24,7 +24,7 @@ func (s *Session) startDelete(ctx context.Context, path string, patient bool) (f
 	}
 	live.writes.enqueue(write, false)
 	return func() error {
-		_, err := detach(context.Background(), live, func() (string, error) { return live.writes.await(write) }, nil)
+		_, err := detach(context.Background(), live, func() (made, error) { return live.writes.await(write) }, nil)
 		switch {
 		case err == nil:
 			return nil
@@ -46,7 +46,7 @@ func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error
 	return w.do(ctx, opNameDelete, path, repeatable, func(a *attempt) error {
 		a.unsure = a.unsure || unsure
 		write := newDelete(ctx, full)
-		_, err := detach(ctx, a.session, func() (string, error) {
+		_, err := detach(ctx, a.session, func() (made, error) {
 			a.session.writes.enqueue(write, alone || a.unsure)
 			return a.session.writes.await(write)
 		}, nil)
@@ -55,5 +55,5 @@ func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error
 }
 
 func newDelete(ctx context.Context, full string) *groupedWrite {
-	return newGroupedWrite(ctx, &zk.DeleteRequest{Path: full, Version: -1}, nil)
+	return newGroupedWrite(ctx, &zk.DeleteRequest{Path: full, Version: -1})
 }

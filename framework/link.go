@@ -35,14 +35,15 @@ import (
 //     the wire client's reading side notices.
 //
 // The wire client writes one frame per Write, from one goroutine at a time, and
-// reads from one goroutine. A frame may leave with one of the next: see
-// outbound.
+// reads from one goroutine. Requests of ours may leave behind a frame in the
+// same write: see sendBehind.
 type link struct {
 	net.Conn
 	session      *session
 	to           server
 	sending      chan struct{} // holds a token while a frame is noted and sent: both have the same order
-	out          outbound
+	behind       []ownRequest  // that leave with the frame that is being sent
+	whole        []byte        // memory for that
 	asked        asked
 	offers       offers
 	presented    chan struct{} // closed: all credentials were sent
@@ -86,7 +87,7 @@ const (
 func newLink(conn net.Conn, s *session, to server, x SASLExchange, limit time.Duration) *link {
 	l := &link{
 		sasl: x, limit: limit,
-		Conn: conn, session: s, to: to, sending: make(chan struct{}, 1), out: outbound{conn: conn},
+		Conn: conn, session: s, to: to, sending: make(chan struct{}, 1),
 		asked:       asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})},
 		presented:   make(chan struct{}),
 		unpresented: slices.Clone(s.core.cfg.auths),
@@ -123,19 +124,10 @@ func (l *link) Write(p []byte) (int, error) {
 		_ = l.Close()
 		return len(p), nil
 	}
-	if err := l.out.send(frame, opOf(frame)); err != nil && !(connects && isHangUp(err)) { // why is read next
+	if _, err := l.Conn.Write(l.withBehind(frame)); err != nil && !(connects && isHangUp(err)) { // why is read next
 		_ = l.Close()
 	}
 	return len(p), nil
-}
-
-// withdraw says that a list that was announced may not be sent: see outbound.
-// Its write has no deadline of its own. If the server takes nothing, the next
-// heartbeat is not answered, and checkClock closes the connection.
-func (l *link) withdraw() {
-	if l.session.isSevered() || l.out.withdraw() != nil {
-		_ = l.Close()
-	}
 }
 
 // nameSeen returns a connect request that names the latest transaction that the

@@ -280,14 +280,16 @@ func (o observerList) flush(patience <-chan time.Time) bool {
 }
 
 // observed makes a call of the wire client, and reports it to the observers.
-// ask has Op, Path and Operations, which is 1 if it is not set.
+// ask has Op and Path, and Operations and Began unless these are 1 and now.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
 	observers := s.core.observers
 	if !observers.wantRequests() {
 		return call(s.conn)
 	}
 	ask.Operations = max(ask.Operations, 1)
-	ask.Session, ask.Server, ask.Began = s.sessionID(), s.conn.Server(), time.Now()
+	if ask.Session, ask.Server = s.sessionID(), s.conn.Server(); ask.Began.IsZero() {
+		ask.Began = time.Now()
+	}
 	end := observers.startRequest(ctx, ask)
 	value, err := call(s.conn)
 	end(err)

@@ -71,18 +71,7 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	if l == nil {
 		return nil, zk.ErrNoServer
 	}
-	o := l.offers.begin(op, func() (minor int, every bool, err error) {
-		during, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go func() {
-			select {
-			case <-l.asked.ended: // nobody needs the answer
-			case <-during.Done():
-			}
-			cancel()
-		}()
-		return s.core.askOffer(during, l.to, op, s.closeStepTimeout())
-	})
+	o := s.beginOffer(l, op)
 	select {
 	case <-o.known:
 		if o.yes {
@@ -96,6 +85,36 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	case <-l.asked.ended:
 		return nil, zk.ErrConnectionClosed
 	}
+}
+
+// hasOffer reports whether it is known by now that requests of an operation may
+// be sent on l. If nothing is known the server is asked. It does not wait.
+func (s *session) hasOffer(l *link, op wire.Op) bool {
+	if s.core.hasRefused(op) {
+		return false
+	}
+	o := s.beginOffer(l, op)
+	select {
+	case <-o.known:
+		return o.yes
+	default:
+		return false
+	}
+}
+
+func (s *session) beginOffer(l *link, op wire.Op) *offered {
+	return l.offers.begin(op, func() (minor int, every bool, err error) {
+		during, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-l.asked.ended: // nobody needs the answer
+			case <-during.Done():
+			}
+			cancel()
+		}()
+		return s.core.askOffer(during, l.to, op, s.closeStepTimeout())
+	})
 }
 
 // begin asks, unless that has been done. See askOffer for the answer.

@@ -1,13 +1,9 @@
 package framework_test
 
 import (
-	"context"
 	"net"
-	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -47,43 +43,6 @@ func TestACreateAndItsListAreOneWrite(t *testing.T) {
 			if n := writes.Load() - before; n != 2 {
 				t.Errorf("%d writes for a create, a list and a delete, want 2", n)
 			}
-		}
-	})
-}
-
-// Callers that give up at any instant leave no request behind that is kept
-// back: each is answered at once, though nothing else is sent.
-func TestNothingIsKeptBackForWhoHasGivenUp(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, _ := connect(t, ens)
-		s := session(t, c)
-		must(t, s.MakeContainerPath(t.Context(), "/lock"))
-		began := time.Now()
-		for round := range 50 {
-			var creates sync.WaitGroup
-			for i := range 8 {
-				ctx, cancel := context.WithCancel(t.Context())
-				creates.Go(func() {
-					if made, err := contender(ctx, s); err == nil {
-						s.Discard(made.Path)
-					}
-				})
-				for range (round + i) % 7 {
-					runtime.Gosched()
-				}
-				if i%2 == 0 {
-					cancel()
-				}
-				defer cancel()
-			}
-			creates.Wait()
-			synctest.Wait()
-			if kept := framework.KeptBack(s); kept > 0 {
-				t.Fatalf("round %d: %d bytes are kept back", round, kept)
-			}
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %v", took)
 		}
 	})
 }

@@ -28,6 +28,10 @@ func (forEngine) Unhurried(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, unhurried: true}
 }
 
+func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
+	return s.createProtected(ctx, dir, name, data, flags, acl, also)
+}
+
 func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patient bool) (finish func() error) {
 	return s.startDelete(ctx, path, patient)
 }

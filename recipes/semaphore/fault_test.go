@@ -26,12 +26,18 @@ func TestLostRequestOrReply(t *testing.T) {
 		"late":       testutil.Delay(time.Second),
 		"reply late, after the connection was given up": testutil.DelayReply(9 * time.Second),
 	}
-	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpMulti, testutil.OpDelete} {
+	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpMultiRead, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpMulti, testutil.OpDelete} {
+		var opts []testutil.Option
+		if op == testutil.OpGetChildren2 || op == testutil.OpGetData {
+			opts = append(opts, testutil.WithoutNewOperations())
+		}
 		for what, action := range actions {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprint(op, " ", what, " for ", n), func(t *testing.T) {
 					bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-						s := clients(w, 2, 3)
+						c := w.Connect("client")
+						knowsMultiRead(t, c)
+						s := []*semaphore.Semaphore{newSemaphore(w.T, c, 3), newSemaphore(w.T, w.Connect("other"), 3)}
 						bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
 						hits := w.Once(op, path, action)
 						w.ResetRequests()
@@ -56,7 +62,7 @@ func TestLostRequestOrReply(t *testing.T) {
 						}
 						bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
 						empty(w)
-					})
+					}, opts...)
 				})
 			}
 		}

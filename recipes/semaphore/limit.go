@@ -23,8 +23,8 @@ import (
 // when it was recorded so has everybody agreed to it: until then another one
 // may come first, with another limit. That is what taken is for, if it is not
 // nil.
-func (s *Semaphore) limit(ctx context.Context, sess *framework.Session) (n int, while any, taken func(), err error) {
-	n, stat, err := s.agree(ctx, sess)
+func (s *Semaphore) limit(ctx context.Context, r bridge.Reader) (n int, while any, taken func(), err error) {
+	n, stat, err := s.agree(ctx, r)
 	if err != nil {
 		return 0, nil, nil, err
 	}

@@ -43,6 +43,14 @@ func clients(w *bubble.World, n, limit int, opts ...semaphore.Option) []*semapho
 	return all
 }
 
+// knowsMultiRead has a client find out that its server has multiRead.
+func knowsMultiRead(t *testing.T, c *framework.Client) {
+	t.Helper()
+	if _, err := c.ReadAll(t.Context(), framework.Read{Path: "/"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func empty(w *bubble.World) {
 	w.T.Helper()
 	w.Empty(lockDir, leases)
@@ -201,47 +209,62 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 	})
 }
 
+// A grant costs three requests in two round trips, and five in three on servers
+// before 3.6.
 func TestCostOfAGrant(t *testing.T) {
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		s := clients(w, 1, 5)[0]
-		bubble.Release(t, bubble.Acquire(t, t.Context(), s)) // creates the path
-		time.Sleep(time.Second)
-		for _, n := range []int{1, 3} {
-			w.ResetRequests()
-			bubble.Release(t, bubble.Acquire(t, t.Context(), s.Permits(n)))
-			time.Sleep(time.Second)
-			want := map[testutil.Op]int{
-				testutil.OpCreate: 1, testutil.OpGetChildren2: 2, testutil.OpGetData: 1, testutil.OpMulti: 1, testutil.OpDelete: 1,
-			}
-			got := w.Cost()
-			if n > 1 {
-				// Which of the deletes share a multi depends on how fast the first is
-				// sent. There are no more requests than permits.
-				deletes := got[testutil.OpDelete] + got[testutil.OpMulti] - 1
-				if deletes < 1 || deletes > n {
-					t.Errorf("release of %d permits: %d requests", n, deletes)
+	for name, tt := range map[string]struct {
+		of    []testutil.Option
+		reads map[testutil.Op]int
+		trips time.Duration
+	}{
+		"multiRead": {nil, map[testutil.Op]int{testutil.OpMultiRead: 1}, 2},
+		"old":       {[]testutil.Option{testutil.WithoutNewOperations()}, map[testutil.Op]int{testutil.OpGetChildren2: 2, testutil.OpGetData: 1}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("client")
+				knowsMultiRead(t, c)
+				s := newSemaphore(w.T, c, 5)
+				bubble.Release(t, bubble.Acquire(t, t.Context(), s)) // creates the path
+				time.Sleep(time.Second)
+				for _, n := range []int{1, 3} {
+					w.ResetRequests()
+					bubble.Release(t, bubble.Acquire(t, t.Context(), s.Permits(n)))
+					time.Sleep(time.Second)
+					want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpMulti: 1, testutil.OpDelete: 1}
+					maps.Copy(want, tt.reads)
+					got := w.Cost()
+					if n > 1 {
+						// Which of the deletes share a multi depends on how fast the first is
+						// sent. There are no more requests than permits.
+						deletes := got[testutil.OpDelete] + got[testutil.OpMulti] - 1
+						if deletes < 1 || deletes > n {
+							t.Errorf("release of %d permits: %d requests", n, deletes)
+						}
+						delete(got, testutil.OpDelete)
+						delete(want, testutil.OpDelete)
+						got[testutil.OpMulti] = 1
+					}
+					if !maps.Equal(got, want) {
+						t.Errorf("requests for %d permits: %v, want %v", n, got, want)
+					}
 				}
-				delete(got, testutil.OpDelete)
-				delete(want, testutil.OpDelete)
-				got[testutil.OpMulti] = 1
-			}
-			if !maps.Equal(got, want) {
-				t.Errorf("requests for %d permits: %v, want %v", n, got, want)
-			}
-		}
-		w.Latency(50 * time.Millisecond)
-		start := time.Now()
-		l := bubble.Acquire(t, t.Context(), s.Permits(5))
-		if took := time.Since(start); took != 300*time.Millisecond {
-			t.Errorf("Acquire took %v, want three round trips", took)
-		}
-		start = time.Now()
-		bubble.Release(t, l)
-		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("Release of five took %v, want one round trip", took)
-		}
-		empty(w)
-	})
+				const rtt = 100 * time.Millisecond
+				w.Latency(rtt / 2)
+				start := time.Now()
+				l := bubble.Acquire(t, t.Context(), s.Permits(5))
+				if took := time.Since(start); took != tt.trips*rtt {
+					t.Errorf("Acquire took %v, want %d round trips", took, tt.trips)
+				}
+				start = time.Now()
+				bubble.Release(t, l)
+				if took := time.Since(start); took != rtt {
+					t.Errorf("Release of five took %v, want one round trip", took)
+				}
+				empty(w)
+			}, tt.of...)
+		})
+	}
 }
 
 // In each session timeout the first in line reads the limit and the permits

@@ -218,12 +218,13 @@ const joinTries = 10
 func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 	q := a.queue
 	for try := 1; ; try++ {
-		created, err := sess.CreateProtected(a.ctx, q.dir, q.rule.Base, q.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL...)
+		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data,
+			zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL, q.rule.Permits.reads()...)
 		if err == nil {
 			if !q.rule.PersistentDir {
 				privileged.Framework.Used(q.client, q.dir)
 			}
-			return newContender(q, sess, created), nil
+			return newContender(q, sess, created, room), nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
 			return nil, err

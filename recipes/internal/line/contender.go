@@ -22,7 +22,9 @@ type contender struct {
 	path     string
 	name     string
 	children []string // the latest list of the directory; nil: look again
-	dir      int64    // the directory's czxid, in that list
+	dir      int64    // the czxid of the directory that the list is of
+	// room is what Permits.Reads have found behind the list; nil: not read.
+	room []framework.ReadResult
 	marked   bool     // others can see that it is first and waits
 
 	removal   *removal // of its znode, when nobody wants it
@@ -30,8 +32,8 @@ type contender struct {
 	withdrawn bool     // it is under way
 }
 
-func newContender(q *localQueue, sess *framework.Session, created framework.Created) *contender {
-	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children}
+func newContender(q *localQueue, sess *framework.Session, created framework.Created, room []framework.ReadResult) *contender {
+	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children, room: room}
 	c.removal = newRemoval()
 	if created.Stat != nil {
 		c.dir = created.Stat.Czxid
@@ -91,7 +93,7 @@ func (c *contender) list(ctx context.Context) error {
 	if err != nil {
 		return directoryOf(err)
 	}
-	c.children, c.dir = children, stat.Czxid
+	c.children, c.dir, c.room = children, stat.Czxid, nil
 	return nil
 }
 
@@ -135,10 +137,10 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 	return err
 }
 
-// rank returns the rank of a grant of c. Both parts come from the same list,
-// which shows c's name and has the directory's stat. So Dir and Seq always
-// belong to the same directory, even if it was removed and created again by one
-// multi.
+// rank returns the rank of a grant of c. Dir is the czxid of the directory that
+// a list has shown c's name in, from the same answer, or from one between the
+// create and the list: see framework.Created. So Dir and Seq always belong to
+// the same directory, even if it was removed and created again by one multi.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}

@@ -48,7 +48,7 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	if err != nil {
 		return nil, err
 	}
-	c := newContender(q, sess, created)
+	c := newContender(q, sess, created, nil)
 	g, err := s.claimWith(ctx, c)
 	if err != nil {
 		c.withdraw()

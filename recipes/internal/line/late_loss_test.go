@@ -83,7 +83,7 @@ func TestPermitsThatAreTakenTooLate(t *testing.T) {
 		rule := exclusive
 		rule.Permits = &line.Permits{
 			Dir: "/permits", Name: layout.LeaseName, Set: layout.Set{Family: layout.Lease}, N: 2,
-			Look: func(context.Context, *framework.Session, bool) (line.Room, error) {
+			Look: func(context.Context, *framework.Session, line.Reader, bool) (line.Room, error) {
 				return line.Room{Free: true, Taken: func() {
 					cancel()
 					<-gaveUp

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -23,9 +24,41 @@ type Permits struct {
 	Name string     // what their names end with, before their numbers
 	Set  layout.Set // which children of Dir are permits
 	N    int        // how many are taken, all or none
-	// Look looks for room. If watch is true and there is none, Room.Changed is
-	// closed when it must look again, and watches end with ctx.
-	Look func(ctx context.Context, sess *framework.Session, watch bool) (Room, error)
+	// Reads is what Look reads when there is room.
+	Reads []framework.Read
+	// Look looks for room, by reads from r. If watch is true and there is none,
+	// Room.Changed is closed when it must look again, and watches end with ctx.
+	Look func(ctx context.Context, sess *framework.Session, r Reader, watch bool) (Room, error)
+}
+
+// reads returns Reads, none without permits.
+func (p *Permits) reads() []framework.Read {
+	if p == nil {
+		return nil
+	}
+	return p.Reads
+}
+
+// answered is a Reader for which some reads were done.
+type answered struct {
+	Reader
+	reads   []framework.Read
+	results []framework.ReadResult
+}
+
+func (a answered) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	if i := slices.Index(a.reads, framework.Read{Path: path}); i >= 0 {
+		return a.results[i].Data, a.results[i].Stat, nil
+	}
+	return a.Reader.Get(ctx, path)
+}
+
+// Children has no stat if the read was done.
+func (a answered) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
+	if i := slices.Index(a.reads, framework.Read{Path: path, Children: true}); i >= 0 {
+		return a.results[i].Children, nil, nil
+	}
+	return a.Reader.Children(ctx, path)
 }
 
 // Room is what a look for permits has found.
@@ -88,7 +121,25 @@ func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch b
 	if err != nil {
 		return Room{}, err
 	}
-	return l.rule.Permits.Look(ctx, own, watch)
+	return l.rule.Permits.Look(ctx, own, own, watch)
+}
+
+// roomBehindCreate looks for room in what was read behind the list, in which c
+// was the first in line. Nobody else has taken permits since. It is used once,
+// and believed only if there is room: since it was read, room may have become
+// more.
+func (c *contender) roomBehindCreate(ctx context.Context, l *Line) (room Room, ok bool) {
+	results := c.room
+	c.room = nil
+	if results == nil || slices.ContainsFunc(results, func(r framework.ReadResult) bool { return r.Err != nil }) {
+		return Room{}, false
+	}
+	own, err := l.view(c.sess)
+	if err != nil {
+		return Room{}, false
+	}
+	room, err = l.rule.Permits.Look(ctx, own, answered{own, l.rule.Permits.Reads, results}, false)
+	return room, err == nil && room.Free
 }
 
 // refuseTriesForPermits fails the waiters who only try where there is no room,
@@ -143,7 +194,11 @@ func (a *acquisition) takePermits(c *contender) error {
 			return nil
 		}
 		a.noteLeaving()
-		room, err := w.line.lookForRoom(a.ctx, c.sess, true)
+		var err error
+		room, known := c.roomBehindCreate(a.ctx, w.line)
+		if !known {
+			room, err = w.line.lookForRoom(a.ctx, c.sess, true)
+		}
 		if err == nil && room.Refused != nil {
 			a.refuse(w, room.Refused)
 			continue

@@ -32,6 +32,12 @@ var Framework = seam.Framework.(interface {
 	// returns the znodes, without a list. That saves a goroutine, and suits a
 	// caller that nobody waits for.
 	Unhurried(s *framework.Session) *framework.Session
+	// CreateProtectedAndRead is Session.CreateProtected, and does other reads, in
+	// order, behind the list, in the same request. There are no results where
+	// that is not possible: the server has no multiRead, or is not known to have
+	// it, the answers would be large, or the answer that shows the znode did not
+	// come. Each result has an error of its own.
+	CreateProtectedAndRead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...framework.Read) (framework.Created, []framework.ReadResult, error)
 	// StartDelete begins to delete the znode at path, whatever its version, and
 	// returns at once. Of ctx only the values are used, for the observers; it may
 	// be nil. No create of a contender that is asked for later in this session is
