@@ -25,7 +25,8 @@ Code
     enqueue                           | framework/groupcommit.go: (*groupCommit).enqueue
     leave                             | framework/groupcommit.go: (*groupCommit).dispatchLocked, framework/groupcommit.go: (*groupCommit).takeLocked
     transmit, apply                   | framework/groupcommit.go: (*groupCommit).send
-    answered                          | framework/groupcommit.go: (*groupCommit).landed
+    answered                          | framework/groupcommit.go: (*groupCommit).landed, framework/groupcommit.go: (*groupCommit).answered
+    catch_up, when answered           | framework/readbehind.go: (*groupCommit).readBehind, framework/readbehind.go: (*groupCommit).read
     refuse                            | framework/groupcommit.go: refusedOperation
     is sent again, deletes again      | framework/groupcommit.go: (*groupCommit).sendAlone
     goes before the create is sent    | framework/groupcommit.go: (*groupCommit).takeLocked

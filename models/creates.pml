@@ -12,7 +12,7 @@ Code
     in the model                    | in the code
     caller: sends create            | framework/protected.go: (*protectedCreate).create
     now++: another id               | internal/random/random.go: ID
-    caller: is given the znode      | framework/protected.go: (*protectedCreate).create, framework/protected.go: (*protectedCreate).listBehind
+    caller: is given the znode      | framework/protected.go: (*protectedCreate).create, framework/readbehind.go: (*groupCommit).read
     caller: has lost the answer     | framework/protected.go: (*protectedCreate).findAgain
     caller: finds, does not find    | framework/protected.go: (*protectedCreate).find
     caller: goes                    | framework/call.go: call
