@@ -24,8 +24,8 @@ type contender struct {
 	children []string // the latest list of the directory; nil: look again
 	dir      int64    // the czxid of the directory that the list is of
 	// room is what Permits.Reads have found behind the list; nil: not read.
-	room []framework.ReadResult
-	marked   bool     // others can see that it is first and waits
+	room   []framework.ReadResult
+	marked bool // others can see that it is first and waits
 
 	removal   *removal // of its znode, when nobody wants it
 	noted     bool     // the registry has that; guarded by queue.mu
