@@ -17,7 +17,8 @@ import (
 )
 
 // batch joins lines 1 to n in one request: others are under way until then. It
-// returns the results, and the requests without those of the others.
+// returns the results, and the requests without those of the others, and
+// without searches for strays.
 func (l *lines) batch(n int) (results []*joined, behind []testutil.Request) {
 	l.Helper()
 	wait := l.occupy()
@@ -30,7 +31,8 @@ func (l *lines) batch(n int) (results []*joined, behind []testutil.Request) {
 	waitAll()
 	wait()
 	for _, r := range l.take() {
-		if r.Path != line(0) { // a list of the others, which is late
+		searched := r.Op == testutil.OpSync || r.Op == testutil.OpGetChildren2 && r.Xid > -1000
+		if r.Path != line(0) && !searched {
 			behind = append(behind, r)
 		}
 	}
@@ -190,8 +192,13 @@ func TestTheReadBehindARefusedBatchIsVoid(t *testing.T) {
 	const n = 5
 	inLines(t, n+1, func(t *testing.T, l *lines) {
 		l.knowsMultiRead()
-		refused := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.FailOperation(2, testutil.CodeNoAuth))
-		defer l.ens.Control(refused.Control)()
+		defer l.ens.Control(func(r testutil.Request) testutil.Action {
+			i := slices.IndexFunc(r.Operations, func(op testutil.Operation) bool { return strings.HasPrefix(op.Path, line(3)+"/") })
+			if r.Op != testutil.OpMulti || i < 0 {
+				return testutil.Pass()
+			}
+			return testutil.FailOperation(i, testutil.CodeNoAuth)
+		})()
 		results, requests := l.batch(n)
 		if err := results[2].err; !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("the create that was refused: %v", err)
