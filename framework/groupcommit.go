@@ -293,9 +293,9 @@ func (g *groupCommit) send(f *flight) {
 	}
 	if len(f.writes) == 1 {
 		w := f.writes[0]
-		made, err := g.exchange(w, func(on *link) { g.sent(f, on) })
+		err := g.exchange(w, func(on *link) { g.sent(f, on) })
 		g.landed(f)
-		g.answered(w, made, err)
+		g.answered(w, err)
 		return
 	}
 	ops := make([]any, len(f.writes))
@@ -322,7 +322,7 @@ func (g *groupCommit) send(f *flight) {
 	for i, w := range f.writes {
 		switch {
 		case err == nil:
-			g.answered(w, w.made, nil)
+			g.answered(w, nil)
 		case classify(err) != final:
 			w.next <- step{err: err}
 		case i == named:
@@ -334,13 +334,14 @@ func (g *groupCommit) send(f *flight) {
 	}
 }
 
-// answered passes on the answer to w, or whose turn it is to wait for the reads
-// behind w.
-func (g *groupCommit) answered(w *groupedWrite, path string, err error) {
+// answered passes on the answer to w. If there are reads behind w, the caller
+// of the first of their creates waits for them. It may have the answer to them
+// before this is called for the others.
+func (g *groupCommit) answered(w *groupedWrite, err error) {
 	g.note(w, err)
-	switch w.made = path; {
-	case err != nil || w.behind == nil:
-		w.next <- step{made: made{path: path}, err: err}
+	switch {
+	case err != nil || w.behind == nil: // w.behind may not be set yet after an error
+		w.next <- step{made: made{path: w.made}, err: err}
 	case w.behind.writes[0] == w:
 		w.next <- step{read: w.behind}
 	}
@@ -372,24 +373,26 @@ func (g *groupCommit) sendAlone(w *groupedWrite) {
 		return
 	}
 	w.behind = nil // a batch that was refused has created nothing
-	made, err := g.exchange(w, func(on *link) { g.readBehind([]*groupedWrite{w}, on) })
-	g.answered(w, made, err)
+	err := g.exchange(w, func(on *link) { g.readBehind([]*groupedWrite{w}, on) })
+	g.answered(w, err)
 }
 
-// exchange sends w as a request of its own, and returns the answer.
-func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (made string, err error) {
+// exchange sends w as a request of its own, and waits for the answer.
+func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (err error) {
 	s := g.session
 	unsent := s.awaitSent(w.path, onSent)
 	defer s.forgetSent(unsent)
 	if op, ok := w.op.(*zk.DeleteRequest); ok {
-		return observed(w.ctx, s, Request{Op: opNameDelete, Path: op.Path}, func(conn *zk.Conn) (string, error) {
-			return "", conn.Delete(op.Path, op.Version)
+		_, err = observed(w.ctx, s, Request{Op: opNameDelete, Path: op.Path}, func(conn *zk.Conn) (struct{}, error) {
+			return struct{}{}, conn.Delete(op.Path, op.Version)
 		})
+		return err
 	}
 	op := w.op.(*zk.CreateRequest)
-	return observed(w.ctx, s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
+	w.made, err = observed(w.ctx, s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
 		return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
 	})
+	return err
 }
 
 // sent notes that f is on the wire.

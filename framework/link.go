@@ -397,6 +397,8 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		}
 		if !failed {
 			body = bodies[op]
+		} else if op == wire.OpMultiRead && isRefusal(errorOf(code)) { // here: nobody may wait for the answer any more
+			l.session.core.refuse(op, errorOf(code))
 		}
 	}
 	l.session.onAnswer(l, xid, failed, now)

@@ -161,8 +161,6 @@ func (g *groupCommit) read(b *readBehind) {
 	var found []found
 	if err == nil {
 		found = b.decode(r)
-	} else if b.shared && isRefusal(err) {
-		g.session.core.refuse(wire.OpMultiRead, err)
 	}
 	for i, w := range b.writes {
 		m := made{path: w.made}

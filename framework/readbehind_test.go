@@ -2,8 +2,10 @@ package framework_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -154,6 +158,83 @@ func TestARefusedReadBehindABatch(t *testing.T) {
 			t.Errorf("refused %d times", refused.Count())
 		}
 	})
+}
+
+// A real server before 3.6 refuses the multiRead before it answers the batch,
+// and closes the connection: nobody waits for the answer to the reads then. The
+// client does not send it again.
+func TestAReadBehindABatchIsRefusedEarly(t *testing.T) {
+	const n = 8
+	var refused atomic.Int32
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		dial := ens.ClientNet("behind a proxy").Dial
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), framework.WithDialer(
+			func(network, address string, timeout time.Duration) (net.Conn, error) {
+				conn, err := dial(network, address, timeout)
+				if err != nil {
+					return nil, err
+				}
+				return &oldServer{Conn: conn, refused: &refused}, nil
+			}))
+		must(t, err)
+		defer c.Close()
+		must(t, c.WaitConnected(t.Context()))
+		l := &lines{T: t, ens: ens, c: c, sess: session(t, c)}
+		for i := range n + 1 {
+			must(t, l.sess.MakePersistentPath(t.Context(), line(i)))
+		}
+		ens.Latency(rtt / 2)
+		for range 6 { // the server of each connection is asked during one of them
+			results, _ := l.batch(n)
+			for i, r := range results {
+				must(t, r.err)
+				if got := l.below(i + 1); !slices.Equal(got, []string{r.Path}) {
+					t.Errorf("made %s, there is %v", r.Path, got)
+				}
+			}
+			l.leave(paths(results)...)
+			time.Sleep(time.Second)
+		}
+		if n := refused.Load(); n != 1 {
+			t.Errorf("refused %d times", n)
+		}
+	})
+}
+
+// oldServer is a connection to a server that does not know multiRead. The
+// version is another one's.
+type oldServer struct {
+	net.Conn
+	refused *atomic.Int32
+	answer  atomic.Pointer[[]byte]
+}
+
+func (c *oldServer) Write(p []byte) (int, error) {
+	for rest := p; len(rest) >= 12; {
+		size := 4 + int(binary.BigEndian.Uint32(rest))
+		if size > len(rest) { // the word srvr
+			break
+		}
+		if wire.Op(binary.BigEndian.Uint32(rest[8:])) == wire.OpMultiRead {
+			c.refused.Add(1)
+			xid := int32(binary.BigEndian.Uint32(rest[4:]))
+			answer := wire.AppendFrame(nil, &wire.ReplyHeader{Xid: xid, Zxid: -1, Err: wire.Unimplemented})
+			_, _ = c.Conn.Write(p[:len(p)-len(rest)])
+			c.answer.Store(&answer)
+			_ = c.Conn.Close()
+			return len(p), nil
+		}
+		rest = rest[size:]
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *oldServer) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if answer := c.answer.Swap(nil); err != nil && answer != nil {
+		return copy(p, *answer), nil
+	}
+	return n, err
 }
 
 // The session may not list one of the directories. The create in it has
