@@ -45,7 +45,8 @@
 //   - Directories: an empty directory is removed, and created again with a
 //     counter near the old one. That happens at any time, just after a
 //     contender has left, or while a contender returns. It also happens in
-//     plans without other faults.
+//     plans without other faults. With all contenders, it happens while a read
+//     of the line is in flight.
 //
 // Some faults wait until a client is sent an event about a write, and then
 // strike that client, because its knowledge is newest at that moment. At most

@@ -70,6 +70,7 @@ const (
 	LeaderStopsLate What = "leader stops late"        // the leader stops when it has executed a request, before the answer
 	Recreate        What = "recreate"                 // the directory is removed and created again
 	RecreateUnder   What = "recreate during a create" // the same while the client's create is in flight
+	RemakeUnder     What = "remake during a read"     // the same with all that it contains, while a read of the client is in flight
 	RemoveZnode     What = "remove znode"             // of the client, in the line
 	RemoveDir       What = "remove directory"
 	DenyCreate      What = "deny create" // by the directory's ACL

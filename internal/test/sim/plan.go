@@ -195,6 +195,7 @@ func Draw(seed uint64) *Plan {
 	d.watched()
 	d.counted()
 	d.knownTick()
+	d.remakesUnder()
 	return d.Plan
 }
 

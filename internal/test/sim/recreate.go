@@ -41,6 +41,27 @@ func (d *draw) remakes() {
 	}
 }
 
+// remakesUnder adds a fault that removes the directory, with all contenders, and
+// creates it again while a read of the line is in flight. It draws last, for the
+// reason that views has.
+func (d *draw) remakesUnder() {
+	switch d.Recipe {
+	case Mutex, Keyed, Many, All, RWLock, Line:
+	default:
+		return
+	}
+	if d.Scenario == Rush || d.Scenario.quiet() || !d.one(1, 6) {
+		return
+	}
+	for range 1 + d.IntN(3) {
+		op := pick(d, testutil.OpGetChildren2, testutil.OpGetChildren2, testutil.OpMultiRead, testutil.OpGetData)
+		d.Faults = append(d.Faults, Fault{
+			What: RemakeUnder, Client: d.IntN(len(d.Workers)), Op: op.String(), For: d.Timeout, Times: 1, Short: 1 + d.IntN(3),
+			By: d.upTo(500 * time.Millisecond), At: When{Time: d.upTo(3 * time.Second)},
+		})
+	}
+}
+
 func (d *draw) warm(s *Step, first bool) {
 	if first || d.one(1, 4) {
 		s.Warm = 1 + d.IntN(10)
@@ -100,7 +121,7 @@ const operator = -1
 func (w *world) operate() (err error) {
 	needed := w.plan.Staged || w.plan.Recipe == Barrier
 	for _, f := range w.plan.Faults {
-		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemoveZnode
+		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemakeUnder || f.What == RemoveZnode
 	}
 	if needed {
 		w.operator, err = framework.New(w.ens.Servers(),
@@ -111,7 +132,8 @@ func (w *world) operate() (err error) {
 	return err
 }
 
-// recreate removes the empty directories, as servers do and operators may.
+// recreate removes the empty directories, as servers do, or all, as operators
+// may.
 // Where it creates them again, that is one transaction: no client finds them
 // missing, and only their czxid differs.
 func (w *world) recreate(f Fault) {
@@ -121,10 +143,15 @@ func (w *world) recreate(f Fault) {
 		for _, path := range w.paths {
 			for _, dir := range w.ledger.resources[path].dirs {
 				stat, there := w.ens.Stat(dir)
-				if !there || stat.NumChildren > 0 {
+				if !there || stat.NumChildren > 0 && f.What != RemakeUnder {
 					continue
 				}
-				ops := []any{&zk.DeleteRequest{Path: dir, Version: -1}}
+				var ops []any
+				for _, name := range w.ens.Children(dir) {
+					w.ledger.remove(dir + "/" + name)
+					ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + name, Version: -1})
+				}
+				ops = append(ops, &zk.DeleteRequest{Path: dir, Version: -1})
 				if f.Short >= 0 {
 					ops = append(ops, &zk.CreateRequest{Path: dir, Acl: zk.WorldACL(zk.PermAll)})
 					for range int(stat.Cversion/2) - f.Short { // creating and deleting a znode changes it twice

@@ -18,7 +18,7 @@ type rule struct {
 
 // strikes reports whether the rule strikes a request of a client.
 func (f *rule) strikes(w *world, client int, r testutil.Request) bool {
-	ofOne := f.What == Late || f.What == RecreateUnder || f.What.connects() || f.At.Moment != Moment{}
+	ofOne := f.What == Late || f.What == RecreateUnder || f.What == RemakeUnder || f.What.connects() || f.At.Moment != Moment{}
 	return f.left != 0 && (!ofOne || client == f.Client) && (f.xid == 0 || f.xid == r.Xid) && (f.What == Late || w.has(r, f.Op))
 }
 
@@ -154,7 +154,7 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 		if client != nobody {
 			time.AfterFunc(f.By/4, w.nets[client].Drop)
 		}
-	case RecreateUnder:
+	case RecreateUnder, RemakeUnder:
 		go w.recreate(f)
 	case LeaderStops, LeaderStopsLate:
 		go w.stopLeader(f.By/2, f.For)

@@ -27,10 +27,10 @@ var Framework = seam.Framework.(interface {
 	// container: framework.WithSweep may delete it.
 	Used(c *framework.Client, dir string)
 	// Unhurried returns a view of the session in which a CreateProtected or
-	// CreateAllProtected that was sent does not return before its answer, or the
-	// end of the session, although its context ends. If it has succeeded then, it
-	// returns the znodes, without a list. That saves a goroutine, and suits a
-	// caller that nobody waits for.
+	// CreateAllProtected that was sent does not return before its answer, and that
+	// to the list behind it, or the end of the session, although its context ends.
+	// If it has succeeded then, it returns the znodes. That saves a goroutine, and
+	// suits a caller that nobody waits for.
 	Unhurried(s *framework.Session) *framework.Session
 	// CreateProtectedAndRead is Session.CreateProtected, and does other reads, in
 	// order, behind the list, in the same request. There are no results where
