@@ -18,13 +18,14 @@ import (
 //     request a list was sent behind, nor on that request's fate.
 //   - The lists behind a batch are one multiRead, on servers that have it.
 //   - A list in a multiRead has no stat, so there is a getData of the directory
-//     before each list. If the list shows the contender, the directory is the one
-//     that the contender was created in, since no directory is removed before its
-//     children. It has stood from the create until the list, so the getData
-//     between the two has read that one's czxid. A multiRead is not a snapshot: a
-//     getData behind the list could read the czxid of a later directory, and a
-//     token of that and of the contender's number would be above all valid ones.
-//     The czxid never changes; other fields may be older than the list.
+//     before each list. If the list shows the contender, the directory is the
+//     one that the contender was created in, since no directory is removed
+//     before its children. It has stood from the create until the list, so the
+//     getData between the two has read that one's czxid. A multiRead is not a
+//     snapshot: a getData behind the list could read the czxid of a later
+//     directory, and a token of that and of the contender's number would be
+//     above all valid ones. The czxid never changes; other fields may be older
+//     than the list.
 //   - A large directory is listed by itself. So is one whose list has shared a
 //     request that was not answered: perhaps the answer was too large.
 //   - Each read has an error of its own. A list that fails is no error of the

@@ -43,9 +43,9 @@ import (
 //
 // An uncontended Acquire costs a create, a request with two lists and two reads
 // behind it, and a Multi, in two round trips. On servers before 3.6, and where
-// more than about 250 permits are held, it costs a create, two lists, a read and
-// a Multi, in three round trips. The first Acquire of each value costs one more
-// read and one more list. Release costs a delete for each permit.
+// more than about 250 permits are held, it costs a create, two lists, a read
+// and a Multi, in three round trips. The first Acquire of each value costs one
+// more read and one more list. Release costs a delete for each permit.
 //
 // Permits are not reentrant: Acquire always takes another permit, whatever
 // leases the context carries. In a line with a Curator client that takes

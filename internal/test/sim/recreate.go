@@ -41,9 +41,9 @@ func (d *draw) remakes() {
 	}
 }
 
-// remakesUnder adds a fault that removes the directory, with all contenders, and
-// creates it again while a read of the line is in flight. It draws last, for the
-// reason that views has.
+// remakesUnder adds a fault that removes the directory, with all contenders,
+// and creates it again while a read of the line is in flight. It draws last,
+// for the reason that views has.
 func (d *draw) remakesUnder() {
 	switch d.Recipe {
 	case Mutex, Keyed, Many, All, RWLock, Line:

@@ -140,7 +140,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 // rank returns the rank of a grant of c. Dir is the czxid of the directory that
 // a list has shown c's name in, from the same answer, or from one between the
 // create and the list: see framework.Created. So Dir and Seq always belong to
-// the same directory, even if it was removed and created again by one multi.
+// the same directory.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
