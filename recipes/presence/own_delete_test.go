@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -207,5 +208,27 @@ func TestARosterThatIsClosedBeforeItKnows(t *testing.T) {
 			t.Errorf("told %q", got)
 		}
 		w.ClientNet("follower").Heal()
+	})
+}
+
+// A sequential Node whose create was refused has no path, and closes without a
+// request.
+func TestASequentialNodeThatWasNeverMade(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		refused := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Fail(testutil.CodeNoAuth))
+		defer w.ClientNet("ours").Control(refused.Control)()
+		n, err := presence.New(c, path, nil, presence.WithSequential())
+		must(t, err)
+		must(t, n.Start())
+		bubble.Await(t, "the create", refused.Hit())
+		synctest.Wait()
+		w.ResetRequests()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must(t, n.Close(ctx))
+		if cost := w.Cost(); len(cost) > 0 || n.Path() != "" {
+			t.Errorf("%v for %q", cost, n.Path())
+		}
 	})
 }
