@@ -83,6 +83,7 @@ func TestParseServers(t *testing.T) {
 		{in: "::1", errHas: "::1"},
 		{in: "a:", errHas: "port"},
 		{in: ":2181", errHas: "no host"},
+		{in: "a:1,b:65535", addrs: "a:1 b:65535"},
 		{in: "a:0", errHas: "port"},
 		{in: "a:65536", errHas: "port"},
 		{in: "a:http", errHas: "port"},

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -121,6 +122,19 @@ func FuzzSASLAnswers(f *testing.F) {
 type discard struct{ net.Conn }
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// A session that was remembered is named until it has surely expired.
+func TestASessionThatHasExpiredIsNotNamed(t *testing.T) {
+	const id, timeout = 0x1234, time.Minute
+	for ago, want := range map[time.Duration]int64{0: id, timeout * 14 / 10: id, timeout * 16 / 10: 0} {
+		s := &session{core: newCore(config{log: zap.NewNop()}, nil, "")}
+		s.remembered, s.rememberedAt = orphan{id: id, password: make([]byte, passwordSize), timeout: timeout}, time.Now().Add(-ago)
+		connect := s.nameRemembered(make([]byte, connectPassword+passwordSize))
+		if got := int64(binary.BigEndian.Uint64(connect[connectSessionID:])); got != want || s.remembered.id != want {
+			t.Errorf("after %v: session %#x is named, want %#x", ago, got, want)
+		}
+	}
+}
 
 // Whatever a server sends, the session is not confirmed before the exchange has
 // ended, neither on the first connection of a session nor on a later one.
