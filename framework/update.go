@@ -87,7 +87,7 @@ func (w scope) compute(ctx context.Context, path string, change func([]byte, *zk
 // may have made the change already.
 func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error) {
 	var result MultiOnceResult
-	found := false
+	var found bool
 	err := o.do(ctx, opNameGet, o.path, repeatable, func(a *attempt) error {
 		_, err := call(ctx, a.session, Request{Op: opNameSync, Path: o.full}, func(conn *zk.Conn) (string, error) { return conn.Sync(o.full) }, nil)
 		if err == nil {
