@@ -91,7 +91,7 @@ func newLink(conn net.Conn, s *session, to server, x SASLExchange, limit time.Du
 		asked:       asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})},
 		presented:   make(chan struct{}),
 		unpresented: slices.Clone(s.core.cfg.auths),
-		read:        bufio.NewReaderSize(conn, 4096),
+		read:        bufio.NewReader(conn),
 	}
 	if len(l.unpresented) == 0 {
 		close(l.presented)
