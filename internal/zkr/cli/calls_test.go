@@ -27,15 +27,21 @@ func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
+	held, err := net.Dial("tcp", silent.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
+	refuses := held.LocalAddr().String() // unlike the port of a stopped member, no other process can take it
 	for _, test := range []struct {
 		servers string
 		says    []string
 	}{
-		{at[0] + "," + at[2] + "," + silent.Addr().String(), []string{
-			at[0] + " refuses connections", at[2] + " accepts connections but closes them: it has no quorum",
+		{refuses + "," + at[2] + "," + silent.Addr().String(), []string{
+			refuses + " refuses connections", at[2] + " accepts connections but closes them: it has no quorum",
 			silent.Addr().String() + " accepts connections but is silent",
 		}},
-		{"nobody.invalid," + at[1] + "/x", []string{at[1] + " refuses connections", "nobody.invalid:2181 cannot be resolved"}},
+		{"nobody.invalid," + refuses + "/x", []string{refuses + " refuses connections", "nobody.invalid:2181 cannot be resolved"}},
 	} {
 		t.Run(test.servers, func(t *testing.T) {
 			t.Parallel()
