@@ -367,7 +367,7 @@ func holdersRequestsAreLost(t *testing.T, s *stage, k kind) {
 				if op == testutil.OpGetData {
 					meets.Path = s.path // of the limit
 				}
-				fault := a.upon(t, meets, loss.action)
+				fault := a.uponRead(t, meets, loss.action)
 				for range 2 { // one that the fault strikes, and one behind it
 					l := acquire(t, t.Context(), r)
 					k.standing(t, s, 1, 0)
@@ -393,7 +393,11 @@ func waitersRequestsAreLost(t *testing.T, s *stage, k kind) {
 		for _, loss := range losses {
 			t.Run(fmt.Sprint(op, " ", loss.name), func(t *testing.T) {
 				held := acquire(t, t.Context(), holder)
-				fault := b.upon(t, k.request(s, op), loss.action)
+				upon := b.upon
+				if op == testutil.OpGetChildren2 { // the one behind the create
+					upon = b.uponRead
+				}
+				fault := upon(t, k.request(s, op), loss.action)
 				waiting := acquiring(t.Context(), r)
 				struck(t, fault)
 				k.standing(t, s, 1, 1)

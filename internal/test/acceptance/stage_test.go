@@ -135,14 +135,36 @@ func (s *stage) expire(t *testing.T, p *peer) {
 func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil.Fault {
 	t.Helper()
 	fault := testutil.NewFault(m, a)
-	stop := p.net.Control(fault.Control)
+	p.strike(t, m, fault, fault.Control)
+	return fault
+}
+
+// uponRead is upon for a read that may be one of a multiRead, on servers that
+// have that.
+func (p *peer) uponRead(t *testing.T, m testutil.Match, a testutil.Action) *testutil.Fault {
+	t.Helper()
+	is := func(o testutil.Operation) bool {
+		return o.Path == m.Path && (o.Op == m.Op || o.Op == testutil.OpGetChildren && m.Op == testutil.OpGetChildren2)
+	}
+	fault := testutil.NewFault(m, a)
+	p.strike(t, m, fault, func(r testutil.Request) testutil.Action {
+		if r.Op == testutil.OpMultiRead && slices.ContainsFunc(r.Operations, is) {
+			r.Op, r.Path = m.Op, m.Path
+		}
+		return fault.Control(r)
+	})
+	return fault
+}
+
+func (p *peer) strike(t *testing.T, m testutil.Match, fault *testutil.Fault, control func(testutil.Request) testutil.Action) {
+	t.Helper()
+	stop := p.net.Control(control)
 	t.Cleanup(func() {
 		stop()
 		if fault.Count() == 0 {
 			t.Errorf("the fault struck no request: %+v", m)
 		}
 	})
-	return fault
 }
 
 // struck waits until a fault has struck.
