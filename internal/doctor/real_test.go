@@ -79,7 +79,26 @@ func leaves(t *testing.T, e *apache.Ensemble, opts ...framework.Option) {
 	if left, _, err := c.Children(t.Context(), "/"); err != nil || len(left) != 1 {
 		t.Errorf("znodes are left: %q, %v", left, err)
 	}
-	conn, err := net.Dial("tcp", strings.Split(e.Servers(), ",")[e.Leader()])
+	s, err := c.Session()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := wire.SessionText(s.ID())
+	// In about one run of twelve a server goes on showing the session that was
+	// resumed until its timeout has passed: why is not known.
+	var found map[string]bool
+	for began := time.Now(); time.Since(began) < 15*time.Second; time.Sleep(10 * time.Millisecond) {
+		if found = sessionsAt(t, strings.Split(e.Servers(), ",")[e.Leader()]); len(found) == 1 && found[own] {
+			return
+		}
+	}
+	t.Errorf("sessions: %v, and ours is %s", found, own)
+}
+
+// sessionsAt returns the sessions that a member knows.
+func sessionsAt(t *testing.T, address string) map[string]bool {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +114,5 @@ func leaves(t *testing.T, e *apache.Ensemble, opts ...framework.Option) {
 	for _, id := range sessionID.FindAllString(string(text), -1) {
 		found[id] = true
 	}
-	s, err := c.Session()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if own := wire.SessionText(s.ID()); len(found) != 1 || !found[own] {
-		t.Errorf("sessions: %v, and ours is %s", found, own)
-	}
+	return found
 }
