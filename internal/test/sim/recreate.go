@@ -133,9 +133,8 @@ func (w *world) operate() (err error) {
 }
 
 // recreate removes the empty directories, as servers do, or all, as operators
-// may.
-// Where it creates them again, that is one transaction: no client finds them
-// missing, and only their czxid differs.
+// may. Where it creates them again, that is one transaction: no client finds
+// them missing, and only their czxid differs.
 func (w *world) recreate(f Fault) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.For)
 	defer cancel()
