@@ -68,7 +68,8 @@ func bare(pause, work time.Duration) sim.Step {
 }
 
 // many is a client with a goroutine for each of n keys. They begin one after
-// the other, but before the first has an answer.
+// the other, but before the first has an answer. Keys that are granted by one
+// answer are not released at one instant: then chance would order them.
 func many(n int, steps ...sim.Step) (c client) {
 	for key := range n {
 		var worker []sim.Step
@@ -76,6 +77,7 @@ func many(n int, steps ...sim.Step) (c client) {
 			if i == 0 {
 				s.Pause += time.Duration(key+1) * time.Microsecond
 			}
+			s.Work += time.Duration(key) * time.Nanosecond
 			worker = append(worker, side(key, s))
 		}
 		c = append(c, worker)
