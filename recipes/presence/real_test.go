@@ -57,12 +57,12 @@ func (c *realClient) session(t *testing.T) *framework.Session {
 }
 
 // isOf waits until the znode is that of a client, with these data.
-func isOf(t *testing.T, c *realClient, path, data string) {
+func isOf(t *testing.T, c *realClient, path, data string) *zk.Stat {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		got, stat, err := c.Get(t.Context(), path)
 		if err == nil && stat.EphemeralOwner == c.session(t).ID() && string(got) == data {
-			return
+			return stat
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%s: %q, %+v, %v", path, got, stat, err)
@@ -98,10 +98,14 @@ func nodeOnReal(t *testing.T, ens *apache.Ensemble) {
 		t.Errorf("%+v became %+v over a lost connection", before, after)
 	}
 
-	must(t, ens.ExpireSession(c.session(t).ID()))
-	isOf(t, c, path, "two")
+	expired := c.session(t)
+	must(t, ens.ExpireSession(expired.ID()))
+	<-expired.Done()
+	deleted := isOf(t, c, path, "two")
 	must(t, other.Delete(t.Context(), path, -1))
-	isOf(t, c, path, "two")
+	for isOf(t, c, path, "two").Czxid == deleted.Czxid { // c's member may be behind
+		time.Sleep(10 * time.Millisecond)
+	}
 
 	waits, err := presence.New(other.Client, path, []byte("theirs"))
 	must(t, err)

@@ -119,8 +119,7 @@ func znodes(t *testing.T, c *framework.Client) []string {
 	return names
 }
 
-// onlyZnode waits for an instance's znode. Curator deletes it and creates it
-// again if it hears late that its client is connected.
+// onlyZnode waits for an instance's znode.
 func onlyZnode(t *testing.T, c *framework.Client) (name, data string, stat *zk.Stat) {
 	t.Helper()
 	for end := time.Now().Add(load.Patience); ; time.Sleep(20 * time.Millisecond) {

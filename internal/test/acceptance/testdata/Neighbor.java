@@ -10,6 +10,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
@@ -91,8 +92,11 @@ public class Neighbor {
                 case "open":
                     if (client == null) { // or else another recipe of the same session
                         client = connect(servers, session);
+                        // A recipe that hears late of the connection registers twice.
+                        CountDownLatch told = new CountDownLatch(1);
+                        client.getConnectionStateListenable().addListener((c, state) -> told.countDown());
                         client.start();
-                        client.blockUntilConnected();
+                        told.await();
                     }
                     recipe = make(client, command[1], command[2], command[3]);
                     return "opened";
