@@ -122,24 +122,31 @@ func (s *session) usable() *link {
 }
 
 func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, error) {
-	select {
-	case <-l.presented:
-	case <-ctx.Done():
-		return reply{}, zk.ErrNoServer
-	case <-l.asked.ended:
-		return reply{}, zk.ErrNoServer
-	case <-l.session.over:
+	if !l.awaitPresented(ctx) {
 		return reply{}, zk.ErrNoServer
 	}
 	xid := ownXid(l.session.ownRequests.Add(1) - 1)
 	answer := l.asked.add(xid)
-	if answer == nil || !l.sendOwn(xid, op, wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)) {
+	if answer == nil || !l.sendOwn(op, wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body), xid) {
 		return reply{}, zk.ErrNoServer
 	}
 	return l.await(answer)
 }
 
-// await waits for the answer to a request that was sent.
+// awaitPresented waits until all credentials were sent. It reports false if
+// nothing can be sent.
+func (l *link) awaitPresented(ctx context.Context) bool {
+	select {
+	case <-l.presented:
+		return true
+	case <-ctx.Done():
+	case <-l.asked.ended:
+	case <-l.session.over:
+	}
+	return false
+}
+
+// await returns the answer to a request that was sent.
 func (l *link) await(answer <-chan reply) (reply, error) {
 	select {
 	case r, ok := <-answer:
@@ -207,19 +214,58 @@ func (l *link) withBehind(frame []byte) []byte {
 // mostKept is how large the memory for a write may be to be kept.
 const mostKept = 64 << 10
 
-// sendOwn sends a frame of ours, and reports false if it was not sent.
-func (l *link) sendOwn(xid int32, op wire.Op, frame []byte) bool {
+// askTogether sends requests for one operation on the connection on, in one
+// piece, and calls each with the answers, in order. If nothing can be sent it
+// does so with zk.ErrNoServer.
+func (s *session) askTogether(on *link, op wire.Op, bodies []wire.Appender, each func(i int, r reply, err error)) {
+	answers := make([]<-chan reply, len(bodies))
+	sent := false
+	leave, ok := s.window.enter(context.Background(), len(bodies)*onePlace, s.over)
+	if ok {
+		defer leave()
+		sent = on != nil && s.usable() == on && on.sendTogether(op, bodies, answers)
+	}
+	for i, answer := range answers {
+		if !sent {
+			each(i, reply{}, zk.ErrNoServer)
+			continue
+		}
+		r, err := on.await(answer)
+		each(i, r, err)
+	}
+}
+
+func (l *link) sendTogether(op wire.Op, bodies []wire.Appender, answers []<-chan reply) bool {
+	if !l.awaitPresented(context.Background()) {
+		return false
+	}
+	var frames []byte
+	xids := make([]int32, len(bodies))
+	for i, body := range bodies {
+		xids[i] = ownXid(l.session.ownRequests.Add(1) - 1)
+		if answers[i] = l.asked.add(xids[i]); answers[i] == nil {
+			return false
+		}
+		frames = wire.AppendFrame(frames, &wire.RequestHeader{Xid: xids[i], Op: op}, body)
+	}
+	return l.sendOwn(op, frames, xids...)
+}
+
+// sendOwn sends frames of ours, and reports false if they were not sent.
+func (l *link) sendOwn(op wire.Op, frames []byte, xids ...int32) bool {
 	select {
 	case l.sending <- struct{}{}:
 	case <-l.asked.ended:
 		return false
 	}
 	defer func() { <-l.sending }()
-	if l.closeSent || !l.session.onSend(l, xid, op, nil, clock.Now()) {
-		return false
+	for _, xid := range xids {
+		if l.closeSent || !l.session.onSend(l, xid, op, nil, clock.Now()) {
+			return false
+		}
+		l.unanswered.add(xid, op)
 	}
-	l.unanswered.add(xid, op)
-	if _, err := l.Conn.Write(frame); err != nil {
+	if _, err := l.Conn.Write(frames); err != nil {
 		_ = l.Close()
 	}
 	return true

@@ -60,17 +60,19 @@ type watch struct {
 	lookout lookout
 
 	// What follows is guarded by hub.mu.
-	on       *link  // where it is armed; nil: that has not begun
-	wanted   int    // callers that have not left
-	firedAt  uint64 // the place of the event that has fired it; 0: there was none
-	resumed  bool   // it was armed by setWatches: node was read before
-	mayGoOn  bool   // a caller may resume it after a reconnect
-	goesOnAs *watch // the one that does
+	on        *link  // where it is armed; nil: that has not begun
+	wanted    int    // callers that have not left
+	firedAt   uint64 // the place of the event that has fired it; 0: there was none
+	reading   reading
+	deletedOn *link  // where that event came from, if it was the znode's deletion
+	resumed   bool   // it was armed by setWatches: node was read before
+	mayGoOn   bool   // a caller may resume it after a reconnect
+	goesOnAs  *watch // the one that does
 }
 
 // onEvent fires the watches that a change at path concerns. order is the place
 // of the event. It runs on the goroutine that reads the connection.
-func (h *hub) onEvent(order uint64, what zk.EventType, path string) {
+func (h *hub) onEvent(on *link, order uint64, what zk.EventType, path string) {
 	var kinds []watchKind
 	switch what {
 	case zk.EventNodeCreated:
@@ -89,6 +91,9 @@ func (h *hub) onEvent(order uint64, what zk.EventType, path string) {
 		delete(h.unwanted, key)
 		if w := h.armed[key]; w != nil {
 			w.firedAt = order
+			if what == zk.EventNodeDeleted {
+				w.deletedOn = on
+			}
 			h.fireLocked(w)
 		}
 	}

@@ -280,18 +280,26 @@ func (o observerList) flush(patience <-chan time.Time) bool {
 }
 
 // observed makes a call of the wire client, and reports it to the observers.
-// ask has Op and Path, and Operations and Began unless these are 1 and now.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
-	observers := s.core.observers
-	if !observers.wantRequests() {
+	if !s.core.observers.wantRequests() {
 		return call(s.conn)
+	}
+	end := s.startObserved(ctx, ask)
+	value, err := call(s.conn)
+	end(err)
+	return value, err
+}
+
+// startObserved reports to the observers that a request begins, and returns a
+// function that must be called when it has ended. ask has Op and Path, and
+// Operations and Began unless these are 1 and now.
+func (s *session) startObserved(ctx context.Context, ask Request) (end func(error)) {
+	if !s.core.observers.wantRequests() {
+		return func(error) {}
 	}
 	ask.Operations = max(ask.Operations, 1)
 	if ask.Session, ask.Server = s.sessionID(), s.conn.Server(); ask.Began.IsZero() {
 		ask.Began = time.Now()
 	}
-	end := observers.startRequest(ctx, ask)
-	value, err := call(s.conn)
-	end(err)
-	return value, err
+	return s.core.observers.startRequest(ctx, ask)
 }

@@ -58,6 +58,10 @@ func (forEngine) GetAndWatch(s *Session, path string) (data []byte, stat *zk.Sta
 	return s.getAndWatch(path)
 }
 
+func (forEngine) Arm(ctx context.Context, s *Session, paths ...string) ([]seam.Armed, error) {
+	return s.arm(ctx, paths)
+}
+
 func (forEngine) AtOnce(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, atOnce: true}
 }

@@ -142,7 +142,7 @@ func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
 		order := s.order.Add(1)
-		s.hub.onEvent(order, e.Type, e.Path)
+		s.hub.onEvent(s.latest(), order, e.Type, e.Path)
 		s.trees.onEvent(order, e.Type, e.Path)
 	case e.State == zk.StateHasSession:
 		s.events.put(event{kind: sessionConfirmed, link: s.latest()})

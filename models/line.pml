@@ -8,7 +8,8 @@ Proves
       or lost with its work still stopping before the deadline. This is asserted
       at each grant, and so is the next one:
     - Each grant has a greater token than all before it.
-    - Both hold until a stranger removes a znode; from then on they cannot.
+    - Both hold until a stranger removes a znode that is first in line; from then
+      on they cannot.
     - A client that holds finds its znode missing only if a stranger removed one.
     - When nothing can happen any more, no caller waits, and no znode is left in
       a session that lives, except one that lingers. So no wake-up is lost.
@@ -23,8 +24,9 @@ Code
     looks for its znode               | framework/protected.go: (*protectedCreate).findAgain
     gives its id up                   | framework/strays.go: (*session).expectStrays
     sees, is gone                     | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
-    watches, has left already         | recipes/internal/line/contender.go: (*contender).wait, framework/hub.go: (*Session).GetAndWatch
-    its watch has fired               | framework/hub.go: (*hub).onEvent
+    watches, have left already        | recipes/internal/line/outlook.go: (*outlook).arm, framework/armed.go: (*session).armTogether
+    has heard                         | recipes/internal/line/outlook.go: (*outlook).news, framework/armed.go: (*armed).GoneBehind
+    looks again                       | recipes/internal/line/contender.go: (*contender).wait, framework/hub.go: (*hub).onEvent
     is granted                        | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/contender.go: (*grant).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
     token                             | recipes/internal/line/contender.go: (*contender).rank, recipes/internal/line/share.go: (*Share).Rank
     releases                          | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/handoff.go: (*localQueue).keepLocked
@@ -48,7 +50,7 @@ Bounds
     How often each fault may happen, at any moment: LOST answers (to creates and
     deletes), CUTS of a connection, DOUBTS (the stop margin comes), EXPIRIES of
     sessions in doubt, CANCELS of a wait, STRANGERS that remove a znode of
-    client 0.
+    client 0, REVOKES: writes to a znode by somebody who asks for its release.
 
 Leaves out
     - Time. The model of the deadline shows that the ensemble expires a session
@@ -61,15 +63,16 @@ Leaves out
       as fired when the client is connected again.
     - Where a view is old, it is the whole line of an earlier moment, however
       old. A client catches up when it gets an answer to a write or a sync.
-    - Tries, readers that share, permits, guards, revocation, other layouts, an
-      end of the client. A call that fails has the effects of one that gives up.
+    - Tries, readers that share, permits, guards, what a holder does about a
+      revocation, other layouts, an end of the client. A call that fails has the
+      effects of one that gives up.
     - Callers of a process are a number: their order is not looked at.
 
 Runs
     run       | checks     | small | large
     faults    | assertions | CLIENTS=2 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1 | CLIENTS=2 ZNODES=7 CALLS=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1 STRANGERS=1
     handoffs  | assertions | CLIENTS=2 ZNODES=7 CALLS=2 HANDOFFS=1 LINGER=1 LOST=1 DOUBTS=1 CANCELS=1 | CLIENTS=2 ZNODES=8 CALLS=2 HANDOFFS=1 LINGER=1 LOST=1 CUTS=1 DOUBTS=1 EXPIRIES=1
-    strangers | assertions | CLIENTS=2 ZNODES=7 CALLS=2 CUTS=1 STRANGERS=1 | CLIENTS=2 ZNODES=7 CALLS=2 HANDOFFS=1 LOST=1 CUTS=1 STRANGERS=2
+    strangers | assertions | CLIENTS=2 ZNODES=7 CALLS=2 CUTS=1 STRANGERS=1 REVOKES=1 | CLIENTS=2 ZNODES=7 CALLS=2 HANDOFFS=1 LOST=1 CUTS=1 STRANGERS=2 REVOKES=1
     three     | assertions | CLIENTS=3 ZNODES=7 CALLS=1 CUTS=1 DOUBTS=1 EXPIRIES=1 | CLIENTS=3 ZNODES=7 CALLS=1 CUTS=1 DOUBTS=1 EXPIRIES=1 CANCELS=1
     served    | ltl served | CLIENTS=2 ZNODES=7 CALLS=1 CUTS=1 LOST=1 | CLIENTS=2 ZNODES=7 CALLS=1 CUTS=1 LOST=1 DOUBTS=1 EXPIRIES=1
 
@@ -84,6 +87,10 @@ Broken
     BROKEN_DEADLINE       | faults   | CLIENTS=2 ZNODES=7 CALLS=1 DOUBTS=1 EXPIRIES=1 | A grant is still held when the deadline has passed.
     BROKEN_CANCEL         | faults   | CLIENTS=2 ZNODES=7 CALLS=1 CANCELS=1 | A caller that gives up leaves its znode in line.
     BROKEN_LINGER         | handoffs | CLIENTS=2 ZNODES=7 CALLS=1 LINGER=1 | A znode lingers without a look at the line.
+    BROKEN_NO_OWN_WATCH   | strangers | CLIENTS=2 ZNODES=7 CALLS=2 STRANGERS=1 | Who waits does not watch its own znode.
+    BROKEN_REVOKED        | strangers | CLIENTS=2 ZNODES=7 CALLS=2 STRANGERS=1 REVOKES=1 | The watch of its own znode is used up by a write, and is not set again.
+    BROKEN_RECONNECT      | faults   | CLIENTS=2 ZNODES=7 CALLS=1 CUTS=1 | That a reconnect fires the watch is taken for the event.
+    BROKEN_TWO_AHEAD      | three    | CLIENTS=3 ZNODES=7 CALLS=1 CANCELS=1 | The event of the nearest ahead grants although there were others.
     BROKEN_NO_RECHECK     | served   | CLIENTS=2 ZNODES=7 CALLS=1 | The same, and who waits is never served.
 
 Measured
@@ -125,6 +132,9 @@ Measured
 #ifndef STRANGERS
 #define STRANGERS 0
 #endif
+#ifndef REVOKES
+#define REVOKES 0
+#endif
 
 #define NONE 15
 #define bit(k) (1 << (k))
@@ -164,15 +174,18 @@ byte waiting[CLIENTS];         /* how many are in the local queue */
 #define JOIN   1          /* about to create its znode */
 #define SEARCH 2          /* for that znode: the answer was lost */
 #define LIST   3          /* about to list the line */
-#define WATCH  4          /* about to watch the znode ahead */
+#define WATCH  4          /* about to watch its znode, and those ahead */
 #define WAIT   5          /* for an event */
 #define CLAIM  6          /* nobody is ahead */
 byte step[CLIENTS];
 byte own[CLIENTS] = NONE;
-byte ahead[CLIENTS] = NONE;
-bool watched[CLIENTS];    /* the member has the watch */
-bool fired[CLIENTS];      /* the watch has fired */
-bool crowded[CLIENTS];    /* others stand in line, by the latest list */
+byte ahead[CLIENTS];      /* set of the nearest two ahead, by the latest list, that are not known to have left */
+bool whole[CLIENTS];      /* there were no others ahead */
+byte watched[CLIENTS];    /* set of those whose watch the member has */
+bool guarded[CLIENTS];    /* the member has the watch of its own znode */
+bool heard[CLIENTS];      /* one ahead has left */
+bool fired[CLIENTS];      /* a watch has fired for another reason */
+bool crowded[CLIENTS];    /* others stand in line, as far as is known */
 
 /* ---- its grant ---- */
 
@@ -203,7 +216,8 @@ byte doubts = DOUBTS;        /* sessions in doubt */
 byte expiries = EXPIRIES;    /* sessions that end */
 byte cancels = CANCELS;      /* callers that give up */
 byte strangers = STRANGERS;  /* znodes removed by somebody else */
-bool disturbed;              /* a stranger has removed one */
+byte revokes = REVOKES;      /* znodes written to */
+bool disturbed;              /* a stranger has removed one that was first in line */
 
 byte token;                  /* the latest */
 byte k, z;                   /* of one step: 0 behind it */
@@ -215,7 +229,8 @@ inline no_grant(c) {
 }
 
 inline no_acquisition(c) {
-	step[c] = OUT; own[c] = NONE; ahead[c] = NONE; watched[c] = false; fired[c] = false; crowded[c] = false
+	step[c] = OUT; own[c] = NONE; ahead[c] = 0; whole[c] = false; crowded[c] = false;
+	watched[c] = 0; guarded[c] = false; heard[c] = false; fired[c] = false
 }
 
 /* The grant of client c ends before it was released. A removal goes on. */
@@ -238,10 +253,11 @@ inline lose(c) {
 inline catch_up(c) {
 	known[c] = (known[c] == UNCONTESTED && view[c] != line -> UNKNOWN : known[c]);
 	view[c] = line;
-	if
-	:: watched[c] && !has(line, ahead[c]) -> watched[c] = false; fired[c] = true
-	:: else
-	fi
+	heard[c] = heard[c] || (watched[c] & ~line) != 0;
+	ahead[c] = ahead[c] & ~(watched[c] & ~line);
+	watched[c] = watched[c] & line;
+	fired[c] = fired[c] || guarded[c] && !has(line, own[c]);
+	guarded[c] = guarded[c] && has(line, own[c])
 }
 
 inline create(c) {
@@ -336,6 +352,17 @@ end:	do
 	od
 }
 
+/* The nearest of a set of znodes ahead. */
+#define highest(set) ((set) >= 128 -> 128 : ((set) >= 64 -> 64 : ((set) >= 32 -> 32 : ((set) >= 16 -> 16 : ((set) >= 8 -> 8 : ((set) >= 4 -> 4 : ((set) >= 2 -> 2 : (set))))))))
+
+#ifdef BROKEN_NO_OWN_WATCH
+#define may_wait(c) true
+#define may_guard false
+#else
+#define may_wait(c) has(view[c], own[c])
+#define may_guard true
+#endif
+
 proctype Acquisition(byte c) {
 end:	do
 	:: d_step { step[c] == OUT && waiting[c] > 0 && grant[c] == FREE ->
@@ -374,39 +401,61 @@ end:	do
 		:: !has(view[c], own[c]) -> catch_up(c)
 		:: else
 		fi;
-		ahead[c] = NONE;
-		for (k : 0 .. ZNODES - 1) {
-			ahead[c] = (k < own[c] && has(view[c], k) -> k : ahead[c])
+		z = view[c] & (bit(own[c]) - 1);
+		ahead[c] = 0;
+		for (k : 0 .. 1) {
+			ahead[c] = ahead[c] | highest(z & ~ahead[c])
 		}
 		k = 0;
+		whole[c] = z == ahead[c];
+#ifdef BROKEN_TWO_AHEAD
+		ahead[c] = highest(z);
+		whole[c] = true;
+#endif
+		z = 0;
+		watched[c] = watched[c] & ahead[c];
+		heard[c] = false;
 		crowded[c] = view[c] != bit(own[c]);
 		if
 		:: !has(view[c], own[c]) ->
 			printf("client %d: its znode %d is gone, it joins again\n", c, own[c]);
 			no_acquisition(c); step[c] = JOIN
-		:: has(view[c], own[c]) && ahead[c] == NONE ->
+		:: has(view[c], own[c]) && ahead[c] == 0 ->
 			printf("client %d: sees nobody ahead of its znode %d\n", c, own[c]);
 			step[c] = CLAIM
 		:: else ->
-			printf("client %d: sees znode %d ahead of its znode %d\n", c, ahead[c], own[c]);
+			printf("client %d: sees others ahead of its znode %d\n", c, own[c]);
 			step[c] = WATCH
 		fi }
 
 	:: d_step { step[c] == WATCH && online(c) ->
 		if
+#ifndef BROKEN_NO_OWN_WATCH
+		:: !has(view[c], own[c]) ->
+			printf("client %d: its znode %d has left already\n", c, own[c]);
+			step[c] = LIST
+#endif
 #ifndef BROKEN_NO_RECHECK
-		:: !has(view[c], ahead[c]) ->
-			printf("client %d: znode %d has left already\n", c, ahead[c]);
-			ahead[c] = NONE; step[c] = LIST
+		:: may_wait(c) && (ahead[c] & ~view[c]) != 0 ->
+			printf("client %d: one ahead has left already\n", c);
+			ahead[c] = ahead[c] & view[c];
+			watched[c] = ahead[c]; guarded[c] = may_guard; crowded[c] = true;
+			step[c] = (!whole[c] -> LIST : (ahead[c] == 0 -> CLAIM : WAIT))
 #endif
 		:: else ->
-			printf("client %d: watches znode %d\n", c, ahead[c]);
-			watched[c] = true; step[c] = WAIT
+			printf("client %d: watches those ahead, and its znode %d\n", c, own[c]);
+			watched[c] = ahead[c] & view[c]; guarded[c] = may_guard; step[c] = WAIT
 		fi }
 
 	:: d_step { step[c] == WAIT && fired[c] ->
-		printf("client %d: its watch has fired\n", c);
-		fired[c] = false; watched[c] = false; ahead[c] = NONE; step[c] = LIST }
+		printf("client %d: a watch has fired, it looks again\n", c);
+		fired[c] = false; step[c] = LIST }
+	:: d_step { step[c] == WAIT && !fired[c] && heard[c] && !whole[c] ->
+		printf("client %d: has heard that one ahead has left, and looks again\n", c);
+		step[c] = LIST }
+	:: d_step { step[c] == WAIT && !fired[c] && heard[c] && whole[c] && ahead[c] == 0 ->
+		printf("client %d: has heard that nobody is ahead\n", c);
+		crowded[c] = true; step[c] = CLAIM }
 
 	:: d_step { step[c] == CLAIM && session[c] == PROVEN ->
 		znode[c] = own[c];
@@ -457,12 +506,17 @@ end:	do
 		printf("client %d: its member catches up\n", c);
 		catch_up(c) }
 	:: d_step { online(c) && cuts > 0 ->
-		cuts--; down[c] = true; watched[c] = false;
+		cuts--; down[c] = true; watched[c] = 0; guarded[c] = false;
 		printf("client %d: is cut off\n", c) }
 	:: d_step { down[c] && session[c] != OVER ->
 		down[c] = false;
-#ifndef BROKEN_NO_RESET
+#ifdef BROKEN_RECONNECT
+		heard[c] = (step[c] == WAIT);
+		ahead[c] = (step[c] == WAIT -> 0 : ahead[c]);
+#elif !defined(BROKEN_NO_RESET)
 		fired[c] = (step[c] == WAIT);
+#endif
+#ifndef BROKEN_NO_RESET
 		known[c] = (known[c] == UNCONTESTED -> UNKNOWN : known[c]);
 #endif
 		printf("client %d: is connected again\n", c) }
@@ -515,12 +569,40 @@ end:	do
 	od
 }
 
+#ifdef BROKEN_REVOKED
+#define tells_of(c, nodes) ((watched[c] & (nodes)) != 0)
+#else
+#define tells_of(c, nodes) ((watched[c] & (nodes)) != 0 || guarded[c] && bit(own[c]) == (nodes))
+#endif
+
+/* A write to a znode uses up the watches of it. */
+inline write_to(nodes) {
+	revokes--;
+	z = nodes;
+	for (c : 0 .. CLIENTS - 1) {
+		fired[c] = fired[c] || tells_of(c, z);
+		watched[c] = watched[c] & ~z;
+		guarded[c] = guarded[c] && bit(own[c]) != z
+	}
+	c = 0; z = 0
+}
+
 proctype Stranger() {
+	byte c;
 end:	do
 	:: d_step { strangers > 0 && mine[0] != 0 ->
-		strangers--; disturbed = true;
+		strangers--;
+		z = mine[0] & -mine[0];
+		disturbed = disturbed || (line & (z - 1)) == 0;
 		printf("a stranger: removes a znode of client 0\n");
-		remove(0, mine[0] & -mine[0]) }
+		remove(0, z);
+		z = 0 }
+	:: d_step { revokes > 0 && line != 0 ->
+		write_to(line & -line);
+		printf("a stranger: writes to the first in line\n") }
+	:: d_step { revokes > 0 && line != 0 ->
+		write_to(highest(line));
+		printf("a stranger: writes to the last in line\n") }
 	od
 }
 

@@ -17,8 +17,8 @@ type Front struct {
 	self     Node
 	children []string
 	set      Set
-	nearest  position // the predecessor, if there is one
-	ahead    int      // how many are ahead of self, without those that have its number
+	near     [2]position // the predecessor, and the one before it, as far as there are any
+	ahead    int         // how many are ahead of self, without those that have its number
 }
 
 // position is where a contender stands ahead of self.
@@ -38,26 +38,31 @@ func (p position) compare(q position) int {
 func NewFront(self Node, children []string, set Set) Front {
 	f := Front{self: self, children: children, set: set}
 	var exclusive distances
-	f.Conflict = f.each(func(p position) {
+	f.Conflict = f.each(func(p position) (more bool) {
 		f.Joined = f.Joined || p.name == self.Name
 		if p.mode == Exclusive {
 			exclusive.add(p.distance)
 		}
 		if p.distance == 0 {
-			return
+			return true
 		}
-		if f.ahead == 0 || p.compare(f.nearest) < 0 {
-			f.nearest = p
+		switch {
+		case f.ahead == 0 || p.compare(f.near[0]) < 0:
+			f.near[0], f.near[1] = p, f.near[0]
+		case f.ahead == 1 || p.compare(f.near[1]) < 0:
+			f.near[1] = p
 		}
 		f.ahead++
+		return true
 	})
 	f.Twins = exclusive.repeat()
 	return f
 }
 
 // each calls do for self and each contender that is not behind it, in the order
-// of the list. It returns the first child that belongs to another set.
-func (f *Front) each(do func(position)) (conflict string) {
+// of the list, until do returns false. It returns the first child that belongs
+// to another set.
+func (f *Front) each(do func(position) (more bool)) (conflict string) {
 	var node Node
 	for _, name := range f.children {
 		switch {
@@ -65,7 +70,9 @@ func (f *Front) each(do func(position)) (conflict string) {
 		case !f.set.has(&node):
 			conflict = cmp.Or(conflict, name)
 		case Compare(node.Seq, f.self.Seq) <= 0:
-			do(position{uint32(f.self.Seq) - uint32(node.Seq), node.Mode, name})
+			if !do(position{uint32(f.self.Seq) - uint32(node.Seq), node.Mode, name}) {
+				return conflict
+			}
 		}
 	}
 	return conflict
@@ -80,26 +87,85 @@ func (f *Front) Last(conflicts func(Node) (bool, error)) (name string, err error
 	if f.ahead == 0 {
 		return "", nil
 	}
-	ask := func(name string) (bool, error) {
-		node, _ := Parse(name)
-		return conflicts(node)
+	if found, err := f.near[0].is(conflicts); found || err != nil || f.ahead == 1 {
+		return f.near[0].nameIf(found), err
 	}
-	if found, err := ask(f.nearest.name); found || err != nil || f.ahead == 1 {
-		return f.nearest.nameIf(found), err
-	}
-	ahead := make([]position, 0, f.ahead)
-	f.each(func(p position) {
-		if p.distance != 0 {
-			ahead = append(ahead, p)
-		}
-	})
-	slices.SortFunc(ahead, position.compare)
-	for _, p := range ahead[1:] {
-		if found, err := ask(p.name); found || err != nil {
+	for _, p := range f.sorted()[1:] {
+		if found, err := p.is(conflicts); found || err != nil {
 			return p.nameIf(found), err
 		}
 	}
 	return "", nil
+}
+
+// Nearest returns the contenders ahead of self for which conflicts returns
+// true, from the nearest on, but at most so many. all says that there are no
+// others. most is 2 or more. If the nearest two conflict already, and no more
+// are wanted, it does not sort the line.
+func (f *Front) Nearest(most int, conflicts func(Node) (bool, error)) (found []string, all bool, err error) {
+	near := f.near[:min(f.ahead, len(f.near))]
+	for _, p := range near {
+		if is, err := p.is(conflicts); err != nil {
+			return nil, false, err
+		} else if is {
+			found = append(found, p.name)
+		}
+	}
+	switch {
+	case f.ahead == len(near):
+		return found, true, nil
+	case len(found) < most:
+		for _, p := range f.sorted()[len(near):] {
+			is, err := p.is(conflicts)
+			switch {
+			case err != nil, is && len(found) == most:
+				return found, false, err
+			case is:
+				found = append(found, p.name)
+			}
+		}
+		return found, true, nil
+	}
+	all = true
+	f.each(func(p position) (more bool) {
+		if p.distance != 0 && p != near[0] && p != near[1] {
+			var is bool
+			is, err = p.is(conflicts)
+			all = err == nil && !is
+		}
+		return all
+	})
+	return found, all, err
+}
+
+// AreNearest reports whether names are those of the contenders directly ahead
+// of self, in order: one or two.
+func (f *Front) AreNearest(names []string) bool {
+	for i, name := range names {
+		if i >= len(f.near) || f.near[i].name != name {
+			return false
+		}
+	}
+	return true
+}
+
+// sorted returns the contenders ahead of self, from the nearest on.
+func (f *Front) sorted() []position {
+	ahead := make([]position, 0, f.ahead)
+	f.each(func(p position) (more bool) {
+		if p.distance != 0 {
+			ahead = append(ahead, p)
+		}
+		return true
+	})
+	slices.SortFunc(ahead, position.compare)
+	return ahead
+}
+
+// is asks about the contender at a position.
+func (p position) is(conflicts func(Node) (bool, error)) (bool, error) {
+	node, _ := Parse(p.name)
+	return conflicts(node)
 }
 
 func (p position) nameIf(found bool) string {

@@ -35,7 +35,7 @@ func TestFront(t *testing.T) {
 		conflicting := rapid.SliceOf(rapid.SampledFrom(append(children, own))).Draw(t, "conflicting")
 		failing := rapid.SampledFrom(append(children, "none", "none", "none")).Draw(t, "failing")
 
-		var asked, askedSorted []string
+		var asked, asked2, askedSorted []string
 		rule := func(asked *[]string) func(layout.Node) (bool, error) {
 			return func(n layout.Node) (bool, error) {
 				*asked = append(*asked, n.Format())
@@ -51,6 +51,18 @@ func TestFront(t *testing.T) {
 		wantLast, wantErr := want.last(self, rule(&askedSorted))
 		if front.Joined != want.joined || front.Twins != want.twins || front.Conflict != want.conflict {
 			t.Fatalf("front = %+v\nwant %+v", front, want)
+		}
+		most := rapid.IntRange(2, 5).Draw(t, "most")
+		found, all, err2 := front.Nearest(most, rule(&asked2))
+		wantFound, wantAll := want.nearest(most, conflicting)
+		if err2 == nil && (!slices.Equal(found, wantFound) || all != wantAll) {
+			t.Fatalf("nearest %d: %q, all %t\nwant %q, %t", most, found, all, wantFound, wantAll)
+		}
+		if err2 != nil && !slices.Contains(asked2, failing) {
+			t.Fatal(err2)
+		}
+		if n := len(wantFound); n > 0 && front.AreNearest(wantFound[:1]) != (wantFound[0] == want.ahead[len(want.ahead)-1].Name) {
+			t.Fatalf("%q among %+v", wantFound[0], want.ahead)
 		}
 		if last != wantLast || !errors.Is(err, wantErr) || !slices.Equal(asked, askedSorted) {
 			t.Fatalf("found %q, %v after %q\nwant %q, %v after %q", last, err, asked, wantLast, wantErr, askedSorted)
@@ -105,6 +117,18 @@ func sortedFront(self layout.Node, children []string, set layout.Set) (f sorted)
 		}
 	}
 	return f
+}
+
+func (f sorted) nearest(most int, conflicting []string) (found []string, all bool) {
+	for _, n := range slices.Backward(f.ahead) {
+		if slices.Contains(conflicting, n.Name) {
+			if len(found) == most {
+				return found, false
+			}
+			found = append(found, n.Name)
+		}
+	}
+	return found, true
 }
 
 func (f sorted) last(_ layout.Node, conflicts func(layout.Node) (bool, error)) (string, error) {

@@ -4,6 +4,33 @@
 // internal/test/hidden assert the types, once, when the program starts.
 package seam
 
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Armed is a watch of one znode's data: see Arm of recipes/internal/privileged.
+type Armed interface {
+	// Read returns the znode's stat, or why it could not be read, and is not
+	// watched: zk.ErrNoNode, or what the server has refused it with.
+	Read() (*zk.Stat, error)
+	// Changed is closed as that of framework.Session.Watch is, and is closed
+	// already if the znode is not watched.
+	Changed() <-chan struct{}
+	// GoneBehind reports whether the znode is known to have been deleted while own
+	// was watched, or just before. It was missing when it was read, or its
+	// deletion is the event that has closed Changed. Both of that came on the
+	// connection on which own was read, and later than that answer. Both watches
+	// were armed by the reads of their own calls. own may have fired since.
+	GoneBehind(own Armed) bool
+	// Check reads the znode, and has Changed closed if an event for it was missed,
+	// or it may no longer be read. An error says nothing of the znode.
+	Check(ctx context.Context) error
+	// Leave says that the watch is no longer needed: see framework.Session.Unwatch.
+	Leave()
+}
+
 var (
 	Framework any // of package framework: see recipes/internal/privileged
 	Testutil  any // of package testutil: see internal/test/hidden

@@ -176,7 +176,8 @@ func (a *acquisition) stand(sess *framework.Session) error {
 	if err != nil {
 		return err
 	}
-	for {
+	defer c.outlook.leave()
+	for first := false; !first; {
 		blocker, err := c.blocker(a.ctx)
 		if errors.Is(err, errNotInLine) && !errors.Is(err, errNoDirectory) {
 			return err
@@ -195,7 +196,7 @@ func (a *acquisition) stand(sess *framework.Session) error {
 		}
 		passed, err := a.refuseTries(c)
 		if err == nil && a.first() != nil {
-			err = c.wait(a.ctx, blocker, passed, a.look)
+			first, err = c.wait(a.ctx, blocker, passed, a.look)
 		}
 		c.sess.Unwatch(passed)
 		a.noteLeaving()

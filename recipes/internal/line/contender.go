@@ -23,9 +23,11 @@ type contender struct {
 	name     string
 	children []string // the latest list of the directory; nil: look again
 	dir      int64    // the czxid of the directory that the list is of
+	latest   int64    // its pzxid, then
 	// room is what Permits.Reads have found behind the list; nil: not read.
-	room   []framework.ReadResult
-	marked bool // others can see that it is first and waits
+	room    []framework.ReadResult
+	outlook outlook // what it watches
+	marked  bool    // others can see that it is first and waits
 
 	removal   *removal // of its znode, when nobody wants it
 	noted     bool     // the registry has that; guarded by queue.mu
@@ -36,7 +38,7 @@ func newContender(q *localQueue, sess *framework.Session, created framework.Crea
 	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children, room: room}
 	c.removal = newRemoval()
 	if created.Stat != nil {
-		c.dir = created.Stat.Czxid
+		c.dir, c.latest = created.Stat.Czxid, created.Stat.Pzxid
 	}
 	return c
 }
@@ -93,7 +95,7 @@ func (c *contender) list(ctx context.Context) error {
 	if err != nil {
 		return directoryOf(err)
 	}
-	c.children, c.dir, c.room = children, stat.Czxid, nil
+	c.children, c.dir, c.latest, c.room = children, stat.Czxid, stat.Pzxid, nil
 	return nil
 }
 
@@ -106,41 +108,65 @@ func directoryOf(err error) error {
 	return err
 }
 
-// wait returns when the blocker may have left, or with passed or look: then the
-// line must be looked at again. An event can be lost, so it also looks by
-// itself.
-func (c *contender) wait(ctx context.Context, blocker string, passed, look <-chan struct{}) error {
-	c.children = nil
-	path := child(c.queue.dir, blocker)
-	_, stat, changed, err := c.sess.GetAndWatch(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil // it left between the list and the watch
+// wait returns true when nobody is ahead any more, and false when the line must
+// be looked at again, also with passed or look. An event can be lost, so it
+// also looks by itself.
+func (c *contender) wait(ctx context.Context, blocker string, passed, look <-chan struct{}) (first bool, err error) {
+	rule := c.queue.rule
+	ahead := rule.awaited(c.name, blocker, c.children)
+	if rule.OtherLayout != nil {
+		other, err := rule.OtherLayout(ctx, unread{}, c.queue.dir, c.children)
+		ahead.whole = ahead.whole && other == "" && err == nil
 	}
-	if err != nil {
-		return err
+	c.children, c.room = nil, nil // of the list
+	if err := c.watch(ctx, &ahead); err != nil {
+		return false, err
 	}
-	defer c.sess.Unwatch(changed)
-	c.queue.waitsFor.Store(&waitingFor{path, stat.EphemeralOwner})
 	defer c.queue.waitsFor.Store(nil)
 	var patience recheck.Patience
-	err = recheck.Wait(ctx, c.sess, func() (bool, error) {
-		if err := patience.Look(ctx, c.sess, path); err != nil {
+	for {
+		what, err := c.news(&ahead)
+		switch {
+		case err != nil:
+			return false, err
+		case what == listAgain:
+			go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
+			return false, nil
+		case what == nobodyAhead:
+			return true, nil
+		}
+		nearest := child(c.queue.dir, ahead.names[0])
+		stat, _ := c.outlook.ahead[ahead.names[0]].Read()
+		c.queue.waitsFor.Store(&waitingFor{nearest, stat.EphemeralOwner})
+		changed := c.outlook.changed(ahead.names)
+		which, err := recheck.WaitWhich(ctx, c.sess, func() (bool, error) {
+			if err := patience.Look(ctx, c.sess, nearest); err != nil {
+				return false, err
+			}
+			return c.look(ctx, &ahead), nil
+		}, changed[0], changed[1], changed[2], passed, look)
+		if err != nil || which >= len(changed) {
 			return false, err
 		}
-		return recheck.Gone(ctx, c.sess, path), nil
-	}, changed, passed, look)
-	select {
-	case <-changed:
-		go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
-	default:
 	}
-	return err
+}
+
+// unread is a Reader that reads nothing.
+type unread struct{}
+
+var errUnread = errors.New("not read")
+
+func (unread) Get(context.Context, string) ([]byte, *zk.Stat, error) { return nil, nil, errUnread }
+
+func (unread) Children(context.Context, string) ([]string, *zk.Stat, error) {
+	return nil, nil, errUnread
 }
 
 // rank returns the rank of a grant of c. Dir is the czxid of the directory that
-// a list has shown c's name in, from the same answer, or from one between the
-// create and the list: see framework.Created. So Dir and Seq always belong to
-// the same directory.
+// the latest list has shown c's name in, from the same answer, or from one
+// between the create and the list: see framework.Created. So Dir and Seq always
+// belong to the same directory. Where c is granted by an event its znode has
+// stood since.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
@@ -154,14 +180,16 @@ func (c *contender) rank() Rank {
 // round trip to the leader, and so are the requests of a client that takes
 // locks often. After a wait, the proof has begun when the event came: see wait.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
+	byEvent := c.children == nil
 	contended, err := c.queue.rule.contended(c.name, c.children)
 	if err != nil {
 		return nil, err
 	}
 	g := &grant{queue: c.queue, sess: c.sess, name: c.name, path: c.path, rank: c.rank()}
-	if contended {
-		g.contention = contention{known: contested, at: time.Now()}
+	if contended || byEvent {
+		g.contention = contention{known: contested, assumed: byEvent, at: time.Now()}
 	}
+	g.watch.takeOver(&c.outlook, byEvent)
 	return g, g.claim(ctx)
 }
 

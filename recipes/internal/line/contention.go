@@ -14,6 +14,7 @@ import (
 // line.
 type contention struct {
 	known    knowledge
+	assumed  bool      // contested: nobody has looked
 	at       time.Time // uncontested: when the look began that found so; contested: when that was found
 	handoffs int       // contested: grants since
 	stop     context.CancelFunc
@@ -38,7 +39,7 @@ func (c *contention) stopLocked() {
 // there or g leaves. If that goroutine is backing off, it looks at once.
 func (g *grant) lookLocked() {
 	switch c := &g.contention; {
-	case c.known == contested:
+	case c.known == contested && !c.assumed:
 	case c.stop == nil:
 		ctx, stop := context.WithCancel(context.Background())
 		c.stop, c.hurry = stop, make(chan struct{}, 1)
@@ -114,13 +115,13 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 			g.loseDeletedLocked()
 			return
 		case err != nil || contends:
-			c.known, c.at = contested, began
+			c.known, c.assumed, c.at = contested, false, began
 			if err != nil {
 				c.handoffs = math.MaxInt // nothing is known, so nothing is handed off
 			}
 			c.stop()
 		default:
-			c.known, c.at = uncontested, began
+			c.known, c.assumed, c.at = uncontested, false, began
 			again = true
 		}
 		switch {

@@ -36,7 +36,7 @@ func (g *grant) mayServeLocked(cfg *Config, waiting bool) verdict {
 	switch c := &g.contention; {
 	case c.known == uncontested && time.Since(c.at) <= timeout/3:
 		return yes
-	case c.known != contested:
+	case c.known != contested, c.assumed && !g.queue.rule.exclusive():
 		return unknown
 	case !waiting, !g.queue.rule.exclusive(), c.handoffs >= cfg.Handoffs, time.Since(c.at) >= timeout:
 		return no

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -22,9 +23,29 @@ type nodeWatch struct {
 	stop    context.CancelFunc // nil: not running
 	revoked chan struct{}      // closed: a release was asked for; nil: Revoked was not called
 	asked   chan struct{}      // a token: look at the data now
+	own     privileged.Armed   // of the contender that has waited; nil: none
+	read    time.Time          // granted by an event: when the znode was read last
+}
+
+// takeOver has the grant go on with the watch that its contender has.
+func (w *nodeWatch) takeOver(o *outlook, byEvent bool) {
+	if o.own == nil {
+		return
+	}
+	if _, err := o.own.Read(); err != nil {
+		return
+	}
+	w.own, o.own = o.own, nil
+	if byEvent {
+		w.read = o.read
+	}
 }
 
 func (w *nodeWatch) startLaterLocked(g *grant) {
+	if w.own != nil {
+		go g.watchNode() // it costs nothing
+		return
+	}
 	if w.timer == nil {
 		w.timer = time.AfterFunc(watchDelay, g.watchNode)
 	}
@@ -50,11 +71,24 @@ func (g *grant) watchNode() {
 	ctx, stop := context.WithCancel(context.Background())
 	asked := make(chan struct{}, 1)
 	g.watch.stop, g.watch.asked = stop, asked
+	own, read := g.watch.own, g.watch.read
 	g.queue.mu.Unlock()
 	defer stop()
 	var changed <-chan struct{} // nil: it is not watched
 	defer func() { g.sess.Unwatch(changed) }()
-	for seen := false; ; {
+	seen := own != nil
+	if seen {
+		changed = own.Changed()
+	}
+	var verify <-chan time.Time // no list has shown the znode: an event can be kept back
+	switch {
+	case read.IsZero():
+	case time.Since(read) > g.sess.Timeout()/2:
+		verify = time.After(0)
+	default:
+		verify = time.After(watchDelay)
+	}
+	for {
 		var err error
 		if changed == nil {
 			var stat *zk.Stat
@@ -89,6 +123,11 @@ func (g *grant) watchNode() {
 		select {
 		case <-changed:
 			changed = nil
+		case <-verify:
+			verify = nil
+			if own.Check(ctx) != nil {
+				verify = time.After(g.sess.Timeout() / 3)
+			}
 		case <-again:
 		case <-asked:
 		case <-g.sess.Done():

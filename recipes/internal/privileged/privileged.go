@@ -13,6 +13,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
 
+// Armed is the result of Arm for one znode.
+type Armed = seam.Armed
+
 // Framework does what methods of Client and Session would do. Package framework
 // implements it, in privileged.go: a wrong signature there is a panic when any
 // program that imports this package starts.
@@ -134,6 +137,12 @@ var Framework = seam.Framework.(interface {
 	// because a try keeps the session alive. On a client that is closed it tries
 	// nothing, and says what is known.
 	CloseEarlier(ctx context.Context, c *framework.Client, id int64) (ours bool, err error)
+	// Arm arms watches of znodes' data, on one connection, each by a read of its
+	// own. The reads leave together, in the order of the paths, and cost a request
+	// each. Where the session watches a znode already, that watch is shared. Arm
+	// tries again as Session.Watch does. On success none is nil, and each must be
+	// left.
+	Arm(ctx context.Context, s *framework.Session, paths ...string) ([]Armed, error)
 	// AtOnce returns a view of the session whose operations are sent on the
 	// present connection, once, or fail: none waits for a connection. So not much
 	// time passes between a read and the write that relies on it.

@@ -22,29 +22,41 @@ func Interval(sess *framework.Session) time.Duration {
 	return timeout*3/4 + random.N(timeout/2)
 }
 
-// Wait returns nil when one of at most three events happens, or when look
+// Wait returns nil when one of at most five events happens, or when look
 // reports that what they tell of has happened. An event can be lost, so Wait
 // calls look about once in a session timeout. Wait fails with the error of
 // look, and with the reason when the session is over or ctx ends.
 func Wait(ctx context.Context, sess *framework.Session, look func() (happened bool, err error), events ...<-chan struct{}) error {
-	var of [3]<-chan struct{} // a nil channel never happens
+	_, err := WaitWhich(ctx, sess, look, events...)
+	return err
+}
+
+// WaitWhich is Wait, and returns the index of the event, or -1.
+func WaitWhich(ctx context.Context, sess *framework.Session, look func() (happened bool, err error), events ...<-chan struct{}) (which int, err error) {
+	var of [5]<-chan struct{} // a nil channel never happens
 	copy(of[:], events)
 	for {
 		select {
 		case <-time.After(Interval(sess)):
 			if happened, err := look(); happened || err != nil {
-				return err
+				return -1, err
 			}
 			continue
 		case <-of[0]:
+			return 0, nil
 		case <-of[1]:
+			return 1, nil
 		case <-of[2]:
+			return 2, nil
+		case <-of[3]:
+			return 3, nil
+		case <-of[4]:
+			return 4, nil
 		case <-sess.Done():
-			return sess.Err()
+			return -1, sess.Err()
 		case <-ctx.Done():
-			return ctx.Err()
+			return -1, ctx.Err()
 		}
-		return nil
 	}
 }
 

@@ -1,0 +1,157 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/seam"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// armed is one caller's part of a watch of the hub, which can say more than
+// that it has fired: see Arm of package privileged.
+type armed struct {
+	*watch
+	fresh bool // the read that has armed it was made for this caller
+}
+
+// reading is the read that has armed a watch. It is guarded by hub.mu.
+type reading struct {
+	on    *link  // the server has a watch for it, or had none to arm since the znode is missing
+	order uint64 // the place of its answer
+}
+
+// arm is the Arm of package privileged. New watches are armed by reads that
+// leave together, in the order of the paths.
+func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, err error) {
+	in := s.scope()
+	keys := make([]watchKey, len(paths))
+	for i, path := range paths {
+		keys[i] = watchKey{watchData, in.root.fix(path)}
+		if err = ValidatePath(path); err == nil {
+			err = in.core.cfg.fits(textSize(keys[i].path) + boolSize)
+		}
+		if err != nil {
+			return nil, &opError{op: opNameWatch, path: path, err: err}
+		}
+	}
+	err = in.do(ctx, opNameWatch, paths[0], repeatable, func(a *attempt) error {
+		all = all[:0]
+		var fresh []*watch
+		for _, key := range keys {
+			w, isNew := a.session.hub.join(key)
+			all = append(all, &armed{w, isNew})
+			if isNew {
+				fresh = append(fresh, w)
+			}
+		}
+		if len(fresh) > 0 {
+			go a.session.armTogether(fresh)
+		}
+		for _, each := range all {
+			w := each.(*armed)
+			err := w.await(ctx)
+			if err == nil && !w.fresh && w.isOld() {
+				err = w.check(ctx)
+			}
+			if err != nil && (ctx.Err() != nil || classify(err) != final) {
+				for _, each := range all {
+					each.Leave()
+				}
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// armTogether is arm for several watches of data, in one piece.
+func (s *session) armTogether(all []*watch) {
+	on := s.usable() // before the trees are known: see arm
+	covered := s.beginAll(all)
+	reads, ends := make([]wire.Appender, len(all)), make([]func(error), len(all))
+	for i, w := range all {
+		s.hub.begin(w, on)
+		reads[i] = &wire.WatchRequest{Path: w.key.path, Watch: !covered[i]}
+		ends[i] = s.startObserved(context.Background(), Request{Op: opNameWatch, Path: w.key.path})
+	}
+	s.askTogether(on, wire.OpGetData, reads, func(i int, r reply, err error) {
+		w := all[i]
+		if over := s.Err(); over != nil {
+			err = over
+		}
+		if err == nil {
+			w.node, err = nodeIn(watchData, r.body)
+		}
+		ends[i](err)
+		w.err = err
+		if !covered[i] && (err == nil || errors.Is(err, zk.ErrNoNode)) {
+			s.hub.mu.Lock()
+			w.reading = reading{on, r.order}
+			s.hub.mu.Unlock()
+		}
+		switch {
+		case err != nil:
+			s.hub.drop(w)
+		case !covered[i]:
+			s.hub.noteArmed(w, r.order)
+		}
+		s.trees.endOne(w.key.path)
+		close(w.ready)
+	})
+}
+
+// beginAll is beginOne for several watches, and says which of them a tree
+// covers. All who take several paths take them in one order, so none waits for
+// another for good.
+func (s *session) beginAll(all []*watch) (covered []bool) {
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(all[i].key.path, all[j].key.path) })
+	covered = make([]bool, len(all))
+	for _, i := range order {
+		covered[i] = s.beginOne(all[i].key.path) != nil
+	}
+	return covered
+}
+
+func (a *armed) Read() (*zk.Stat, error) { return a.node.stat, a.err }
+
+func (a *armed) Changed() <-chan struct{} { return a.fired }
+
+func (a *armed) Leave() { a.leave() }
+
+func (a *armed) Check(ctx context.Context) error {
+	if a.err != nil || a.hasFired() {
+		return nil
+	}
+	return a.check(ctx)
+}
+
+func (a *armed) GoneBehind(own seam.Armed) bool {
+	before, ok := own.(*armed)
+	if !ok || a.session != before.session || !a.fresh || !before.fresh {
+		return false
+	}
+	h := &a.session.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch from := before.reading; {
+	case from.on == nil, before.err != nil, a.reading.on != from.on:
+		return false
+	case a.err != nil: // there is no such znode
+		return a.reading.order > from.order
+	default:
+		return a.deletedOn == from.on && a.firedAt > max(from.order, a.reading.order)
+	}
+}

@@ -1,0 +1,269 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+)
+
+// A contender is granted by an event, without another list, if it knows by then
+// all that the list would say.
+//
+// Its latest list has shown its znode, and all that are ahead and conflict: A.
+// It watches its znode and those of A, on one connection, each by a read of its
+// own. Then it hears, on that connection and behind the answer for its own
+// znode, that those of A were deleted, one by one. When it hears of the last
+// one, at a moment of the ensemble's history that is called now:
+//
+//   - Nobody in A stands. Each was in the list, and its deletion came later.
+//     Another znode with its name cannot have come: see the exceptions.
+//   - Nobody else stands ahead that conflicts. A sequential create takes a number
+//     greater than all before it in this directory, so nobody joins ahead.
+//   - Its own znode stands, the one of the list: it was created no later than the
+//     directory's latest change in that list (pzxid), and was deleted neither
+//     before it was read nor since. A server sends events and answers in the
+//     order of what it has applied, and the own watch has not fired.
+//   - So the directory is the list's: it was not empty in between.
+//
+// Whatever is not exactly so, means: watch again, and list. A watch of data is
+// used up by any event. So a request to release, which writes to the znode of a
+// holder or of a waiter, a reconnect, a watch that others in this session have
+// armed, and a znode that may not be read, all lead to a list.
+//
+// # Exceptions
+//
+// What else makes a znode in a line than a sequential create, at its end:
+//
+//   - A downgraded read takes the number of the write that it comes from, ours
+//     and Apache Curator's: then the writer leaves, and the read still stands
+//     ahead of all writers behind. So where readers and writers stand in one
+//     line, a writer that had a writer ahead at its latest list always lists. Once
+//     it sees readers alone ahead, nobody can make such a znode ahead of it. To a
+//     reader behind a writer that read is no conflict.
+//   - The last numbers of a directory, which servers repeat, or after which they
+//     begin again: Rule.blocker has refused a znode with one of them.
+//   - A directory that is deleted and created again, by one multi even, takes the
+//     own znode with it, which is heard first.
+//   - A create of this session that was sent again, or is executed late, joins at
+//     the end, as any other.
+//   - A child of another layout that its name does not show (Rule.OtherLayout):
+//     where any child may be one, it lists. One that joins after the list is found
+//     at the next look, as is a child of another known layout.
+//   - A semaphore's permits are no line: who is first in line takes them by a
+//     multi that checks its own znode.
+//   - Somebody who creates a znode with the name of a contender, by hand. Like one
+//     that does so after a list, he is seen by those who come later.
+//
+// # What is not told
+//
+// A server sends no event for a znode that the session may no longer read. Then
+// the own znode may be gone unheard. So it is read about once a session timeout
+// while it waits; after a grant by event, when it was held for a moment or was
+// not read for long, and a lease whose znode is missing is lost: see nodeWatch.
+// A multi that deletes the znode ahead and the own one behind it grants, and
+// ends the grant with the event behind. Both are as when somebody removes a
+// holder's znode.
+//
+// # Who hears of what
+//
+// Whoever is third watches the first as well. When that has left it lists,
+// while the second works, so that it is granted by event when that leaves. Only
+// the two contenders directly ahead are watched for this. So of one that leaves
+// at most two hear, and otherwise only those who may go on.
+
+// outlook is what a contender watches while it waits.
+type outlook struct {
+	own   privileged.Armed // nil: not watched
+	read  time.Time        // when that was read last
+	ahead map[string]privileged.Armed
+}
+
+// awaited is what a contender waits for.
+type awaited struct {
+	names []string // of the znodes, from the nearest on
+	whole bool     // when the last of them is deleted, nobody is ahead
+}
+
+// mostReaders is how many readers a writer watches at once. Behind more than
+// that it watches the nearest, and lists.
+const mostReaders = 16
+
+// awaited returns what own waits for, which has found that blocker is the
+// nearest that it has to wait for.
+func (r *Rule) awaited(own, blocker string, children []string) awaited {
+	one := awaited{names: []string{blocker}}
+	self, _ := layout.Parse(own)
+	front := layout.NewFront(self, children, r.Set)
+	waits := func(ahead layout.Node) (bool, error) { return r.waits(&self, &ahead) }
+	nearest, _ := layout.Parse(blocker)
+	most := 2
+	if r.mixes() && self.Mode == layout.Exclusive {
+		if nearest.Mode == layout.Exclusive {
+			return one
+		}
+		most = mostReaders
+	}
+	names, all, err := front.Nearest(most, waits)
+	if err != nil || len(names) == 0 || names[0] != blocker {
+		return one
+	}
+	onlyReaders := most == mostReaders && all && !slices.ContainsFunc(names, func(name string) bool {
+		n, _ := layout.Parse(name)
+		return n.Mode == layout.Exclusive
+	})
+	switch {
+	case onlyReaders, len(names) == 1 && most == 2:
+		return awaited{names, all}
+	case len(names) > 1 && front.AreNearest(names[:2]) && (most == 2 || all):
+		return awaited{names[:2], all && most == 2}
+	}
+	return one
+}
+
+// mixes reports whether some contenders in line are shared by their names
+// alone, so that a write may be downgraded.
+func (r *Rule) mixes() bool {
+	switch r.Set.Family {
+	case layout.CuratorRW, layout.PlainRW:
+		return true
+	}
+	return r.Set.Also != layout.Unknown
+}
+
+// watch watches what c waits for. Watches that c has already stay.
+func (c *contender) watch(ctx context.Context, a *awaited) error {
+	o := &c.outlook
+	var paths, names []string
+	if o.own == nil || recheck.Happened(o.own.Changed()) {
+		o.leaveOwn()
+		paths, names = append(paths, c.path), append(names, c.name)
+	}
+	for name, w := range o.ahead {
+		if !slices.Contains(a.names, name) || recheck.Happened(w.Changed()) {
+			w.Leave()
+			delete(o.ahead, name)
+		}
+	}
+	for _, name := range a.names {
+		if o.ahead[name] == nil {
+			paths, names = append(paths, child(c.queue.dir, name)), append(names, name)
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	began := time.Now()
+	armed, err := privileged.Framework.Arm(ctx, c.sess, paths...)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		if name == c.name {
+			o.own, o.read = armed[i], began
+			continue
+		}
+		if o.ahead == nil {
+			o.ahead = make(map[string]privileged.Armed, len(names))
+		}
+		o.ahead[name] = armed[i]
+	}
+	for _, name := range slices.Clone(a.names[1:]) {
+		if _, err := o.ahead[name].Read(); err != nil && !errors.Is(err, zk.ErrNoNode) { // it may not be read
+			a.names = slices.DeleteFunc(a.names, func(n string) bool { return n == name })
+			a.whole = false
+		}
+	}
+	stat, err := o.own.Read()
+	a.whole = a.whole && err == nil && stat.Czxid <= c.latest && stat.EphemeralOwner == c.sess.ID()
+	return nil
+}
+
+// outcome is what the watches of a contender say.
+type outcome int
+
+const (
+	keepWaiting outcome = iota
+	listAgain
+	nobodyAhead
+)
+
+// news says what is to be done now, and takes out of a what has left.
+func (c *contender) news(a *awaited) (outcome, error) {
+	o := &c.outlook
+	before := len(a.names)
+	for i := 0; i < len(a.names); {
+		w := o.ahead[a.names[i]]
+		_, err := w.Read()
+		switch {
+		case err != nil && !errors.Is(err, zk.ErrNoNode) && i == 0:
+			return listAgain, err
+		case err == nil && !recheck.Happened(w.Changed()):
+			i++
+		case !w.GoneBehind(o.own):
+			return listAgain, nil
+		default:
+			a.names = slices.Delete(a.names, i, i+1)
+		}
+	}
+	_, err := o.own.Read()
+	switch {
+	case err == nil && recheck.Happened(o.own.Changed()), errors.Is(err, zk.ErrNoNode): // behind what it has heard of the others
+		return listAgain, nil
+	case len(a.names) == before:
+		return keepWaiting, nil
+	case !a.whole:
+		return listAgain, nil
+	case len(a.names) > 0:
+		return keepWaiting, nil
+	}
+	return nobodyAhead, nil
+}
+
+// look looks, without an event, whether one is missing.
+func (c *contender) look(ctx context.Context, a *awaited) bool {
+	o, nearest := &c.outlook, a.names[0]
+	if !c.sess.Connected() || c.sess.Sync(ctx, child(c.queue.dir, nearest)) != nil {
+		return false
+	}
+	began := time.Now()
+	if o.own.Check(ctx) == nil {
+		o.read = began
+	}
+	_ = o.ahead[nearest].Check(ctx)
+	_, err := o.own.Read()
+	return err == nil && recheck.Happened(o.own.Changed()) || recheck.Happened(o.ahead[nearest].Changed())
+}
+
+// changed returns the channel of the own watch, and those of the nearest two.
+func (o *outlook) changed(names []string) (all [3]<-chan struct{}) {
+	if _, err := o.own.Read(); err == nil {
+		all[0] = o.own.Changed()
+	}
+	for i, name := range names[:min(len(names), 2)] {
+		all[1+i] = o.ahead[name].Changed()
+	}
+	return all
+}
+
+func (o *outlook) leaveOwn() {
+	if o.own != nil {
+		o.own.Leave()
+		o.own = nil
+	}
+}
+
+// leave ends all watches.
+func (o *outlook) leave() {
+	o.leaveOwn()
+	for _, w := range o.ahead {
+		w.Leave()
+	}
+	o.ahead = nil
+}
