@@ -34,8 +34,12 @@ func TestAllIsRolledBack(t *testing.T) {
 			story: "another recipe uses its path",
 			spoil: func(t *testing.T, w *bubble.World, second *recipes.Lease) {
 				path := "/app/b/_c_00000000-0000-4000-8000-000000000000-latch-"
-				if _, err := w.Connect("c").Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
+				c := w.Connect("c")
+				if _, err := c.Create(t.Context(), path, nil, zk.FlagEphemeral|zk.FlagSequence); err != nil {
 					t.Fatal(err)
+				}
+				for _, name := range w.InLine("/app/b", 3) { // it looks at the line once its znode has changed
+					_, _ = c.Set(t.Context(), "/app/b/"+name, nil, -1)
 				}
 				bubble.Release(t, second)
 			},

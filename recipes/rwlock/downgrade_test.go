@@ -291,23 +291,24 @@ func TestDowngradeIsCanceled(t *testing.T) {
 }
 
 // CURATOR-307: a waiting reader whose znode was deleted took itself for the
-// last in line and failed. It must join again, behind all others.
+// last in line and failed. It must join again at once, behind all others.
 func TestZnodeOfAWaitingReaderIsDeleted(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		rw := clients(w, 3)
 		operator := w.Connect("operator")
 		writing := bubble.Acquire(t, t.Context(), rw[0].Writer())
 		reader := bubble.Acquiring(t.Context(), rw[1].Reader())
-		for _, name := range w.InLine(path, 2) {
+		w.InLine(path, 2)
+		writer := bubble.Acquiring(t.Context(), rw[2].Writer())
+		for _, name := range w.InLine(path, 3) {
 			if strings.Contains(name, "-R-") {
 				if err := operator.Delete(t.Context(), path+"/"+name, -1); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		w.InLine(path, 1)
-		writer := bubble.Acquiring(t.Context(), rw[2].Writer())
-		w.InLine(path, 2)
+		bubble.Pending(t, reader, writer)
+		w.InLine(path, 3)
 		bubble.Release(t, writing)
 		next := bubble.Granted(t, writer).Lease
 		w.InLine(path, 2)

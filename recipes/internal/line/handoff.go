@@ -36,9 +36,12 @@ func (g *grant) mayServeLocked(cfg *Config, waiting bool) verdict {
 	switch c := &g.contention; {
 	case c.known == uncontested && time.Since(c.at) <= timeout/3:
 		return yes
-	case c.known != contested, c.assumed && !g.queue.rule.exclusive():
+	case c.known != contested:
 		return unknown
 	case !waiting, !g.queue.rule.exclusive(), c.handoffs >= cfg.Handoffs, time.Since(c.at) >= timeout:
+		if c.assumed {
+			return unknown
+		}
 		return no
 	}
 	return yes
@@ -108,7 +111,7 @@ func (q *localQueue) expectLocked() {
 	case g == nil:
 	case g.state == idle:
 		g.resumeOrLeaveLocked()
-	case g.state == held && q.firstLocked().line.cfg.Handoffs > 0 && !g.bound:
+	case g.state == held && q.firstLocked().line.cfg.Handoffs > 0 && !g.bound && !g.contention.assumed:
 		g.lookLocked()
 	}
 }

@@ -71,21 +71,23 @@ func TestLostEventOfARevocation(t *testing.T) {
 	})
 }
 
-// Besides the heartbeat, a waiter costs a sync and a read of the znode ahead in
-// each session timeout. It sends no list, and sets no second watch.
+// Besides the heartbeat, a waiter costs a sync, a read of the znode ahead and
+// one of its own in each session timeout. It sends no list, and sets no second watch.
 func TestCostOfWaiting(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
 		w.InLine(lockPath, 2)
 		time.Sleep(time.Second) // until the holder watches its znode
-		var syncs, reads atomic.Int64
+		var syncs, reads, own atomic.Int64
 		stop := w.ClientNet("b").Control(func(r testutil.Request) testutil.Action {
 			switch {
 			case r.Op == testutil.OpSync && r.Path == l.Path():
 				syncs.Add(1)
 			case r.Op == testutil.OpExists && r.Path == l.Path():
 				reads.Add(1)
+			case r.Op == testutil.OpExists:
+				own.Add(1)
 			case r.Op != testutil.OpSync && r.Op != testutil.OpPing:
 				t.Errorf("%v of %s", r.Op, r.Path)
 			}
@@ -94,8 +96,8 @@ func TestCostOfWaiting(t *testing.T) {
 		watches := w.WatchCount()
 		const periods = 100
 		time.Sleep(periods * bubble.Timeout)
-		if s, r := syncs.Load(), reads.Load(); s != r || r < periods*9/10 || r > periods*11/10 {
-			t.Errorf("%d syncs and %d reads in %d session timeouts", s, r, periods)
+		if s, r, o := syncs.Load(), reads.Load(), own.Load(); s != r || o != r || r < periods*9/10 || r > periods*11/10 {
+			t.Errorf("%d syncs, %d reads and %d of its own in %d session timeouts", s, r, o, periods)
 		}
 		if n := w.WatchCount(); n != watches {
 			t.Errorf("%d watches, want %d as before", n, watches)
@@ -120,6 +122,7 @@ func TestAWaiterThatGivesUpLeavesNoWatch(t *testing.T) {
 			_, err := mutexOf(t, b).Acquire(ctx)
 			cancel()
 			bubble.WantErr(t, err, context.DeadlineExceeded)
+			w.InLine(lockPath, 1)
 		}
 		if n := w.WatchCount(); n != watches+1 {
 			t.Errorf("%d watches, want one more than %d", n, watches)

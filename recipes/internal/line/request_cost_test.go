@@ -14,7 +14,7 @@ import (
 
 // What a client costs the ensemble in quiet times. An idle one sends pings, and
 // nothing that reaches the leader. One that waits looks once each session
-// timeout at the znode that it waits for: a sync and a read. One that holds
+// timeout at the znode that it waits for, and its own: a sync and two reads. One that holds
 // sends two syncs each sixth of the timeout, however many locks it holds.
 func TestRequestsInQuietTimes(t *testing.T) {
 	const timeouts = 300
@@ -25,7 +25,7 @@ func TestRequestsInQuietTimes(t *testing.T) {
 		syncs, looks float64 // in a session timeout
 	}{
 		{name: "idle"},
-		{name: "waiting", waits: true, syncs: 1, looks: 1},
+		{name: "waiting", waits: true, syncs: 1, looks: 2},
 		{name: "holding one", holds: 1, syncs: 12},
 		{name: "holding a hundred", holds: 100, syncs: 12},
 	} {
