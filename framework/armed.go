@@ -16,7 +16,8 @@ import (
 // that it has fired: see Arm of package privileged.
 type armed struct {
 	*watch
-	fresh bool // the read that has armed it was made for this caller
+	fresh bool  // the read that has armed it was made for this caller
+	err   error // why it is not armed
 }
 
 // reading is the read that has armed a watch. It is guarded by hub.mu.
@@ -44,7 +45,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 		var fresh []*watch
 		for _, key := range keys {
 			w, isNew := a.session.hub.join(key)
-			all = append(all, &armed{w, isNew})
+			all = append(all, &armed{watch: w, fresh: isNew})
 			if isNew {
 				fresh = append(fresh, w)
 			}
@@ -52,7 +53,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 		if len(fresh) > 0 {
 			go a.session.armTogether(fresh)
 		}
-		for _, each := range all {
+		for i, each := range all {
 			w := each.(*armed)
 			err := w.await(ctx)
 			if err == nil && !w.fresh && w.isOld() {
@@ -63,6 +64,9 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 					each.Leave()
 				}
 				return err
+			}
+			if err != nil {
+				w.err = &opError{op: opNameWatch, path: paths[i], err: a.session.naming(withMeaning(err))}
 			}
 		}
 		return nil
