@@ -24,8 +24,8 @@ Code
     looks for its znode               | framework/protected.go: (*protectedCreate).findAgain
     gives its id up                   | framework/strays.go: (*session).expectStrays
     sees, is gone                     | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
-    watches, have left already        | recipes/internal/line/outlook.go: (*outlook).arm, framework/armed.go: (*session).armTogether
-    has heard                         | recipes/internal/line/outlook.go: (*outlook).news, framework/armed.go: (*armed).GoneBehind
+    watches, have left already        | recipes/internal/line/outlook.go: (*contender).watch, framework/armed.go: (*session).armTogether
+    has heard                         | recipes/internal/line/outlook.go: (*contender).news, framework/armed.go: (*armed).GoneBehind
     looks again                       | recipes/internal/line/contender.go: (*contender).wait, framework/hub.go: (*hub).onEvent
     is granted                        | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/contender.go: (*grant).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
     token                             | recipes/internal/line/contender.go: (*contender).rank, recipes/internal/line/share.go: (*Share).Rank
@@ -95,16 +95,11 @@ Broken
 
 Measured
     run       | bounds | states     | depth | seconds
-    faults    | small  | 369,103    | 159   | 2.1
-    faults    | large  | 2,104,262  | 65    | 13.1
-    handoffs  | small  | 789,094    | 257   | 4.6
-    handoffs  | large  | 3,518,569  | 83    | 18.6
-    strangers | small  | 42,540     | 241   | 0.4
-    strangers | large  | 3,918,884  | 78    | 20.8
-    three     | small  | 886,698    | 232   | 6.1
-    three     | large  | 2,296,424  | 83    | 14.1
-    served    | small  | 20,927     | 182   | 0.7
-    served    | large  | 384,134    | 104   | 7.7
+    faults    | small  | 440,641    | 122   | 4.1
+    handoffs  | small  | 1,029,232  | 183   | 10.3
+    strangers | small  | 182,975    | 180   | 2.0
+    three     | small  | 1,173,147  | 178   | 13.5
+    served    | small  | 23,300     | 143   | 0.9
 */
 
 /* What a run does not mention does not happen. */

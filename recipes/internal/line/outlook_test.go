@@ -1,0 +1,280 @@
+package line_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// What a contended grant costs: no request lies between the release and the
+// grant, and of the next ones at most two hear of it.
+func TestCostOfAGrantByEvent(t *testing.T) {
+	for name, tt := range map[string]struct{ ahead, most int }{
+		"two in line": {1, 5}, "three in line": {2, 6}, "ten in line": {9, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+				var ahead []<-chan bubble.Grant
+				for i := 1; i < tt.ahead; i++ {
+					ahead = append(ahead, bubble.Acquiring(t.Context(), mutexOf(t, w.ConnectNext())))
+					w.InLine(lockPath, i+1)
+				}
+				ours := w.Connect("ours")
+				mine := w.SessionID(ours)
+				var mu sync.Mutex
+				counted := map[testutil.Op]int{}
+				defer w.Control(func(r testutil.Request) testutil.Action {
+					if r.Session == mine && r.Op != testutil.OpPing {
+						mu.Lock()
+						counted[r.Op]++
+						mu.Unlock()
+					}
+					return testutil.Pass()
+				})()
+				waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
+				w.InLine(lockPath, tt.ahead+1)
+				held := first
+				for _, next := range ahead {
+					bubble.Release(t, held)
+					held = bubble.Granted(t, next).Lease
+					time.Sleep(5 * time.Millisecond)
+				}
+				synctest.Wait()
+				mu.Lock()
+				before := maps.Clone(counted)
+				mu.Unlock()
+				bubble.Release(t, held)
+				l := bubble.Granted(t, waiting).Lease
+				mu.Lock()
+				if !maps.Equal(counted, before) {
+					t.Errorf("requests between the release and the grant: %v, before %v", counted, before)
+				}
+				mu.Unlock()
+				bubble.Release(t, l)
+				sum := 0
+				for _, n := range counted {
+					sum += n
+				}
+				if sum > tt.most {
+					t.Errorf("%d requests, want at most %d: %v", sum, tt.most, counted)
+				}
+				w.NothingLeft(lockPath)
+			})
+		})
+	}
+}
+
+// What happens to a waiter, or to the znode ahead, between its list and the
+// event. Each of these was a double grant where an event was trusted for less
+// than it says. A third contender stands behind.
+func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
+	type line struct {
+		w               *bubble.World
+		first, operator *framework.Client
+		holder          *recipes.Lease
+		waiter          string // its znode
+		network         *testutil.ClientNet
+	}
+	do := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := func(t *testing.T, l *line, path string) {
+		t.Helper()
+		_, err := l.operator.Set(t.Context(), path, []byte("__REVOKE__"), -1)
+		do(t, err)
+		synctest.Wait()
+	}
+	for name, spoil := range map[string]func(t *testing.T, l *line){
+		"nothing": func(*testing.T, *line) {},
+		"the waiter is removed": func(t *testing.T, l *line) {
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		},
+		"the waiter is removed with the holder's release": func(t *testing.T, l *line) {
+			l.w.Latency(5 * time.Millisecond)
+			go func() { _ = l.operator.Delete(context.Background(), l.waiter, -1) }()
+		},
+		"the waiter is revoked, then removed": func(t *testing.T, l *line) {
+			set(t, l, l.waiter)
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		},
+		"the holder is revoked, then the waiter is removed": func(t *testing.T, l *line) {
+			set(t, l, l.holder.Path())
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		},
+		"the waiter reconnects, then it is removed": func(t *testing.T, l *line) {
+			l.network.Drop()
+			time.Sleep(time.Second)
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		},
+		"the waiter is removed while it is cut off": func(t *testing.T, l *line) {
+			l.network.Drop()
+			l.network.Cut()
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+			time.AfterFunc(2*time.Second, l.network.Heal)
+		},
+		"the waiter is removed by its name, and made again": func(t *testing.T, l *line) {
+			_, err := l.operator.Multi(t.Context(), &zk.DeleteRequest{Path: l.waiter, Version: -1},
+				&zk.CreateRequest{Path: l.waiter, Acl: zk.WorldACL(zk.PermAll)})
+			do(t, err)
+			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		},
+		"the holder's session expires": func(t *testing.T, l *line) {
+			l.w.Expire(l.first)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				var inside bubble.Exclusion
+				l := &line{w: w, first: w.Connect("a"), operator: w.Connect("operator")}
+				l.holder = bubble.Acquire(t, t.Context(), mutexOf(t, l.first))
+				use := func(name string) <-chan struct{} {
+					done := make(chan struct{})
+					m := mutexOf(t, w.Connect(name))
+					go func() {
+						defer close(done)
+						for range 3 {
+							got, err := m.Acquire(t.Context())
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							inside.Enter()
+							time.Sleep(400 * time.Millisecond)
+							inside.Leave()
+							_ = got.Release(context.Background())
+						}
+					}()
+					return done
+				}
+				b := use("b")
+				for _, name := range w.InLine(lockPath, 2) {
+					if path := lockPath + "/" + name; path != l.holder.Path() {
+						l.waiter = path
+					}
+				}
+				l.network = w.ClientNet("b")
+				c := use("c")
+				w.InLine(lockPath, 3)
+				spoil(t, l)
+				_ = l.holder.Release(context.Background())
+				<-b
+				<-c
+				w.NothingLeft(lockPath)
+			})
+		})
+	}
+}
+
+// The nearest one ahead gives up while the first still holds.
+func TestTwoAheadAndTheNearestLeaves(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		for ahead := 1; ahead < 4; ahead++ {
+			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.ConnectNext()))
+			ctx, giveUp := context.WithCancel(t.Context())
+			var given []<-chan bubble.Grant
+			for i := range ahead {
+				given = append(given, bubble.Acquiring(ctx, mutexOf(t, w.ConnectNext())))
+				w.InLine(lockPath, i+2)
+			}
+			waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.ConnectNext()))
+			w.InLine(lockPath, ahead+2)
+			giveUp()
+			for _, g := range given {
+				bubble.WantErr(t, (<-g).Err, context.Canceled)
+			}
+			time.Sleep(time.Second)
+			bubble.Pending(t, waiting)
+			bubble.Release(t, held)
+			bubble.Release(t, bubble.Granted(t, waiting).Lease)
+		}
+		w.NothingLeft(lockPath)
+	})
+}
+
+// A server does not send the event that says that the own znode was removed.
+// The lease that began by the event of the holder's is lost when its znode is
+// read, soon after.
+func TestAGrantWithoutAZnodeIsLost(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"soon": 0, "after a long wait": bubble.Timeout * 3 / 5} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				operator := w.Connect("operator")
+				held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+				waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+				w.InLine(lockPath, 2)
+				time.Sleep(wait)
+				w.ClientNet("b").LoseEvents(true)
+				for _, name := range w.InLine(lockPath, 2) {
+					if path := lockPath + "/" + name; path != held.Path() {
+						if err := operator.Delete(t.Context(), path, -1); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				synctest.Wait()
+				w.ClientNet("b").LoseEvents(false)
+				bubble.Release(t, held)
+				g := bubble.Granted(t, waiting)
+				most := 310 * time.Millisecond
+				if wait > 0 {
+					most = 10 * time.Millisecond
+				}
+				if took := bubble.Lost(t, g.Lease).Sub(g.At); took > most {
+					t.Errorf("lost after %v", took)
+				}
+				bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
+				w.NothingLeft(lockPath)
+			})
+		})
+	}
+}
+
+// A multi removes the holder's znode and the waiter's, in either order. The
+// waiter joins again, or the event behind ends its grant at once.
+func TestOneTransactionRemovesTheWaiterAsWell(t *testing.T) {
+	for _, holderFirst := range []bool{true, false} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			operator := w.Connect("operator")
+			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
+			waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
+			names := w.InLine(lockPath, 2)
+			first := &zk.DeleteRequest{Path: held.Path(), Version: -1}
+			second := &zk.DeleteRequest{Version: -1}
+			for _, name := range names {
+				if !strings.HasSuffix(held.Path(), name) {
+					second.Path = lockPath + "/" + name
+				}
+			}
+			if !holderFirst {
+				first, second = second, first
+			}
+			if _, err := operator.Multi(t.Context(), first, second); err != nil {
+				t.Fatal(err)
+			}
+			g := bubble.Granted(t, waiting)
+			if g.Lease.Path() == first.Path || g.Lease.Path() == second.Path { // otherwise it has joined again
+				if took := bubble.Lost(t, g.Lease).Sub(g.At); took > 10*time.Millisecond {
+					t.Errorf("lost after %v", took)
+				}
+			}
+			_ = g.Lease.Release(t.Context())
+			_ = held.Release(t.Context())
+			w.NothingLeft(lockPath)
+		})
+	}
+}
