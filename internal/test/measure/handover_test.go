@@ -22,18 +22,37 @@ import (
 // line. For comparison, in alternation and on the same server: in a line of as
 // many connections of the bare wire client, the first deletes its znode, and
 // the next gets its watch event and lists the directory. In both lines the one
-// that has left joins again before the next turn. The requests of a turn are a
-// delete, the list of the one that is granted, and the create, list and read
-// with a watch of the one that joins.
+// that has left joins again before the next turn, and whoever is first works
+// for a while, or not. The requests of a turn are a delete and those of the one
+// that joins.
 func BenchmarkHandOver(b *testing.B) {
-	for _, waiters := range []int{2, 10, 100, 1000} {
-		b.Run(fmt.Sprintf("%d", waiters), func(b *testing.B) {
-			onEachServer(b, func(b *testing.B, servers string) { handOver(b, servers, waiters) })
+	for _, line := range []struct {
+		name        string
+		waiters     int
+		work, delay time.Duration // delay: of the network, each way
+	}{
+		{"1", 1, 0, 0},
+		{"2", 2, 0, 0},
+		{"10", 10, 0, 0},
+		{"100", 100, 0, 0},
+		{"1000", 1000, 0, 0},
+		{"1-working-5ms", 1, 5 * time.Millisecond, 0},
+		{"10-working-5ms", 10, 5 * time.Millisecond, 0},
+		{"100-working-5ms", 100, 5 * time.Millisecond, 0},
+		{"1-over-1ms", 1, 0, time.Millisecond},
+	} {
+		b.Run(line.name, func(b *testing.B) {
+			onEachServer(b, func(b *testing.B, servers string) {
+				if line.delay > 0 {
+					servers = slowWay(b, servers, line.delay)
+				}
+				handOver(b, servers, line.waiters, line.work)
+			})
 		})
 	}
 }
 
-func handOver(b *testing.B, servers string, waiters int) {
+func handOver(b *testing.B, servers string, waiters int, work time.Duration) {
 	q := newQueue(b)
 	held := q.form(servers, "/locks/ours", waiters+1)
 	defer q.leave()
@@ -43,9 +62,11 @@ func handOver(b *testing.B, servers string, waiters int) {
 	var spent int64
 	for b.Loop() {
 		before := q.requests()
+		time.Sleep(work)
 		next, took := q.turn(held)
 		held, ours, spent = next, append(ours, took), spent+q.requests()-before
 
+		time.Sleep(work)
 		theirs = append(theirs, bare.turn(b))
 	}
 	if err := held.lease.Release(context.Background()); err != nil {

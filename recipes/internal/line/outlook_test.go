@@ -78,7 +78,8 @@ func TestCostOfAGrantByEvent(t *testing.T) {
 
 // What happens to a waiter, or to the znode ahead, between its list and the
 // event. Each of these was a double grant where an event was trusted for less
-// than it says. A third contender stands behind.
+// than it says. A third contender stands behind. The holder works on for a
+// while, unless it has lost its lease.
 func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 	type line struct {
 		w               *bubble.World
@@ -86,6 +87,7 @@ func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 		holder          *recipes.Lease
 		waiter          string // its znode
 		network         *testutil.ClientNet
+		leave           func() // the holder has stopped its work
 	}
 	do := func(t *testing.T, err error) {
 		t.Helper()
@@ -93,55 +95,100 @@ func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	set := func(t *testing.T, l *line, path string) {
+	remove := func(t *testing.T, l *line) {
 		t.Helper()
-		_, err := l.operator.Set(t.Context(), path, []byte("__REVOKE__"), -1)
+		do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+	}
+	set := func(t *testing.T, l *line, path, data string) {
+		t.Helper()
+		_, err := l.operator.Set(t.Context(), path, []byte(data), -1)
 		do(t, err)
 		synctest.Wait()
 	}
+	// anew has a multi of the operator remove the znode of the holder, or of the
+	// waiter, and make another one with its name.
+	anew := func(t *testing.T, l *line, path string) {
+		t.Helper()
+		_, err := l.operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
+		do(t, err)
+	}
 	for name, spoil := range map[string]func(t *testing.T, l *line){
 		"nothing": func(*testing.T, *line) {},
-		"the waiter is removed": func(t *testing.T, l *line) {
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		"the holder is revoked, and works on": func(t *testing.T, l *line) {
+			set(t, l, l.holder.Path(), "__REVOKE__")
 		},
+		"the holder is revoked twice, and works on": func(t *testing.T, l *line) {
+			set(t, l, l.holder.Path(), "__REVOKE__")
+			set(t, l, l.holder.Path(), "__REVOKE__ soon")
+		},
+		"the waiter is revoked": func(t *testing.T, l *line) { set(t, l, l.waiter, "__REVOKE__") },
+		"the waiter is removed": remove,
 		"the waiter is removed with the holder's release": func(t *testing.T, l *line) {
+			time.Sleep(time.Second)
 			l.w.Latency(5 * time.Millisecond)
 			go func() { _ = l.operator.Delete(context.Background(), l.waiter, -1) }()
+			l.leave()
+			_ = l.holder.Release(context.Background())
 		},
 		"the waiter is revoked, then removed": func(t *testing.T, l *line) {
-			set(t, l, l.waiter)
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+			set(t, l, l.waiter, "__REVOKE__")
+			remove(t, l)
+		},
+		"the waiter is revoked and removed at once": func(t *testing.T, l *line) {
+			l.w.Latency(5 * time.Millisecond) // the list and the own read are under way
+			_, err := l.operator.Multi(t.Context(), bubble.Set(l.waiter, "__REVOKE__"))
+			do(t, err)
+			remove(t, l)
+			l.leave()
+			_ = l.holder.Release(context.Background())
 		},
 		"the holder is revoked, then the waiter is removed": func(t *testing.T, l *line) {
-			set(t, l, l.holder.Path())
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+			set(t, l, l.holder.Path(), "__REVOKE__")
+			remove(t, l)
+		},
+		"the waiter reconnects": func(_ *testing.T, l *line) {
+			l.network.Drop()
+			time.Sleep(time.Second)
 		},
 		"the waiter reconnects, then it is removed": func(t *testing.T, l *line) {
 			l.network.Drop()
 			time.Sleep(time.Second)
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+			remove(t, l)
 		},
 		"the waiter is removed while it is cut off": func(t *testing.T, l *line) {
 			l.network.Drop()
 			l.network.Cut()
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+			remove(t, l)
 			time.AfterFunc(2*time.Second, l.network.Heal)
 		},
-		"the waiter is removed by its name, and made again": func(t *testing.T, l *line) {
-			_, err := l.operator.Multi(t.Context(), &zk.DeleteRequest{Path: l.waiter, Version: -1},
-				&zk.CreateRequest{Path: l.waiter, Acl: zk.WorldACL(zk.PermAll)})
-			do(t, err)
-			do(t, l.operator.Delete(t.Context(), l.waiter, -1))
+		"the waiter is removed while it is cut off, and hears of the release": func(t *testing.T, l *line) {
+			l.network.Drop()
+			l.network.Cut()
+			remove(t, l)
+			l.network.Heal()
+			time.Sleep(3 * time.Second)
 		},
-		"the holder's session expires": func(t *testing.T, l *line) {
+		"the waiter is removed by its name, and made again": func(t *testing.T, l *line) {
+			anew(t, l, l.waiter)
+			remove(t, l)
+		},
+		"the holder is removed by its name, and made again": func(t *testing.T, l *line) {
+			anew(t, l, l.holder.Path())
+			l.leave() // it hears of that, and removes what has its name
+		},
+		"the holder's session expires": func(_ *testing.T, l *line) {
+			l.leave()
 			l.w.Expire(l.first)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-				var inside bubble.Exclusion
+				inside := bubble.Exclusion{T: t}
 				l := &line{w: w, first: w.Connect("a"), operator: w.Connect("operator")}
 				l.holder = bubble.Acquire(t, t.Context(), mutexOf(t, l.first))
+				inside.Enter()
+				l.leave = sync.OnceFunc(inside.Leave)
 				use := func(name string) <-chan struct{} {
 					done := make(chan struct{})
 					m := mutexOf(t, w.Connect(name))
@@ -170,7 +217,10 @@ func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 				l.network = w.ClientNet("b")
 				c := use("c")
 				w.InLine(lockPath, 3)
+				synctest.Wait()
 				spoil(t, l)
+				time.Sleep(3 * bubble.Timeout) // also for the looks without an event
+				l.leave()
 				_ = l.holder.Release(context.Background())
 				<-b
 				<-c
