@@ -189,7 +189,7 @@ func (c *contender) claim(ctx context.Context) (*grant, error) {
 	if contended || byEvent {
 		g.contention = contention{known: contested, assumed: byEvent, at: time.Now()}
 	}
-	g.watch.takeOver(&c.outlook, byEvent)
+	g.watch.takeOver(&c.outlook, c.sess.ID(), byEvent)
 	return g, g.claim(ctx)
 }
 

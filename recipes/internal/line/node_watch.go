@@ -27,12 +27,13 @@ type nodeWatch struct {
 	read    time.Time          // granted by an event: when the znode was read last
 }
 
-// takeOver has the grant go on with the watch that its contender has.
-func (w *nodeWatch) takeOver(o *outlook, byEvent bool) {
+// takeOver has the grant go on with the watch that its contender has, of its
+// own znode.
+func (w *nodeWatch) takeOver(o *outlook, session int64, byEvent bool) {
 	if o.own == nil {
 		return
 	}
-	if _, err := o.own.Read(); err != nil {
+	if stat, err := o.own.Read(); err != nil || stat.EphemeralOwner != session {
 		return
 	}
 	w.own, o.own = o.own, nil

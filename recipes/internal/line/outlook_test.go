@@ -174,8 +174,8 @@ func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 			remove(t, l)
 		},
 		"the holder is removed by its name, and made again": func(t *testing.T, l *line) {
-			anew(t, l, l.holder.Path())
 			l.leave() // it hears of that, and removes what has its name
+			anew(t, l, l.holder.Path())
 		},
 		"the holder's session expires": func(_ *testing.T, l *line) {
 			l.leave()
