@@ -2,6 +2,7 @@ package line_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -327,4 +331,170 @@ func TestOneTransactionRemovesTheWaiterAsWell(t *testing.T) {
 			w.NothingLeft(lockPath)
 		})
 	}
+}
+
+// While a waiter has its first list, but not read its znode yet, its session
+// removes the directory and makes it again, with znodes of the same names. The
+// grant that follows has a token of the directory that there is now.
+func TestAnotherDirectoryBeforeTheWatch(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		ours := w.Connect("ours")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+		w.Once(testutil.OpGetChildren2, lockPath, testutil.DelayReply(time.Second))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
+		var ops []any
+		for _, name := range w.InLine(lockPath, 2) {
+			ops = append(ops, &zk.DeleteRequest{Path: lockPath + "/" + name, Version: -1})
+		}
+		dir, _ := w.Stat(lockPath)
+		ops = append(ops, &zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)})
+		for _, name := range w.InLine(lockPath, 2) {
+			ops = append(ops, &zk.CreateRequest{Path: lockPath + "/" + name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
+		}
+		go func() { _, _ = ours.Multi(context.Background(), ops...) }() // the answer comes behind the list
+		g := bubble.Granted(t, waiting)                                 // the holder has removed what has the name of its znode
+		now, _ := w.Stat(lockPath)
+		if now.Czxid == dir.Czxid {
+			t.Fatal("the scenario was not reached")
+		}
+		if want := fmt.Sprintf("%016x", now.Czxid); g.Lease.Token().String()[:16] != want {
+			t.Errorf("token %s, the directory has %s, before %x", g.Lease.Token(), want, dir.Czxid)
+		}
+		bubble.Release(t, g.Lease)
+		bubble.WantErr(t, held.Release(t.Context()), recipes.ErrNotHeld)
+		w.NothingLeft(lockPath)
+	})
+}
+
+// Somebody else replaces a waiter's znode by one of the same name. No event
+// grants then. The list that does so shows the name, and the lease is lost when
+// the znode is read.
+func TestAnotherSessionsZnodeBeforeTheGrant(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		operator, ours := w.Connect("operator"), w.Connect("ours")
+		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
+		for _, name := range w.InLine(lockPath, 2) {
+			if path := lockPath + "/" + name; path != held.Path() {
+				if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		synctest.Wait()
+		w.ResetRequests()
+		bubble.Release(t, held)
+		g := bubble.Granted(t, waiting)
+		if w.Requests()[testutil.OpGetChildren2] == 0 {
+			t.Error("granted without a list")
+		}
+		if took := bubble.Lost(t, g.Lease).Sub(g.At); took > 310*time.Millisecond {
+			t.Errorf("lost after %v", took)
+		}
+		bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
+		w.NothingLeft(lockPath)
+	})
+}
+
+// A waiter lists before its grant where it does not know enough: where it may
+// not read its znode, or shares the watch of the znode ahead with another
+// caller of its session, and where that znode is hidden.
+func TestListBeforeTheGrant(t *testing.T) {
+	unread := framework.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermRead)...)
+	for name, tt := range map[string]struct {
+		ours     []framework.Option
+		follows  bool
+		wantList bool
+	}{
+		"it knows all":                       {},
+		"its znode cannot be read":           {ours: []framework.Option{unread}, wantList: true},
+		"another caller has armed the watch": {follows: true, wantList: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+				ours := w.Connect("ours", tt.ours...)
+				if tt.follows {
+					if _, err := w.Session(ours).Watch(t.Context(), held.Path()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
+				w.InLine(lockPath, 2)
+				w.ResetRequests()
+				bubble.Release(t, held)
+				bubble.Release(t, bubble.Granted(t, waiting).Lease)
+				if lists := w.Requests()[testutil.OpGetChildren2]; (lists > 0) != tt.wantList {
+					t.Errorf("%d lists", lists)
+				}
+			})
+		})
+	}
+}
+
+// All recipes that have a line are granted by events: none of them lists
+// between the release of what is ahead and its grant.
+func TestGrantsByEventOfAllRecipes(t *testing.T) {
+	read := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
+		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Reader()
+	}
+	write := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
+		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Writer()
+	}
+	for name, tt := range map[string]struct {
+		ahead, waiter func(w *bubble.World) recipes.Acquirer
+		n             int // hold what is ahead
+	}{
+		"a mutex of Kazoo": {
+			func(w *bubble.World) recipes.Acquirer {
+				return mutexOf(w.T, w.ConnectNext(), locks.WithLayout(locks.LayoutKazoo))
+			},
+			func(w *bubble.World) recipes.Acquirer {
+				return mutexOf(w.T, w.ConnectNext(), locks.WithLayout(locks.LayoutKazoo))
+			}, 1,
+		},
+		"an election": {
+			func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) },
+			func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) }, 1,
+		},
+		"a reader behind a writer": {
+			func(w *bubble.World) recipes.Acquirer { return write(w) }, func(w *bubble.World) recipes.Acquirer { return read(w) }, 1,
+		},
+		"a writer behind readers": {
+			func(w *bubble.World) recipes.Acquirer { return read(w) }, func(w *bubble.World) recipes.Acquirer { return write(w) }, 5,
+		},
+		"a writer of Curator behind readers": {
+			func(w *bubble.World) recipes.Acquirer { return read(w, rwlock.WithLayout(rwlock.LayoutCurator)) },
+			func(w *bubble.World) recipes.Acquirer { return write(w, rwlock.WithLayout(rwlock.LayoutCurator)) }, 5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				var held []*recipes.Lease
+				for range tt.n {
+					held = append(held, bubble.Acquire(t, t.Context(), tt.ahead(w)))
+				}
+				waiting := bubble.Acquiring(t.Context(), tt.waiter(w))
+				w.InLine(lockPath, tt.n+1)
+				w.ResetRequests()
+				for i := range held {
+					bubble.Pending(t, waiting)
+					bubble.Release(t, held[(i+2)%len(held)])
+				}
+				l := bubble.Granted(t, waiting).Lease
+				if got := bubble.Without(w.Requests(), testutil.OpSync); !maps.Equal(got, map[testutil.Op]int{testutil.OpDelete: tt.n}) {
+					t.Errorf("requests: %v", got)
+				}
+				bubble.Release(t, l)
+			})
+		})
+	}
+}
+
+func must[T any](made T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return made
 }
