@@ -19,7 +19,8 @@ Code
     joins                     | recipes/internal/line/acquisition.go: (*acquisition).join
     looks                     | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
     excludes                  | recipes/internal/line/rule.go: (*Rule).lastConflict, recipes/rwlock/rwlock.go: conflicts
-    sets its watch, sees      | recipes/internal/line/contender.go: (*contender).wait
+    sets its watch            | recipes/internal/line/contender.go: (*contender).wait
+    hears, hear               | recipes/internal/line/outlook.go: (*Rule).awaited, recipes/internal/line/outlook.go: (*contender).news
     is granted                | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
     share                     | recipes/internal/line/localqueue.go: (*localQueue).chooseAllLocked
     readers: share at once    | recipes/internal/line/handoff.go: (*localQueue).shareAtOnce
@@ -46,6 +47,8 @@ Leaves out
     - Lost answers, and members that lag: creates.pml.
     - When a session is known to be lost: deadline.pml. Here its leases are lost
       first, and its znodes are removed at any time after that.
+    - What an event must say to grant, and a writer that counts several readers
+      down by events: line.pml.
     - Handing a writer's znode off, lingering, tries, WithMaxHold, and others who
       remove znodes of ours.
 
@@ -59,7 +62,8 @@ Runs
 Broken
     variant                     | run   | what is wrong
     BROKEN_READERS_DO_NOT_COUNT | alone | A writer waits for the last writer ahead only.
-    BROKEN_NO_SECOND_LOOK       | alone | A writer goes on when its predecessor has left, without a list.
+    BROKEN_NO_SECOND_LOOK       | alone | A writer goes on when its predecessor has left, whatever else its list has shown.
+    BROKEN_DOWNGRADED           | alone | A writer that had one writer ahead goes on when that has left, which was downgraded since.
     BROKEN_NEW_PLACE            | alone | A downgrade joins the line at its end.
     BROKEN_GAP                  | alone | A downgrade removes the write's znode before it makes the read's.
     BROKEN_STALE_GRANT          | lost  | A grant survives the loss of its session.
@@ -123,6 +127,7 @@ Measured
 byte at[ZNODES];         /* the znode's place, from 1; 0: it does not exist */
 byte last;               /* the last place that is taken */
 byte watched[MINE];      /* what a znode waits for: NONE, or GONE once that has left */
+bool last_one[MINE];     /* nothing else ahead conflicts, nor can come: it is granted when that has left */
 
 /* What a goroutine does, and what the one does that stands in line for reading. */
 mtype = { idle, waits, joins, looks, arms, watches, first, holds, downgrades, both, reads, leaves };
@@ -185,20 +190,33 @@ inline tell(z, y) {
 #define conflict(z, y) excludes(z, y)
 #endif
 
-/* Sets watched[z] to the last znode ahead that z has to wait for, or NONE. */
+/* A writer that leaves may have been downgraded to a read, which stands where it
+   stood: a writer behind it looks again. */
+#ifdef BROKEN_DOWNGRADED
+#define may_be_downgraded(z, y) false
+#else
+#define may_be_downgraded(z, y) (is_write(z) && is_write(y))
+#endif
+
+/* Sets watched[z] to the last znode ahead that z has to wait for, or NONE, and
+   last_one[z]. */
 inline look(z) {
 	watched[z] = NONE;
-	k = 0;
+	k = 0; place = 0;
 	do
 	:: n < ZNODES ->
 		if
-		:: at[n] > 0 && at[n] < at[z] && conflict(z, n) && at[n] >= k -> watched[z] = n; k = at[n]
+		:: at[n] > 0 && at[n] < at[z] && conflict(z, n) ->
+			place++;
+			watched[z] = (at[n] >= k -> n : watched[z]);
+			k = (at[n] >= k -> at[n] : k)
 		:: else
 		fi;
 		n++
 	:: else -> break
 	od;
-	n = 0; k = 0
+	last_one[z] = place == 1 && !may_be_downgraded(z, watched[z]);
+	n = 0; k = 0; place = 0
 }
 
 /* Between the list and the watch, what z waits for may have left: then it looks
@@ -275,9 +293,10 @@ end:	do
 #ifdef BROKEN_NO_SECOND_LOOK
 		writer[c] = first;
 #else
-		writer[c] = looks;
+		writer[c] = (last_one[W(c)] -> first : looks);
 #endif
-		printf("writer %d: sees that what it waits for has left\n", c) }
+		last_one[W(c)] = false;
+		printf("writer %d: hears that what it waits for has left\n", c) }
 	:: d_step { writer[c] == first ->
 		check_place(W(c));
 		writer[c] = holds;
@@ -429,8 +448,9 @@ end:	do
 		printf("readers of %d: set their watch\n", c) }
 	:: d_step { line[c] == watches && watched[stands(c)] == GONE ->
 		watched[stands(c)] = NONE;
-		line[c] = looks;
-		printf("readers of %d: see that what they wait for has left\n", c) }
+		line[c] = (last_one[stands(c)] -> first : looks);
+		last_one[stands(c)] = false;
+		printf("readers of %d: hear that what they wait for has left\n", c) }
 	:: d_step { line[c] == first && waiting[c] > 0 ->
 		check_place(stands(c));
 		z = stands(c);
