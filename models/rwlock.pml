@@ -305,7 +305,7 @@ end:	do
 		check() }
 #if GIVE_UP
 	:: d_step { writer_waits(c) ->
-		watched[W(c)] = NONE;
+		watched[W(c)] = NONE; last_one[W(c)] = false;
 		writer[c] = (at[W(c)] > 0 -> leaves : idle);
 		printf("writer %d: gives up\n", c) }
 #endif
@@ -462,7 +462,7 @@ end:	do
 		check() }
 	:: d_step { line[c] != idle && waiting[c] == 0 ->
 		z = stands(c);
-		watched[z] = NONE;
+		watched[z] = NONE; last_one[z] = false;
 		remove(z);
 		z = 0;
 		line[c] = idle;
@@ -514,6 +514,7 @@ end:	if
 			at[c * KINDS + z] = 0;
 			shares[c * KINDS + z] = 0;
 			watched[c * KINDS + z] = NONE;
+			last_one[c * KINDS + z] = false;
 			z++
 		:: else -> break
 		od;

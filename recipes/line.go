@@ -23,7 +23,8 @@ import (
 //
 //	<path>/_c_<uuid>-<kind>~<name>~NNNNNNNNNN    ephemeral, sequential
 //
-// and watches one other at a time: the last ahead that it conflicts with.
+// and watches the last ahead that it conflicts with, and at times the one before
+// that.
 //
 // What a Line does for you: it creates the znode so that none is ever left
 // behind, waits in the order in which contenders came, grants only while the
@@ -34,9 +35,12 @@ import (
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and
 // Release a delete, which WithAsyncRelease does not wait for. A contended
-// Acquire costs a watch and a list more for each time that the contender it
-// waits for leaves, and a sync and a read for each session timeout that it
-// waits; or nothing where the znode is handed off in-process.
+// Acquire costs two watches more, of its znode and of the contender ahead, and
+// no request when that leaves: the event grants. With more than one ahead it
+// costs a third watch and at most a list for each that leaves before the last.
+// After any other change of a znode that it watches, and after a reconnect, it
+// watches and lists again. Each session timeout that it waits costs a sync and
+// two reads. Where the znode is handed off in-process, it costs nothing.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors

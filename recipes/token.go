@@ -23,7 +23,8 @@ import (
 //
 // A token has three parts, compared in this order:
 //
-//  1. the czxid of the lock's directory, in the list of children that granted;
+//  1. the czxid of the lock's directory, in the latest list of its children
+//     before the grant;
 //  2. the sequence number of the lease's znode in that directory;
 //  3. how often that znode was handed off in-process, or has lingered, before.
 //
@@ -37,8 +38,9 @@ import (
 //     beginning, but its czxid is that of a later transaction. Its removal took
 //     the znode of every earlier holder with it, even if a single multi removed
 //     and created everything: a grant in the new directory is a later one.
-//   - The list that grants gives the lease's own znode and the czxid of the
-//     directory that this znode stands in, in one answer.
+//   - A list gives the lease's own znode and the czxid of the directory that
+//     this znode stands in, in one answer. Where an event grants, the znode is
+//     known to have stood since that list, and its directory with it.
 //   - A server writes both when it creates the znodes, never changes them, and
 //     restores both exactly from any snapshot and log. It does not restore the
 //     directory's pzxid exactly: before 3.6, a server that restarts from a

@@ -130,7 +130,9 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 		case err != nil:
 			return false, err
 		case what == listAgain:
-			go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
+			if recheck.Happened(c.outlook.ahead[blocker].Changed()) {
+				go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
+			}
 			return false, nil
 		case what == nobodyAhead:
 			return true, nil
@@ -178,7 +180,8 @@ func (c *contender) rank() Rank {
 //
 // A waiter sends no heartbeat, so claim proves the session. The create is a
 // round trip to the leader, and so are the requests of a client that takes
-// locks often. After a wait, the proof has begun when the event came: see wait.
+// locks often. After a wait that ends with a list, the proof has begun when the
+// event came: see wait.
 func (c *contender) claim(ctx context.Context) (*grant, error) {
 	byEvent := c.children == nil
 	contended, err := c.queue.rule.contended(c.name, c.children)

@@ -15,7 +15,7 @@
 //	caller           local queue             znode in line        ensemble
 //	Acquire -------> waiter joins
 //	                 acquisition begins ---> contender joins ---> create (and list)
-//	                                         somebody is ahead -> watch, list, ...
+//	                                         somebody is ahead -> watch, wait, list if needed
 //	                 the first waiter <----- nobody is: a grant
 //	<-- Share ------ chosen
 //	Leave ---------------------------------> removed -----------> delete
@@ -24,7 +24,7 @@
 // Package recipes calls in from its reentry.go, and makes a lease of the shares
 // in lease.go. The files read in that order: line.go, registry.go (which finds
 // the local queue), localqueue.go, acquisition.go, contender.go (a znode in
-// line, with rule.go), grant.go (its life in grant_state.go, its end in
+// line, with rule.go, and outlook.go: what it watches), grant.go (its life in grant_state.go, its end in
 // removal.go), share.go. An acquisition is a goroutine. It exists only while a
 // caller waits for a new znode. A [Share] is one caller's part of a grant; the
 // znode goes with the last share, unless the grant serves another caller first:
@@ -94,8 +94,9 @@
 //
 //   - A grant is given out only after a list of the directory, made in the same
 //     session after the create, showed its znode and nobody ahead that
-//     conflicts. The session is proven alive then, and its loss is already
-//     being watched for.
+//     conflicts, or after all of those were heard to leave while its znode
+//     stood: outlook.go. The session is proven alive then, and its loss is
+//     already being watched for.
 //   - Callers of one local queue are served in the order in which they came.
 //   - A caller that leaves early leaves no znode, no goroutine and no watch
 //     behind that outlives the znode it watches.
