@@ -79,15 +79,11 @@ Unreached
     proctype Event  | -end-     | it waits for writers
 
 Measured
-    run   | bounds | states    | depth  | seconds
-    alone | small  | 182,209   | 44,781 | 1.5
-    lost  | small  | 171,389   | 2,651  | 0.8
-    three | small  | 7,553     | 2,062  | 0.2
-    told  | small  | 50,567    | 9,062  | 1.1
-    alone | large  | 2,887,033 | 48,348 | -
-    lost  | large  | 269,345   | 3,275  | -
-    three | large  | 262,129   | 53,478 | -
-    told  | large  | 64,717    | 6,512  | -
+    run   | bounds | states    | depth   | seconds
+    alone | small  | 368,641   | 599,473 | 7.1
+    lost  | small  | 317,801   | 101,065 | 4.0
+    three | small  | 12,921    | 48,470  | 0.3
+    told  | small  | 87,043    | 105,760 | 5.9
 */
 
 #ifndef CLIENTS

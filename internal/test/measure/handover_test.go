@@ -59,16 +59,16 @@ func handOver(b *testing.B, servers string, waiters int, work time.Duration) {
 	bare := newBareLine(b, servers, waiters)
 
 	var ours, theirs sample
-	var spent int64
+	before := q.requests()
 	for b.Loop() {
-		before := q.requests()
 		time.Sleep(work)
 		next, took := q.turn(held)
-		held, ours, spent = next, append(ours, took), spent+q.requests()-before
+		held, ours = next, append(ours, took)
 
 		time.Sleep(work)
 		theirs = append(theirs, bare.turn(b))
 	}
+	spent := q.requests() - before
 	if err := held.lease.Release(context.Background()); err != nil {
 		b.Error(err)
 	}
