@@ -38,10 +38,10 @@ func (l *ledger) knownLocked(t *holding) bool {
 }
 
 // isRemovedLocked reports whether somebody else has removed the holding's
-// znode.
+// znode, and nobody stood ahead of it then.
 func (l *ledger) isRemovedLocked(t *holding) bool {
 	_, removed := l.removed[t.path]
-	return removed
+	return removed && !l.behind.has(t.path)
 }
 
 // voidLocked reports whether an operator has ended the holding's session, or

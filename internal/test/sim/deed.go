@@ -68,7 +68,9 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 	case Cancel:
 		return nil, w.cancel(c)
 	case RemoveZnode:
-		return nil, w.remove(c)
+		return nil, w.touch(c, w.removed)
+	case WriteZnode:
+		return nil, w.touch(c, w.written)
 	case Close:
 		w.dies(c)
 		w.ledger.close(c)
@@ -189,12 +191,12 @@ func (w *world) callable(ctx context.Context, k who) (_ context.Context, over fu
 	}
 }
 
-// remove removes the znodes that a client has in the lines.
-func (w *world) remove(client int) (done bool) {
+// touch does something to the znodes that a client has in the lines.
+func (w *world) touch(client int, do func(path string) bool) (done bool) {
 	for _, path := range w.paths {
 		for _, dir := range w.ledger.resources[path].dirs {
 			for _, name := range w.ens.Children(dir) {
-				if w.owner(dir+"/"+name) == client && w.removed(dir+"/"+name) {
+				if w.owner(dir+"/"+name) == client && do(dir+"/"+name) {
 					done = true
 				}
 			}
@@ -221,6 +223,13 @@ func (w *world) removed(path string) bool {
 	defer cancel()
 	w.ledger.remove(path)
 	return w.operator.Delete(ctx, path, -1) == nil
+}
+
+func (w *world) written(path string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
+	defer cancel()
+	_, err := w.operator.Set(ctx, path, []byte("__REVOKE__"), -1)
+	return err == nil
 }
 
 // removeDir removes the directories with all that they contain.

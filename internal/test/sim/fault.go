@@ -72,6 +72,7 @@ const (
 	RecreateUnder   What = "recreate during a create" // the same while the client's create is in flight
 	RemakeUnder     What = "remake during a read"     // the same with all that it contains, while a read of the client is in flight
 	RemoveZnode     What = "remove znode"             // of the client, in the line
+	WriteZnode      What = "write znode"              // the same, as who asks for a release
 	RemoveDir       What = "remove directory"
 	DenyCreate      What = "deny create" // by the directory's ACL
 	DenyRead        What = "deny read"

@@ -15,9 +15,10 @@ import (
 
 // ledger records the history of a run in one order, and checks it meanwhile.
 type ledger struct {
-	plan  *Plan
-	ens   *testutil.Embedded
-	begin time.Time
+	plan   *Plan
+	ens    *testutil.Embedded
+	begin  time.Time
+	behind *behind // nil: the lines are not exclusive
 
 	mu        sync.Mutex // guards what follows
 	seq       int64

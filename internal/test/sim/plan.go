@@ -196,7 +196,21 @@ func Draw(seed uint64) *Plan {
 	d.counted()
 	d.knownTick()
 	d.remakesUnder()
+	d.touched()
 	return d.Plan
+}
+
+// touched draws whether somebody else writes to znodes in line, or removes
+// them. It draws last, for the reason that views has.
+func (d *draw) touched() {
+	if !d.Recipe.isExclusive() || d.Scenario.quiet() || !d.one(1, 4) {
+		return
+	}
+	for range 1 + d.IntN(4) {
+		d.Faults = append(d.Faults, Fault{
+			At: When{Time: d.upTo(2 * d.Timeout)}, What: pick(d, RemoveZnode, WriteZnode), Client: d.IntN(len(d.Workers)),
+		})
+	}
 }
 
 func pick[T any](d *draw, from ...T) T { return from[d.IntN(len(from))] }

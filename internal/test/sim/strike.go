@@ -143,7 +143,7 @@ func (f Fault) instant() bool {
 		return f.At.Moment.Op != "delete"
 	case Cut, DropRequests, DropReplies:
 		return f.Steps > 0
-	case Drop, Cancel, RemoveZnode, RemoveDir, RepeatConnect:
+	case Drop, Cancel, RemoveZnode, WriteZnode, RemoveDir, RepeatConnect:
 		return true
 	}
 	return false

@@ -137,10 +137,15 @@ func (w *world) run() {
 		w.truth = &truth{states: map[string][]znode{}}
 		opts = append(opts, hidden.WithCommits(w.truth.commit))
 	}
+	var behind *behind
+	if p.Recipe.isExclusive() {
+		behind = newBehind()
+		opts = append(opts, hidden.WithCommits(behind.commit))
+	}
 	if p.Rates != nil {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
