@@ -23,8 +23,8 @@ import (
 //
 //	<path>/_c_<uuid>-<kind>~<name>~NNNNNNNNNN    ephemeral, sequential
 //
-// and watches the last ahead that it conflicts with, and at times the one before
-// that.
+// and watches the last ahead that it conflicts with, and at times the one
+// before that.
 //
 // What a Line does for you: it creates the znode so that none is ever left
 // behind, waits in the order in which contenders came, grants only while the

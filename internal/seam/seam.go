@@ -27,7 +27,8 @@ type Armed interface {
 	// Check reads the znode, and has Changed closed if an event for it was missed,
 	// or it may no longer be read. An error says nothing of the znode.
 	Check(ctx context.Context) error
-	// Leave says that the watch is no longer needed: see framework.Session.Unwatch.
+	// Leave says that the watch is no longer needed: see
+	// framework.Session.Unwatch.
 	Leave()
 }
 

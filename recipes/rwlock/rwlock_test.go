@@ -190,8 +190,8 @@ func TestReadersWithDifferentMaxHoldsDoNotShare(t *testing.T) {
 	})
 }
 
-// A release wakes exactly those that can be granted. Who had one writer ahead at
-// its latest list does not list again. The writer behind readers lists once.
+// A release wakes exactly those that can be granted. Who had one writer ahead
+// at its latest list does not list again. The writer behind readers lists once.
 // There are 50 readers and 10 writers, each with a client, five readers ahead
 // of each writer. A known failure elsewhere: naive shared locks.
 func TestReleaseWakesThoseThatMayGoOn(t *testing.T) {

@@ -24,11 +24,11 @@
 // Package recipes calls in from its reentry.go, and makes a lease of the shares
 // in lease.go. The files read in that order: line.go, registry.go (which finds
 // the local queue), localqueue.go, acquisition.go, contender.go (a znode in
-// line, with rule.go, and outlook.go: what it watches), grant.go (its life in grant_state.go, its end in
-// removal.go), share.go. An acquisition is a goroutine. It exists only while a
-// caller waits for a new znode. A [Share] is one caller's part of a grant; the
-// znode goes with the last share, unless the grant serves another caller first:
-// handoff.go, contention.go and linger.go.
+// line, with rule.go, and outlook.go: what it watches), grant.go (its life in
+// grant_state.go, its end in removal.go), share.go. An acquisition is a
+// goroutine. It exists only while a caller waits for a new znode. A [Share] is
+// one caller's part of a grant; the znode goes with the last share, unless the
+// grant serves another caller first: handoff.go, contention.go and linger.go.
 //
 // # Serving other callers of the process
 //

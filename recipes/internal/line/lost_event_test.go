@@ -72,7 +72,8 @@ func TestLostEventOfARevocation(t *testing.T) {
 }
 
 // Besides the heartbeat, a waiter costs a sync, a read of the znode ahead and
-// one of its own in each session timeout. It sends no list, and sets no second watch.
+// one of its own in each session timeout. It sends no list, and sets no second
+// watch.
 func TestCostOfWaiting(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))

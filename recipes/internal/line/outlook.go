@@ -24,12 +24,13 @@ import (
 //
 //   - Nobody in A stands. Each was in the list, and its deletion came later.
 //     Another znode with its name cannot have come: see the exceptions.
-//   - Nobody else stands ahead that conflicts. A sequential create takes a number
-//     greater than all before it in this directory, so nobody joins ahead.
-//   - Its own znode stands, the one of the list: it was created no later than the
-//     directory's latest change in that list (pzxid), and was deleted neither
-//     before it was read nor since. A server sends events and answers in the
-//     order of what it has applied, and the own watch has not fired.
+//   - Nobody else stands ahead that conflicts. A sequential create takes a
+//     number greater than all before it in this directory, so nobody joins
+//     ahead.
+//   - Its own znode stands, the one of the list: it was created no later than
+//     the directory's latest change in that list (pzxid), and was deleted
+//     neither before it was read nor since. A server sends events and answers
+//     in the order of what it has applied, and the own watch has not fired.
 //   - So the directory is the list's: it was not empty in between.
 //
 // Whatever is not exactly so, means: watch again, and list. A watch of data is
@@ -44,22 +45,22 @@ import (
 //   - A downgraded read takes the number of the write that it comes from, ours
 //     and Apache Curator's: then the writer leaves, and the read still stands
 //     ahead of all writers behind. So where readers and writers stand in one
-//     line, a writer that had a writer ahead at its latest list always lists. Once
-//     it sees readers alone ahead, nobody can make such a znode ahead of it. To a
-//     reader behind a writer that read is no conflict.
-//   - The last numbers of a directory, which servers repeat, or after which they
-//     begin again: Rule.blocker has refused a znode with one of them.
-//   - A directory that is deleted and created again, by one multi even, takes the
-//     own znode with it, which is heard first.
-//   - A create of this session that was sent again, or is executed late, joins at
-//     the end, as any other.
+//     line, a writer that had a writer ahead at its latest list always lists.
+//     Once it sees readers alone ahead, nobody can make such a znode ahead of
+//     it. To a reader behind a writer that read is no conflict.
+//   - The last numbers of a directory, which servers repeat, or after which
+//     they begin again: Rule.blocker has refused a znode with one of them.
+//   - A directory that is deleted and created again, by one multi even, takes
+//     the own znode with it, which is heard first.
+//   - A create of this session that was sent again, or is executed late, joins
+//     at the end, as any other.
 //   - A child of another layout that its name does not show (Rule.OtherLayout):
-//     where any child may be one, it lists. One that joins after the list is found
-//     at the next look, as is a child of another known layout.
+//     where any child may be one, it lists. One that joins after the list is
+//     found at the next look, as is a child of another known layout.
 //   - A semaphore's permits are no line: who is first in line takes them by a
 //     multi that checks its own znode.
-//   - Somebody who creates a znode with the name of a contender, by hand. Like one
-//     that does so after a list, he is seen by those who come later.
+//   - Somebody who creates a znode with the name of a contender, by hand. Like
+//     one that does so after a list, he is seen by those who come later.
 //
 // # What is not told
 //

@@ -14,8 +14,9 @@ import (
 
 // What a client costs the ensemble in quiet times. An idle one sends pings, and
 // nothing that reaches the leader. One that waits looks once each session
-// timeout at the znode that it waits for, and its own: a sync and two reads. One that holds
-// sends two syncs each sixth of the timeout, however many locks it holds.
+// timeout at the znode that it waits for, and its own: a sync and two reads.
+// One that holds sends two syncs each sixth of the timeout, however many locks
+// it holds.
 func TestRequestsInQuietTimes(t *testing.T) {
 	const timeouts = 300
 	for _, tt := range []struct {
