@@ -129,7 +129,12 @@ func (s *session) beginAll(all []*watch) (covered []bool) {
 	return covered
 }
 
-func (a *armed) Read() (*zk.Stat, error) { return a.node.stat, a.err }
+func (a *armed) Read() (czxid, owner int64, err error) {
+	if a.err != nil {
+		return 0, 0, a.err
+	}
+	return a.node.stat.Czxid, a.node.stat.EphemeralOwner, nil
+}
 
 func (a *armed) Changed() <-chan struct{} { return a.fired }
 

@@ -138,8 +138,8 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 			return true, nil
 		}
 		nearest := child(c.queue.dir, ahead.names[0])
-		stat, _ := c.outlook.ahead[ahead.names[0]].Read()
-		c.queue.waitsFor.Store(&waitingFor{nearest, stat.EphemeralOwner})
+		_, owner, _ := c.outlook.ahead[ahead.names[0]].Read()
+		c.queue.waitsFor.Store(&waitingFor{nearest, owner})
 		changed := c.outlook.changed(ahead.names)
 		which, err := recheck.WaitWhich(ctx, c.sess, func() (bool, error) {
 			if err := patience.Look(ctx, c.sess, nearest); err != nil {

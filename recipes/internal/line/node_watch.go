@@ -33,7 +33,7 @@ func (w *nodeWatch) takeOver(o *outlook, session int64, byEvent bool) {
 	if o.own == nil {
 		return
 	}
-	if stat, err := o.own.Read(); err != nil || stat.EphemeralOwner != session {
+	if _, owner, err := o.own.Read(); err != nil || owner != session {
 		return
 	}
 	w.own, o.own = o.own, nil

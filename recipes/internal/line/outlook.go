@@ -176,13 +176,13 @@ func (c *contender) watch(ctx context.Context, a *awaited) error {
 		o.ahead[name] = armed[i]
 	}
 	for _, name := range slices.Clone(a.names[1:]) {
-		if _, err := o.ahead[name].Read(); err != nil && !errors.Is(err, zk.ErrNoNode) { // it may not be read
+		if _, _, err := o.ahead[name].Read(); err != nil && !errors.Is(err, zk.ErrNoNode) { // it may not be read
 			a.names = slices.DeleteFunc(a.names, func(n string) bool { return n == name })
 			a.whole = false
 		}
 	}
-	stat, err := o.own.Read()
-	a.whole = a.whole && err == nil && stat.Czxid <= c.latest && stat.EphemeralOwner == c.sess.ID()
+	czxid, owner, err := o.own.Read()
+	a.whole = a.whole && err == nil && czxid <= c.latest && owner == c.sess.ID()
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 	before := len(a.names)
 	for i := 0; i < len(a.names); {
 		w := o.ahead[a.names[i]]
-		_, err := w.Read()
+		_, _, err := w.Read()
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode) && i == 0:
 			return listAgain, err
@@ -213,7 +213,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 			a.names = slices.Delete(a.names, i, i+1)
 		}
 	}
-	_, err := o.own.Read()
+	_, _, err := o.own.Read()
 	switch {
 	case err == nil && recheck.Happened(o.own.Changed()), errors.Is(err, zk.ErrNoNode): // behind what it has heard of the others
 		return listAgain, nil
@@ -238,13 +238,13 @@ func (c *contender) look(ctx context.Context, a *awaited) bool {
 		o.read = began
 	}
 	_ = o.ahead[nearest].Check(ctx)
-	_, err := o.own.Read()
+	_, _, err := o.own.Read()
 	return err == nil && recheck.Happened(o.own.Changed()) || recheck.Happened(o.ahead[nearest].Changed())
 }
 
 // changed returns the channel of the own watch, and those of the nearest two.
 func (o *outlook) changed(names []string) (all [3]<-chan struct{}) {
-	if _, err := o.own.Read(); err == nil {
+	if _, _, err := o.own.Read(); err == nil {
 		all[0] = o.own.Changed()
 	}
 	for i, name := range names[:min(len(names), 2)] {
