@@ -134,8 +134,9 @@ func TestAGuardOfAReplacedZnode(t *testing.T) {
 	})
 }
 
-// A contender that a neighbor forges ahead of a waiter only blocks it. The
-// error names it. Once it is gone the waiter goes on.
+// A contender that a neighbor forges ahead of others only blocks those who list
+// the line later, as after a write to their znode. The error names it. Once it is gone they
+// go on.
 func TestAForgedContenderOnlyBlocks(t *testing.T) {
 	inLine(t, func(t *testing.T, w *bubble.World, held *recipes.Lease, waiting <-chan bubble.Grant, neighbor *framework.Client) {
 		node, _ := layout.Parse(held.Path()[len(root)+1:])
@@ -146,6 +147,12 @@ func TestAForgedContenderOnlyBlocks(t *testing.T) {
 		if err := guarded(held); err != nil {
 			t.Errorf("the holder: %v", err)
 		}
+		for _, name := range w.InLine(root, 3) { // the waiter looks at the line again
+			if _, err := neighbor.Set(t.Context(), root+"/"+name, nil, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
 		bubble.Release(t, held)
 		time.Sleep(time.Hour)
 		bubble.Pending(t, waiting)

@@ -43,13 +43,14 @@ func (w *nodeWatch) takeOver(o *outlook, session int64, byEvent bool) {
 }
 
 func (w *nodeWatch) startLaterLocked(g *grant) {
-	if w.own != nil {
-		go g.watchNode() // it costs nothing
+	if w.timer != nil {
 		return
 	}
-	if w.timer == nil {
-		w.timer = time.AfterFunc(watchDelay, g.watchNode)
+	delay := watchDelay
+	if w.own != nil { // it costs nothing
+		delay = 0
 	}
+	w.timer = time.AfterFunc(delay, g.watchNode)
 }
 
 func (w *nodeWatch) stopLocked() {
