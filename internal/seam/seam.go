@@ -8,9 +8,9 @@ import "context"
 
 // Armed is a watch of one znode's data: see Arm of recipes/internal/privileged.
 type Armed interface {
-	// Read returns the znode's czxid and the session that owns it, or why it could
-	// not be read, and is not watched: zk.ErrNoNode, or what the server has refused
-	// it with.
+	// Read returns the znode's czxid and the session that owns it, or why it
+	// could not be read, and is not watched: zk.ErrNoNode, or what the server has
+	// refused it with.
 	Read() (czxid, owner int64, err error)
 	// Changed is closed as that of framework.Session.Watch is, and is closed
 	// already if the znode is not watched.

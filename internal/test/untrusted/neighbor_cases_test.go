@@ -135,8 +135,8 @@ func TestAGuardOfAReplacedZnode(t *testing.T) {
 }
 
 // A contender that a neighbor forges ahead of others only blocks those who list
-// the line later, as after a write to their znode. The error names it. Once it is gone they
-// go on.
+// the line later, as after a write to their znode. The error names it. Once it
+// is gone they go on.
 func TestAForgedContenderOnlyBlocks(t *testing.T) {
 	inLine(t, func(t *testing.T, w *bubble.World, held *recipes.Lease, waiting <-chan bubble.Grant, neighbor *framework.Client) {
 		node, _ := layout.Parse(held.Path()[len(root)+1:])
