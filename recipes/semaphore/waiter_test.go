@@ -99,6 +99,54 @@ func release(t *testing.T, g bubble.Grant) {
 	bubble.Release(t, g.Lease)
 }
 
+// Waiters joined while a permit was free, which the one ahead then takes. What
+// they read behind their creates is no longer true when they hear of that.
+func TestPermitsReadBeforeTheWaitAreNotTrusted(t *testing.T) {
+	for limit := 1; limit <= 2; limit++ {
+		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				var all [3]recipes.Acquirer
+				for i := range all {
+					c := w.Connect(fmt.Sprint("client ", i))
+					knowsMultiRead(t, c)
+					all[i] = newSemaphore(t, c, limit)
+				}
+				bubble.Release(t, bubble.Acquire(t, t.Context(), all[0])) // records the limit
+				w.InLine(leases, 0)
+				take := make(chan struct{})
+				w.ClientNet("client 0").Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpMulti {
+						return testutil.Hold(take)
+					}
+					return testutil.Pass()
+				})
+				var waits []<-chan bubble.Grant
+				for i, s := range all {
+					w.ResetRequests()
+					waits = append(waits, bubble.Acquiring(t.Context(), s))
+					w.InLine(lockDir, i+1)
+					bubble.Pending(t, waits...)
+					if n := w.Requests()[testutil.OpMultiRead]; n != 1 {
+						t.Errorf("waiter %d has read behind its create %d times", i, n)
+					}
+				}
+				w.InLine(leases, 0)
+				w.ResetRequests()
+				close(take)
+				for i, next := range waits {
+					held := bubble.Granted(t, next).Lease
+					bubble.Pending(t, waits[min(i+limit, len(waits)):]...)
+					if n := len(w.Children(leases)); n > limit {
+						t.Fatalf("%d permits are held", n)
+					}
+					bubble.Release(t, held)
+				}
+				empty(w)
+			})
+		})
+	}
+}
+
 // A permit is released between the look that found no room and the watch.
 func TestPermitIsReleasedBeforeTheWatch(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
