@@ -88,7 +88,7 @@ func TestEveryRecipe(t *testing.T) {
 			play func(t *testing.T, s *stage, k kind)
 		}{
 			{"first come, first served", firstCome},
-			{"a release wakes one", wakeUps},
+			{"a release is heard by two at most", wakeUps},
 			{"a try is busy and leaves nothing", tryIsBusy},
 			{"cancelled waits leave nothing", cancelledWaits},
 			{"the holder's session expires", holderExpires},
@@ -125,11 +125,12 @@ func firstCome(t *testing.T, s *stage, k kind) {
 	k.standing(t, s, 0, 0)
 }
 
-// A release wakes the first in line. A semaphore's holder leaves the line when
-// it takes its permit, which makes the next one the first.
+// A release grants the first in line, and at most one behind lists, which knew
+// too little until then. A semaphore's holder leaves the line when it takes its
+// permit, which makes the next one the first.
 func wakeUps(t *testing.T, s *stage, k kind) {
 	held := acquire(t, t.Context(), k.of(t, s.join(t).Client, s.path))
-	var looks [4]atomic.Int32
+	var looks, lists [4]atomic.Int32
 	var waits []<-chan grant
 	for i := range looks {
 		p := s.joinFor(t, steady)
@@ -141,26 +142,58 @@ func wakeUps(t *testing.T, s *stage, k kind) {
 		}
 		k.standing(t, s, 1, i+1)
 		defer p.net.Control(countRequests(s.path, &looks[i]))()
-	}
-	may := 1
-	if k.line != k.hold {
-		may = 2
+		defer p.net.Control(countLists(s.path+k.line, &lists[i]))()
 	}
 	release(t, held)
 	for i, ended := range waits {
 		held = granted(t, ended)
-		for j := range min(i+may, len(looks)) { // the one that is now first may not have looked yet
+		behind := min(i+1+k.hear(i), len(looks))
+		for j := i + 1; j < behind; j++ { // it may not have looked yet
 			bubble.AwaitTrue(t, fmt.Sprint("waiter ", j, " has looked"), func() bool { return looks[j].Load() > 0 })
 		}
 		pending(t, waits[i+1:]...)
-		for j := range looks {
-			if n := looks[j].Load(); (n > 0) != (j < i+may) {
+		for j := i + 1; j < len(looks); j++ {
+			if n := looks[j].Load(); (n > 0) != (j < behind) {
 				t.Errorf("after grant %d: waiter %d made %d requests", i, j, n)
 			}
 		}
 		release(t, held)
 	}
 	k.standing(t, s, 0, 0)
+	for i := range lists {
+		want := int32(0)
+		if i >= k.known() {
+			want = 1
+		}
+		if n := lists[i].Load(); n != want {
+			t.Errorf("waiter %d has listed %d times, want %d", i, n, want)
+		}
+	}
+}
+
+// known returns how many of the waiters know from their first list on all that
+// they wait for. The others list once.
+func (k kind) known() int {
+	switch {
+	case k.name == "write lock": // a writer behind a writer always lists
+		return 0
+	case k.line != k.hold: // nobody holds ahead of the first in a semaphore's line
+		return 3
+	}
+	return 2
+}
+
+// hear returns how many of the waiters behind waiter i have sent requests when
+// that is granted: the one that lists meanwhile, and the next in a semaphore's
+// line, which looks for permits.
+func (k kind) hear(i int) (n int) {
+	if k.line != k.hold {
+		n++
+	}
+	if k.name != "write lock" && i > 0 {
+		n++
+	}
+	return n
 }
 
 func tryIsBusy(t *testing.T, s *stage, k kind) {

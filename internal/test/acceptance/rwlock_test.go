@@ -19,7 +19,7 @@ func TestReadWriteLockOnBoth(t *testing.T) {
 		{"readers and writers keep the order of the line", readWriteOrder},
 		{"a writer's downgrade keeps its place", downgrade},
 		{"an upgrade is refused", upgradeRefused},
-		{"a release wakes those who may go on", readWriteWakeUps},
+		{"a release is heard by those who may go on", readWriteWakeUps},
 		{"a writer that leaves lets the readers behind it in", writerLeaves},
 		{"a reader's session expires", readerExpires},
 		{"a reader's requests are lost, or the answers", readersRequestsAreLost},
@@ -139,11 +139,12 @@ func upgradeRefused(t *testing.T, s *stage) {
 }
 
 // Behind a writer that holds stand two readers, a writer, and a reader. The
-// writer's release makes only the two readers send requests.
+// writer's release grants the two readers, by its event: none of the four
+// lists, and those who go on waiting send no request at all.
 func readWriteWakeUps(t *testing.T, s *stage) {
 	held := acquire(t, t.Context(), s.rw(t, s.join(t)).Writer())
 	const line = "RRWR"
-	var looks [len(line)]atomic.Int32
+	var looks, lists [len(line)]atomic.Int32
 	waits := make([]<-chan grant, len(line))
 	for i, who := range line {
 		p := s.joinFor(t, steady)
@@ -154,13 +155,17 @@ func readWriteWakeUps(t *testing.T, s *stage) {
 		waits[i] = s.waiting(t, p, "", side)
 		s.inLine(t, "", i+2)
 		defer p.net.Control(countRequests(s.path, &looks[i]))()
+		defer p.net.Control(countLists(s.path, &lists[i]))()
 	}
 	release(t, held)
 	first, second := granted(t, waits[0]), granted(t, waits[1])
 	pending(t, waits[2:]...)
 	for i := range looks {
-		if woken := looks[i].Load() > 0; woken != (i < 2) {
-			t.Errorf("waiter %d made %d requests", i, looks[i].Load())
+		if n := lists[i].Load(); n != 0 {
+			t.Errorf("waiter %d has listed %d times", i, n)
+		}
+		if n := looks[i].Load(); i >= 2 && n != 0 {
+			t.Errorf("waiter %d made %d requests", i, n)
 		}
 	}
 	release(t, first, second)

@@ -195,6 +195,16 @@ func (s *stage) waiting(t *testing.T, p *peer, sub string, a recipes.Acquirer) <
 	return ended
 }
 
+// countLists counts a client's lists of a directory.
+func countLists(dir string, n *atomic.Int32) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		if r.Path == dir && r.Op == testutil.OpGetChildren2 {
+			n.Add(1)
+		}
+		return testutil.Pass()
+	}
+}
+
 // countRequests counts a client's requests about a path, without heartbeats.
 func countRequests(path string, n *atomic.Int32) func(testutil.Request) testutil.Action {
 	return func(r testutil.Request) testutil.Action {
