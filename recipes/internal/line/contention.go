@@ -15,7 +15,7 @@ import (
 type contention struct {
 	known    knowledge
 	assumed  bool      // contested: nobody has looked
-	at       time.Time // uncontested: when the look began that found so; contested: when that was found
+	at       time.Time // uncontested: when the look began that found so; contested: when that was found, or assumed
 	handoffs int       // contested: grants since
 	stop     context.CancelFunc
 	hurry    chan struct{} // a token: somebody waits for a look
@@ -115,7 +115,10 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 			g.loseDeletedLocked()
 			return
 		case err != nil || contends:
-			c.known, c.assumed, c.at = contested, false, began
+			if c.known != contested { // otherwise it was assumed, since the grant
+				c.at = began
+			}
+			c.known, c.assumed = contested, false
 			if err != nil {
 				c.handoffs = math.MaxInt // nothing is known, so nothing is handed off
 			}

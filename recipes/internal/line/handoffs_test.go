@@ -158,6 +158,33 @@ func TestHandoffsEndInTime(t *testing.T) {
 	})
 }
 
+// A znode that was granted by an event is handed off for a session timeout at
+// most while another process stands behind, however late that is seen.
+func TestHandoffsAfterAGrantByEvent(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		holder, m, other := mutexOf(t, w.Connect("b")), mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("c"))
+		l := bubble.Acquire(t, t.Context(), holder)
+		waiting := queued(m, 12)
+		elsewhere := queued(other, 1)[0]
+		bubble.Release(t, l)
+		began := time.Now()
+		for _, granted := range waiting {
+			go func() {
+				g := <-granted
+				time.Sleep(bubble.Timeout * 2 / 5)
+				_ = g.Lease.Release(context.Background())
+			}()
+		}
+		g := bubble.Granted(t, elsewhere)
+		if took := g.At.Sub(began); took > bubble.Timeout*7/5+time.Second {
+			t.Errorf("another process was granted after %v", took)
+		}
+		bubble.Release(t, g.Lease)
+		time.Sleep(10 * bubble.Timeout)
+		w.NothingLeft(lockPath)
+	})
+}
+
 // A znode that was asked to be released is not handed off.
 func TestRevokedZnodeIsNotHandedOff(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
