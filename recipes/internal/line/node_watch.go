@@ -24,7 +24,7 @@ type nodeWatch struct {
 	revoked chan struct{}      // closed: a release was asked for; nil: Revoked was not called
 	asked   chan struct{}      // a token: look at the data now
 	own     privileged.Armed   // of the contender that has waited; nil: none
-	read    time.Time          // granted by an event: when the znode was read last
+	read    time.Time          // when the znode was read, or listed, last; zero: own is nil
 }
 
 // takeOver has the grant go on with the watch that its contender has, of its
@@ -37,8 +37,9 @@ func (w *nodeWatch) takeOver(o *outlook, session int64, byEvent bool) {
 		return
 	}
 	w.own, o.own = o.own, nil
-	if byEvent {
-		w.read = o.read
+	w.read = o.read
+	if !byEvent {
+		w.read = time.Now()
 	}
 }
 
@@ -82,9 +83,9 @@ func (g *grant) watchNode() {
 	if seen {
 		changed = own.Changed()
 	}
-	var verify <-chan time.Time // no list has shown the znode: an event can be kept back
+	var verify <-chan time.Time // own may have been used up without an event
 	switch {
-	case read.IsZero():
+	case own == nil:
 	case time.Since(read) > g.sess.Timeout()/2:
 		verify = time.After(0)
 	default:

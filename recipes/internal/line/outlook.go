@@ -66,8 +66,10 @@ import (
 //
 // A server sends no event for a znode that the session may no longer read. Then
 // the own znode may be gone unheard. So it is read about once a session timeout
-// while it waits; after a grant by event, when it was held for a moment or was
-// not read for long, and a lease whose znode is missing is lost: see nodeWatch.
+// while it waits, and once after the grant: when it was held for a moment, or
+// at once if an event has granted it, and it was not read for long. A lease
+// whose znode is missing then is lost: see nodeWatch.
+//
 // A multi that deletes the znode ahead and the own one behind it grants, and
 // ends the grant with the event behind. Both are as when somebody removes a
 // holder's znode.

@@ -298,6 +298,45 @@ func TestAGrantWithoutAZnodeIsLost(t *testing.T) {
 	}
 }
 
+// A watch of the own znode was used up without an event before the grant by a
+// list: the holder still hears that its znode is removed.
+func TestOwnWatchUsedUpBeforeAListGrants(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		operator := w.Connect("operator")
+		held := bubble.Acquire(t, t.Context(), must(rwlock.New(w.Connect("a"), lockPath)).Writer())
+		waiting := bubble.Acquiring(t.Context(), must(rwlock.New(w.Connect("b"), lockPath)).Writer())
+		own := ""
+		for _, name := range w.InLine(lockPath, 2) {
+			if path := lockPath + "/" + name; path != held.Path() {
+				own = path
+			}
+		}
+		synctest.Wait()
+		w.ClientNet("b").LoseEvents(true)
+		if _, err := operator.Set(t.Context(), own, []byte("x"), -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.ClientNet("b").LoseEvents(false)
+		w.ResetRequests()
+		bubble.Release(t, held)
+		g := bubble.Granted(t, waiting)
+		if w.Requests()[testutil.OpGetChildren2] == 0 {
+			t.Fatal("granted without a list")
+		}
+		time.Sleep(time.Second)
+		if err := operator.Delete(t.Context(), own, -1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * bubble.Timeout)
+		if g.Lease.Held() {
+			t.Error("still held, without a znode")
+		}
+		_ = g.Lease.Release(context.Background())
+		w.NothingLeft(lockPath)
+	})
+}
+
 // A multi removes the holder's znode and the waiter's, in either order. The
 // waiter joins again, or the event behind ends its grant at once.
 func TestOneTransactionRemovesTheWaiterAsWell(t *testing.T) {
